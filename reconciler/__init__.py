@@ -1,0 +1,1 @@
+"""GPU clusters run from Git: declarative YAML in, reviewed diffs and rendered manifests out."""

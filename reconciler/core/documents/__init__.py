@@ -1,0 +1,7 @@
+"""YAML and JSON files as Kubernetes reads them: bytes in, `Document`s with exact places or problems out."""
+
+from reconciler.core.documents.document import Document, Reading
+from reconciler.core.documents.reader import Limits, read
+from reconciler.core.documents.writer import write
+
+__all__ = ["Document", "Limits", "Reading", "read", "write"]

@@ -1,0 +1,51 @@
+"""What an object is called and where it is written: `ObjectKey`, `SourceRef` and paths of fields."""
+
+from dataclasses import dataclass
+
+FieldPath = tuple[str | int, ...]
+"""From the root of a document to a value: mapping keys as `str`, list positions as `int`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SourceRef:
+    """A place in a file of the repository. `line` and `column` count from 1; 0 means the file as a whole."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ObjectKey:
+    """The identity of a Kubernetes object, without its version. `namespace` is empty for cluster-scoped objects."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
+
+
+def split_api_version(api_version: str) -> tuple[str, str]:
+    """Split `group/version` into both; the core group is the empty string."""
+    group, _, version = api_version.rpartition("/")
+    return group, version
+
+
+def format_path(path: FieldPath) -> str:
+    """Write a path as people do: `spec.containers[0].env`; keys that hold dots or brackets are quoted."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part and not any(sign in part for sign in ".[]\"' "):
+            text += f".{part}" if text else part
+        else:
+            escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+            text += f'["{escaped}"]'
+    return text

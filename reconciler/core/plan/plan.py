@@ -1,0 +1,185 @@
+"""The plan: a value that says everything a reviewer needs, and that outputs only show or carry out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.policy.verdict import Result, Verdict
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Why
+
+
+class Operation(StrEnum):
+    """What happens to one rendered file."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    MOVE = "move"  # the same object under a new name, namespace or cluster, possibly edited as well
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldChange:
+    """One field that differs. `path` is for people: keyed list items read `containers[name=trainer]`.
+
+    `has_before`/`has_after` tell an absent value from a null. Values are plain JSON; secret ones are already masked.
+    """
+
+    path: str
+    before: Any = None
+    after: Any = None
+    has_before: bool = True
+    has_after: bool = True
+    why: Why | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One object that is created, updated, deleted or moved. `path` is below the repository's root."""
+
+    operation: Operation
+    cluster: str
+    key: ObjectKey
+    path: str
+    source: SourceRef | None  # the document that asks for it; of a deletion: none
+    fields: tuple[FieldChange, ...] = ()
+    because: tuple[Why, ...] = ()  # distinct reasons, most weighty first
+    moved_from: str = ""  # path before a move
+    gpus_before: int = 0
+    gpus_after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLine:
+    """GPUs asked for by running (not suspended) jobs of one queue on one product: before and after."""
+
+    cluster: str
+    queue: str  # empty: outside any queue
+    product: str  # empty: any
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLine:
+    """A queue's guaranteed GPUs before and after, what its jobs ask for, and what the cluster has. None: unlimited."""
+
+    cluster: str
+    queue: str
+    product: str
+    before: float | None
+    after: float | None
+    limit: float | None
+    requested: int
+    exists_before: bool = True
+    exists_after: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityLine:
+    """GPUs of one product that the evidence knows, and how much of it all queues guarantee: over- and under-commit."""
+
+    cluster: str
+    product: str
+    capacity: int
+    guaranteed: float | None  # None: some queue is unlimited
+    requested: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChange:
+    """A workload in one word: added, removed, resized, suspended or resumed."""
+
+    word: str
+    cluster: str
+    key: ObjectKey
+    queue: str
+    product: str
+    gpus_before: int
+    gpus_after: int
+    source: SourceRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Risk:
+    """Something a reviewer must see before approving: `rule` is stable (`risk.pvc-data-loss`)."""
+
+    rule: str
+    cluster: str
+    key: ObjectKey
+    message: str
+    hint: str = ""
+    place: SourceRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExceptionInForce:
+    """An exception file that allows a denial, and until when."""
+
+    rule: str
+    target: str
+    reason: str
+    owner: str
+    expires: str  # YYYY-MM-DD
+    place: SourceRef
+    used: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """A budget that the plan exceeds."""
+
+    budget: str
+    message: str
+    limit: str
+    actual: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One side of the comparison: what the user called it, and the ids that pin it."""
+
+    label: str  # `main`, `HEAD`, `working tree`
+    commit: str = ""  # empty for the working tree
+    tree: str = ""  # digest over the files that matter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything. `digest` binds it to both trees, the evidence, the policies and the engine."""
+
+    engine: str
+    base: Revision
+    head: Revision
+    evidence: str
+    policies: str
+    changes: tuple[Change, ...] = ()
+    unchanged: int = 0
+    gpus: tuple[GpuLine, ...] = ()
+    queues: tuple[QueueLine, ...] = ()
+    capacity: tuple[CapacityLine, ...] = ()
+    jobs: tuple[JobChange, ...] = ()
+    risks: tuple[Risk, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    exceptions: tuple[ExceptionInForce, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    held_back: tuple[str, ...] = ()  # rendered paths left untouched because their source file has errors
+    breaches: tuple[Breach, ...] = ()
+    acknowledged: bool = False
+    digest: str = ""
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """Problems that stop a commit."""
+        return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
+
+    @property
+    def denials(self) -> tuple[Verdict, ...]:
+        """Verdicts that stop a commit."""
+        return tuple(verdict for verdict in self.verdicts if verdict.result in (Result.DENY, Result.ERROR))
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to create, update, delete or move."""
+        return not self.changes

@@ -1,0 +1,1 @@
+"""Rules in, verdicts out: admission policies in CEL, and rules over all objects together."""

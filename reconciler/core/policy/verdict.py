@@ -1,0 +1,35 @@
+"""`Verdict`: what one rule says of one object."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.core.objects import ObjectKey, SourceRef
+
+
+class Result(StrEnum):
+    """How a rule judged: only `deny` and `error` stop a commit; `excepted` is a denial that a file allows."""
+
+    DENY = "deny"
+    WARN = "warn"
+    AUDIT = "audit"
+    ERROR = "error"
+    EXCEPTED = "excepted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A rule that did not simply pass. `place` is the source that asked for the object, not the rendered file."""
+
+    rule: str
+    result: Result
+    cluster: str
+    key: ObjectKey
+    place: SourceRef
+    message: str
+    hint: str = ""
+    field: str = ""
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, str, str]:
+        """Order by place, then rule: the order of every listing."""
+        return (self.place.path, self.place.line, self.place.column, self.rule, str(self.key), self.message)

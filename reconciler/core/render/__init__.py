@@ -1,0 +1,1 @@
+"""Intents in, manifests out: stable objects, each value with its reason."""

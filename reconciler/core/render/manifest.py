@@ -1,0 +1,48 @@
+"""`Manifest`: one object as it is committed, and why each of its values is what it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
+from reconciler.core.reasons import Reason, Reasons, Why, untrace, why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Manifest:
+    """A rendered object of one cluster. `source` is the document that asked for it."""
+
+    cluster: str
+    key: ObjectKey
+    body: dict[str, Any]
+    source: SourceRef
+    reasons: Reasons = field(default_factory=dict)
+
+    def why(self, path: FieldPath) -> Why:
+        """Why the value at `path` is what it is."""
+        return why(self.reasons, path)
+
+
+def manifest(*, cluster: str, tree: Mapping[str, Any], source: SourceRef, reason: Reason) -> Manifest:
+    """Build a manifest from a tree of plain and `Traced` values; `reason` speaks for what carries none of its own."""
+    body, reasons = untrace(tree)
+    reasons.setdefault((), reason)
+    group, _ = split_api_version(body["apiVersion"])
+    metadata = body["metadata"]
+    key = ObjectKey(
+        group=group, kind=body["kind"], namespace=metadata.get("namespace", ""), name=metadata["name"]
+    )
+    return Manifest(cluster=cluster, key=key, body=body, source=source, reasons=reasons)
+
+
+def manifest_path(cluster: str, key: ObjectKey) -> str:
+    """Path of a manifest below `rendered/`: `<cluster>/<namespace or _cluster>/<kind>-<name>.yaml`.
+
+    Kinds that exist in several groups carry their group, so that no two objects share a file.
+    """
+    kind = key.kind.lower() if key.kind not in _AMBIGUOUS_KINDS else f"{key.kind.lower()}.{key.group or 'core'}"
+    # ":" is legal in RBAC names, but not in a file name on every system.
+    return f"{cluster}/{key.namespace or '_cluster'}/{kind}-{key.name.replace(':', '~')}.yaml"
+
+
+_AMBIGUOUS_KINDS = frozenset({"Queue", "PodGroup", "Topology", "Event", "Workload"})

@@ -1,0 +1,1 @@
+"""The stages in order: takes ports, returns a plan."""
