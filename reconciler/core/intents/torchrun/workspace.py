@@ -1,0 +1,26 @@
+"""Where the code of a job comes from: `WorkspaceSource`, what a sync script is written from."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SourceKind(StrEnum):
+    """How the workspace is filled: an archive, a Git repository, an object store, or what already lies on the volume."""
+
+    ZIP = "zip"
+    GIT = "git"
+    S3 = "s3"
+    EXISTING = "existing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceSource:
+    """What to fetch. `ref` is Git's branch, tag or commit (empty: the remote's HEAD).
+
+    `sha256` is the archive's digest in lower-case hex (empty: the archive is not checked).
+    """
+
+    kind: SourceKind
+    url: str = ""
+    ref: str = ""
+    sha256: str = ""
