@@ -1,0 +1,256 @@
+"""`GitRepository`: the `Repository` port over git's plumbing."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO
+
+from reconciler.adapters.git.command import Git, printable
+from reconciler.adapters.git.location import Location, locate
+from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_commit, parse_tree, text_of
+from reconciler.adapters.git.worktree import WorkTree
+from reconciler.errors import RepositoryError
+from reconciler.ports import Commit, Entry, Tree
+
+LARGEST_FILE = 16 << 20  # bytes; far over what the reader takes, so that it is the one to refuse
+_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f]+")
+
+
+class GitRepository:
+    """A repository on disk. Nothing is kept open between calls; contents of changed files are kept in memory."""
+
+    def __init__(self, location: Location, *, largest_file: int = LARGEST_FILE) -> None:
+        self._at = location
+        self._git = location.git
+        self._largest = largest_file
+        self._files = WorkTree(top=location.top)
+        self._contents: dict[str, bytes] = {}
+
+    @classmethod
+    def open(cls, folder: Path, *, environ: Mapping[str, str], largest_file: int = LARGEST_FILE) -> "GitRepository":
+        """Find the repository around a folder. `environ` is the user's environment."""
+        return cls(locate(folder, environ), largest_file=largest_file)
+
+    @property
+    def root(self) -> Path:
+        """The folder that all paths are below."""
+        return self._at.root
+
+    @property
+    def object_format(self) -> str:
+        """`sha1` or `sha256`."""
+        return self._at.object_format
+
+    @property
+    def is_shallow(self) -> bool:
+        """History is cut."""
+        return self._at.is_shallow
+
+    def head_branch(self) -> str | None:
+        """Name of the checked-out branch; None with a detached HEAD."""
+        name = self._git.ask("symbolic-ref", "--quiet", "HEAD")
+        return name.removeprefix("refs/heads/") if name else None
+
+    def resolve(self, revision: str) -> Commit:
+        """Find a commit. A name that means two things, or that could be read as an option, is refused."""
+        if not _REVISION.fullmatch(revision):
+            raise RepositoryError(
+                f"{printable(revision)!r} is no revision",
+                hint="name a branch, a tag or a commit id, such as HEAD or main",
+            )
+        question = f"{revision}^{{commit}}\n".encode("utf-8", "surrogateescape")
+        with self._git.stream("cat-file", "--batch", data=question) as output:
+            oid, kind, size = _header(output)
+            raw = output.read(int(size)) if kind == "commit" else b""
+            output.read()
+        if kind == "commit":
+            self._refuse_ambiguous(revision)
+            return parse_commit(oid, raw)
+        if kind == "ambiguous":
+            raise RepositoryError(f"{printable(revision)!r} is the beginning of several ids", hint="write more of it")
+        raise self._unknown(revision)
+
+    def _unknown(self, revision: str) -> RepositoryError:
+        if self._git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
+            return RepositoryError(
+                "the repository has no commits yet", hint="commit something first: git add -A && git commit"
+            )
+        hint = (
+            "the clone is shallow: `git fetch --unshallow`" if self.is_shallow else "see `git branch -a` and `git tag`"
+        )
+        return RepositoryError(f"there is no commit {printable(revision)!r}", hint=hint)
+
+    def _refuse_ambiguous(self, revision: str) -> None:
+        """Git itself takes the tag where a branch has the same name, with a warning that nobody sees."""
+        name = re.split(r"[~^@:]", revision, maxsplit=1)[0]
+        if not name or name == "HEAD" or name.startswith("refs/") or _OID.fullmatch(name):
+            return
+        places = [f"refs/{name}", f"refs/tags/{name}", f"refs/heads/{name}", f"refs/remotes/{name}"]
+        found = (
+            self._git.run("for-each-ref", "--format=%(refname)", *places).decode("utf-8", "surrogateescape").split("\n")
+        )
+        meant = [place for place in places if place in found]
+        if len(meant) > 1:
+            raise RepositoryError(
+                f"{printable(name)!r} is both {' and '.join(meant)}", hint=f"write the full name, such as {meant[-1]}"
+            )
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        """Find the best common ancestor of two commit ids."""
+        return self._git.ask("merge-base", _id(one), _id(other))
+
+    def upstream_default(self) -> str | None:
+        """`refs/remotes/origin/HEAD`'s target, or else `main`, or else `master` there."""
+        remote = "refs/remotes/origin/"
+        found = self._git.run(
+            "for-each-ref", "--format=%(refname) %(symref)", *(remote + n for n in ("HEAD", "main", "master"))
+        )
+        refs = dict(line.split(" ", 1) for line in text_of(found).splitlines())
+        if target := refs.get(remote + "HEAD"):
+            return target
+        return next((name for name in (remote + "main", remote + "master") if name in refs), None)
+
+    def tree(self, commit: str, paths: Sequence[str] = ()) -> Tree:
+        """Files of a commit id."""
+        return parse_tree(self._git.run(*self._tree_listing(commit, paths)), self._at.prefix)
+
+    def _tree_listing(self, commit: str, paths: Sequence[str]) -> tuple[str, ...]:
+        return ("ls-tree", "-r", "-z", "--full-tree", _id(commit), "--", *self._at.outer(tuple(paths)))
+
+    def changed(
+        self, before: str, after: str, paths: Sequence[str] = ()
+    ) -> Mapping[str, tuple[Entry | None, Entry | None]]:
+        """Compare two commit ids."""
+        listing = self._git.run(
+            "diff-tree",
+            "-r",
+            "-z",
+            "--raw",
+            "--no-renames",
+            _id(before),
+            _id(after),
+            "--",
+            *self._at.outer(tuple(paths)),
+        )
+        return parse_changes(listing, self._at.prefix)
+
+    def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
+        """Compare the working tree with a commit. Only files that git finds changed are read."""
+        wanted = self._at.outer(tuple(paths))
+        git = self._without_filters()
+        base = self._empty_tree() if commit is None else _id(commit)
+        with ThreadPoolExecutor(2) as pool:
+            tracked = pool.submit(
+                git.run, "diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *wanted
+            )
+            untracked = pool.submit(git.run, "ls-files", "-z", "--others", "--exclude-standard", "--", *wanted)
+        return self._differences(tracked.result(), untracked.result())
+
+    def _differences(self, tracked: bytes, untracked: bytes) -> dict[str, Entry | None]:
+        prefix = self._at.prefix
+        zeros = "0" * len(blob_oid(b"", self.object_format))
+        found: dict[str, Entry | None] = {}
+        unread = re.findall(r":\d{6} \d{6} [0-9a-f]+ [0-9a-f]+ U\0([^\0]+)\0", text_of(tracked))
+        for path, (_, after) in parse_changes(tracked, prefix).items():
+            found[path] = after
+            if after is not None and after.oid == zeros:
+                unread.append(prefix + path)
+        for path in (*unread, *(path for path in text_of(untracked).split("\0") if path)):
+            if path.startswith(prefix):
+                found[path[len(prefix) :].rstrip("/")] = self._entry(path.rstrip("/"))
+        return found
+
+    def _entry(self, path: str) -> Entry | None:
+        """Read a file of the working tree, keep its content, and return its entry."""
+        there = self._files.read(path, self._largest + 1)
+        if there is None:
+            return None
+        oid = blob_oid(there.data, self.object_format)
+        entry = Entry(there.mode, oid)
+        if entry.is_file:
+            self._contents[oid] = there.data
+        return entry
+
+    def work_tree(self, paths: Sequence[str] = ()) -> Tree:
+        """List the working tree: the commit that is checked out, and what differs from it."""
+        head = self._git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if head is None:
+            return {path: entry for path, entry in self.changed_since(None, paths).items() if entry is not None}
+        with ThreadPoolExecutor(1) as pool:
+            committed = pool.submit(self.tree, head, paths)
+            changes = self.changed_since(head, paths)
+        tree = dict(committed.result())
+        for path, entry in changes.items():
+            if entry is None:
+                tree.pop(path, None)
+            else:
+                tree[path] = entry
+        return tree
+
+    def _empty_tree(self) -> str:
+        return text_of(self._git.run("hash-object", "-t", "tree", "--stdin")).strip()
+
+    def _without_filters(self) -> Git:
+        """Switch off all filters, which git may run to compare a file; keep what the user ignores everywhere."""
+        code, output, _ = self._git.as_user("config", "--null", "--get-regexp", r"^(filter\..*|core\.excludesfile)$")
+        settings: dict[str, str] = {}
+        for item in text_of(output).split("\0") if code == 0 else ():
+            name, _, value = item.partition("\n")
+            if name == "core.excludesfile":
+                home = self._git.environ.get("HOME", "~")
+                settings[name] = home + value[1:] if value.startswith("~/") else value
+            elif name:
+                driver = name.rpartition(".")[0]
+                settings |= {f"{driver}.{part}": "" for part in ("clean", "smudge", "process")}
+                settings[f"{driver}.required"] = "false"
+        return self._git.with_config(*settings.items())
+
+    def read(self, oids: Iterable[str]) -> Iterator[bytes]:
+        """Contents by id, in order, by one process."""
+        wanted = [_id(oid) for oid in oids]
+        stored = [oid for oid in wanted if oid not in self._contents]
+        if not stored:
+            yield from (self._contents[oid] for oid in wanted)
+            return
+        question = "\n".join((*stored, "")).encode()
+        with self._git.stream("cat-file", "--batch", "--buffer", data=question) as output:
+            for oid in wanted:
+                kept = self._contents.get(oid)
+                yield _blob(output, oid, self._largest) if kept is None else kept
+            output.read()
+
+
+def _id(oid: str) -> str:
+    """Refuse anything but a whole object id: what reaches git's arguments is never a name."""
+    if not _OID.fullmatch(oid):
+        raise RepositoryError(f"{printable(oid)!r} is no object id")
+    return oid
+
+
+def _header(output: IO[bytes]) -> tuple[str, str, str]:
+    """Read a line of `cat-file --batch`: (id, type, size), or (what was asked, `missing` or `ambiguous`, '')."""
+    line = output.readline().decode("utf-8", "surrogateescape").rstrip("\n")
+    if line.endswith((" missing", " ambiguous")):
+        name, _, state = line.rpartition(" ")
+        return name, state, ""
+    oid, kind, size = [*line.split(" "), "", "", ""][:3]
+    return oid, kind, size
+
+
+def _blob(output: IO[bytes], oid: str, largest: int) -> bytes:
+    _, kind, size = _header(output)
+    if kind != "blob":
+        reason = f"is a {kind}, not a file" if size else "is missing or damaged"
+        raise RepositoryError(
+            f"object {oid} {reason}", hint="see `git fsck`; a partial clone needs `git fetch --refetch`"
+        )
+    data = output.read(min(int(size), largest + 1))
+    left = int(size) - len(data) + 1  # and the line break after it
+    while left > 0:
+        skipped = len(output.read(min(left, 1 << 20)))
+        if not skipped:
+            raise RepositoryError(f"object {oid} is cut off", hint="see `git fsck`")
+        left -= skipped
+    return data

@@ -1,0 +1,136 @@
+"""Everything outside, as Protocols: the pipeline and the outputs know these and nothing behind them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+FILE_MODES = frozenset({"100644", "100755"})
+
+
+class Entry(NamedTuple):
+    """What a path holds: git's mode in octal, and the id of its content.
+
+    Only `is_file` entries may be read. `120000` is a symlink, `160000` a submodule or a repository inside this one,
+    `000000` something that Git does not know (a device, a socket, a named pipe); their ids mean nothing here.
+    """
+
+    mode: str
+    oid: str
+
+    @property
+    def is_file(self) -> bool:
+        """A regular file: the only kind that is read."""
+        return self.mode in FILE_MODES
+
+
+Tree = Mapping[str, Entry]
+"""Paths below `Repository.root`, with `/` between parts; bytes that are not UTF-8 are kept as surrogates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A commit: ids of itself, of its tree and its parents; when it was made (ISO 8601 with offset); its first line."""
+
+    oid: str
+    tree: str
+    committed_at: str
+    subject: str
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A commit to be made on `parent`: whole contents by path (None deletes), and the complete message.
+
+    `branch` None means the checked-out branch (or the detached HEAD), in place; a name means that branch, made from
+    `parent`, while the working tree stays as it is.
+    """
+
+    parent: str
+    files: Mapping[str, bytes | None]
+    message: str
+    branch: str | None = None
+
+
+class Repository(Protocol):
+    """A Git repository that is read by object id and written by whole commits.
+
+    Every method may raise `RepositoryError`. No hook, filter, prompt or network is ever used.
+    """
+
+    @property
+    def root(self) -> Path:
+        """The folder that all paths are below: where `reconciler.yaml` is, or the top of the repository."""
+        ...
+
+    @property
+    def object_format(self) -> str:
+        """`sha1` or `sha256`."""
+        ...
+
+    @property
+    def is_shallow(self) -> bool:
+        """History is cut: `merge_base` may find nothing although there is one."""
+        ...
+
+    def head_branch(self) -> str | None:
+        """Name of the checked-out branch, also before its first commit; None with a detached HEAD."""
+        ...
+
+    def resolve(self, revision: str) -> Commit:
+        """Find the commit that a branch, tag, id or expression such as `HEAD~2` names."""
+        ...
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        """Find the best common ancestor of two commit ids."""
+        ...
+
+    def upstream_default(self) -> str | None:
+        """Name the upstream's default branch as a full name (`refs/remotes/origin/main`), where it is known."""
+        ...
+
+    def tree(self, commit: str, paths: Sequence[str] = ()) -> Tree:
+        """Files of a commit id: all of them, or those at and below `paths`."""
+        ...
+
+    def changed(
+        self, before: str, after: str, paths: Sequence[str] = ()
+    ) -> Mapping[str, tuple[Entry | None, Entry | None]]:
+        """Compare two commit ids: (before, after), None where a path is absent."""
+        ...
+
+    def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
+        """List what the working tree, with untracked files that are not ignored, has other than a commit."""
+        ...
+
+    def work_tree(self, paths: Sequence[str] = ()) -> Tree:
+        """List the working tree with uncommitted changes and untracked files that are not ignored."""
+        ...
+
+    def read(self, oids: Iterable[str]) -> Iterator[bytes]:
+        """Contents by id, in the same order; of the working tree too, as they were when it was listed.
+
+        A file over the repository's limit on sizes comes as its first limit + 1 bytes, so that a reader refuses it.
+        """
+        ...
+
+    def commit(self, draft: Draft) -> str | None:
+        """Make one commit and return its id; None where it would change nothing.
+
+        Raises `StalePlan` where the branch is no longer at the parent, `UnsafePlan` where edits of the user would be
+        lost, `ConfigError` where nobody is named as author.
+        """
+        ...
+
+
+class Cache(Protocol):
+    """Bytes by key that may vanish at any time; it never fails and never returns anything but what was put."""
+
+    def get(self, key: str) -> bytes | None:
+        """Return what was put under this key, or None."""
+        ...
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep a value if possible."""
+        ...
