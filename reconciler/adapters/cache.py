@@ -1,0 +1,131 @@
+"""The cache on disk: safe to delete at any time, safe for several processes, never the reason for a failure."""
+
+import hashlib
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+MOST_BYTES = 512 << 20  # about a hundred states of repositories with 10,000 documents
+_KEEP_SHARE = 0.75  # pruned down to this share of the limit, so that not every write prunes
+_FORGOTTEN_SECONDS = 3600  # a half-written file of this age belongs to a process that died
+_MAGIC = b"gpu-reconciler cache 1\n"
+_DIGEST_BYTES = 32
+_HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
+_SUFFIX = ".cache"
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path | None:
+    """Say where the cache is: `RECONCILER_CACHE_DIR` (empty: nowhere), or `gpu-reconciler` under `XDG_CACHE_HOME`."""
+    if "RECONCILER_CACHE_DIR" in environ:
+        own = environ["RECONCILER_CACHE_DIR"]
+        return Path(own).absolute() if own else None
+    shared = Path(environ.get("XDG_CACHE_HOME", ""))
+    if not shared.is_absolute():  # the XDG specification says to ignore relative ones
+        home = Path(environ.get("HOME", ""))
+        if not home.is_absolute():
+            return None
+        shared = home / ".cache"
+    return shared / "gpu-reconciler"
+
+
+class DiskCache:
+    """One file per key, written aside and renamed, with a SHA-256 over key and value in front.
+
+    A file that is torn, of another key or of another format is a miss. A folder that cannot be made, or that another
+    user owns or may write to, is not used at all. The least recently used files go when the limit is reached.
+    """
+
+    def __init__(self, folder: Path | None, *, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most_bytes
+        self._until_pruning = 0  # bytes; the first write looks at what is there
+        self._folder = folder if folder is not None and _is_private(folder) else None
+
+    def get(self, key: str) -> bytes | None:
+        """Return what was put under this key, or None."""
+        if self._folder is None:
+            return None
+        with suppress(OSError):
+            content = self._read(self._folder / _name(key))
+            if content[:_HEADER_BYTES] == _header(key, value := content[_HEADER_BYTES:]):
+                return value
+        return None
+
+    def _read(self, path: Path) -> bytes:
+        """Return the file whole; nothing if it is not a regular file or too big."""
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(opened)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > self._most + _HEADER_BYTES:
+                return b""
+            os.utime(opened)  # used just now: pruned last
+            with os.fdopen(opened, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(opened)
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep a value if possible."""
+        if self._folder is None or len(value) > self._most:
+            return
+        with suppress(OSError):
+            self._write(self._folder, key, value)
+            self._until_pruning -= len(value)
+            if self._until_pruning < 0:
+                self._prune(self._folder)
+
+    @staticmethod
+    def _write(folder: Path, key: str, value: bytes) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been deleted meanwhile
+        opened, aside = tempfile.mkstemp(dir=folder, prefix="new-")  # mode 0600
+        try:
+            with os.fdopen(opened, "wb") as file:
+                file.write(_header(key, value))
+                file.write(value)
+            Path(aside).replace(folder / _name(key))
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
+
+    def _prune(self, folder: Path) -> None:
+        files: list[tuple[float, int, str]] = []
+        for item in os.scandir(folder):
+            with suppress(FileNotFoundError):  # another process prunes as well
+                status = item.stat(follow_symlinks=False)
+                if item.name.endswith(_SUFFIX):
+                    files.append((status.st_mtime, status.st_size, item.path))
+                elif item.name.startswith("new-") and status.st_mtime < time.time() - _FORGOTTEN_SECONDS:
+                    Path(item.path).unlink(missing_ok=True)
+        total = sum(size for _, size, _ in files)
+        goal = int(self._most * _KEEP_SHARE)
+        if total > self._most:
+            for _, size, path in sorted(files):
+                if total <= goal:
+                    break
+                Path(path).unlink(missing_ok=True)
+                total -= size
+        self._until_pruning = self._most - total
+
+
+def _is_private(folder: Path) -> bool:
+    """Make the folder; say whether it is ours and nobody else may write to it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except OSError:
+        return False
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & others
+
+
+def _name(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest() + _SUFFIX
+
+
+def _header(key: str, value: bytes) -> bytes:
+    digest = hashlib.sha256(_name(key).encode())
+    digest.update(value)
+    return _MAGIC + digest.digest()
