@@ -1,0 +1,212 @@
+"""Build the real parts once, cached outside the checkout: `python -m tests.cluster.build [--scheduler]`.
+
+A built folder is named by the digest of what went into it (sources, versions, flags, machine), so that a change builds
+anew and a second checkout shares the first one's work. `KUBEBUILDER_ASSETS` stands in for the control plane.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.cluster import toolchain
+from tests.cluster.parts import (
+    CONTROL_PLANE_PROGRAMS,
+    CRD_MODULES,
+    KUBERNETES,
+    KUBERNETES_MINOR,
+    SCHEDULER_PARTS,
+    Module,
+    Part,
+)
+from tests.cluster.store import PartsUnavailableError, Say, Ticker, cache_folder, made_once
+
+SOURCES = Path(__file__).parent / "controlplane"
+_VERSION_PACKAGE = "k8s.io/component-base/version"
+_LDFLAGS = (
+    f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{KUBERNETES}"
+    f" -X {_VERSION_PACKAGE}.gitMajor=1 -X {_VERSION_PACKAGE}.gitMinor={KUBERNETES_MINOR}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """Where the programs of a control plane lie; `kubectl` and `manager` are None where the assets have none."""
+
+    etcd: Path
+    apiserver: Path
+    kubectl: Path | None
+    manager: Path | None
+
+
+def to_stderr(line: str) -> None:
+    """Say a line of progress where pytest's capture, if any, shows it."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 -- progress of a command line
+
+
+def control_plane(say: Say = to_stderr) -> ControlPlane:
+    """Return the programs of `KUBEBUILDER_ASSETS`, else our own build (about four minutes the first time)."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = Path(assets) if assets else _built_control_plane(say)
+    present = {name: folder / name for name in CONTROL_PLANE_PROGRAMS if (folder / name).exists()}
+    missing = {"etcd", "kube-apiserver"} - present.keys()
+    if missing:
+        raise PartsUnavailableError(f"KUBEBUILDER_ASSETS={assets} has no {', '.join(sorted(missing))}")
+    on_path = shutil.which("kubectl")
+    return ControlPlane(
+        etcd=present["etcd"],
+        apiserver=present["kube-apiserver"],
+        kubectl=present.get("kubectl") or (Path(on_path) if on_path else None),
+        manager=present.get("kube-controller-manager"),
+    )
+
+
+def control_plane_is_built() -> bool:
+    """Whether `control_plane()` returns without building."""
+    return bool(os.environ.get("KUBEBUILDER_ASSETS")) or _control_plane_folder().is_dir()
+
+
+def crds(say: Say = to_stderr) -> Path:
+    """Return the folder of all pinned CRDs: `<group>_<plural>.yaml` as published, and the same as `.json`."""
+    digest = _digest(repr(CRD_MODULES).encode(), b"crds-1")
+    return made_once(cache_folder() / f"crds-{digest}", lambda scratch: _extract_crds(scratch, say), say)
+
+
+def part(what: Part, say: Say = to_stderr) -> Path:
+    """Return the folder with the programs of one part."""
+    folder = _part_folder(what)
+    return made_once(folder, lambda scratch: _build_part(what, scratch, say), say)
+
+
+def part_is_built(what: Part) -> bool:
+    """Whether `part(what)` returns without building."""
+    return _part_folder(what).is_dir()
+
+
+def _control_plane_folder() -> Path:
+    sources = [SOURCES / name for name in ("go.mod", "go.sum", "main.go")]
+    digest = _digest(*(source.read_bytes() for source in sources), _LDFLAGS.encode())
+    return cache_folder() / f"control-plane-{KUBERNETES}-{digest}"
+
+
+def _part_folder(what: Part) -> Path:
+    return cache_folder() / f"{what.name}-{what.module.version}-{_digest(repr(what).encode())}"
+
+
+def _digest(*inputs: bytes) -> str:
+    machine = f"{platform.system()}-{platform.machine()}".encode()
+    framed = (b"%d:%s" % (len(part), part) for part in (machine, *inputs))
+    return hashlib.sha256(b"".join(framed)).hexdigest()[:12]
+
+
+def _built_control_plane(say: Say) -> Path:
+    return made_once(_control_plane_folder(), lambda scratch: _build_control_plane(scratch, say), say)
+
+
+def _build_control_plane(scratch: Path, say: Say) -> None:
+    program = scratch / "control-plane"
+    step = f"building etcd, kube-apiserver, kubectl {KUBERNETES}"
+    _go_build(step, SOURCES, program, (".",), say)
+    for name in CONTROL_PLANE_PROGRAMS:
+        (scratch / name).symlink_to(program.name)
+
+
+def _build_part(what: Part, scratch: Path, say: Say) -> None:
+    source = _downloaded((what.module,), say)[what.module]
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as copy:
+        # The module cache is read-only, and `go build` inside it would refuse to touch go.sum.
+        tree = Path(shutil.copytree(source, Path(copy) / "module", copy_function=shutil.copyfile))
+        for folder in (tree, *(found for found in tree.rglob("*") if found.is_dir())):
+            folder.chmod(0o755)
+        for program, package in what.programs:
+            step = f"building {program} {what.module.version}"
+            _go_build(step, tree, scratch / program, (package,), say)
+
+
+def _go_build(step: str, tree: Path, output: Path, packages: Iterable[str], say: Say) -> None:
+    go = toolchain.go(cache_folder(), say)
+    argv = [str(go), "build", "-trimpath", "-ldflags", _LDFLAGS, "-o", str(output), *packages]
+    ticker = Ticker(step, say)
+    say(f"{step} …")
+    with tempfile.TemporaryFile() as log:
+        running = subprocess.Popen(argv, cwd=tree, env=toolchain.environment(), stdout=log, stderr=log)
+        try:
+            while running.poll() is None:
+                time.sleep(0.5)
+                ticker.tick()
+        finally:
+            running.kill()
+        if running.returncode:
+            log.seek(0)
+            raise PartsUnavailableError(f"{step} failed: {log.read().decode(errors='replace').strip()[-1500:]}")
+    ticker.done()
+
+
+def _downloaded(modules: tuple[Module, ...], say: Say) -> dict[Module, Path]:
+    """Return where the Go module cache holds each module."""
+    names = {f"{module.path}@{module.version}": module for module in modules}
+    argv = [str(toolchain.go(cache_folder(), say)), "mod", "download", "-json", *names]
+    with tempfile.TemporaryDirectory() as outside:  # outside of any module: the versions are ours alone
+        result = subprocess.run(
+            argv, cwd=outside, env=toolchain.environment(), capture_output=True, text=True, check=False
+        )
+    answers, rest = [], result.stdout.strip()
+    while rest:
+        answer, end = json.JSONDecoder().raw_decode(rest)
+        answers.append(answer)
+        rest = rest[end:].lstrip()
+    failed = [f"{answer['Path']}: {answer['Error']}" for answer in answers if "Error" in answer]
+    if failed or not answers:
+        raise PartsUnavailableError(f"modules not available: {'; '.join(failed) or result.stderr.strip()[-500:]}")
+    return {names[f"{answer['Path']}@{answer['Version']}"]: Path(answer["Dir"]) for answer in answers}
+
+
+def _extract_crds(scratch: Path, say: Say) -> None:
+    ticker = Ticker(f"fetching the CRDs of {len(CRD_MODULES)} modules", say)
+    say(f"fetching the CRDs of {len(CRD_MODULES)} modules …")
+    for module, folder in _downloaded(CRD_MODULES, say).items():
+        found = 0
+        for path in sorted((folder / module.crds).glob("*.yaml")):
+            text = path.read_text(encoding="utf-8")
+            body = yaml.load(text, Loader=yaml.CSafeLoader)
+            if not body or body.get("kind") != "CustomResourceDefinition":
+                continue
+            found += 1
+            name = f"{body['spec']['group']}_{body['spec']['names']['plural']}"
+            (scratch / f"{name}.yaml").write_text(text, encoding="utf-8")
+            (scratch / f"{name}.json").write_text(json.dumps(body), encoding="utf-8")
+            ticker.tick()
+        if not found:
+            raise PartsUnavailableError(f"{module.path} {module.version} has no CRDs in {module.crds}")
+    ticker.done()
+
+
+def main() -> int:
+    """Build what `make cluster` asks for; return the exit code."""
+    parser = argparse.ArgumentParser(description="Build the real parts that the tests run against.")
+    parser.add_argument("--scheduler", action="store_true", help="also KAI, kwok and the training operator")
+    options = parser.parse_args()
+    try:
+        to_stderr(f"control plane: {control_plane().apiserver}")
+        to_stderr(f"CRDs: {crds()}")
+        for what in SCHEDULER_PARTS if options.scheduler else ():
+            to_stderr(f"{what.name}: {part(what)}")
+    except PartsUnavailableError as problem:
+        to_stderr(f"left out: {problem}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

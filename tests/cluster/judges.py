@@ -1,0 +1,47 @@
+"""Judges that we did not write: a real API server says whether it would take an object."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from reconciler.core.render.manifest import Manifest
+from tests.cluster.client import Result
+from tests.cluster.server import ApiServer
+
+Judged = Mapping[str, Any] | Manifest
+
+
+class Judge:
+    """Asserts that objects are accepted; each distinct object is sent once in a test process.
+
+    The server is asked for only when there is something to judge, so that a run without cluster tests starts none.
+    """
+
+    def __init__(self, server: Callable[[], ApiServer]) -> None:
+        self._server = server
+        self._accepted: set[str] = set()
+
+    def __call__(self, objects: Iterable[Judged]) -> None:
+        """Fail with the server's words for every object of `objects` that it refuses; nothing is stored."""
+        bodies = [one.body if isinstance(one, Manifest) else one for one in objects]
+        texts = [json.dumps(body, sort_keys=True) for body in bodies]
+        news = {text: body for text, body in zip(texts, bodies, strict=True) if text not in self._accepted}
+        if not news:
+            return
+        assert_all_accepted(self._server().client.apply_dry_run(news.values()))
+        self._accepted.update(news)
+
+
+def assert_all_accepted(results: Iterable[Result]) -> None:
+    """Fail if a result is a refusal, listing every refused object with the server's words."""
+    refused = [result for result in results if not result.ok]
+    assert not refused, f"the API server refuses {len(refused)} objects:\n{explained(refused)}"
+
+
+def explained(refused: Iterable[Result]) -> str:
+    """Write refusals for a person: the object, the message, and each field with its cause."""
+    lines = []
+    for result in refused:
+        lines.append(f"- {result.name}: {result.message}")
+        lines.extend(f"    {cause.field}: {cause.message}" for cause in result.causes)
+    return "\n".join(lines)

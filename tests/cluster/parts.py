@@ -1,0 +1,66 @@
+"""Which real parts the tests build, and from which pinned module each comes.
+
+Versions are pinned to what the Go module proxy serves; the control plane's own are in `controlplane/go.mod`.
+"""
+
+from dataclasses import dataclass
+
+KUBERNETES = "1.36.3"
+KUBERNETES_MINOR = "36"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A Go module at a version, and where in it the custom resource definitions lie ("" for none)."""
+
+    path: str
+    version: str
+    crds: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Programs built from one module: `programs` maps the name of a program to its package in the module."""
+
+    name: str
+    module: Module
+    programs: tuple[tuple[str, str], ...]
+
+
+CONTROL_PLANE_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+
+KAI_MODULE = Module(path="github.com/NVIDIA/KAI-scheduler", version="v0.12.0", crds="deployments/kai-scheduler/crds")
+KUBEFLOW_MODULE = Module(path="github.com/kubeflow/training-operator", version="v1.9.3", crds="manifests/base/crds")
+
+CRD_MODULES = (
+    KAI_MODULE,
+    Module(path="sigs.k8s.io/kueue", version="v0.16.1", crds="config/components/crd/bases"),
+    KUBEFLOW_MODULE,
+    Module(path="github.com/ray-project/kuberay/ray-operator", version="v1.5.1", crds="config/crd/bases"),
+    Module(path="github.com/project-codeflare/appwrapper", version="v1.1.2", crds="config/crd/bases"),
+    Module(path="sigs.k8s.io/jobset", version="v0.10.1", crds="config/components/crd/bases"),
+    Module(path="sigs.k8s.io/lws", version="v0.7.0", crds="config/crd/bases"),
+    Module(path="github.com/kubeflow/trainer/v2", version="v2.0.0", crds="manifests/base/crds"),
+)
+
+KAI = Part(
+    name="kai",
+    module=KAI_MODULE,
+    programs=(
+        ("kai-scheduler", "./cmd/scheduler"),
+        ("kai-binder", "./cmd/binder"),
+        ("kai-podgrouper", "./cmd/podgrouper"),
+        ("kai-queuecontroller", "./cmd/queuecontroller"),
+    ),
+)
+KWOK = Part(
+    name="kwok",
+    module=Module(path="sigs.k8s.io/kwok", version="v0.7.0"),
+    programs=(("kwok", "./cmd/kwok"),),
+)
+TRAINING_OPERATOR = Part(
+    name="training-operator",
+    module=KUBEFLOW_MODULE,
+    programs=(("training-operator", "./cmd/training-operator.v1"),),
+)
+SCHEDULER_PARTS = (KAI, KWOK, TRAINING_OPERATOR)

@@ -1,0 +1,198 @@
+"""A real Kubernetes API server on loopback, with the CRDs that rendered objects use: etcd and kube-apiserver."""
+
+import base64
+import json
+import os
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import kubeconfig, shared
+from tests.cluster.build import ControlPlane
+from tests.cluster.client import Client, Endpoint
+
+_READY_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+# RFC 5915 without the optional public key, on the curve prime256v1: what stands before and after 32 random bytes.
+_EC_KEY_HEAD, _EC_KEY_TAIL = (
+    bytes.fromhex("303102010104 20".replace(" ", "")),
+    bytes.fromhex("a00a06082a8648ce3d030107"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServer:
+    """A running API server: `client` talks to it, `kubeconfig` lets anything else in, `logs` holds its logs."""
+
+    client: Client
+    kubeconfig: Path
+    logs: Path
+
+    @property
+    def apply_dry_run(self) -> Callable[..., Any]:
+        """See `Client.apply_dry_run`."""
+        return self.client.apply_dry_run
+
+    def openapi(self) -> dict[str, dict[str, Any]]:
+        """Return the OpenAPI v3 document of every group-version by its path, such as `apis/batch/v1`.
+
+        The server publishes those of CRDs a little after it serves them: waits until all are there.
+        """
+        served = {
+            f"apis/{group['name']}/{version['version']}"
+            for group in self.client.get("/apis")["groups"]
+            for version in group["versions"]
+        }
+        wait_until(lambda: served <= self.client.get("/openapi/v3")["paths"].keys(), "all OpenAPI documents")
+        entries = self.client.get("/openapi/v3")["paths"]
+        paths = {path: entry for path, entry in entries.items() if path == "api/v1" or path.count("/") == 2}
+        with ThreadPoolExecutor(4) as pool:
+            bodies = pool.map(self.client.get, (entry["serverRelativeURL"] for entry in paths.values()))
+            return dict(zip(paths, bodies, strict=True))
+
+
+@contextmanager
+def api_server(folder: Path, programs: ControlPlane, crds: Path) -> Iterator[ApiServer]:
+    """Run (or join) the API server of `folder`, with all CRDs established."""
+    launch = _Launch(folder, programs, crds)
+    path = folder / "kubeconfig"
+    with shared.running(folder, launch.plan, launch.ready), Client(kubeconfig.endpoint(path)) as client:
+        yield ApiServer(client=client, kubeconfig=path, logs=folder)
+
+
+@contextmanager
+def existing_cluster(path: Path, crds: Path, logs: Path) -> Iterator[ApiServer]:
+    """Use the cluster of a kubeconfig that the user named for tests; CRDs that it lacks are installed there."""
+    with Client(kubeconfig.endpoint(path)) as client:
+        install_crds(client, crds)
+        yield ApiServer(client=client, kubeconfig=path, logs=logs)
+
+
+def install_crds(client: Client, folder: Path) -> None:
+    """Create the CRDs that are not there and wait until the server serves all of them."""
+    bodies = [json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda body: client.request("POST", _CRD_PATH, body), bodies))
+    for body, answer in zip(bodies, answers, strict=True):
+        if not answer.ok and answer.status != HTTPStatus.CONFLICT:
+            raise shared.StartError(f"CRD {body['metadata']['name']}: {answer.body.get('message')}")
+    names = {body["metadata"]["name"] for body in bodies}
+    wait_until(lambda: names <= _established(client), "CRDs established")
+
+
+def wait_until(
+    condition: Callable[[], object],
+    what: str,
+    *,
+    check: Callable[[], None] = lambda: None,
+    seconds: float = _READY_SECONDS,
+) -> None:
+    """Poll until `condition` holds; raise `StartError` after `seconds`, or whatever `check` raises meanwhile."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        check()
+        if time.monotonic() > deadline:
+            raise shared.StartError(f"not there after {seconds:.0f} s: {what}")
+        time.sleep(_POLL_SECONDS)
+
+
+def free_port() -> int:
+    """Return a TCP port of the loopback that nobody holds at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def _established(client: Client) -> set[str]:
+    return {
+        item["metadata"]["name"]
+        for item in client.get(_CRD_PATH)["items"]
+        for condition in item.get("status", {}).get("conditions") or ()
+        if condition["type"] == "Established" and condition["status"] == "True"
+    }
+
+
+class _Launch:
+    """One start of etcd and kube-apiserver in a folder: which programs, and when they are ready."""
+
+    def __init__(self, folder: Path, programs: ControlPlane, crds: Path) -> None:
+        self._folder, self._programs, self._crds = folder, programs, crds
+        self._port, self._token = 0, ""
+
+    def plan(self) -> tuple[shared.Program, ...]:
+        self._port, self._token = free_port(), secrets.token_hex(24)
+        tokens, key = self._folder / "tokens.csv", self._folder / "service-account.key"
+        _private(tokens, f'{self._token},admin,admin,"system:masters"\n')
+        encoded = base64.encodebytes(_EC_KEY_HEAD + secrets.token_bytes(32) + _EC_KEY_TAIL).decode()
+        _private(key, f"-----BEGIN EC PRIVATE KEY-----\n{encoded}-----END EC PRIVATE KEY-----\n")
+        client_url, peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        etcd = {
+            "data-dir": str(self._folder / f"etcd-{self._port}"),
+            "listen-client-urls": client_url,
+            "advertise-client-urls": client_url,
+            "listen-peer-urls": peer_url,
+            "initial-advertise-peer-urls": peer_url,
+            "initial-cluster": f"default={peer_url}",
+            "unsafe-no-fsync": "true",
+            "log-level": "warn",
+        }
+        apiserver = {
+            "etcd-servers": client_url,
+            "bind-address": "127.0.0.1",
+            "secure-port": str(self._port),
+            "cert-dir": str(self._certificates),
+            "token-auth-file": str(tokens),
+            "authorization-mode": "RBAC",
+            "service-account-key-file": str(key),
+            "service-account-signing-key-file": str(key),
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-cluster-ip-range": "10.0.0.0/24",
+            "disable-admission-plugins": "ServiceAccount",
+        }
+        return (
+            shared.Program(name="etcd", argv=(str(self._programs.etcd), *_flags(etcd))),
+            shared.Program(name="kube-apiserver", argv=(str(self._programs.apiserver), *_flags(apiserver))),
+        )
+
+    def ready(self, check: Callable[[], None]) -> None:
+        certificate = self._certificates / "apiserver.crt"
+        wait_until(certificate.exists, "the API server's certificate", check=check)
+        wait_until(lambda: _listens(self._port), "the API server's port", check=check)
+        server = f"https://127.0.0.1:{self._port}"
+        _private(self._folder / "kubeconfig", kubeconfig.text(server, certificate.read_bytes(), self._token))
+        context = ssl.create_default_context(cadata=certificate.read_text())
+        with Client(Endpoint(server=server, context=context, token=self._token)) as client:
+            wait_until(lambda: client.request("GET", "/readyz").status == HTTPStatus.OK, "/readyz", check=check)
+            install_crds(client, self._crds)
+
+    @property
+    def _certificates(self) -> Path:
+        return self._folder / f"certificates-{self._port}"
+
+
+def _flags(values: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"--{name}={value}" for name, value in values.items())
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads: it holds a key or a token."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        handle.write(text)

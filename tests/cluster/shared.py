@@ -1,0 +1,161 @@
+"""Long-running programs shared by the test processes of one run (pytest-xdist workers), and stopped with the last.
+
+Every user holds a shared lock on one file. A supervisor process waits for the exclusive lock on it: the kernel gives it
+when the last user is gone, killed or not, and then the supervisor stops its programs. They in turn die with it.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_STOP_GRACE_SECONDS = 10.0
+_TRIES = 3
+
+
+class StartError(Exception):
+    """The programs did not come up; the message ends with the tail of their logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program to run: `name` names its log file."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+Plan = Callable[[], tuple[Program, ...]]
+Ready = Callable[[Callable[[], None]], None]
+
+
+@contextmanager
+def running(folder: Path, plan: Plan, ready: Ready) -> Iterator[None]:
+    """Keep the programs of `plan` running in `folder` while the block runs.
+
+    The first user starts them and waits until `ready` returns; later users find them there. `plan` is called anew for
+    every try (a port that was free may be taken a moment later). `ready` raises `StartError` when it gave up; what it
+    is given to call raises that as soon as a program has ended.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "start.lock").open("a") as start, (folder / "users.lock").open("a") as users:
+        fcntl.flock(start, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)  # waits for a supervisor that is just stopping
+        if not (folder / "ready").exists():
+            _start(folder, plan, ready)
+        fcntl.flock(start, fcntl.LOCK_UN)
+        yield
+
+
+def logs(folder: Path, lines: int = 15) -> str:
+    """Return the last lines of every log in `folder`."""
+    tails = []
+    for path in sorted(folder.glob("*.log")):
+        tail = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        tails.append("\n".join([f"--- {path}", *tail]))
+    return "\n".join(tails)
+
+
+def _start(folder: Path, plan: Plan, ready: Ready) -> None:
+    for attempt in range(_TRIES):
+        (folder / "programs.json").write_text(json.dumps([asdict(program) for program in plan()]))
+        with (folder / "supervisor.log").open("ab") as log:
+            argv = [sys.executable, "-m", "tests.cluster.shared", str(folder)]
+            root = Path(__file__).parents[2]
+            # A session of its own: Ctrl-C in the terminal is for pytest, the lock tells the supervisor.
+            supervisor = subprocess.Popen(
+                argv, cwd=root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        # Whoever starts a process must wait for it, or it stays a zombie until this one ends.
+        waiter = threading.Thread(target=supervisor.wait, daemon=True)
+        waiter.start()
+        try:
+            ready(partial(_check, waiter))
+        except StartError as problem:
+            with suppress(ProcessLookupError):
+                supervisor.terminate()
+            waiter.join()
+            if attempt == _TRIES - 1:
+                raise StartError(f"{problem}\n{logs(folder)}") from problem
+        else:
+            (folder / "ready").write_text(str(supervisor.pid))
+            return
+
+
+def _check(waiter: threading.Thread) -> None:
+    if not waiter.is_alive():
+        raise StartError("a program ended while it was starting")
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere only an orderly stop works)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def supervise(folder: Path) -> None:
+    """Run the programs of `folder` until its last user is gone, or one of them ends, or a SIGTERM comes."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    children = [_spawn(folder, program) for program in json.loads((folder / "programs.json").read_text())]
+    with (folder / "users.lock").open("a") as users:
+        try:
+            while not stop.wait(0.2):
+                ended = [child for child in children if child.poll() is not None]
+                if ended or _last_user_is_gone(users.fileno()):
+                    break
+        finally:
+            (folder / "ready").unlink(missing_ok=True)
+            _stop(children)
+
+
+def _spawn(folder: Path, program: dict[str, object]) -> "subprocess.Popen[bytes]":
+    argv, environment = program["argv"], program["environment"]
+    if not isinstance(argv, list) or not isinstance(environment, list):
+        raise TypeError(f"not a program: {program}")
+    with (folder / f"{program['name']}.log").open("ab") as log:
+        return subprocess.Popen(
+            argv,
+            cwd=folder,
+            env={**os.environ, **dict(environment)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 -- the supervisor has one thread
+        )
+
+
+def _last_user_is_gone(users: int) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _stop(children: "list[subprocess.Popen[bytes]]") -> None:
+    """End the last started first: an API server wants its etcd while it shuts down."""
+    deadline = time.monotonic() + _STOP_GRACE_SECONDS
+    for child in reversed(children):
+        child.terminate()
+        try:
+            child.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+if __name__ == "__main__":
+    supervise(Path(sys.argv[1]))
