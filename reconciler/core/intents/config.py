@@ -1,9 +1,13 @@
 """`ReconcilerConfig` (`reconciler.yaml`): clusters, source folders, rules and budgets as typed values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from reconciler.core.documents import Document
+from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.problems import Problem
 
 
 class Backend(StrEnum):
@@ -82,3 +86,92 @@ class Config:
     rendered: str = "rendered"
     rules: Mapping[str, RuleSetting] = field(default_factory=dict)
     budgets: Budgets = Budgets()
+    defaults: Mapping[str, str] = field(default_factory=dict)  # of command-line settings, lowest precedence
+
+    def cluster(self, name: str) -> Cluster | None:
+        """Return the cluster called `name`."""
+        return next((cluster for cluster in self.clusters if cluster.name == name), None)
+
+
+def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]]:
+    """Read a document that its JSON Schema has accepted; problems are about what a schema cannot say."""
+    spec = document.data["spec"]
+    problems = tuple(_problems(document, spec))
+    if problems:
+        return None, problems
+    folders = {name: spec[name] for name in ("evidence", "rendered") if name in spec}
+    lists = {name: tuple(spec[name]) for name in ("sources", "policies") if name in spec}
+    return (
+        Config(
+            clusters=tuple(_cluster(entry) for entry in spec["clusters"]),
+            rules={rule: RuleSetting(**setting) for rule, setting in spec.get("rules", {}).items()},
+            budgets=_budgets(spec.get("budgets", {})),
+            defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
+            **{name: _folder(value) for name, value in folders.items()},
+            **{name: tuple(_folder(folder) for folder in value) for name, value in lists.items()},
+        ),
+        (),
+    )
+
+
+def _cluster(entry: Mapping[str, Any]) -> Cluster:
+    select = entry.get("select", {})
+    return Cluster(
+        name=entry["name"],
+        backend=Backend(entry.get("backend", Backend.KAI)),
+        namespace=entry.get("namespace", "default"),
+        vendor=Vendor(entry.get("vendor", Vendor.NVIDIA)),
+        select=Selector(
+            folders=tuple(_folder(folder) for folder in select.get("folders", ())),
+            labels=tuple(sorted(select.get("labels", {}).items())),
+        ),
+        external=tuple(entry.get("external", ())),
+    )
+
+
+def _budgets(spec: Mapping[str, Any]) -> Budgets:
+    shipped = Budgets()
+    deletes, quota = spec.get("deletes", {}), spec.get("gpuQuotaChange", {})
+    return Budgets(
+        delete_count=deletes.get("count", shipped.delete_count),
+        delete_share=deletes.get("share", shipped.delete_share),
+        gpu_quota_count=quota.get("count", shipped.gpu_quota_count),
+        gpu_quota_share=quota.get("share", shipped.gpu_quota_share),
+        empty_sources=spec.get("emptySources", "refuse") == "allow",
+    )
+
+
+def _folder(text: str) -> str:
+    return text.removeprefix("./").rstrip("/")
+
+
+def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+    for name in ("sources", "policies"):
+        for index, folder in enumerate(spec.get(name, ())):
+            yield ("spec", name, index), folder
+    for name in ("evidence", "rendered"):
+        yield ("spec", name), spec.get(name, name)
+    for index, cluster in enumerate(spec["clusters"]):
+        for position, folder in enumerate(cluster.get("select", {}).get("folders", ())):
+            yield ("spec", "clusters", index, "select", "folders", position), folder
+
+
+def _problems(document: Document, spec: Mapping[str, Any]) -> Iterator[Problem]:
+    def problem(rule: str, field: FieldPath, message: str, hint: str) -> Problem:
+        return Problem(rule=rule, place=document.at(field), field=format_path(field), message=message, hint=hint)
+
+    seen: set[str] = set()
+    for index, cluster in enumerate(spec["clusters"]):
+        if cluster["name"] in seen:
+            field: FieldPath = ("spec", "clusters", index, "name")
+            yield problem("config.duplicate-cluster", field, f"cluster {cluster['name']!r} is given twice", "rename one")
+        seen.add(cluster["name"])
+    rendered = _folder(spec.get("rendered", "rendered"))
+    for field, folder in _folders(spec):
+        parts = _folder(folder).split("/")
+        if folder.startswith("/") or not all(parts) or {"..", "."} & set(parts):
+            hint = "give a folder below the repository's root, as `jobs/team-a`"
+            yield problem("config.folder", field, f"{folder!r} is not a folder of this repository", hint)
+        elif field != ("spec", "rendered") and f"{_folder(folder)}/".startswith(f"{rendered}/"):
+            hint = "keep what people write apart from what is rendered"
+            yield problem("config.folder", field, f"{folder!r} lies in the rendered folder", hint)

@@ -1,10 +1,12 @@
 """`NodeInventory` (`evidence/<cluster>/nodes.yaml`): the nodes that were measured, as typed values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.core.documents import Document
-from reconciler.core.objects import FieldPath
+from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.problems import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +31,42 @@ class Inventory:
     taken_at: str  # RFC 3339
     nodes: tuple[Node, ...] = ()
     document: Document | None = None
+
+
+def parse_inventory(document: Document, cluster: str) -> tuple[Inventory | None, tuple[Problem, ...]]:
+    """Read a document that its JSON Schema has accepted, for `cluster` (the folder it lies in)."""
+    spec = document.data["spec"]
+    problems = tuple(_problems(document, spec, cluster))
+    if problems:
+        return None, problems
+    nodes = tuple(_node(entry, index) for index, entry in enumerate(spec.get("nodes", ())))
+    return Inventory(cluster=cluster, taken_at=spec["takenAt"], nodes=nodes, document=document), ()
+
+
+def _node(entry: Mapping[str, Any], index: int) -> Node:
+    gpu = entry.get("gpu", {})
+    return Node(
+        name=entry["name"],
+        labels=dict(entry.get("labels", {})),
+        product=gpu.get("product", ""),
+        gpus=gpu.get("count", 0),
+        memory_mib=gpu.get("memoryMiB", 0),
+        cpus=entry.get("cpus", 0),
+        unschedulable=entry.get("unschedulable", False),
+        origin=("spec", "nodes", index),
+    )
+
+
+def _problems(document: Document, spec: Mapping[str, Any], cluster: str) -> Iterator[Problem]:
+    def problem(rule: str, field: FieldPath, message: str, hint: str) -> Problem:
+        return Problem(rule=rule, place=document.at(field), field=format_path(field), message=message, hint=hint)
+
+    if spec.get("cluster", cluster) != cluster:
+        message = f"names cluster {spec['cluster']!r}, but lies in the folder of {cluster!r}"
+        yield problem("evidence.cluster", ("spec", "cluster"), message, "move the file or correct the name")
+    seen: set[str] = set()
+    for index, node in enumerate(spec.get("nodes", ())):
+        if node["name"] in seen:
+            field: FieldPath = ("spec", "nodes", index, "name")
+            yield problem("evidence.duplicate-node", field, f"node {node['name']!r} is given twice", "remove one")
+        seen.add(node["name"])

@@ -1,0 +1,14 @@
+"""`python -m reconciler` and the `reconciler` command."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with its documented code."""
+    from reconciler.cli.main import run  # noqa: PLC0415 - imports nothing until the arguments are known
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""One source file through all stages: bytes and context in; manifests, problems and verdicts out. Pure.
+
+`compile_file` is what the cache remembers, what the workers run, and what `explain` looks into: a file that did not
+change, in a context that did not change, is never compiled again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha1, sha256
+
+from reconciler.core.census import Row, row
+from reconciler.core.documents import Document, read, write
+from reconciler.core.intents.config import Cluster
+from reconciler.core.intents.torchrun import TorchrunJob, TorchrunQueue, job_intent, queue_intent
+from reconciler.core.objects import SourceRef, format_path
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.render.manifest import Manifest, manifest_path
+from reconciler.core.render.ownership import owned
+from reconciler.core.render.plain import render_plain
+from reconciler.core.render.torchrun import render_job, render_queue
+from reconciler.pipeline.context import CONTEXT_KINDS, Context
+from reconciler.pipeline.layout import selects
+
+_TORCHRUN_GROUP = "torchrun.ai"
+_OWN_GROUP = "gpureconciler.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """A manifest, its bytes as committed, and its row."""
+
+    manifest: Manifest
+    content: bytes
+    row: Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """All that one source file means. `needs` names the queues that its jobs refer to."""
+
+    renderings: tuple[Rendering, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    needs: tuple[str, ...] = ()
+    documents: int = 0
+
+
+def compile_file(context: Context, path: str, raw: bytes) -> Compiled:
+    """Compile one source file. Problems of one document do not hide the manifests of the others."""
+    reading = read(path, raw)
+    problems = list(reading.problems)
+    renderings: list[Rendering] = []
+    verdicts: list[Verdict] = []
+    needs: set[str] = set()
+    for document in reading.documents:
+        found = _document_problems(context, document, raw)
+        problems += found
+        if any(problem.severity is Severity.ERROR for problem in found):
+            continue
+        for manifest in _render(context, document, problems, needs):
+            if document.kind in _RENDERED_KINDS and document.key.group == _TORCHRUN_GROUP:
+                problems += _body_problems(context, manifest)
+            renderings.append(_rendering(context, manifest))
+            namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
+            verdicts += context.policies.evaluate(manifest, old=None, namespace=namespace)
+    return Compiled(
+        renderings=tuple(renderings),
+        problems=tuple(problems),
+        verdicts=tuple(verdicts),
+        needs=tuple(sorted(needs)),
+        documents=len(reading.documents),
+    )
+
+
+_RENDERED_KINDS = frozenset({"TorchrunQueue", "TorchrunJob"})
+
+
+def blob_id(content: bytes, object_format: str) -> str:
+    """Return the id that Git gives to a file of this content (sha1 or sha256 of a header and the bytes)."""
+    digest = sha256 if object_format == "sha256" else sha1
+    return digest(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _rendering(context: Context, manifest: Manifest) -> Rendering:
+    manifest = owned(manifest)
+    content = write(manifest.body)
+    return Rendering(
+        manifest=manifest,
+        content=content,
+        row=row(
+            cluster=manifest.cluster,
+            body=manifest.body,
+            path=manifest_path(manifest.cluster, manifest.key),
+            digest=blob_id(content, context.object_format),
+            source=manifest.source,
+        ),
+    )
+
+
+def _document_problems(context: Context, document: Document, raw: bytes) -> Sequence[Problem]:
+    key = document.key
+    if key.group == _OWN_GROUP:
+        hint = "reconciler.yaml lies at the root, evidence and exceptions in folders of their own"
+        message = f"a {document.kind or 'document of this group'} does not belong among the sources"
+        return [Problem(rule="layout.kind", place=document.source, field="kind", message=message, hint=hint)]
+    problems = list(context.catalogue.validate(document))
+    if document.kind in CONTEXT_KINDS and document.kind.encode() not in raw:
+        place = document.at(("kind",))
+        message = "the kind is written with escapes, which hides it from other files"
+        problems.append(
+            Problem(rule="yaml.escaped-kind", place=place, field="kind", message=message, hint="write it plainly")
+        )
+    if not any(_selecting(context, document)) and not _selected_elsewhere(context, document):
+        problems.append(
+            Problem(
+                rule="config.unselected",
+                place=document.source,
+                message="no cluster selects this document, so nothing is rendered from it",
+                hint="see `clusters[].select` in reconciler.yaml",
+                severity=Severity.WARNING,
+            )
+        )
+    return problems
+
+
+def _selecting(context: Context, document: Document) -> Iterator[Cluster]:
+    labels = document.metadata.get("labels")
+    return (cluster for cluster in context.clusters if selects(cluster, document.source.path, labels))
+
+
+def _selected_elsewhere(context: Context, document: Document) -> bool:
+    labels = document.metadata.get("labels")
+    return any(selects(cluster, document.source.path, labels) for cluster in context.config.clusters)
+
+
+def _render(
+    context: Context, document: Document, problems: list[Problem], needs: set[str]
+) -> Iterator[Manifest]:
+    if document.key.group != _TORCHRUN_GROUP or document.kind not in _RENDERED_KINDS:
+        namespaced = context.catalogue.is_namespaced(document.key.group, document.kind)
+        for cluster in _selecting(context, document):
+            has_namespace = bool(document.metadata.get("namespace"))
+            yield render_plain(document, cluster, namespaced=has_namespace if namespaced is None else namespaced)
+        return
+    parsed = queue_intent(document) if document.kind == "TorchrunQueue" else job_intent(document)
+    problems += parsed.problems
+    if parsed.intent is None:
+        return
+    for cluster in _selecting(context, document):
+        rendered = _render_intent(context, parsed.intent, cluster, needs)
+        problems += (problem for problem in rendered.problems if problem not in problems)
+        yield from rendered.manifests
+
+
+def _render_intent(context: Context, intent: TorchrunQueue | TorchrunJob, cluster: Cluster, needs: set[str]):
+    inventory = context.inventories.get(cluster.name)
+    if isinstance(intent, TorchrunQueue):
+        return render_queue(intent, cluster, inventory)
+    needs.add(intent.queue)
+    namespace = intent.namespace or cluster.namespace
+    queue = context.queues.get((cluster.name, namespace, intent.queue))
+    known = [name for (at, where, name) in context.queues if (at, where) == (cluster.name, namespace)]
+    return render_job(intent, queue.intent if queue else None, cluster, inventory, known_queues=tuple(sorted(known)))
+
+
+def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:
+    """Say of a rendered object what the API server would say, at the source of the offending value."""
+    for finding in context.catalogue.findings(manifest.body):
+        why = manifest.why(finding.path)
+        place: SourceRef = why.places[0] if why.places else manifest.source
+        yield Problem(
+            rule=finding.rule,
+            place=place,
+            field=why.fields[0] if why.fields else "",
+            message=f"{manifest.key.kind} {format_path(finding.path)}: {finding.message}",
+            hint=finding.hint,
+        )

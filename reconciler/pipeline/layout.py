@@ -1,0 +1,83 @@
+"""Which path of a repository is what: settings, sources, policies, evidence, rendered objects."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from reconciler.core.intents.config import Cluster, Config
+from reconciler.core.objects import SourceRef
+from reconciler.core.problems import Problem
+from reconciler.ports import Entry, Tree
+
+CONFIG_PATH = "reconciler.yaml"
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The paths of one revision by their role, sorted."""
+
+    sources: dict[str, Entry]
+    policies: dict[str, Entry]
+    evidence: dict[str, Entry]
+    rendered: dict[str, Entry]
+    problems: tuple[Problem, ...]
+    empty_sources: tuple[str, ...]  # source folders that hold no file at all
+
+
+def folders(config: Config) -> tuple[str, ...]:
+    """Return every path that a plan reads."""
+    return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.rendered)
+
+
+def layout(config: Config, tree: Tree) -> Layout:
+    """Sort the paths of `tree` by role; symlinks, submodules and unspeakable names become problems."""
+    problems = tuple(_entry_problems(config, tree))
+    bad = {problem.place.path for problem in problems}
+    documents = [path for path in sorted(tree) if path.endswith(SUFFIXES) and path not in bad]
+    sources = _below(documents, tree, config.sources)
+    return Layout(
+        sources=sources,
+        policies=_below(documents, tree, config.policies),
+        evidence=_below(documents, tree, (config.evidence,)),
+        rendered=_below(sorted(path for path in tree if path not in bad), tree, (config.rendered,)),
+        problems=problems,
+        empty_sources=tuple(
+            folder for folder in config.sources if not any(path.startswith(f"{folder}/") for path in sources)
+        ),
+    )
+
+
+def selects(cluster: Cluster, path: str, labels: object) -> bool:
+    """Whether `cluster` takes a source document, by its folder and its labels."""
+    if cluster.select.folders and not any(path.startswith(f"{folder}/") for folder in cluster.select.folders):
+        return False
+    if not cluster.select.labels:
+        return True
+    return isinstance(labels, dict) and all(labels.get(name) == value for name, value in cluster.select.labels)
+
+
+def _below(paths: Iterable[str], tree: Tree, roots: tuple[str, ...]) -> dict[str, Entry]:
+    prefixes = tuple(f"{root}/" for root in roots)
+    return {path: tree[path] for path in paths if path.startswith(prefixes)}
+
+
+_KINDS_OF_ENTRY = {
+    "120000": ("git.symlink", "is a symbolic link, which is never followed", "commit the file itself"),
+    "160000": ("git.submodule", "is a submodule, which is never read", "commit the files themselves"),
+}
+
+
+def _entry_problems(config: Config, tree: Tree) -> Iterator[Problem]:
+    roots = tuple(f"{root}/" for root in folders(config)[1:])
+    for path, entry in tree.items():
+        if not (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):
+            continue
+        if not entry.is_file:
+            rule, message, hint = _KINDS_OF_ENTRY.get(
+                entry.mode, ("git.special-file", "is no regular file", "remove it from the repository")
+            )
+            yield Problem(rule=rule, place=SourceRef(path=path), message=message, hint=hint)
+        elif path.endswith(SUFFIXES) and not path.isprintable():
+            shown = path.encode("unicode_escape", "backslashreplace").decode("ascii")
+            message = "the name of this file holds bytes that are no printable text"
+            yield Problem(rule="git.file-name", place=SourceRef(path=shown), message=message, hint="rename the file")
