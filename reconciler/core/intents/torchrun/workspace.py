@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class SourceKind(StrEnum):
-    """How the workspace is filled: an archive, a Git repository, an object store, or what already lies on the volume."""
+    """How the workspace is filled: an archive, a Git repository, an object store, or what lies there already."""
 
     ZIP = "zip"
     GIT = "git"
