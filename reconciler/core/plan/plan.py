@@ -48,6 +48,8 @@ class Change:
     moved_from: str = ""  # path before a move
     gpus_before: int = 0
     gpus_after: int = 0
+    digest_before: str = ""  # blob ids of the written bytes; empty where there is no file on that side
+    digest_after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,4 @@
-"""One row per rendered object: who it is, what GPUs it asks for, what it provides and what it refers to.
-
-Cross-document rules and the GPU summary of a plan work on these rows alone, so that an unchanged object costs a row
-and not a parse. The same function reads rows from what we render now and from what `rendered/` held before.
-"""
-
-from collections.abc import Mapping
-from typing import Any
+"""`Row`: the values that the rest of a plan needs to know of one rendered object."""
 
 import msgspec
 
@@ -13,7 +6,10 @@ from reconciler.core.objects import ObjectKey, SourceRef
 
 
 class Quota(msgspec.Struct, frozen=True, array_like=True):
-    """GPUs a queue grants, per product (`""`: any). `None` means unlimited, as KAI's -1 does."""
+    """GPUs a queue grants, per product (`""`: any). `None` means unlimited, as KAI's -1 does.
+
+    Kueue grants per ResourceFlavor: there `product` is the flavor's name, and the flavor's own row tells its product.
+    """
 
     product: str
     guaranteed: float | None
@@ -27,6 +23,24 @@ class Reference(msgspec.Struct, frozen=True, array_like=True):
     namespace: str
     name: str
     field: str
+
+
+class Demand(msgspec.Struct, frozen=True, array_like=True):
+    """`pods` pods that each ask for `gpus_per_pod` of one extended resource, on one product (`""`: any).
+
+    Slices (`nvidia.com/mig-1g.10gb`, `nvidia.com/gpu.shared`) are counted as devices of their own: `product` is then
+    the resource key, so that they never add up with whole GPUs.
+    """
+
+    resource: str
+    product: str
+    gpus_per_pod: int
+    pods: int
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all its pods."""
+        return self.gpus_per_pod * self.pods
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -45,13 +59,16 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     gpus: int = 0  # pods x GPUs a pod, when it runs
     gpus_per_pod: int = 0
     pods: int = 0
-    product: str = ""  # the one GPU product its pods select; empty: any
+    product: str = ""  # the one GPU product its pods select; empty: any. Of a ResourceFlavor: what its nodes have
     vendor: str = ""  # resource key: nvidia.com/gpu, amd.com/gpu
     queue: str = ""  # KAI queue or Kueue LocalQueue its pods name
     suspended: bool = False
     parent: str = ""  # of a queue: KAI parent or Kueue cohort; of a LocalQueue: its ClusterQueue
     quotas: tuple[Quota, ...] = ()
     references: tuple[Reference, ...] = ()
+    queue_kind: str = ""  # of `queue`: Queue (KAI) or LocalQueue (Kueue)
+    demands: tuple[Demand, ...] = ()  # one for each shape of pod that asks for GPUs
+    is_workload: bool = False  # it runs pods, now or when it is resumed
 
     @property
     def key(self) -> ObjectKey:
@@ -62,8 +79,3 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     def place(self) -> SourceRef:
         """Where the object was asked for."""
         return SourceRef(path=self.source or self.path, line=self.line, column=self.column)
-
-
-def row(*, cluster: str, body: Mapping[str, Any], path: str, digest: str, source: SourceRef | None = None) -> Row:
-    """Read the row of an object from its body alone, so that before and after are measured the same way."""
-    raise NotImplementedError
