@@ -1,0 +1,65 @@
+# Every entry point of the project. `make help` lists them.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+PATHS := reconciler tests benchmarks docs
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types fmt golden bench features verify docs schemas cluster clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml
+	@echo "setting up $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+demo: $(READY) ## make a throw-away config repository, change it, plan it, commit it
+	@$(BIN)/python docs/demo.py
+
+test: $(READY) ## run every test; builds a real Kubernetes API server once
+	@$(BIN)/python -m tests.cluster.build
+	@$(BIN)/python -m pytest -q -n 2 $(PYTEST)
+
+lint: $(READY) ## ruff, import contracts
+	@$(BIN)/ruff check --quiet $(PATHS)
+	@$(BIN)/ruff format --quiet --check $(PATHS)
+	@$(BIN)/lint-imports --no-logo > .lint-imports.log 2>&1 || { cat .lint-imports.log; rm -f .lint-imports.log; exit 1; }
+	@rm -f .lint-imports.log
+
+types: $(READY) ## mypy, strict
+	@$(BIN)/mypy --no-error-summary
+
+fmt: $(READY) ## format the code
+	@$(BIN)/ruff format $(PATHS)
+	@$(BIN)/ruff check --fix-only $(PATHS)
+
+golden: $(READY) ## rewrite expected outputs; review them as a diff
+	@GOLDEN=1 $(BIN)/python -m pytest -q tests || true
+	@git status --short
+
+bench: $(READY) ## measure plan, lint, commit and --help on corpora beside a floor and peers
+	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+features: $(READY) ## print every feature id with the tests that prove it
+	@$(BIN)/python docs/features.py
+
+docs: $(READY) ## write docs/reference from --help, schemas and rules
+	@$(BIN)/python docs/reference.py
+
+schemas: $(READY) ## refresh the offline Kubernetes schemas from the running API server
+	@$(BIN)/python -m tests.cluster.refresh_schemas
+
+cluster: $(READY) ## build the real control plane that the tests use
+	@$(BIN)/python -m tests.cluster.build
+
+verify: lint types test ## everything, and a clean tree at the end
+	@git diff --exit-code --stat
+	@test -z "$$(git status --porcelain)"
+
+clean: ## remove what was built in this folder
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-repo

@@ -1,0 +1,28 @@
+"""`reconciler completion`."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from reconciler.errors import ConfigError
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(
+    "completion",
+    epilog="""\b
+Examples:
+  source <(reconciler completion bash)
+  reconciler completion fish > ~/.config/fish/completions/reconciler.fish
+""",
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(*, shell: str) -> int:
+    """Print the script that completes verbs and flags in SHELL."""
+    from reconciler.cli.main import reconciler  # noqa: PLC0415 - that module imports this one
+
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise ConfigError(f"no completion for {shell}", hint=f"known are: {', '.join(SHELLS)}")
+    click.echo(completion(reconciler, {}, "reconciler", "_RECONCILER_COMPLETE").source())
+    return 0

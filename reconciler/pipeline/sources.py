@@ -1,0 +1,94 @@
+"""All source files compiled: from memory where nothing they depend on changed, else by the workers."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.pipeline.compile import Compiled, compile_file
+from reconciler.pipeline.context import Context, File, holds_context
+from reconciler.pipeline.state import FileState, State, Summary, encode_summary, summary_decoder
+from reconciler.pipeline.workers import in_parallel
+from reconciler.ports import Entry, Repository
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh:
+    """Files whose bytes had to be read, and for every source file whether others depend on it."""
+
+    contents: Mapping[str, bytes]
+    defines: Mapping[str, bool]
+
+
+def read_fresh(repository: Repository, sources: Mapping[str, Entry], state: State) -> Fresh:
+    """Read the files that the state does not know."""
+    known = {path: held for path, entry in sources.items() if (held := state.files.get(path)) and held.oid == entry.oid}
+    paths = [path for path in sources if path not in known]
+    contents = dict(read_files(repository, sources, paths))
+    defines = {path: held.defines for path, held in known.items()}
+    defines.update((path, holds_context(raw)) for path, raw in contents.items())
+    return Fresh(contents=contents, defines=defines)
+
+
+def read_files(repository: Repository, entries: Mapping[str, Entry], paths: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Read files by path."""
+    return zip(paths, repository.read([entries[path].oid for path in paths]), strict=True)
+
+
+def files(repository: Repository, entries: Mapping[str, Entry], paths: list[str]) -> list[File]:
+    """Read files with their ids."""
+    return [File(path=path, oid=entries[path].oid, raw=raw) for path, raw in read_files(repository, entries, paths)]
+
+
+def compile_all(
+    repository: Repository,
+    context: Context,
+    sources: Mapping[str, Entry],
+    *,
+    state: State,
+    fresh: Fresh,
+    processes: int,
+    advance: Advance,
+) -> dict[str, FileState]:
+    """Summarise every source file, in the order of `sources`."""
+    kept: dict[str, FileState] = {}
+    if state.context == context.digest:
+        kept = {path: held for path, entry in sources.items() if (held := _valid(context, state, path, entry))}
+    paths = [path for path in sources if path not in kept]
+    contents = {**fresh.contents}
+    contents.update(read_files(repository, sources, [path for path in paths if path not in contents]))
+
+    def work(index: int) -> bytes:
+        path = paths[index]
+        return encode_summary(summarise(compile_file(context, path, contents[path])))
+
+    results = in_parallel(work, len(paths), processes=processes, advance=advance)
+    for path, raw in zip(paths, results, strict=True):
+        summary = summary_decoder.decode(raw)
+        kept[path] = FileState(
+            oid=sources[path].oid,
+            defines=fresh.defines[path],
+            queues=context.queue_digest(summary.needs) if summary.needs else "",
+            summary=summary,
+        )
+    return {path: kept[path] for path in sources}
+
+
+def _valid(context: Context, state: State, path: str, entry: Entry) -> FileState | None:
+    held = state.files.get(path)
+    if held is None or held.oid != entry.oid:
+        return None
+    if held.summary.needs and held.queues != context.queue_digest(held.summary.needs):
+        return None
+    return held
+
+
+def summarise(compiled: Compiled) -> Summary:
+    """Drop the manifests."""
+    return Summary(
+        rows=tuple(rendering.row for rendering in compiled.renderings),
+        problems=compiled.problems,
+        verdicts=compiled.verdicts,
+        needs=compiled.needs,
+        documents=compiled.documents,
+    )

@@ -1,0 +1,58 @@
+"""The shape of the code: what may import what, what the core may not touch, how long files may be."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "reconciler"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+CORE = sorted((PACKAGE / "core").rglob("*.py"))
+FORBIDDEN_IMPORTS = {"git", "kubernetes", "pynvml", "subprocess", "socket", "os", "time", "random", "logging"}
+FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval", "read_text", "read_bytes", "write_text", "write_bytes"}
+DRAWERS = re.compile(r"(^|_)(utils?|helpers?|common|manager|base|misc|stuff|data|info)$")
+
+
+def _imports(tree: ast.AST) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def _calls(tree: ast.AST) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            names.add(function.id if isinstance(function, ast.Name) else getattr(function, "attr", ""))
+    return names
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_core_is_pure(path: Path) -> None:
+    """No clock, chance, network, process, file or printing in the core."""
+    tree = ast.parse(path.read_text())
+    assert not _imports(tree) & FORBIDDEN_IMPORTS
+    assert not _calls(tree) & FORBIDDEN_CALLS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_modules_are_small_and_named(path: Path) -> None:
+    """At most 400 lines, a docstring that says what goes in and out, and no drawer for everything."""
+    text = path.read_text()
+    assert text.count("\n") <= 400, "over 400 lines: make it a folder of the same name"
+    assert ast.get_docstring(ast.parse(text)), "no docstring"
+    assert not DRAWERS.search(path.stem), "name the noun instead"
+
+
+def test_the_check_itself_can_fail() -> None:
+    """The purity check sees what it is meant to see."""
+    tree = ast.parse("import os\nfrom time import sleep\nopen('x')\npath.read_text()")
+    assert _imports(tree) & FORBIDDEN_IMPORTS == {"os", "time"}
+    assert _calls(tree) & FORBIDDEN_CALLS == {"open", "read_text"}
