@@ -30,12 +30,13 @@ Tree = Mapping[str, Entry]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit: ids of itself, of its tree and its parents; when it was made (ISO 8601 with offset); its first line."""
+    """A commit: ids of itself, of its tree and its parents; when it was made (ISO 8601 with offset); what it says."""
 
     oid: str
     tree: str
     committed_at: str
-    subject: str
+    subject: str  # the first line of the message
+    message: str
     parents: tuple[str, ...] = ()
 
 
@@ -43,14 +44,16 @@ class Commit:
 class Draft:
     """A commit to be made on `parent`: whole contents by path (None deletes), and the complete message.
 
-    `branch` None means the checked-out branch (or the detached HEAD), in place; a name means that branch, made from
-    `parent`, while the working tree stays as it is.
+    `branch` None means the checked-out branch (or the detached HEAD), in place: the files are updated in the working
+    tree and in the index, everything else there stays. A name means that branch, made from `parent` or, where it is at
+    `replaces`, moved from there; the working tree is left alone unless it is the checked-out one.
     """
 
     parent: str
     files: Mapping[str, bytes | None]
     message: str
     branch: str | None = None
+    replaces: str | None = None
 
 
 class Repository(Protocol):
@@ -76,6 +79,10 @@ class Repository(Protocol):
 
     def head_branch(self) -> str | None:
         """Name of the checked-out branch, also before its first commit; None with a detached HEAD."""
+        ...
+
+    def branch(self, name: str) -> Commit | None:
+        """Return the tip of a local branch; None where there is no such branch."""
         ...
 
     def resolve(self, revision: str) -> Commit:

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,7 +71,7 @@ class Git:
         """Return the same with more settings."""
         return replace(self, config=(*self.config, *config))
 
-    def run(self, *arguments: str, data: bytes = b"", accept: Sequence[int] = (0,)) -> bytes:
+    def run(self, *arguments: str, data: Iterable[bytes] = (), accept: Sequence[int] = (0,)) -> bytes:
         """Return what git prints. Raises `RepositoryError` with git's own reason on any other exit code."""
         with self.stream(*arguments, data=data, accept=accept) as output:
             return read_all(output)
@@ -82,10 +82,10 @@ class Git:
         return text.rstrip("\n") or None
 
     @contextmanager
-    def stream(self, *arguments: str, data: bytes = b"", accept: Sequence[int] = (0,)) -> Iterator[IO[bytes]]:
+    def stream(self, *arguments: str, data: Iterable[bytes] = (), accept: Sequence[int] = (0,)) -> Iterator[IO[bytes]]:
         """Start git and give its output to be read; afterwards judge its exit code."""
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
-            given.write(data)
+            given.writelines(data)
             given.seek(0)
             process = self.start(*arguments, stdin=given, stderr=errors)
             timer = threading.Timer(DEADLINE_SECONDS, process.kill)

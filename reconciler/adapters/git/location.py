@@ -101,3 +101,12 @@ def _prefix(folder: Path, top: Path) -> str:
         if (candidate / MARKER).is_file():
             return candidate.relative_to(top).as_posix() + "/"
     return ""
+
+
+def branch_ref(git: Git, name: str) -> str:
+    """Return the full name of a branch. Raises `RepositoryError` where git allows no such name."""
+    ref = f"refs/heads/{name}"
+    plain = name.isprintable() and not name.startswith("-") and name != "HEAD"
+    if not plain or git.ask("check-ref-format", "--normalize", ref) != ref:
+        raise RepositoryError(f"{printable(name)!r} is no name for a branch", hint="see `git help check-ref-format`")
+    return ref

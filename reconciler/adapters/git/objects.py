@@ -9,6 +9,7 @@ from reconciler.ports import Commit, Entry
 
 ABSENT = "000000"
 _PERSON = re.compile(rb"^committer .*> (-?\d+) ([+-])(\d\d)(\d\d)$")
+_UNMERGED = re.compile(r":\d{6} \d{6} [0-9a-f]+ [0-9a-f]+ U\0([^\0]+)\0")
 _RAW = re.compile(r":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*\0([^\0]+)\0")
 
 
@@ -33,8 +34,15 @@ def parse_commit(oid: str, raw: bytes) -> Commit:
     people = [match for line in lines if (match := _PERSON.match(line))]
     if not trees or not people:
         raise RepositoryError(f"commit {oid} is malformed", hint="see `git fsck`")
-    subject = message.lstrip(b"\n").split(b"\n", 1)[0].decode("utf-8", "replace").strip()
-    return Commit(oid=oid, tree=trees[0], committed_at=_iso(oid, people[0]), subject=subject, parents=tuple(parents))
+    text = message.decode("utf-8", "replace").lstrip("\n")
+    return Commit(
+        oid=oid,
+        tree=trees[0],
+        committed_at=_iso(oid, people[0]),
+        subject=text.partition("\n")[0].strip(),
+        message=text,
+        parents=tuple(parents),
+    )
 
 
 def _iso(oid: str, person: re.Match[bytes]) -> str:
@@ -74,3 +82,8 @@ def parse_changes(listing: bytes, prefix: str) -> dict[str, tuple[Entry | None, 
         new = None if mode_after == ABSENT else Entry(mode_after, after)
         changes[path[len(prefix) :]] = (old, new)
     return changes
+
+
+def parse_unmerged(listing: bytes) -> list[str]:
+    """Read the paths with conflicts from `diff-index --raw -z`."""
+    return _UNMERGED.findall(text_of(listing))

@@ -4,14 +4,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
 
-from reconciler.adapters.git.command import Git, printable
-from reconciler.adapters.git.location import Location, locate
-from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_commit, parse_tree, text_of
+from reconciler.adapters.git.blobs import read_blobs, read_header
+from reconciler.adapters.git.command import printable
+from reconciler.adapters.git.commit import Committing
+from reconciler.adapters.git.filters import without_filters
+from reconciler.adapters.git.location import Location, branch_ref, locate
+from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_commit, parse_tree, parse_unmerged, text_of
 from reconciler.adapters.git.worktree import WorkTree
 from reconciler.errors import RepositoryError
-from reconciler.ports import Commit, Entry, Tree
+from reconciler.ports import Commit, Draft, Entry, Tree
 
 LARGEST_FILE = 16 << 20  # bytes; far over what the reader takes, so that it is the one to refuse
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -53,6 +55,12 @@ class GitRepository:
         name = self._git.ask("symbolic-ref", "--quiet", "HEAD")
         return name.removeprefix("refs/heads/") if name else None
 
+    def branch(self, name: str) -> Commit | None:
+        """Return the tip of a local branch."""
+        ref = branch_ref(self._git, name)
+        known = self._git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+        return None if known is None else self.resolve(known)
+
     def resolve(self, revision: str) -> Commit:
         """Find a commit. A name that means two things, or that could be read as an option, is refused."""
         if not _REVISION.fullmatch(revision):
@@ -61,8 +69,8 @@ class GitRepository:
                 hint="name a branch, a tag or a commit id, such as HEAD or main",
             )
         question = f"{revision}^{{commit}}\n".encode("utf-8", "surrogateescape")
-        with self._git.stream("cat-file", "--batch", data=question) as output:
-            oid, kind, size = _header(output)
+        with self._git.stream("cat-file", "--batch", data=(question,)) as output:
+            oid, kind, size = read_header(output)
             raw = output.read(int(size)) if kind == "commit" else b""
             output.read()
         if kind == "commit":
@@ -139,7 +147,7 @@ class GitRepository:
     def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
         """Compare the working tree with a commit. Only files that git finds changed are read."""
         wanted = self._at.outer(tuple(paths))
-        git = self._without_filters()
+        git = without_filters(self._git)
         base = self._empty_tree() if commit is None else _id(commit)
         with ThreadPoolExecutor(2) as pool:
             tracked = pool.submit(
@@ -152,7 +160,7 @@ class GitRepository:
         prefix = self._at.prefix
         zeros = "0" * len(blob_oid(b"", self.object_format))
         found: dict[str, Entry | None] = {}
-        unread = re.findall(r":\d{6} \d{6} [0-9a-f]+ [0-9a-f]+ U\0([^\0]+)\0", text_of(tracked))
+        unread = parse_unmerged(tracked)
         for path, (_, after) in parse_changes(tracked, prefix).items():
             found[path] = after
             if after is not None and after.oid == zeros:
@@ -192,34 +200,19 @@ class GitRepository:
     def _empty_tree(self) -> str:
         return text_of(self._git.run("hash-object", "-t", "tree", "--stdin")).strip()
 
-    def _without_filters(self) -> Git:
-        """Switch off all filters, which git may run to compare a file; keep what the user ignores everywhere."""
-        code, output, _ = self._git.as_user("config", "--null", "--get-regexp", r"^(filter\..*|core\.excludesfile)$")
-        settings: dict[str, str] = {}
-        for item in text_of(output).split("\0") if code == 0 else ():
-            name, _, value = item.partition("\n")
-            if name == "core.excludesfile":
-                home = self._git.environ.get("HOME", "~")
-                settings[name] = home + value[1:] if value.startswith("~/") else value
-            elif name:
-                driver = name.rpartition(".")[0]
-                settings |= {f"{driver}.{part}": "" for part in ("clean", "smudge", "process")}
-                settings[f"{driver}.required"] = "false"
-        return self._git.with_config(*settings.items())
-
     def read(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Contents by id, in order, by one process."""
         wanted = [_id(oid) for oid in oids]
-        stored = [oid for oid in wanted if oid not in self._contents]
-        if not stored:
-            yield from (self._contents[oid] for oid in wanted)
-            return
-        question = "\n".join((*stored, "")).encode()
-        with self._git.stream("cat-file", "--batch", "--buffer", data=question) as output:
-            for oid in wanted:
-                kept = self._contents.get(oid)
-                yield _blob(output, oid, self._largest) if kept is None else kept
-            output.read()
+        stored = read_blobs(self._git, [oid for oid in wanted if oid not in self._contents], self._largest + 1)
+        for oid in wanted:
+            kept = self._contents.get(oid)
+            yield next(stored) if kept is None else kept
+        for _ in stored:  # lets git end in peace
+            raise AssertionError
+
+    def commit(self, draft: Draft) -> str | None:
+        """Make one commit; finish first what a crash has interrupted."""
+        return Committing(at=self._at, files=self._files).commit(draft)
 
 
 def _id(oid: str) -> str:
@@ -227,30 +220,3 @@ def _id(oid: str) -> str:
     if not _OID.fullmatch(oid):
         raise RepositoryError(f"{printable(oid)!r} is no object id")
     return oid
-
-
-def _header(output: IO[bytes]) -> tuple[str, str, str]:
-    """Read a line of `cat-file --batch`: (id, type, size), or (what was asked, `missing` or `ambiguous`, '')."""
-    line = output.readline().decode("utf-8", "surrogateescape").rstrip("\n")
-    if line.endswith((" missing", " ambiguous")):
-        name, _, state = line.rpartition(" ")
-        return name, state, ""
-    oid, kind, size = [*line.split(" "), "", "", ""][:3]
-    return oid, kind, size
-
-
-def _blob(output: IO[bytes], oid: str, largest: int) -> bytes:
-    _, kind, size = _header(output)
-    if kind != "blob":
-        reason = f"is a {kind}, not a file" if size else "is missing or damaged"
-        raise RepositoryError(
-            f"object {oid} {reason}", hint="see `git fsck`; a partial clone needs `git fetch --refetch`"
-        )
-    data = output.read(min(int(size), largest + 1))
-    left = int(size) - len(data) + 1  # and the line break after it
-    while left > 0:
-        skipped = len(output.read(min(left, 1 << 20)))
-        if not skipped:
-            raise RepositoryError(f"object {oid} is cut off", hint="see `git fsck`")
-        left -= skipped
-    return data

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +31,8 @@ class WorkTree:
 
     top: Path
 
-    def read(self, path: str, most: int) -> Found | None:
-        """Return what is there, of a file at most `most` bytes; None where there is nothing or a symlink on the way."""
+    def read(self, path: str, most: int = -1) -> Found | None:
+        """Return what is there, at most `most` bytes of it (-1: all); None where nothing or a symlink is on the way."""
         try:
             with self._folder(path) as (folder, name):
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -73,10 +73,23 @@ class WorkTree:
             raise RepositoryError(f"{printable(path)}: cannot be removed: {error.strerror}") from error
         self._prune(path)
 
-    def clean(self, path: str) -> None:
-        """Remove what a crash may have left beside this path."""
-        head, _, _ = path.rpartition("/")
-        self.remove(f"{head}/{LEFTOVER}" if head else LEFTOVER)
+    def sweep(self, folder: str) -> None:
+        """Remove what a crash may have left in this folder."""
+        leftover = f"{folder}/{LEFTOVER}" if folder else LEFTOVER
+        if self.read(leftover, 0) is not None:
+            self.remove(leftover)
+
+    def blocked(self, path: str, removed: Container[str]) -> bool:
+        """Tell whether something that is no folder, and will not be removed, lies on the way to this path."""
+        parts = checked(path)
+        for length in range(1, len(parts)):
+            folder = "/".join(parts[:length])
+            there = self.read(folder, 0)
+            if there is None:
+                return False
+            if there.mode != "160000":
+                return folder not in removed
+        return False
 
     @staticmethod
     def _replace(folder: int, name: str, data: bytes) -> None:
