@@ -4,7 +4,6 @@ from reconciler.core.plan.plan import (
     Breach,
     CapacityLine,
     Change,
-    ExceptionInForce,
     FieldChange,
     GpuLine,
     JobChange,
@@ -14,6 +13,7 @@ from reconciler.core.plan.plan import (
     Revision,
     Risk,
 )
+from reconciler.core.policy.exceptions import ExceptionInForce
 
 __all__ = [
     "Breach",

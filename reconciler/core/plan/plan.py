@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Why
@@ -113,19 +114,6 @@ class Risk:
     message: str
     hint: str = ""
     place: SourceRef | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExceptionInForce:
-    """An exception file that allows a denial, and until when."""
-
-    rule: str
-    target: str
-    reason: str
-    owner: str
-    expires: str  # YYYY-MM-DD
-    place: SourceRef
-    used: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,6 @@
+"""CEL as Kubernetes 1.36 speaks it: check an expression, compose a program, evaluate it."""
+
+from reconciler.core.policy.cel.checker import Fault, check
+from reconciler.core.policy.cel.program import EvaluationError, Part, Program, compose
+
+__all__ = ["EvaluationError", "Fault", "Part", "Program", "check", "compose"]

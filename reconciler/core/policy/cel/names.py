@@ -1,0 +1,142 @@
+"""Reading the tokens of an expression: enough of CEL's lexis to rename identifiers and to find calls.
+
+The grammar proper is the engine's; whatever is not understood here stays as it is, and the engine judges it.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>(?:\s+|//[^\n]*)+)
+  | (?P<string>(?:[rR][bB]?|[bB][rR]?)?(?:\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
+  | (?P<name>[A-Za-z_][A-Za-z0-9_]*|`[^`\n]*`)
+  | (?P<number>0x[0-9A-Fa-f]+[uU]?|(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[uU]?)
+  | (?P<sign>\.\?|&&|\|\||[=!<>]=|[\s\S])
+    """,
+    re.VERBOSE,
+)
+_OPENERS, _CLOSERS = {"(": ")", "[": "]", "{": "}"}, ")]}"
+
+
+class Token(NamedTuple):
+    """A piece of an expression; `kind` is space, string, name, number or sign."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call by token positions: `name` is the name as it was asked for, the call reaches from `start` to `end`.
+
+    Of a member call, the receiver lies between `start` and `dot`; the arguments lie between `opener` and `end - 1`.
+    """
+
+    name: str
+    start: int
+    dot: int
+    opener: int
+    end: int
+
+
+def tokens(expression: str) -> list[Token]:
+    """Cut an expression into tokens; blanks and comments are left out."""
+    return [
+        Token(match.lastgroup or "sign", match[0])
+        for match in _TOKEN.finditer(expression)
+        if match.lastgroup != "space"
+    ]
+
+
+def write(parts: list[Token]) -> str:
+    """Join tokens again."""
+    return " ".join(part.text for part in parts)
+
+
+def fields(parts: list[Token], root: str) -> set[str]:
+    """Return the names selected from `root`: `b` of `root.b`; `""` where `root` stands for itself."""
+    found = set()
+    for index, part in enumerate(parts):
+        if part.kind == "name" and part.text == root and not is_selected(parts, index):
+            dotted = index + 2 < len(parts) and parts[index + 1].text == "." and parts[index + 2].kind == "name"
+            found.add(parts[index + 2].text if dotted else "")
+    return found
+
+
+def is_selected(parts: list[Token], index: int) -> bool:
+    """Tell whether the name at `index` is a field of something."""
+    return index > 0 and parts[index - 1].text in (".", ".?")
+
+
+def rename(parts: list[Token], names: Mapping[str, str], selected: Mapping[tuple[str, str], str]) -> list[Token]:
+    """Replace free names by `names` and `root.field` by `selected[(root, field)]`."""
+    result: list[Token] = []
+    index = 0
+    while index < len(parts):
+        part = parts[index]
+        if part.kind == "name" and not is_selected(parts, index):
+            field = parts[index + 2].text if index + 2 < len(parts) and parts[index + 1].text in (".", ".?") else ""
+            whole = selected.get((part.text, field))
+            if whole is not None:
+                result.append(Token("name", whole))
+                index += 3
+                continue
+            part = Token("name", names.get(part.text, part.text))
+        result.append(part)
+        index += 1
+    return result
+
+
+def find_call(parts: list[Token], wanted: Collection[str]) -> Call | None:
+    """Return the last call of a wanted function: `.size` for a member, `lists.range` for a qualified name.
+
+    The last call has no other one in its arguments, so rewriting call after call ends.
+    """
+    pairs = _pairs(parts)
+    for opener in range(len(parts) - 1, 0, -1):
+        name = opener - 1
+        if parts[opener].text != "(" or opener not in pairs or parts[name].kind != "name":
+            continue
+        dotted = name >= 2 and parts[name - 1].text == "."  # noqa: PLR2004 - receiver and dot
+        start = _primary(parts, name - 2, pairs) if dotted else name
+        qualified = "".join(part.text for part in parts[start:opener])
+        found = qualified if qualified in wanted else f".{parts[name].text}"
+        if found in wanted and (dotted or found == qualified):
+            return Call(name=found, start=start, dot=name - 1, opener=opener, end=pairs[opener] + 1)
+    return None
+
+
+def _pairs(parts: list[Token]) -> dict[int, int]:
+    """Positions of matching brackets, both ways."""
+    stack: list[int] = []
+    found: dict[int, int] = {}
+    for index, part in enumerate(parts):
+        if part.kind != "sign":
+            continue
+        if part.text in _OPENERS:
+            stack.append(index)
+        elif part.text in _CLOSERS and stack:
+            opener = stack.pop()
+            found[opener], found[index] = index, opener
+    return found
+
+
+def _primary(parts: list[Token], index: int, closing: Mapping[int, int]) -> int:
+    """Walk back from the last token of a member expression to its first."""
+    while True:
+        while parts[index].text in _CLOSERS and parts[index].kind == "sign" and index in closing:
+            opener = closing[index]
+            before = parts[opener - 1] if opener else None
+            called = before is not None and (
+                before.kind in ("name", "string") or (before.kind == "sign" and before.text in _CLOSERS)
+            )
+            if before is None or before.text == "in" or not called:
+                return opener
+            index = opener - 1
+        if index >= 2 and parts[index - 1].text in (".", ".?"):  # noqa: PLR2004 - receiver and dot
+            index -= 2
+            continue
+        return index

@@ -1,0 +1,156 @@
+"""Composing: one expression with the variables it needs bound around it, rewritten for the engine, and evaluated."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.core.policy.cel import names, runtime
+from reconciler.core.policy.cel.checker import readable
+from reconciler.core.policy.cel.names import Call, Token
+
+_LIVE = ("authorizer", "request.userInfo", "request.options", "request")
+"""What only a live API server knows; `request` stands for itself where it is passed on as a whole."""
+_MARK = "live_"
+_REWRITTEN = frozenset(
+    (".isSorted", ".sum", ".min", ".max", ".indexOf", ".lastIndexOf", ".validate", "format.named", "lists.range")
+)
+
+
+class EvaluationError(Exception):
+    """An expression gave no answer. `unanswerable` names what cannot be known offline, where that was the cause."""
+
+    def __init__(self, message: str, *, unanswerable: str = "") -> None:
+        super().__init__(message)
+        self.unanswerable = unanswerable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """A composed expression. `reads` are the activation's names that it may read."""
+
+    expression: Any
+    reads: frozenset[str]
+
+    def evaluate(self, activation: Any) -> Any:
+        """Return a bool, a string or None; EvaluationError for an error or a value of any other type."""
+        try:
+            value = self.expression.eval(activation)
+            kind = value.type().name()
+            if kind in ("BOOL", "STRING", "NULL"):
+                return value.value()
+            text = str(value.value()) if kind == "ERROR" else f"the result is {kind.lower()}, not bool or string"
+        except (RuntimeError, TypeError, ValueError, MemoryError) as error:
+            text = str(error)
+        raise _error(text)
+
+
+def _error(text: str) -> EvaluationError:
+    """Name what cannot be known offline, where the missing value is one of our marks."""
+    if '"namespaceObject" found' in text:
+        message = "the Namespace object is not in the repository"
+        return EvaluationError(message, unanswerable="namespaceObject")
+    for live in _LIVE:
+        if f'"{_mark(live)}"' in text:
+            return EvaluationError(f"`{live}` is known to a live API server only", unanswerable=live)
+    return EvaluationError(readable(text))
+
+
+def _mark(live: str) -> str:
+    """Return a name that no activation has."""
+    return _MARK + live.replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A bool expression, the variables it may refer to, in order, and free names to rename (`params`)."""
+
+    expression: str
+    variables: Sequence[tuple[str, str]] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+def compose(parts: Sequence[Part]) -> Program:
+    """Join parts by `&&` and bind the variables they need around them, each distinct one once.
+
+    A bound variable is evaluated when it is first read and once, as Kubernetes does. RuntimeError where the engine
+    refuses the text.
+    """
+    bound: dict[str, str] = {}  # text of a variable: its name in the program
+    bodies = []
+    for part in parts:
+        named: dict[tuple[str, str], str] = {}
+        needed = _needed(part.expression, dict(part.variables))
+        for name, source in part.variables:
+            if name in needed:
+                text = names.write(_prepare(source, part.renamed, named))
+                named["variables", name] = bound.setdefault(text, f"k8s_v{len(bound)}")
+        bodies.append(names.write(_prepare(part.expression, part.renamed, named)))
+    text = bodies[0] if len(bodies) == 1 else " && ".join(f"({body})" for body in bodies)
+    for source, name in reversed(bound.items()):
+        text = f"cel.bind({name}, {source}, {text})"
+    reads = frozenset(part.text for part in names.tokens(text) if part.kind == "name")
+    return Program(expression=runtime.parse(text), reads=reads)
+
+
+def _needed(expression: str, variables: Mapping[str, str]) -> set[str]:
+    """Variables that an expression refers to, directly or through other variables."""
+    found: set[str] = set()
+    waiting = [expression]
+    while waiting:
+        for name in names.fields(names.tokens(waiting.pop()), "variables"):
+            if name in variables and name not in found:
+                found.add(name)
+                waiting.append(variables[name])
+    return found
+
+
+def _prepare(expression: str, renamed: Mapping[str, str], variables: Mapping[tuple[str, str], str]) -> list[Token]:
+    """Rename, mark what cannot be answered, and rewrite functions that the engine runs in another form."""
+    parts = names.tokens(expression)
+    selected = {("request", field): f"{_mark(f'request.{field}')}.value" for field in ("userInfo", "options")}
+    plain = {"authorizer": _mark("authorizer")}
+    if "" in names.fields(parts, "request"):
+        plain["request"] = _mark("request")
+    parts = names.rename(parts, {**renamed, **plain}, {**selected, **variables})
+    while call := names.find_call(parts, _REWRITTEN):
+        parts = [*parts[: call.start], *_rewrite(parts, call), *parts[call.end :]]
+    return parts
+
+
+def _rewrite(parts: list[Token], call: Call) -> list[Token]:
+    """Write a call as functions of the engine; names marked `native` are not looked at again."""
+    receiver = names.write(parts[call.start : call.dot])
+    arguments = names.write(parts[call.opener + 1 : call.end - 1])
+    template = _TEMPLATES[call.name]
+    if call.name in (".indexOf", ".lastIndexOf") and _has_two(parts[call.opener + 1 : call.end - 1]):
+        template = _ON_STRINGS  # the second argument is an offset, which lists do not take
+    text = template.format(receiver=receiver, arguments=arguments, name=call.name.removeprefix("."))
+    return [Token("native", text)]
+
+
+def _has_two(arguments: list[Token]) -> bool:
+    depth = 0
+    for part in arguments:
+        depth += part.text in ("(", "[", "{")
+        depth -= part.text in (")", "]", "}")
+        if part.text == "," and depth == 0:
+            return True
+    return False
+
+
+_ON_STRINGS = "{receiver}.{name}({arguments})"
+_POSITION = (
+    "cel.bind(k8s_list, {receiver}, type(k8s_list) == string ? k8s_list.{name}({arguments}) : "
+    "k8s_list.transformList(k8s_index, k8s_item, k8s_item == ({arguments}), k8s_index).%s().orValue(-1))"
+)
+_TEMPLATES = {
+    ".isSorted": "cel.bind(k8s_list, {receiver}, k8s_list.sort() == k8s_list)",
+    ".sum": "k8s_sum({receiver}.map(k8s_item, type(k8s_item) in [int, uint, double] ? k8s_item : k8s_not_a_number()))",
+    ".min": "{receiver}.sort().first().value()",
+    ".max": "{receiver}.sort().last().value()",
+    ".indexOf": _POSITION % "first",
+    ".lastIndexOf": _POSITION % "last",
+    ".validate": "optional.ofNonZeroValue({receiver}.validate({arguments}))",
+    "format.named": "optional.ofNonZeroValue(format.named({arguments}))",
+    "lists.range": "k8s_range({arguments})",
+}
