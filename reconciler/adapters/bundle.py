@@ -1,0 +1,37 @@
+"""The data that ships with the package: schemas, policies and the template of a config repository.
+
+Inside a wheel they lie in `reconciler/bundle/`; in a checkout at its root, beside the package.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.errors import OutsideError
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_ROOT = _PACKAGE / "bundle" if (_PACKAGE / "bundle").is_dir() else _PACKAGE.parent
+_SHIPPED = ("schemas", "policies", "gitops-repo-template")
+
+
+def read(relative_path: str) -> bytes:
+    """Return the bytes of a shipped file; `OutsideError` where the installation lacks it."""
+    try:
+        return _shipped(relative_path).read_bytes()
+    except OSError as error:
+        raise OutsideError(
+            f"the shipped file {relative_path} cannot be read", hint="install the package again"
+        ) from error
+
+
+def walk(folder: str) -> Iterator[str]:
+    """Yield the paths of all files below a shipped folder, sorted, relative to the same root as `read`."""
+    top = _shipped(folder)
+    for path in sorted(path for path in top.rglob("*") if path.is_file()):
+        yield path.relative_to(_ROOT).as_posix()
+
+
+def _shipped(relative_path: str) -> Path:
+    first, *rest = relative_path.split("/")
+    if first not in _SHIPPED or ".." in rest:
+        raise OutsideError(f"{relative_path} is not among the shipped data")
+    return _ROOT / relative_path

@@ -1,0 +1,46 @@
+"""CustomResourceDefinitions: the kinds that a repository or a server brings along, as closed schemas."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.core.schemas.archive import Served
+from reconciler.core.schemas.closing import close_custom, object_meta_of
+from reconciler.core.schemas.shape import Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defined:
+    """A kind that a CustomResourceDefinition defines; `schemas` by served version."""
+
+    group: str
+    kind: str
+    served: Served
+    schemas: dict[str, Schema]
+
+
+def defined(body: dict[str, Any], configmap: Callable[[], Schema]) -> Defined | None:
+    """Return the kind that a definition defines, None where `body` is no definition or holds no usable schema.
+
+    `configmap` returns the closed schema of a built-in kind, from which the definition of ObjectMeta is taken.
+    """
+    if body.get("kind") != "CustomResourceDefinition" or body.get("apiVersion") != "apiextensions.k8s.io/v1":
+        return None
+    try:
+        spec = body["spec"]
+        group, kind = str(spec["group"]), str(spec["names"]["kind"])
+        meta = object_meta_of(configmap())
+        versions = sorted((entry for entry in spec["versions"] if entry["served"]), key=lambda e: not e["storage"])
+        schemas = {
+            str(entry["name"]): close_custom(
+                entry["schema"]["openAPIV3Schema"], group=group, version=entry["name"], kind=kind, object_meta=meta
+            )
+            for entry in versions
+        }
+        namespaced = spec["scope"] == "Namespaced"
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return None  # the schema of CustomResourceDefinition itself tells what is wrong with it
+    if not schemas:
+        return None
+    served = Served(versions=tuple(schemas), namespaced=namespaced)
+    return Defined(group=group, kind=kind, served=served, schemas=schemas)

@@ -1,0 +1,89 @@
+"""Lists that go by a key: server-side apply refuses two items with the same one.
+
+Source: KEP-555, sigs.k8s.io/structured-merge-diff/v6/typed (`x-kubernetes-list-type: map`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.core.objects import FieldPath
+from reconciler.core.schemas.finding import Finding
+from reconciler.core.schemas.shape import Schema, resolve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """The part of a schema that leads to keyed lists: nothing else of a document needs to be walked.
+
+    `fields` leads on from a mapping, `items` from a list or from every value of a map.
+    """
+
+    keys: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, "Branch"] = field(default_factory=dict)
+    items: "Branch | None" = None
+
+
+def branch(root: Schema) -> Branch:
+    """Compile the schema's keyed lists; recursive definitions are left after their first turn."""
+    return _branch(root, root, ()) or Branch()
+
+
+def _branch(root: Schema, schema: Schema, above: tuple[str, ...]) -> Branch | None:
+    reference = schema.get("$ref")
+    if reference is not None:
+        if reference in above:
+            return None
+        above = (*above, reference)
+        schema = resolve(root, schema)
+    fields = {}
+    for name, child in schema.get("properties", {}).items():
+        found = _branch(root, child, above)
+        if found is not None:
+            fields[name] = found
+    inner = schema.get("items", schema.get("additionalProperties"))
+    items = _branch(root, inner, above) if isinstance(inner, dict) else None
+    keys = tuple(schema["x-kubernetes-list-map-keys"]) if schema.get("x-kubernetes-list-type") == "map" else ()
+    if not (keys or fields or items):
+        return None
+    return Branch(keys=keys, defaults=_defaults(root, schema, keys), fields=fields, items=items)
+
+
+def _defaults(root: Schema, schema: Schema, keys: tuple[str, ...]) -> dict[str, Any]:
+    if not keys:
+        return {}
+    properties = resolve(root, schema["items"]).get("properties", {})
+    return {key: properties[key]["default"] for key in keys if "default" in properties.get(key, {})}
+
+
+def duplicates(node: Any, leads: Branch, path: FieldPath = ()) -> Iterator[Finding]:
+    """Yield one finding for each item whose key an earlier item has."""
+    if isinstance(node, list):
+        if leads.keys and len(node) > 1:
+            yield from _repeated(node, leads, path)
+        if leads.items is not None:
+            for index, value in enumerate(node):
+                yield from duplicates(value, leads.items, (*path, index))
+    elif isinstance(node, dict):
+        for name, value in node.items():
+            child = leads.fields.get(name, leads.items)
+            if child is not None and value:
+                yield from duplicates(value, child, (*path, name))
+
+
+def _repeated(items: list[Any], leads: Branch, path: FieldPath) -> Iterator[Finding]:
+    first: dict[str, int] = {}
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            continue
+        values = [item.get(key, leads.defaults.get(key)) for key in leads.keys]
+        before = first.setdefault(repr(values), index)
+        if before != index:
+            written = ", ".join(f"{key}={value}" for key, value in zip(leads.keys, values, strict=True))
+            yield Finding(
+                rule="schema.duplicate-item",
+                path=(*path, index),
+                message=f"the same {written} as item {before}, and the list goes by {' and '.join(leads.keys)}",
+                hint="rename or remove one of the two",
+            )

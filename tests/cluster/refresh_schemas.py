@@ -1,0 +1,116 @@
+"""Make `schemas/kubernetes/` from a server's OpenAPI and its CRDs.
+
+`python -m tests.cluster.refresh_schemas [--openapi FOLDER]`: from a folder that `tests.cluster.openapi` wrote, else from
+a server that is started for it. The same input gives the same bytes.
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler.core.schemas.archive import member
+from reconciler.core.schemas.closing import Schema, close_builtin
+from reconciler.core.schemas.definitions import Defined, defined
+from tests.cluster.build import control_plane, crds, to_stderr
+from tests.cluster.openapi import dump
+from tests.cluster.parts import CRD_MODULES, KUBERNETES
+from tests.cluster.server import api_server
+
+TARGET = Path(__file__).parents[2] / "schemas" / "kubernetes"
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+_ONE_OBJECT = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/(?P<namespaced>namespaces/\{namespace\}/)?[^/{}]+/\{name\}")
+
+
+def refresh(documents: Iterable[Mapping[str, Any]], definitions: Iterable[dict[str, Any]], target: Path) -> int:
+    """Write `kinds.zip` and `versions.json`; return the number of schemas."""
+    schemas: dict[str, Schema] = {}
+    index: dict[str, dict[str, dict[str, Any]]] = {}
+    bodies = list(definitions)
+    custom = {body["spec"]["group"] for body in bodies}
+    for group, version, kind, namespaced, schema in _builtin(documents):
+        if group not in custom:
+            schemas[member(group, kind, version)] = schema
+            _note(index, group, kind, version, namespaced=namespaced)
+    for found in _custom(bodies, schemas[member("", "ConfigMap", "v1")]):
+        for version, schema in found.schemas.items():
+            schemas[member(found.group, found.kind, version)] = schema
+            _note(index, found.group, found.kind, version, namespaced=found.served.namespaced)
+    target.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target / "kinds.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, content in [("index.json", index), *sorted(schemas.items())]:
+            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, json.dumps(content, sort_keys=True, separators=(",", ":")))
+    versions = {"kubernetes": KUBERNETES} | {module.path: module.version for module in CRD_MODULES}
+    (target / "versions.json").write_text(json.dumps(versions, indent=2) + "\n", encoding="utf-8")
+    return len(schemas)
+
+
+def _note(
+    index: dict[str, dict[str, dict[str, Any]]], group: str, kind: str, version: str, *, namespaced: bool
+) -> None:
+    entry = index.setdefault(group, {}).setdefault(kind, {"versions": [], "namespaced": namespaced})
+    entry["versions"] = sorted([*entry["versions"], version], key=_preference)
+
+
+def _preference(version: str) -> tuple[int, int, int, str]:
+    """Kubernetes' order of versions: v2 before v1 before v1beta2 before v1beta1 before v1alpha1."""
+    match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    if match is None:
+        return (9, 0, 0, version)
+    stage = {None: 0, "beta": 1, "alpha": 2}[match[2]]
+    return (stage, -int(match[1]), -int(match[3] or 0), version)
+
+
+def _builtin(documents: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, str, bool, Schema]]:
+    """Kinds that can be applied: those with a PATCH on one object."""
+    for document in documents:
+        components = document.get("components", {}).get("schemas", {})
+        roots = {
+            (entry["group"], entry["version"], entry["kind"]): name
+            for name, component in components.items()
+            for entry in component.get("x-kubernetes-group-version-kind", ())
+        }
+        for path, operations in sorted(document.get("paths", {}).items()):
+            match = _ONE_OBJECT.fullmatch(path)
+            if match is None or "patch" not in operations:
+                continue
+            gvk = operations["patch"]["x-kubernetes-group-version-kind"]
+            group, version, kind = gvk["group"], gvk["version"], gvk["kind"]
+            root = roots[(group, version, kind)]
+            yield group, version, kind, match["namespaced"] is not None, close_builtin(root, components)
+
+
+def _custom(bodies: Iterable[dict[str, Any]], configmap: Schema) -> Iterator[Defined]:
+    for body in sorted(bodies, key=lambda one: str(one["metadata"]["name"])):
+        found = defined(body, lambda: configmap)
+        if found is None:
+            raise ValueError(f"{body['metadata']['name']} has no schema that can be used")
+        yield found
+
+
+def main() -> int:
+    """Refresh the schemas in place; return the exit code."""
+    parser = argparse.ArgumentParser(description="Make schemas/kubernetes from a server's OpenAPI and its CRDs.")
+    parser.add_argument("--openapi", type=Path, help="a folder that tests.cluster.openapi wrote")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.openapi
+        if folder is None:
+            folder = Path(scratch) / "openapi"
+            with api_server(Path(scratch) / "api-server", control_plane(), crds()) as server:
+                dump(server, folder)
+        documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    definitions = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(crds().glob("*.json"))]
+    to_stderr(f"{refresh(documents, definitions, TARGET)} schemas in {TARGET}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
