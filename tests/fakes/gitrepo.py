@@ -27,12 +27,17 @@ def environment(home: Path) -> dict[str, str]:
 class Sandbox:
     """A repository in a folder, with git commands as a user would type them."""
 
-    def __init__(self, folder: Path, *init: str) -> None:
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self.folder = folder
-        self.environ = environment(folder.parent / "home")
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / ".git").exists():
-            self.git("init", "--quiet", "--initial-branch=main", *init)
+        self.environ = environ
+
+    @classmethod
+    def init(cls, folder: Path, *options: str) -> "Sandbox":
+        """Make an empty repository whose user lives beside it."""
+        folder.mkdir(parents=True)
+        box = cls(folder, environment(folder.parent / "home"))
+        box.git("init", "--quiet", "--initial-branch=main", *options)
+        return box
 
     def git(self, *arguments: str, check: bool = True, data: bytes | None = None) -> str:
         """Run git and return what it prints."""

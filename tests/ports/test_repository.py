@@ -25,7 +25,7 @@ class Bench(Protocol):
 
 class GitBench:
     def __init__(self, folder: Path) -> None:
-        self.box = Sandbox(folder)
+        self.box = Sandbox.init(folder)
 
     def save(self, files: Mapping[str, bytes | None]) -> str:
         return self.box.commit(files)

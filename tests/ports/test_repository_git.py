@@ -15,7 +15,7 @@ from tests.fakes.gitrepo import Sandbox
 
 @pytest.fixture
 def box(tmp_path: Path) -> Sandbox:
-    return Sandbox(tmp_path / "repo")
+    return Sandbox.init(tmp_path / "repo")
 
 
 def contents(repository: GitRepository) -> dict[str, bytes]:
@@ -51,7 +51,7 @@ def test_a_repository_without_commits_has_a_working_tree_and_no_head(box: Sandbo
 
 
 def test_sha256_repositories_work(tmp_path: Path) -> None:
-    box = Sandbox(tmp_path / "repo", "--object-format=sha256")
+    box = Sandbox.init(tmp_path / "repo", "--object-format=sha256")
     oid = box.commit({"jobs/a.yaml": b"a: 1\n"})
     box.write({"jobs/b.yaml": b"b: 2\n"})
     repository = box.open()
@@ -65,8 +65,7 @@ def test_sha256_repositories_work(tmp_path: Path) -> None:
 def test_a_shallow_clone_says_so(box: Sandbox, tmp_path: Path) -> None:
     first = box.commit({"a": b"1"})
     second = box.commit({"a": b"2"})
-    clone = Sandbox.__new__(Sandbox)
-    clone.folder, clone.environ = tmp_path / "clone", box.environ
+    clone = Sandbox(tmp_path / "clone", box.environ)
     box.git("clone", "--quiet", "--depth=1", f"file://{box.folder}", str(clone.folder))
     repository = clone.open()
     assert repository.is_shallow
@@ -90,7 +89,7 @@ def test_a_linked_worktree_reads_its_own_files(box: Sandbox, tmp_path: Path) -> 
 
 
 def test_a_submodule_worktree_is_a_repository_of_its_own(box: Sandbox, tmp_path: Path) -> None:
-    inner = Sandbox(tmp_path / "inner")
+    inner = Sandbox.init(tmp_path / "inner")
     inner.commit({"x": b"1"})
     box.commit({"a": b"1"})
     box.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.folder), "jobs/inner")
@@ -284,8 +283,7 @@ def test_no_program_of_a_hostile_repository_is_run(box: Sandbox, tmp_path: Path)
 def test_a_file_behind_a_lazy_fetch_is_missing_and_not_fetched(box: Sandbox, tmp_path: Path) -> None:
     oid = box.commit({"a": b"1"})
     box.git("config", "uploadpack.allowFilter", "true")
-    clone = Sandbox.__new__(Sandbox)
-    clone.folder, clone.environ = tmp_path / "clone", box.environ
+    clone = Sandbox(tmp_path / "clone", box.environ)
     box.git("clone", "--quiet", "--no-checkout", "--filter=blob:none", f"file://{box.folder}", str(clone.folder))
     canary = tmp_path / "canary"
     script = tmp_path / "evil.sh"
@@ -307,7 +305,7 @@ def test_a_file_behind_a_lazy_fetch_is_missing_and_not_fetched(box: Sandbox, tmp
 def test_a_working_tree_elsewhere_is_refused(box: Sandbox, tmp_path: Path) -> None:
     """core.worktree in a hostile configuration could make us read, and write, any folder."""
     box.commit({"a": b"1"})
-    other = Sandbox(tmp_path / "victim")
+    other = Sandbox.init(tmp_path / "victim")
     other.commit({"secret": b"1"})
     for target in (str(other.folder), "/", str(tmp_path)):
         box.git("config", "core.worktree", target)
@@ -317,7 +315,7 @@ def test_a_working_tree_elsewhere_is_refused(box: Sandbox, tmp_path: Path) -> No
 
 
 def test_a_bare_repository_is_refused_with_a_hint(tmp_path: Path) -> None:
-    box = Sandbox(tmp_path / "repo")
+    box = Sandbox.init(tmp_path / "repo")
     box.git("config", "core.bare", "true")
     with pytest.raises(RepositoryError) as caught:
         box.open()
@@ -327,7 +325,7 @@ def test_a_bare_repository_is_refused_with_a_hint(tmp_path: Path) -> None:
 def test_git_variables_of_the_surroundings_do_not_redirect(box: Sandbox, tmp_path: Path) -> None:
     """Inside a hook, or by mistake, GIT_DIR and its kind point somewhere else."""
     oid = box.commit({"a": b"1"})
-    other = Sandbox(tmp_path / "other")
+    other = Sandbox.init(tmp_path / "other")
     other.commit({"b": b"2"})
     box.environ |= {
         "GIT_DIR": str(other.folder / ".git"), "GIT_WORK_TREE": str(other.folder), "GIT_INDEX_FILE": "/nonexistent",
@@ -458,8 +456,7 @@ def test_a_reader_that_stops_early_leaves_no_process(box: Sandbox) -> None:
 
 def test_objects_of_alternates_are_found(box: Sandbox, tmp_path: Path) -> None:
     oid = box.commit({"a": b"1"})
-    clone = Sandbox.__new__(Sandbox)
-    clone.folder, clone.environ = tmp_path / "clone", box.environ
+    clone = Sandbox(tmp_path / "clone", box.environ)
     box.git("clone", "--quiet", "--shared", str(box.folder), str(clone.folder))
     repository = clone.open()
     assert list(repository.read([repository.tree(oid)["a"].oid])) == [b"1"]

@@ -49,7 +49,7 @@ HINTS = (
     ("not a git repository", "run `git init`, or name the repository with --repo DIR"),
     ("dubious ownership", "the folder belongs to another user: `git config --global --add safe.directory DIR`"),
     ("must be run in a work tree", "this is a bare repository: clone it and work in the clone"),
-    ("index.lock", "another git is at work here; wait for it, or remove the lock if it is left from a crash"),
+    (".lock': File exists", "another git is at work here; wait for it, or remove the lock if it is left from a crash"),
     ("No space left", "free some disk space"),
     ("corrupt", "objects are damaged: see `git fsck`, or clone again"),
     ("upstream", "name the branch itself, such as refs/remotes/origin/main"),
