@@ -1,0 +1,87 @@
+"""A TorchrunQueue as Kueue's objects: a ClusterQueue with one flavor, and the LocalQueue that jobs name."""
+
+from math import ceil
+from typing import Any
+
+from reconciler.core.intents.torchrun.queue import Share
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Reason, Traced
+from reconciler.core.render.torchrun.kai import PARENT, WEIGHT
+from reconciler.core.render.torchrun.rendered import about
+from reconciler.core.render.torchrun.template import Template
+
+_API = "kueue.x-k8s.io/v1beta2"
+
+_UNITS = {"cpu": "m", "memory": "M", "gpu": ""}
+"""TorchrunQueue counts as KAI does: millicores, megabytes (10^6 bytes), devices."""
+
+_UNLIMITED = {"cpu": "1000000", "memory": "1000000Gi", "gpu": "1000000"}
+"""Kueue knows no unlimited quota: more than any cluster has, and small enough that a cohort's sum fits 63 bits."""
+
+_PREEMPTION = Traced(
+    {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+    Reason(rule="torchrun.preemption", text="a guaranteed quota is reclaimed from borrowers, as KAI does"),
+)
+
+
+def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Problem]) -> list[dict[str, Any]]:
+    """Return the trees of ResourceFlavor, ClusterQueue and LocalQueue."""
+    queue, shares = template.queue, dict(template.queue.shares)
+    for resource in ("cpu", "memory"):
+        weight = shares[resource].weight
+        if weight:
+            message = f"Kueue weighs a whole queue: the {resource} weight is not taken over, the GPUs' is"
+            problems.append(about(weight, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
+    keys = {"cpu": "cpu", "memory": "memory", "gpu": template.gpu_key}
+    quotas = [{"name": keys[name], **_quota(name, share, problems)} for name, share in queue.shares]
+    metadata = {"name": queue.queue_name, "labels": labels}
+    flavor: dict[str, Any] = {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": metadata, "spec": {}}
+    if template.node_selector:
+        flavor["spec"] = {"nodeLabels": dict(template.node_selector)}
+    spec = {
+        "cohortName": queue.parent or PARENT,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": template.namespace}},
+        "preemption": _PREEMPTION,
+        "fairSharing": {"weight": shares["gpu"].weight or WEIGHT},
+        "resourceGroups": [
+            {
+                "coveredResources": [keys[name] for name, _ in queue.shares],
+                "flavors": [{"name": queue.queue_name, "resources": quotas}],
+            }
+        ],
+    }
+    local = {"name": template.job_queue, "namespace": template.namespace, "labels": labels}
+    return [
+        flavor,
+        {"apiVersion": _API, "kind": "ClusterQueue", "metadata": metadata, "spec": spec},
+        {"apiVersion": _API, "kind": "LocalQueue", "metadata": local, "spec": {"clusterQueue": queue.queue_name}},
+    ]
+
+
+def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Traced]:
+    """Return nominal quota and borrowing limit: together they are what KAI calls the limit."""
+    quota, limit = share.quota, share.limit
+    for value in (quota, limit):
+        if value and resource == "gpu" and value.value != int(value.value):
+            message = f"Kueue grants whole GPUs, not {value.value}"
+            problems.append(about(value, "torchrun.kueue-fraction", message, "round it up or down"))
+    bounded = limit is not None and limit.value >= 0
+    if quota is None or quota.value < 0:
+        if limit is not None and bounded:
+            return {"nominalQuota": _amount(resource, limit.value, limit, "all of the limit: the quota is unlimited")}
+        text = "unlimited: more than any cluster has, because Kueue needs a number"
+        origins = quota.reason.origins if quota else ()
+        return {"nominalQuota": Traced(_UNLIMITED[resource], Reason(rule="torchrun.quota", text=text, origins=origins))}
+    amounts = {"nominalQuota": _amount(resource, quota.value, quota, "the guaranteed quota")}
+    if limit is not None and bounded:
+        if limit.value < quota.value:
+            message = f"limit {limit.value} is below the quota {quota.value}"
+            problems.append(about(limit, "torchrun.quota", message, "raise the limit or lower the quota"))
+        text = f"limit {limit.value} - quota {quota.value} may be borrowed from the cohort"
+        amounts["borrowingLimit"] = _amount(resource, max(0, limit.value - quota.value), limit, text)
+    return amounts
+
+
+def _amount(resource: str, value: float, of: Traced, text: str) -> Traced:
+    reason = Reason(rule="torchrun.quota", text=text, origins=of.reason.origins)
+    return Traced(f"{ceil(value)}{_UNITS[resource]}", reason)
