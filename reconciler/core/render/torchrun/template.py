@@ -174,7 +174,7 @@ def _renamed(queue: TorchrunQueue, volumes: Any) -> Any:
 def _with_claim(queue: TorchrunQueue, volume: Any, index: int, prefixed: Mapping[str, Any]) -> Any:
     claim = volume.get("persistentVolumeClaim") if isinstance(volume, dict) else None
     name = claim.get("claimName") if isinstance(claim, dict) else None
-    if not isinstance(name, str) or name not in prefixed:
+    if claim is None or not isinstance(name, str) or name not in prefixed:
         return volume
     at = (*_POD, "volumes", index)
     tree = {key: copied(queue.document, (*at, key), value) for key, value in volume.items()}
