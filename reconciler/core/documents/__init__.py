@@ -1,7 +1,9 @@
 """YAML and JSON files as Kubernetes reads them: bytes in, `Document`s with exact places or problems out."""
 
 from reconciler.core.documents.document import Document, Reading
-from reconciler.core.documents.reader import Limits, read
+from reconciler.core.documents.parser import Limits
+from reconciler.core.documents.reader import read
+from reconciler.core.documents.scalars import is_ambiguous, is_string
 from reconciler.core.documents.writer import write
 
-__all__ = ["Document", "Limits", "Reading", "read", "write"]
+__all__ = ["Document", "Limits", "Reading", "is_ambiguous", "is_string", "read", "write"]

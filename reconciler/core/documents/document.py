@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.core.documents.places import locate, scalar_text
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.problems import Problem
 
@@ -11,7 +12,9 @@ from reconciler.core.problems import Problem
 class Document:
     """One Kubernetes object as written: `data` holds plain JSON types only (dict, list, str, int, float, bool, None).
 
-    `source` is the place of its first key. Items of a `List` kind become documents of their own.
+    `source` is the place of its first key. `text` is the whole file, `index` the number of the document in it (cut
+    at `---` lines, empty ones counted). Items of a `List` kind become documents of their own; `root` is the path from
+    the list to the item. `ambiguous` holds the paths and texts of plain scalars that other parsers read differently.
     """
 
     source: SourceRef
@@ -19,10 +22,23 @@ class Document:
     text: bytes
     index: int = 0
     root: FieldPath = ()
+    ambiguous: tuple[tuple[FieldPath, str], ...] = ()
 
     def at(self, field: FieldPath, *, key: bool = False) -> SourceRef:
-        """Place of the value at `field` (or of its key); of the nearest existing ancestor where it is absent."""
-        raise NotImplementedError
+        """Place of the value at `field` (or of its key); of the key of the nearest ancestor where it is absent.
+
+        Composes the document again (0.1 ms for 2 KB); further questions about the same document are cheap.
+        """
+        if not field:
+            return self.source
+        place = locate(self.text, self.index, (*self.root, *field), key=key)
+        if place is None:
+            return self.source
+        return SourceRef(path=self.source.path, line=place[0], column=place[1])
+
+    def written(self, field: FieldPath) -> str | None:
+        """Text of the scalar at `field` before any type was made of it (`no`, `1e3`); None where there is none."""
+        return scalar_text(self.text, self.index, (*self.root, *field))
 
     @property
     def api_version(self) -> str:

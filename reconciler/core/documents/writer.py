@@ -1,9 +1,173 @@
-"""A manifest's body in, stable YAML bytes out."""
+"""A manifest's body in, stable YAML bytes out.
 
-from collections.abc import Mapping
+The same body gives the same bytes: keys in Kubernetes' order, block style, nothing folded, and quotes around every
+string that any common parser could take for something else. Multi-line text is a literal block wherever that is
+exact, so that a script reads as a script in a review.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from reconciler.core.documents.scalars import is_string
+
+_TOP = ("apiVersion", "kind", "metadata")
+_METADATA = ("name", "generateName", "namespace")
+_ITEM = ("name",)
+
+# Plain text without any character that means something to YAML where it stands; `: ` and ` #` cannot occur.
+_PLAIN = re.compile(
+    r"[A-Za-z0-9_/.(+^$;<][A-Za-z0-9_/.()+^$;=,<>@%~*&?!|-]*(?:[: ][A-Za-z0-9_/.()+^$;=,<>@%~*&?!|-]+)*"
+)
+_NEEDS_ESCAPE = re.compile(r"""["\\]""")
+_PRINTABLE = re.compile(r"[\x20-\x7e]*")
+# Left in double quotes as they are: letters and signs that every parser prints; no controls, breaks or direction marks
+_ESCAPED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e\xa1-\xac\xae-\u02ff\u0370-\u05ff\u0900-\u1fff\u3040-\ud7ff]")
+_NOT_IN_BLOCK = re.compile(r"[^\n\t\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u05ff\u0900-\u1fff\u3040-\ud7ff]")
+_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
+_LONGEST_KEY = 1000
+"""YAML parsers look no further than 1024 characters for the colon of a key."""
+_MEMO_SIZE = 50_000
+_MEMO_TEXT = 128
+
+_memo: dict[str, str] = {}
+"""Pure memo of `_inline`; emptied when it grows too large."""
 
 
 def write(body: Mapping[str, Any]) -> bytes:
-    """Write one object as YAML."""
-    raise NotImplementedError
+    """Write one object as YAML, without a `---`.
+
+    Raises ValueError for NaN and infinities and TypeError for what JSON does not know: both are bugs of the caller.
+    """
+    lines: list[str] = []
+    if body:
+        _mapping(lines, body, "", _ordered(body, _TOP), top=True)
+    else:
+        lines.append("{}")
+    lines.append("")
+    return "\n".join(lines).encode("utf-8")
+
+
+def _ordered(body: Mapping[str, Any], first: tuple[str, ...]) -> list[str]:
+    keys = sorted(body)
+    head = [key for key in first if key in body]
+    return [*head, *(key for key in keys if key not in first)] if head else keys
+
+
+def _mapping(lines: list[str], body: Mapping[str, Any], indent: str, keys: Iterable[str], *, top: bool = False) -> None:
+    for key in keys:
+        value = body[key]
+        name = _memo.get(key) or _key(key)
+        head = f"{indent}{name}:" if len(name) < _LONGEST_KEY else f"{indent}? {name}\n{indent}:"
+        if type(value) is str:
+            text = _memo.get(value) or _inline(value)
+            lines.append(f"{head} {text}" if text[0] != "\n" else head + " " + _block(value, indent))
+        elif isinstance(value, Mapping):
+            if value:
+                lines.append(head)
+                order = _ordered(value, _METADATA) if top and key == "metadata" else sorted(value)
+                _mapping(lines, value, indent + "  ", order)
+            else:
+                lines.append(head + " {}")
+        elif isinstance(value, list | tuple):
+            if value:
+                lines.append(head)
+                _sequence(lines, value, indent)
+            else:
+                lines.append(head + " []")
+        else:
+            lines.append(f"{head} {_scalar(value)}")
+
+
+def _sequence(lines: list[str], items: Iterable[Any], indent: str) -> None:
+    inner = indent + "  "
+    for item in items:
+        start = len(lines)
+        if isinstance(item, Mapping) and item:
+            _mapping(lines, item, inner, _ordered(item, _ITEM))
+        elif isinstance(item, list | tuple) and item:
+            _sequence(lines, item, inner)
+        elif isinstance(item, str):
+            text = _memo.get(item) or _inline(item)
+            lines.append(inner + (text if text[0] != "\n" else _block(item, indent)))
+        elif isinstance(item, Mapping):
+            lines.append(inner + "{}")
+        elif isinstance(item, list | tuple):
+            lines.append(inner + "[]")
+        else:
+            lines.append(inner + _scalar(item))
+        lines[start] = f"{indent}- {lines[start][len(inner) :]}"
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, str):
+        return _inline(str(value))
+    raise TypeError(f"{type(value).__name__} cannot be written as YAML")
+
+
+def _float(value: float) -> str:
+    """Write a float so that YAML 1.1 and 1.2 both read a number: with a point and a signed exponent."""
+    if not math.isfinite(value):
+        raise ValueError("NaN and infinities cannot be written as YAML for Kubernetes")
+    if value.is_integer() and abs(value) < 2**63:
+        return str(int(value))
+    mantissa, mark, exponent = repr(value).partition("e")
+    if not mark:
+        return mantissa
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent):+03d}"
+
+
+def _inline(text: str) -> str:
+    """Return a string on one line, or a line break where `_block` has to write it."""
+    if _PLAIN.fullmatch(text) and is_string(text):
+        written = text
+    elif "\n" in text and _fits_block(text):
+        return "\n"
+    elif _PRINTABLE.fullmatch(text) and _NEEDS_ESCAPE.search(text):
+        written = "'" + text.replace("'", "''") + "'"
+    else:
+        written = _double_quoted(text)
+    if len(text) <= _MEMO_TEXT:
+        if len(_memo) >= _MEMO_SIZE:
+            _memo.clear()
+        _memo[text] = written
+    return written
+
+
+def _key(text: str) -> str:
+    name = _inline(text)
+    return name if name != "\n" else _double_quoted(text)
+
+
+def _double_quoted(text: str) -> str:
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    sign = match[0]
+    code = ord(sign)
+    wide = f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the end of the basic plane
+    return _SHORT.get(sign) or wide
+
+
+def _fits_block(text: str) -> bool:
+    """Tell whether a literal block gives the text back exactly under every parser."""
+    return not _NOT_IN_BLOCK.search(text) and text[0] not in "\n\t " and text.strip("\n") != ""
+
+
+def _block(text: str, indent: str) -> str:
+    body = text.rstrip("\n")
+    trailing = len(text) - len(body)
+    chomp = "" if trailing == 1 else "-" if trailing == 0 else "+"
+    inner = "\n" + indent + "  "
+    lines = [inner + line if line else "\n" for line in body.split("\n")]
+    return "|" + chomp + "".join(lines) + "\n" * (trailing - 1 if trailing else 0)

@@ -1,0 +1,207 @@
+"""Plain scalars: what Kubernetes makes of them, and which ones other YAML parsers read differently.
+
+Kubernetes reads YAML by sigs.k8s.io/yaml (a fork of go-yaml v2: mostly YAML 1.1, with Go's number syntax), turns it
+into JSON and decodes that with 64-bit integers kept. `resolve` gives the value after both steps. `is_ambiguous`
+compares it with YAML 1.2's core schema and with YAML 1.1 as PyYAML and Ruby read it.
+"""
+
+import math
+import re
+import struct
+
+Scalar = str | int | float | bool | None
+
+_TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
+_FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+_NULL = ("", "~", "null", "Null", "NULL")
+_WORDS: dict[str, Scalar] = (
+    dict.fromkeys(_TRUE, True)
+    | dict.fromkeys(_FALSE, False)
+    | dict.fromkeys(_NULL, None)
+    | dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan)
+    | {sign + word: math.inf for sign in ("", "+") for word in (".inf", ".Inf", ".INF")}
+    | dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf)
+)
+_EVERYWHERE = frozenset(
+    (*_NULL, "true", "True", "TRUE", "false", "False", "FALSE"),
+)
+"""Words that every parser reads alike."""
+_NUMERIC_START = frozenset("0123456789+-.")
+
+# strconv.ParseInt(text, 0, 64), strconv.ParseUint and go-yaml's yamlStyleFloat, after underscores were taken out
+_GO_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
+_GO_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_GO_DOT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?", re.ASCII)
+_GO_PREFIXED = re.compile(r"0b([-+][01]+)|0o([-+][0-7]+)", re.ASCII)
+
+# https://yaml.org/spec/1.2.2/#1032-tag-resolution
+_CORE_INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
+_CORE_BASED = re.compile(r"0o([0-7]+)|0x([0-9a-fA-F]+)", re.ASCII)
+
+# https://yaml.org/type/int.html, float.html and timestamp.html, in the form in which PyYAML and Psych use them
+_OLD_INTEGER = re.compile(
+    r"([-+]?)(?:0b([01_]+)|0x([0-9a-fA-F_]+)|0([0-7_]+)|(0|[1-9][0-9_]*)|([1-9][0-9_]*(?::[0-5]?[0-9])+))", re.ASCII
+)
+_OLD_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?", re.ASCII)
+_OLD_OTHER = re.compile(
+    r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?"
+    r"(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::?[0-9]{2})?))?",
+    re.ASCII,
+)
+
+_INT64 = range(-(2**63), 2**63)
+_UINT64_MAX = 2**64 - 1
+_LONGEST_INTEGER = 128
+"""No integer of 64 bits needs more characters, underscores and leading zeros aside."""
+
+
+def resolve(text: str) -> Scalar:
+    """Return the value that Kubernetes reads from a plain scalar; NaN and infinities come back as such."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if not text or text[0] not in _NUMERIC_START:
+        return text
+    if text[0] == ".":
+        return _float(text.replace("_", ""), text) if _GO_DOT_FLOAT.fullmatch(text) else text
+    digits = text.replace("_", "")
+    integer = _integer(_GO_INTEGER.fullmatch(digits))
+    if integer is not None:
+        if integer in _INT64:
+            return integer
+        if 0 <= integer <= _UINT64_MAX and digits[0] not in "+-":
+            return float(integer)
+    if _GO_FLOAT.fullmatch(digits):
+        return _float(digits, text)
+    prefixed = _GO_PREFIXED.fullmatch(digits)
+    if prefixed and len(digits) < _LONGEST_INTEGER:
+        value = int(prefixed[1], 2) if prefixed[1] else int(prefixed[2], 8)
+        return value if value in _INT64 else text
+    return text
+
+
+def is_ambiguous(text: str) -> bool:
+    """Tell whether common parsers disagree about a plain scalar, in type or in value."""
+    if text in _WORDS:
+        return text not in _EVERYWHERE
+    if text in {"=", "<<"}:
+        return True
+    if not text or text[0] not in _NUMERIC_START:
+        return False
+    kubernetes = resolve(text)
+    return not (_same(kubernetes, _yaml_1_2(text)) and _same(kubernetes, _yaml_1_1(text)))
+
+
+def is_string(text: str) -> bool:
+    """Tell whether every common parser reads a plain scalar as this very string."""
+    return isinstance(resolve(text), str) and not is_ambiguous(text)
+
+
+def key_text(text: str) -> str | None:
+    """Return the mapping key that Kubernetes makes of a plain scalar, or None where it refuses it.
+
+    Follows convertToJSONableObject of sigs.k8s.io/yaml: booleans and numbers become text, null is no key.
+    """
+    value = resolve(text)
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    literal = text.replace("_", "")
+    if isinstance(value, int) and not _is_go_float(literal):
+        return str(value)
+    if value == _integer(_GO_INTEGER.fullmatch(literal)):
+        return None  # an unsigned 64-bit integer
+    return _go_float32(float(value))
+
+
+def _is_go_float(digits: str) -> bool:
+    return _GO_INTEGER.fullmatch(digits) is None and _GO_FLOAT.fullmatch(digits) is not None
+
+
+def _integer(match: re.Match[str] | None) -> int | None:
+    """Return the integer of a `_GO_INTEGER` match; None for no match or one that has far too many digits."""
+    if match is None:
+        return None
+    sign, *groups = match.groups()
+    for digits, base in zip(groups, (16, 2, 8, 10), strict=True):
+        if digits:
+            significant = digits.lstrip("0") or "0"
+            if len(significant) > _LONGEST_INTEGER:
+                return None
+            return int(sign + significant, base)
+    return None
+
+
+def _float(digits: str, text: str) -> Scalar:
+    """Read a float as Go does and carry it through JSON, where a whole number is an integer again."""
+    value = float(digits)
+    if math.isinf(value):
+        return text  # strconv.ParseFloat reports a range error, and the scalar stays a string
+    if value.is_integer() and int(value) in _INT64:
+        return int(value)
+    return value
+
+
+def _same(one: Scalar, other: Scalar) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool) or isinstance(one, str) or isinstance(other, str):
+        return type(one) is type(other) and one == other
+    return one == other
+
+
+def _yaml_1_2(text: str) -> Scalar:
+    if _CORE_INTEGER.fullmatch(text):
+        return _decimal(text)
+    based = _CORE_BASED.fullmatch(text)
+    if based:
+        return float(int(based[1], 8) if based[1] else int(based[2], 16)) if len(text) > 18 else int(text, 0)  # noqa: PLR2004 - digits of 64 bits
+    return _float(text, text) if _GO_FLOAT.fullmatch(text) else text
+
+
+def _yaml_1_1(text: str) -> Scalar:
+    match = _OLD_INTEGER.fullmatch(text)
+    if match:
+        sign, *groups, sexagesimal = match.groups()
+        if sexagesimal:
+            return math.nan  # some number, and never the one that Kubernetes reads
+        for digits, base in zip(groups, (2, 16, 8, 10), strict=True):
+            if digits:
+                bare = digits.replace("_", "")
+                if base == 10:  # noqa: PLR2004 - the decimal base
+                    return _decimal(sign + bare)
+                return int(sign + bare, base) if bare else math.nan
+    if _OLD_FLOAT.fullmatch(text):
+        return _float(text.replace("_", ""), text)
+    return None if _OLD_OTHER.fullmatch(text) else text
+
+
+def _decimal(digits: str) -> Scalar:
+    value = _float(digits, digits)
+    return int(digits) if isinstance(value, int) else value
+
+
+def _go_float32(value: float) -> str:
+    """Format as strconv.FormatFloat(value, 'g', -1, 32): shortest digits that give the same 32-bit float."""
+    if math.isnan(value):
+        return ".nan"
+    try:
+        packed = struct.pack("<f", value)
+    except OverflowError:
+        packed = struct.pack("<f", math.copysign(math.inf, value))
+    if math.isinf(struct.unpack("<f", packed)[0]):
+        return ".inf" if value > 0 else "-.inf"
+    for precision in range(9):
+        text = f"{struct.unpack('<f', packed)[0]:.{precision}e}"
+        if struct.pack("<f", float(text)) == packed:
+            break
+    else:
+        text = f"{value:.8e}"
+    mantissa, exponent = text.split("e")
+    small, large = -4, 21  # 'g' with the shortest precision turns to exponents outside of these
+    digits = len(mantissa.lstrip("-").replace(".", ""))
+    if small <= int(exponent) < max(digits, 6 if digits <= 6 else large):  # noqa: PLR2004 - Go's eprec
+        return f"{float(text):.{max(digits - 1 - int(exponent), 0)}f}"
+    return f"{mantissa}e{exponent}"
