@@ -49,21 +49,21 @@ class DiskCache:
         if self._folder is None:
             return None
         with suppress(OSError):
-            content = self._read(self._folder / _name(key))
-            if content[:_HEADER_BYTES] == _header(key, value := content[_HEADER_BYTES:]):
+            header, value = self._read(self._folder / _name(key))
+            if header == _header(key, value):
                 return value
         return None
 
-    def _read(self, path: Path) -> bytes:
-        """Return the file whole; nothing if it is not a regular file or too big."""
+    def _read(self, path: Path) -> tuple[bytes, bytes]:
+        """Return header and value; nothing if it is not a regular file or too big."""
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(opened)
             if not stat.S_ISREG(status.st_mode) or status.st_size > self._most + _HEADER_BYTES:
-                return b""
+                return b"", b""
             os.utime(opened)  # used just now: pruned last
             with os.fdopen(opened, "rb", closefd=False) as file:
-                return file.read()
+                return file.read(_HEADER_BYTES), file.read()
         finally:
             os.close(opened)
 

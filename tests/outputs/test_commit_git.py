@@ -113,6 +113,15 @@ def test_sha256_worktrees_and_folders_of_a_larger_repository(tmp_path: Path) -> 
         render(box, branch="other", files={"rendered/z": b"z"})
 
 
+def test_a_shallow_clone_commits(box: Sandbox, tmp_path: Path) -> None:
+    box.commit({"jobs/c.yaml": b"c\n"})
+    box.git("clone", "--quiet", "--depth=1", f"file://{box.folder}", str(tmp_path / "clone"))
+    clone = Sandbox(tmp_path / "clone", box.environ)
+    assert render(clone)
+    assert status(clone) == []
+    assert render(clone, branch="other", files={"rendered/x": b"x\n"})
+
+
 def test_names_are_data(box: Sandbox) -> None:
     files: dict[str, bytes | None] = {
         f"rendered/{name}": b"x\n" for name in ("a\nb", 'q"q', "back\\slash", "-rf", "é", "\udcff", "*", " ", "a\tb")

@@ -6,10 +6,13 @@ import stat
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from reconciler.adapters.git import GitRepository
+from reconciler.adapters.git import GitRepository, command
 from reconciler.adapters.git.objects import blob_oid
 from reconciler.errors import RepositoryError
+from reconciler.ports import Draft
 from tests.fakes.gitrepo import Sandbox
 
 
@@ -494,3 +497,49 @@ def test_another_users_repository_needs_safe_directory(box: Sandbox) -> None:
     assert "safe.directory" in caught.value.hint
     (Path(box.environ["HOME"]) / ".gitconfig").write_text(f"[safe]\n\tdirectory = {box.folder}\n")
     assert box.open().resolve("HEAD").oid == oid
+
+
+def test_a_git_that_hangs_is_ended(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.commit({"a": b"1"})
+    os.mkfifo(box.folder / ".gitignore")
+    repository = box.open()
+    monkeypatch.setattr(command, "DEADLINE_SECONDS", 0.5)
+    with pytest.raises(RepositoryError, match="no answer"):
+        repository.work_tree()
+
+
+def test_a_listing_without_end_is_refused(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    oid = box.commit({f"jobs/{number}": b"1" for number in range(100)})
+    repository = box.open()
+    monkeypatch.setattr(command, "LISTING_BYTES", 1000)
+    with pytest.raises(RepositoryError, match="too many files"):
+        repository.tree(oid)
+
+
+def test_the_root_may_be_asked_for_by_name(box: Sandbox) -> None:
+    oid = box.commit({"reconciler.yaml": b"1", "jobs/a": b"2"})
+    repository = box.open()
+    for paths in ((".",), ("",), (), ("jobs", ".")):
+        assert set(repository.tree(oid, paths)) == set(repository.work_tree(paths)) == {"reconciler.yaml", "jobs/a"}
+    with pytest.raises(RepositoryError):
+        repository.work_tree(("../..",))
+
+
+NAMES = st.text(st.sampled_from("ab.-*?[\\\"'\n\t ~:é\udcff%"), min_size=1, max_size=6).filter(
+    lambda name: name not in {".", ".."}
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(files=st.dictionaries(st.tuples(NAMES, NAMES).map("/".join), st.binary(max_size=50), max_size=8))
+def test_any_files_come_back_as_they_were(tmp_path: Path, files: dict[str, bytes]) -> None:
+    """From the working tree, from a commit of git's own, and from one of ours."""
+    shutil.rmtree(tmp_path / "any", ignore_errors=True)
+    box = Sandbox.init(tmp_path / "any" / "repo")
+    head = box.commit({"start": b""})
+    ours = box.open().commit(Draft(parent=head, files=files, message="m", branch="ours"))
+    box.write(files)
+    assert contents(box.open()) == files | {"start": b""}
+    theirs = box.commit({})
+    assert box.git("rev-parse", f"{theirs}^{{tree}}") == box.git("rev-parse", f"{ours or head}^{{tree}}")
+    assert contents(box.open()) == files | {"start": b""}

@@ -13,6 +13,7 @@ from typing import IO
 from reconciler.errors import RepositoryError
 
 DEADLINE_SECONDS = 120.0  # a git that hangs (a dead network file system, a named pipe as .gitignore) is killed
+_PATIENCE_SECONDS = 5.0
 LISTING_BYTES = 64 << 20  # a listing of about half a million files; more is refused instead of filling the memory
 KEPT = ("GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_EXEC_PATH")
 
@@ -97,8 +98,7 @@ class Git:
                 code = process.wait()
             finally:
                 timer.cancel()
-                process.kill()  # nothing, once it has been waited for
-                process.wait()
+                _end(process)
             if code not in accept:
                 errors.seek(0)
                 raise failure(arguments[0], code, errors.read(65536))
@@ -106,7 +106,7 @@ class Git:
     def start(self, *arguments: str, stdin: IO[bytes] | int, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start the process itself."""
         try:
-            return subprocess.Popen(  # a fixed program, no shell
+            return subprocess.Popen(
                 ["git", *arguments],
                 cwd=self.folder,
                 env=self.hardened(),
@@ -134,20 +134,34 @@ class Git:
             settings[f"GIT_CONFIG_VALUE_{number}"] = value
         return scrubbed | ENVIRONMENT | settings
 
-    def as_user(self, *arguments: str, extra: Mapping[str, str] | None = None) -> tuple[int, bytes, bytes]:
+    def as_user(self, *arguments: str) -> tuple[int, bytes, bytes]:
         """Run git with the user's own configuration: for reading settings and nothing else. (code, output, errors)."""
         location = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_TRACE")
         environ = {name: value for name, value in self.environ.items() if not name.startswith(location)}
-        done = subprocess.run(  # a fixed program, no shell
-            ["git", *arguments],
-            cwd=self.folder,
-            env=environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | dict(extra or {}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=DEADLINE_SECONDS,
-        )
+        try:
+            done = subprocess.run(
+                ["git", *arguments],
+                cwd=self.folder,
+                env=environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=DEADLINE_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RepositoryError(f"git {arguments[0]} could not be run: {error}") from error
         return done.returncode, done.stdout, done.stderr
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a git that nobody listens to any more; asked politely, it removes its lock files."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def read_all(output: IO[bytes]) -> bytes:

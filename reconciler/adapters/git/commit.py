@@ -19,7 +19,7 @@ from reconciler.adapters.git.filters import without_filters
 from reconciler.adapters.git.location import Location, branch_ref
 from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_unmerged
 from reconciler.adapters.git.worktree import WorkTree
-from reconciler.errors import RepositoryError, StalePlan, UnsafePlan
+from reconciler.errors import ReconcilerError, RepositoryError, StalePlan, UnsafePlan
 from reconciler.ports import Draft, Entry
 
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
@@ -66,8 +66,8 @@ class Committing:
         self._journal.write(ref, draft.parent, oid)
         try:
             self._move(ref, oid, draft.parent)
-        except BaseException:
-            self._journal.remove()
+        except ReconcilerError:
+            self._recover()
             raise
         try:
             self._recover()

@@ -34,8 +34,8 @@ class Location:
         return self.top / self.prefix
 
     def outer(self, paths: tuple[str, ...]) -> tuple[str, ...]:
-        """Paths below the root as paths below the top; none at all means the root itself."""
-        if not paths:
+        """Paths below the root as paths below the top; none at all, `.` and nothing mean the root itself."""
+        if not paths or {"", "."} & {*paths}:
             return (self.prefix.rstrip("/"),) if self.prefix else ()
         return tuple(self.prefix + path.rstrip("/") for path in paths)
 
