@@ -1,6 +1,7 @@
 """What objects provide rather than ask for: quotas, parents and flavors of queues, storage classes of claims."""
 
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from math import isfinite
 from typing import Any
 
@@ -72,7 +73,7 @@ def _quantity(value: Any) -> float | None:
     if type(value) is int and abs(value) < 1e15:  # noqa: PLR2004 - beyond sense
         return float(max(value, 0))
     exact = parse_quantity(value) if type(value) in (str, float) else None
-    return None if exact is None else float(min(max(exact, 0), 10**15))
+    return None if exact is None else float(min(max(exact, Fraction(0)), Fraction(10**15)))
 
 
 def _flavors(spec: Mapping[str, Any]) -> Iterator[Reference]:
@@ -100,7 +101,7 @@ def _resource_flavor(spec: Mapping[str, Any], _: str) -> Fields:
 
 
 def _resource_quota(spec: Mapping[str, Any], _: str) -> Fields:
-    """A namespace's hard limit on requests of GPUs: nothing is guaranteed, as it reserves nothing."""
+    """Read a namespace's hard limit on requests of GPUs: nothing is guaranteed, as it reserves nothing."""
     hard = mapping(spec.get("hard"))
     quotas = []
     for key, value in hard.items():

@@ -3,7 +3,7 @@
 Defaults are those of each API (an absent `replicas` is 1 in `apps/v1` and Kubeflow, 0 in KubeRay).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.core.census.pods import count, mapping, sequence, text
@@ -18,7 +18,7 @@ class Workload(NamedTuple):
 
     groups: list[tuple[int, dict[str, Any], str]]
     suspended: bool
-    labels: list[tuple[Mapping[str, Any], str]]
+    labels: Sequence[tuple[Mapping[str, Any], str]]
     brings: frozenset[tuple[str, str]]
 
 
@@ -38,14 +38,14 @@ def read_workload(group: str, kind: str, body: Mapping[str, Any], spec: Mapping[
             return None
         reader = _replicated
     if kind == "AppWrapper":
-        return _wrapper(body, spec)
+        return _wrapper(spec)
     policy = spec.get("runPolicy")
     suspended = spec.get("suspend") is True or (type(policy) is dict and policy.get("suspend") is True)
     groups = list(reader(body if kind == "Pod" else spec, "" if kind == "Pod" else "spec"))
     return Workload(groups, suspended, [], _NONE)
 
 
-def _wrapper(body: Mapping[str, Any], spec: Mapping[str, Any]) -> Workload:
+def _wrapper(spec: Mapping[str, Any]) -> Workload:
     inner = [mapping(mapping(component).get("template")) for component in sequence(spec.get("components"))]
     labels = [
         (mapping(mapping(wrapped.get("metadata")).get("labels")), f"spec.components[{index}].template")

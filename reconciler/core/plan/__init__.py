@@ -1,5 +1,9 @@
 """Desired against existing: the plan, its reasons, its meaning in GPUs, its budgets and its digest."""
 
+from reconciler.core.plan.differences import differences
+from reconciler.core.plan.digest import acknowledgement, digest
+from reconciler.core.plan.inputs import Inputs, KindListKeys
+from reconciler.core.plan.make import make_plan
 from reconciler.core.plan.plan import (
     Breach,
     CapacityLine,
@@ -22,10 +26,16 @@ __all__ = [
     "ExceptionInForce",
     "FieldChange",
     "GpuLine",
+    "Inputs",
     "JobChange",
+    "KindListKeys",
     "Operation",
     "Plan",
     "QueueLine",
     "Revision",
     "Risk",
+    "acknowledgement",
+    "differences",
+    "digest",
+    "make_plan",
 ]

@@ -1,0 +1,100 @@
+"""Budgets: what a plan may do without somebody saying that it is meant."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from reconciler.core.intents.config import Budgets
+from reconciler.core.plan.plan import Breach, Change, Operation, QueueLine
+
+STATEFUL = frozenset(
+    ("PersistentVolumeClaim", "PersistentVolume", "Queue", "ClusterQueue", "LocalQueue", "Cohort", "StatefulSet")
+)
+"""Kinds that hold data or that others depend on: to rename one is to delete it."""
+
+
+def breaches(
+    budgets: Budgets,
+    *,
+    changes: Iterable[Change],
+    existed: int,
+    queues: Iterable[QueueLine],
+    folders: Mapping[str, tuple[int, int]],
+) -> tuple[Breach, ...]:
+    """Return every budget that is exceeded. `existed` counts the objects before."""
+    deletes = sum(
+        change.operation is Operation.DELETE or (change.operation is Operation.MOVE and change.key.kind in STATEFUL)
+        for change in changes
+    )
+    return (
+        *_deletes(budgets, deletes, existed),
+        *_quota(budgets, tuple(queues)),
+        *_folders(budgets, folders),
+    )
+
+
+def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:
+    if budgets.delete_count is not None and deletes > budgets.delete_count:
+        yield Breach(
+            budget="deletes.count",
+            message=f"{deletes} objects are deleted, {budgets.delete_count} are allowed",
+            limit=str(budgets.delete_count),
+            actual=str(deletes),
+        )
+    if budgets.delete_share is not None and existed and deletes / existed > budgets.delete_share:
+        limit, actual = f"{budgets.delete_share:.0%}", f"{deletes / existed:.1%}"
+        yield Breach(
+            budget="deletes.share",
+            message=f"{deletes} of {existed} objects are deleted ({actual}), {limit} are allowed",
+            limit=limit,
+            actual=actual,
+        )
+
+
+def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
+    """Add |after - before| over all queues; an existing queue that becomes or was unlimited exceeds any limit."""
+    if budgets.gpu_quota_count is None and budgets.gpu_quota_share is None:
+        return
+    change, total = 0.0, 0.0
+    for line in queues:
+        if line.before is not None and line.after is not None:
+            change += abs(line.after - line.before)
+        elif line.before is not line.after and line.exists_before and line.exists_after:
+            was, now = _gpus(line.before), _gpus(line.after)
+            yield Breach(
+                budget="gpu-quota.unlimited",
+                message=f"queue {line.queue} of {line.cluster} goes from {was} to {now} guaranteed GPUs",
+                limit="no change from or to unlimited",
+                actual=f"{was} to {now}",
+            )
+        total += line.before or 0.0
+    if budgets.gpu_quota_count is not None and change > budgets.gpu_quota_count:
+        yield Breach(
+            budget="gpu-quota.count",
+            message=f"guaranteed GPUs change by {change:g} over all queues, {budgets.gpu_quota_count} are allowed",
+            limit=str(budgets.gpu_quota_count),
+            actual=f"{change:g}",
+        )
+    if budgets.gpu_quota_share is not None and total and change / total > budgets.gpu_quota_share:
+        limit, actual = f"{budgets.gpu_quota_share:.0%}", f"{change / total:.1%}"
+        yield Breach(
+            budget="gpu-quota.share",
+            message=f"guaranteed GPUs change by {change:g} of {total:g} ({actual}), {limit} are allowed",
+            limit=limit,
+            actual=actual,
+        )
+
+
+def _gpus(amount: float | None) -> str:
+    return "unlimited" if amount is None else f"{amount:g}"
+
+
+def _folders(budgets: Budgets, folders: Mapping[str, tuple[int, int]]) -> Iterator[Breach]:
+    if budgets.empty_sources:
+        return
+    for folder, (before, after) in sorted(folders.items()):
+        if before and not after:
+            yield Breach(
+                budget="sources.empty",
+                message=f"the source folder {folder} held {before} file{'' if before == 1 else 's'} and now holds none",
+                limit="no source folder becomes empty",
+                actual=folder,
+            )

@@ -1,0 +1,145 @@
+"""`Edit`: a change together with the bodies on both sides, which risks are judged by and a plan does not keep."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.core.census import Row
+from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.plan.differences import differences
+from reconciler.core.plan.inputs import Inputs
+from reconciler.core.plan.masking import redact
+from reconciler.core.plan.moves import Move, find_moves
+from reconciler.core.plan.plan import Change, FieldChange, Operation
+from reconciler.core.plan.sides import Sides
+from reconciler.core.reasons import Why
+
+_MOST_REASONS = 8  # that a change lists of its own: every field has its own anyway
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One change and what it was computed from; of a move, `before` is the object under its old name."""
+
+    change: Change
+    before: Body | None
+    after: Body | None
+    row_before: Row | None
+    row_after: Row | None
+
+
+def edits(inputs: Inputs, sides: Sides) -> tuple[Edit, ...]:
+    """Return every change, in the order of clusters, namespaces, kinds and names."""
+    moves = find_moves(inputs, sides)
+    arrived, left = {move.new for move in moves}, {move.old for move in moves}
+    found = [_moved(inputs, sides, move) for move in moves]
+    found += [_written(inputs, sides, path, Operation.CREATE) for path in sides.created if path not in arrived]
+    found += [_written(inputs, sides, path, Operation.UPDATE) for path in sides.updated]
+    found += [_deleted(inputs, sides, path) for path in sides.deleted if path not in left]
+    return tuple(sorted(found, key=lambda edit: _order(edit.change)))
+
+
+def _order(change: Change) -> tuple[str, str, str, str, str]:
+    key = change.key
+    return (change.cluster, key.namespace, key.kind, key.name, change.path)
+
+
+def running(row: Row | None) -> int:
+    """GPUs that a row asks for now: none while it is suspended."""
+    return 0 if row is None or row.suspended else row.gpus
+
+
+def _written(inputs: Inputs, sides: Sides, path: str, operation: Operation) -> Edit:
+    return _edit(inputs, sides, operation, path, path)
+
+
+def _moved(inputs: Inputs, sides: Sides, move: Move) -> Edit:
+    edit = _edit(inputs, sides, Operation.MOVE, move.old, move.new)
+    return replace(edit, change=replace(edit.change, moved_from=f"{inputs.config.rendered}/{move.old}"))
+
+
+def _edit(inputs: Inputs, sides: Sides, operation: Operation, old: str, new: str) -> Edit:
+    before = None if operation is Operation.CREATE else inputs.body(old)
+    manifest = inputs.manifest(new)
+    api_version, kind = str(manifest.body.get("apiVersion", "")), manifest.key.kind
+    fields = _redacted(
+        differences(
+            before,
+            manifest.body,
+            list_keys=lambda path: inputs.list_keys(api_version, kind, path),
+            why=manifest.why,
+        )
+    )
+    row_before, row_after = sides.before.get(old) if before is not None else None, sides.after[new]
+    change = Change(
+        operation=operation,
+        cluster=manifest.cluster,
+        key=manifest.key,
+        path=f"{inputs.config.rendered}/{new}",
+        source=manifest.source,
+        fields=fields,
+        because=_because(fields) or (_SAME_MEANING if before is not None else (manifest.why(()),)),
+        gpus_before=running(row_before),
+        gpus_after=running(row_after),
+        digest_before=inputs.existing.get(old, "") if operation is not Operation.CREATE else "",
+        digest_after=row_after.digest,
+    )
+    return Edit(change=change, before=before, after=manifest.body, row_before=row_before, row_after=row_after)
+
+
+_SAME_MEANING = (Why(rule="plan.formatting", text="the bytes differ, the meaning does not"),)
+_NO_SOURCE = (Why(rule="plan.no-source", text="no document asks for it any more"),)
+
+
+def _deleted(inputs: Inputs, sides: Sides, path: str) -> Edit:
+    body, row = inputs.body(path), sides.before.get(path)
+    change = Change(
+        operation=Operation.DELETE,
+        cluster=row.cluster if row else path.partition("/")[0],
+        key=row.key if row else _key_of(path),
+        path=f"{inputs.config.rendered}/{path}",
+        source=None,
+        fields=_redacted(differences(body, None)) if body else (),
+        because=_NO_SOURCE,
+        gpus_before=running(row),
+        digest_before=inputs.existing[path],
+    )
+    return Edit(change=change, before=body, after=None, row_before=row, row_after=None)
+
+
+def _key_of(path: str) -> ObjectKey:
+    """Guess a key from a path: all there is of a file that cannot be read."""
+    _, _, below = path.partition("/")
+    namespace, _, file = below.rpartition("/")
+    kind, _, name = file.removesuffix(".yaml").partition("-")
+    return ObjectKey(group="", kind=kind, namespace="" if namespace == "_cluster" else namespace, name=name)
+
+
+def _redacted(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+    """Hide secrets that a reason's sentence repeats."""
+    return tuple(
+        replace(field, why=replace(field.why, text=redact(field.why.text)))
+        if field.why and redact(field.why.text) != field.why.text
+        else field
+        for field in fields
+    )
+
+
+def _because(fields: Iterable[FieldChange]) -> tuple[Why, ...]:
+    """Distinct reasons of the fields, the one that speaks for most of them first; places are those of its fields."""
+    weights: dict[tuple[str, str], int] = {}
+    first: dict[tuple[str, str], Why] = {}
+    for change in fields:
+        if change.why is not None:
+            reason = (change.why.rule, change.why.text)
+            weights[reason] = weights.get(reason, 0) + 1
+            first.setdefault(reason, change.why)
+    ordered = sorted(first, key=lambda reason: (-weights[reason], reason))
+    return tuple(first[reason] for reason in ordered[:_MOST_REASONS])
+
+
+def source_of(edit: Edit) -> SourceRef | None:
+    """Return the place that asks for the object, or where it is written if nobody asks any more."""
+    return edit.change.source or SourceRef(path=edit.change.path)

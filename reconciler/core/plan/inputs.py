@@ -1,0 +1,56 @@
+"""`Inputs`: everything a plan is made from. The pipeline fills it; nothing else has any influence."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.core.census import Row
+from reconciler.core.intents.config import Config
+from reconciler.core.intents.inventory import Inventory
+from reconciler.core.objects import FieldPath
+from reconciler.core.plan.plan import Revision
+from reconciler.core.policy.exceptions import ExceptionInForce
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.problems import Problem
+from reconciler.core.render.manifest import Manifest
+
+KindListKeys = Callable[[str, str, FieldPath], tuple[str, ...] | None]
+"""`(apiVersion, kind, path)`: keys of the list there, `()` if it goes by position, None where no schema tells."""
+
+
+def no_schema(_: str, __: str, ___: FieldPath) -> tuple[str, ...] | None:
+    """Tell of no list by what it goes."""
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Desired and existing objects, what was found about them, and what pins them.
+
+    Paths are below the rendered folder (`<cluster>/<namespace>/<kind>-<name>.yaml`), as `Row.path` is. `existing` lists
+    the base's files that we own (foreign ones are the pipeline's errors) with their blob ids. `existing_rows` holds a
+    row for each of them that is not desired with the same blob id: rows of the others are those of `desired`.
+    `manifest` and `body` are asked only for paths that differ; `body` gives None where the file cannot be read.
+    `origins` tells the source file of existing paths as far as it is known: what came from a file that now has errors
+    is held back, and so is everything of unknown origin that would vanish while any file has errors.
+    """
+
+    engine: str
+    base: Revision
+    head: Revision
+    evidence: str
+    policies: str
+    config: Config
+    desired: Mapping[str, Row]
+    existing: Mapping[str, str]
+    existing_rows: Mapping[str, Row]
+    manifest: Callable[[str], Manifest]
+    body: Callable[[str], Mapping[str, Any] | None]
+    list_keys: KindListKeys = no_schema
+    origins: Mapping[str, str] = field(default_factory=dict)
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)  # by cluster; none: never measured
+    verdicts: tuple[Verdict, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    exceptions: tuple[ExceptionInForce, ...] = ()
+    folders: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # files in each source folder: before, after
+    acknowledgement: str = ""  # what the user gave to go over budget

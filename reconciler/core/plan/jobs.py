@@ -1,0 +1,48 @@
+"""Workloads in one word each: added, removed, resized, suspended or resumed."""
+
+from collections.abc import Iterable, Mapping
+
+from reconciler.core.census import Row
+from reconciler.core.census.ledger import Ledger
+from reconciler.core.plan.edits import Edit, running
+from reconciler.core.plan.plan import JobChange
+
+_EMPTY = Ledger()
+
+
+def job_changes(
+    edits: Iterable[Edit], before: Mapping[str, Ledger], after: Mapping[str, Ledger]
+) -> tuple[JobChange, ...]:
+    """Return the workloads whose pods or GPUs change, in the order of the edits; a move alone changes none."""
+    found = []
+    for edit in edits:
+        row = edit.row_after or edit.row_before
+        word = _word(edit.row_before, edit.row_after)
+        if row is None or not word:
+            continue
+        ledger = (after if edit.row_after else before).get(row.cluster, _EMPTY)
+        _, queue = ledger.queue_of(row)
+        found.append(
+            JobChange(
+                word=word,
+                cluster=row.cluster,
+                key=row.key,
+                queue=queue,
+                product=row.product,
+                gpus_before=running(edit.row_before),
+                gpus_after=running(edit.row_after),
+                source=edit.change.source,
+            )
+        )
+    return tuple(found)
+
+
+def _word(before: Row | None, after: Row | None) -> str:
+    was, now = before is not None and before.is_workload, after is not None and after.is_workload
+    if not was or before is None:
+        return "added" if now else ""
+    if not now or after is None:
+        return "removed"
+    if before.suspended != after.suspended:
+        return "suspended" if after.suspended else "resumed"
+    return "resized" if (before.demands, before.pods) != (after.demands, after.pods) else ""

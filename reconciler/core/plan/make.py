@@ -1,0 +1,50 @@
+"""`make_plan`: the pure function from `Inputs` to `Plan`."""
+
+from dataclasses import replace
+
+from reconciler.core.census.ledger import ledgers
+from reconciler.core.plan.budgets import breaches
+from reconciler.core.plan.digest import acknowledgement, digest
+from reconciler.core.plan.edits import edits
+from reconciler.core.plan.gpus import capacity_lines, gpu_lines, queue_lines
+from reconciler.core.plan.inputs import Inputs
+from reconciler.core.plan.jobs import job_changes
+from reconciler.core.plan.plan import Plan
+from reconciler.core.plan.risks import risks
+from reconciler.core.plan.sides import compare
+
+
+def make_plan(inputs: Inputs) -> Plan:
+    """Compare desired with existing and say what it means. The order of the inputs' mappings has no influence."""
+    sides = compare(inputs)
+    edited = edits(inputs, sides)
+    before, after = ledgers(sides.before.values()), ledgers(sides.after.values())
+    queues = queue_lines(before, after)
+    changes = tuple(edit.change for edit in edited)
+    plan = Plan(
+        engine=inputs.engine,
+        base=inputs.base,
+        head=inputs.head,
+        evidence=inputs.evidence,
+        policies=inputs.policies,
+        changes=changes,
+        unchanged=sides.unchanged,
+        gpus=gpu_lines(before, after),
+        queues=queues,
+        capacity=capacity_lines(after, inputs.inventories),
+        jobs=job_changes(edited, before, after),
+        risks=risks(edited, sides, queues, after),
+        verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
+        exceptions=tuple(sorted(inputs.exceptions, key=lambda one: (one.place, one.rule, one.target))),
+        problems=tuple(sorted(inputs.problems, key=lambda problem: problem.sort_key)),
+        held_back=tuple(f"{inputs.config.rendered}/{path}" for path in sides.held),
+        breaches=breaches(
+            inputs.config.budgets,
+            changes=changes,
+            existed=len(inputs.existing),
+            queues=queues,
+            folders=inputs.folders,
+        ),
+    )
+    bound = digest(plan)
+    return replace(plan, digest=bound, acknowledged=inputs.acknowledgement == acknowledgement(bound))

@@ -1,0 +1,110 @@
+"""Secrets never enter a plan: which fields are secret as a whole, and what is blotted out inside other strings.
+
+Names are judged by their words, so that `HF_TOKEN` is a secret and `MAX_TOKENS` or `TOKENIZERS_PARALLELISM` is not.
+In doubt a value is hidden: a reviewer still sees that it changed.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+MASK = "***"
+CHANGED = " (changed)"
+
+_SECRET_WORDS = frozenset(
+    ("token", "password", "passwd", "passphrase", "secret", "key", "apikey", "credential", "credentials", "auth")
+)
+_SECRET_ENDS = _SECRET_WORDS - {"key", "auth"}
+_KEY_OF = frozenset(("api", "access", "secret", "private", "encryption", "signing", "ssh", "master", "auth", "account"))
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_NAMED_MAPS = frozenset(("data", "binaryData", "stringData"))
+
+
+@lru_cache(maxsize=4096)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a free name (an environment variable, a key of a ConfigMap) is that of a secret."""
+    return not _SECRET_WORDS.isdisjoint(_words(name))
+
+
+@lru_cache(maxsize=4096)
+def _is_secret_key(name: str) -> bool:
+    """Tell whether a field's name is that of a secret; `topologyKey` and `secretName` are not."""
+    words = _words(name)
+    if not words:
+        return False
+    if words[-1] == "key":
+        return len(words) > 1 and words[-2] in _KEY_OF
+    return words[-1] in _SECRET_ENDS or name == _LAST_APPLIED or words[-2:] == ("key", "id")
+
+
+def is_secret_field(kind: str, depth: int, parent: str, holder: Any, name: str) -> bool:
+    """Tell whether the value of `name` in the mapping `holder` is secret as a whole.
+
+    `depth` is that of `holder` below the object, `parent` the key it stands under.
+    """
+    if depth == 0:
+        return kind == "Secret" and name in _NAMED_MAPS
+    if name == "value":
+        named = holder.get("name")
+        return isinstance(named, str) and is_secret_name(named)
+    if depth == 1 and parent in _NAMED_MAPS:
+        return is_secret_name(name)
+    return _is_secret_key(name)
+
+
+_REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?P<keep>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)[^\s/@'\"]+@"), rf"\g<keep>{MASK}@"),
+    (
+        re.compile(
+            r"(?P<keep>[?&;](?:[\w.-]*(?:token|password|secret|key|signature|credential)|sig|auth)=)[^&\s'\"]+",
+            re.IGNORECASE,
+        ),
+        rf"\g<keep>{MASK}",
+    ),
+    (
+        re.compile(
+            r"(?P<keep>(?<![\w-])--?(?:[\w-]*[-_])?(?:token|password|passwd|secret|api[-_]?key|secret[-_]key|access[-_]key)"
+            r"(?:=|\s+))(?![-$\s])(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)",
+            re.IGNORECASE,
+        ),
+        rf"\g<keep>{MASK}",
+    ),
+    (
+        re.compile(
+            r"(?P<keep>\b(?:[A-Za-z0-9]+_)*(?:TOKEN|PASSWORD|PASSWD|SECRET|KEY|CREDENTIALS?)(?:_[A-Za-z0-9]+)*=)"
+            r"(?![$\s])(?!['\"]\$)(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)"
+        ),
+        rf"\g<keep>{MASK}",
+    ),
+    (re.compile(r"(?P<keep>\b(?:Bearer|Basic)\s+)(?!\$)[A-Za-z0-9+/._~=-]{8,}"), rf"\g<keep>{MASK}"),
+    (
+        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+        MASK,
+    ),
+    (
+        re.compile(
+            r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}"
+            r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|nvapi-[\w-]{20,})"
+        ),
+        MASK,
+    ),
+)
+_SUSPECT = re.compile(
+    r"://[^\s/]*@|[=\s?&-](?:sig|auth)=|token|passw|secret|key|credential|signature|bearer|basic|hf_|gh[pousr]_|github_pat_"
+    r"|glpat-|sk-|xox|AKIA|ASIA|eyJ|nvapi-",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """Return `text` without credentials in URLs, query strings, flags, assignments, and well-known token shapes."""
+    if len(text) < 6 or not _SUSPECT.search(text):  # noqa: PLR2004 - no credential with its context is shorter
+        return text
+    for pattern, replacement in _REPLACEMENTS:
+        text = pattern.sub(replacement, text)
+    return text

@@ -1,0 +1,225 @@
+"""Risks: what a reviewer must see before approving, because Git can undo the text and not the effect."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.core.census import Row
+from reconciler.core.census.ledger import Ledger
+from reconciler.core.census.queues import KAI_GROUP, KUEUE_GROUP
+from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.plan.edits import Edit, source_of
+from reconciler.core.plan.immutable import IMMUTABLE, frozen_fields
+from reconciler.core.plan.plan import Operation, QueueLine, Risk
+from reconciler.core.plan.sides import KEEP, Sides
+from reconciler.core.quantities import parse_quantity
+
+_QUEUES = {(KAI_GROUP, "Queue"), (KUEUE_GROUP, "ClusterQueue"), (KUEUE_GROUP, "LocalQueue"), (KUEUE_GROUP, "Cohort")}
+
+
+def risks(
+    edits: Iterable[Edit], sides: Sides, queues: Iterable[QueueLine], after: Mapping[str, Ledger]
+) -> tuple[Risk, ...]:
+    """Return every risk, those that lose data first."""
+    found: list[Risk] = []
+    users = _users(sides.after.values())
+    for edit in edits:
+        if edit.change.operation in (Operation.DELETE, Operation.MOVE):
+            found += _gone(edit, users)
+        if edit.change.operation is Operation.UPDATE:
+            found += _updated(edit)
+        found += _suspended(edit)
+    found += _kept(sides)
+    found += _quotas(queues, after)
+    return tuple(sorted(found, key=_weight))
+
+
+_ORDER = (
+    "risk.pvc-data-loss",
+    "risk.namespace-delete",
+    "risk.crd-delete",
+    "risk.queue-delete",
+    "risk.workload-delete",
+    "risk.immutable-object",
+    "risk.recreate",
+    "risk.pvc-shrink",
+    "risk.quota-below-requests",
+    "risk.suspend",
+    "risk.kept",
+)
+RISKS: Mapping[str, str] = {
+    "risk.pvc-data-loss": "a claim is deleted or renamed, and its volume with it unless the class retains it",
+    "risk.namespace-delete": "a namespace is deleted with everything in it, also what this repository does not know",
+    "risk.crd-delete": "a definition is deleted, and with it every object of its kind",
+    "risk.queue-delete": "a queue is deleted: its workloads are no longer admitted",
+    "risk.workload-delete": "a workload with GPUs is deleted or renamed: what runs of it stops",
+    "risk.immutable-object": "an object that its owner marked as immutable changes",
+    "risk.recreate": "a field changes that the API server only accepts on a new object",
+    "risk.pvc-shrink": "a claim asks for less than before: the API server refuses to shrink a volume",
+    "risk.quota-below-requests": "a queue's guarantee falls below what this repository's own workloads ask of it",
+    "risk.suspend": "a workload with GPUs is suspended: its pods are removed",
+    "risk.kept": "an object is no longer asked for, but is marked to be kept",
+}
+"""Every risk and what it means: the catalogue."""
+
+
+def _weight(risk: Risk) -> tuple[int, str, str, str]:
+    return (_ORDER.index(risk.rule), risk.cluster, str(risk.key), risk.message)
+
+
+def _users(rows: Iterable[Row]) -> Mapping[tuple[str, str, str, str], int]:
+    """Count, by cluster, kind, namespace and name, the objects that refer to another one."""
+    users: dict[tuple[str, str, str, str], int] = {}
+    for row in rows:
+        for reference in row.references:
+            target = (row.cluster, reference.kind, reference.namespace, reference.name)
+            users[target] = users.get(target, 0) + 1
+    return users
+
+
+def _old_key(edit: Edit) -> ObjectKey:
+    return edit.row_before.key if edit.row_before else edit.change.key
+
+
+def _of(edit: Edit, rule: str, message: str, hint: str) -> Risk:
+    return Risk(
+        rule=rule, cluster=edit.change.cluster, key=_old_key(edit), message=message, hint=hint, place=source_of(edit)
+    )
+
+
+def _gone(edit: Edit, users: Mapping[tuple[str, str, str, str], int]) -> Iterator[Risk]:
+    key = _old_key(edit)
+    cluster = edit.row_before.cluster if edit.row_before else edit.change.cluster
+    verb = "renamed, which deletes the old one" if edit.change.operation is Operation.MOVE else "deleted"
+    left = users.get((cluster, key.kind, key.namespace, key.name), 0)
+    still = f"; {left} object{'s' if left > 1 else ''} of this repository still refer{'' if left > 1 else 's'} to it"
+    still = still if left else ""
+    if key.kind == "PersistentVolumeClaim" and not key.group:
+        hint = f"back the data up first, or annotate it {KEEP}: 'true' before its source goes"
+        yield _of(edit, "risk.pvc-data-loss", f"the claim is {verb}, and its data may go with it{still}", hint)
+    elif key.kind == "Namespace" and not key.group:
+        yield _of(
+            edit,
+            "risk.namespace-delete",
+            f"the namespace is {verb} with everything in it",
+            "move what must survive to another namespace first",
+        )
+    elif key.kind == "CustomResourceDefinition":
+        yield _of(
+            edit,
+            "risk.crd-delete",
+            f"the definition is {verb} with every object of its kind",
+            "delete or migrate the objects first",
+        )
+    elif (key.group, key.kind) in _QUEUES:
+        yield _of(
+            edit, "risk.queue-delete", f"the queue is {verb}{still}", "drain it first, or point its workloads elsewhere"
+        )
+    elif edit.row_before and edit.row_before.is_workload and edit.change.gpus_before:
+        gpus = edit.change.gpus_before
+        yield _of(
+            edit,
+            "risk.workload-delete",
+            f"the workload is {verb}: what runs on its {gpus} GPUs stops",
+            "let it finish or save a checkpoint first",
+        )
+
+
+def _updated(edit: Edit) -> Iterator[Risk]:
+    before, after = edit.before, edit.after
+    if before is None or after is None:
+        return
+    annotations = _mapping(_mapping(before.get("metadata")).get("annotations"))
+    if annotations.get(IMMUTABLE) == "true" and edit.change.fields:
+        yield _of(
+            edit,
+            "risk.immutable-object",
+            f"it is marked {IMMUTABLE} and changes in {_listed(edit)}",
+            "make a new object under another name, or remove the annotation in a change of its own",
+        )
+    frozen = frozen_fields(edit.change.key, before, after)
+    if frozen:
+        yield _of(
+            edit,
+            "risk.recreate",
+            f"{', '.join(frozen)} cannot be changed in place: the API server refuses",
+            "rename the object, or delete it in the cluster so that it is created anew; what runs of it stops",
+        )
+    if edit.change.key.kind == "PersistentVolumeClaim":
+        yield from _shrunk(edit, before, after)
+
+
+def _listed(edit: Edit) -> str:
+    shown = [change.path for change in edit.change.fields[:3]]
+    more = len(edit.change.fields) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _shrunk(edit: Edit, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Risk]:
+    was, now = _storage(before), _storage(after)
+    left = parse_quantity(was) if isinstance(was, str | int) else None
+    right = parse_quantity(now) if isinstance(now, str | int) else None
+    if left is not None and right is not None and right < left:
+        yield _of(
+            edit,
+            "risk.pvc-shrink",
+            f"the claim asks for {now} instead of {was}: a volume cannot shrink",
+            "keep the size, or move the data to a new, smaller claim",
+        )
+
+
+def _storage(body: Mapping[str, Any]) -> Any:
+    return _mapping(_mapping(_mapping(body.get("spec")).get("resources")).get("requests")).get("storage")
+
+
+def _suspended(edit: Edit) -> Iterator[Risk]:
+    before, after = edit.row_before, edit.row_after
+    if before and after and after.suspended and not before.suspended and before.gpus:
+        yield _of(
+            edit,
+            "risk.suspend",
+            f"suspending it removes the pods that hold {before.gpus} GPUs",
+            "make sure that it can go on from a checkpoint",
+        )
+
+
+def _kept(sides: Sides) -> Iterator[Risk]:
+    for path in sides.kept:
+        row = sides.before.get(path)
+        if row is not None:
+            yield Risk(
+                rule="risk.kept",
+                cluster=row.cluster,
+                key=row.key,
+                message="nothing asks for it any more, but it is marked to be kept, so it stays",
+                hint=f"to let it go, remove the annotation {KEEP} from the rendered file in a change of its own",
+                place=SourceRef(path=path),
+            )
+
+
+def _quotas(queues: Iterable[QueueLine], after: Mapping[str, Ledger]) -> Iterator[Risk]:
+    for line in queues:
+        if line.after is None or not line.exists_after or line.after >= line.requested:
+            continue
+        if not line.exists_before or (line.before is not None and line.before <= line.after):
+            continue
+        row = _queue_row(after[line.cluster], line.queue)
+        if row is not None:
+            was = "unlimited" if line.before is None else f"{line.before:g}"
+            product = f" {line.product}" if line.product else ""
+            yield Risk(
+                rule="risk.quota-below-requests",
+                cluster=line.cluster,
+                key=row.key,
+                message=f"guarantees {line.after:g}{product} GPUs instead of {was}, its workloads ask {line.requested}",
+                hint="workloads over the guarantee wait or can be preempted: keep the quota or shrink the workloads",
+                place=row.place,
+            )
+
+
+def _queue_row(ledger: Ledger, name: str) -> Row | None:
+    found = (ledger.queues.get((kind, name)) for kind in ("Queue", "ClusterQueue", "Cohort"))
+    return next((row for row in found if row is not None), None)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,79 @@
+"""Before and after as rows by path, and which paths are created, updated, deleted, held back or kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.core.census import Row
+from reconciler.core.plan.inputs import Inputs
+from reconciler.core.problems import Severity
+
+KEEP = "gpureconciler.io/keep"
+"""Annotation of an object that outlives its source: it is never pruned silently."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """What is compared. `after` is what `rendered/` holds once the plan is carried out."""
+
+    before: Mapping[str, Row]
+    after: Mapping[str, Row]
+    created: tuple[str, ...]
+    updated: tuple[str, ...]
+    deleted: tuple[str, ...]
+    held: tuple[str, ...]
+    kept: tuple[str, ...]
+    unchanged: int
+
+
+def compare(inputs: Inputs) -> Sides:
+    """Compare by blob id alone: an unchanged object costs a look-up."""
+    desired, existing = inputs.desired, inputs.existing
+    differing = [path for path, row in desired.items() if existing.get(path) != row.digest]
+    gone = sorted(path for path in existing if path not in desired)
+    broken = {problem.place.path for problem in inputs.problems if problem.severity is Severity.ERROR}
+    held = _held(inputs, differing, gone, broken) if broken else set()
+    gone = [path for path in gone if path not in held]
+    kept = {path for path in gone if _is_kept(inputs, path)}
+    before = {path: desired[path] for path, oid in existing.items() if path in desired and desired[path].digest == oid}
+    unchanged = len(before) + len(kept)
+    before.update((path, row) for path, row in inputs.existing_rows.items() if path in existing)
+    after = {**desired}
+    for path in held:
+        after.pop(path, None)
+    after.update((path, before[path]) for path in (*sorted(held), *sorted(kept)) if path in before)
+    changed = sorted(path for path in differing if path not in held)
+    return Sides(
+        before=before,
+        after=after,
+        created=tuple(path for path in changed if path not in existing),
+        updated=tuple(path for path in changed if path in existing),
+        deleted=tuple(path for path in gone if path not in kept),
+        held=tuple(sorted(held)),
+        kept=tuple(sorted(kept)),
+        unchanged=unchanged,
+    )
+
+
+def _held(inputs: Inputs, differing: list[str], gone: list[str], broken: set[str]) -> set[str]:
+    held = {path for path in differing if inputs.desired[path].source in broken}
+    for path in gone:
+        origin = origin_of(inputs, path)
+        # Of unknown origin: it may well be the broken file's. An error must never read as a wish to delete.
+        if not origin or origin in broken:
+            held.add(path)
+    return held
+
+
+def origin_of(inputs: Inputs, path: str) -> str:
+    """Return the source file that an existing object came from, as far as it is known."""
+    known = inputs.origins.get(path)
+    if known:
+        return known
+    row = inputs.existing_rows.get(path)
+    return row.source if row else ""
+
+
+def _is_kept(inputs: Inputs, path: str) -> bool:
+    metadata = (inputs.body(path) or {}).get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return isinstance(annotations, dict) and annotations.get(KEEP) == "true"
