@@ -1,4 +1,4 @@
-"""From a node tree to plain values: Kubernetes' types, merge keys, duplicates and limits, all problems of a document."""
+"""From a node tree to plain values: Kubernetes' types, merge keys, duplicates, limits, and all that is wrong."""
 
 import math
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _keys: dict[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Something wrong at a node; becomes a problem with the node's place and path. `other` is the place it clashes with."""
+    """Something wrong at a node; becomes a problem with the node's place and path. `other` is what it clashes with."""
 
     rule: str
     node: Node
@@ -172,8 +172,8 @@ class Builder:
         merged: dict[str, Any] = {}
         for source in reversed(sources):
             merged.update(self.build(source, depth) or {})
-        for name in merged:
-            if name in data and data[name] != merged[name]:
+        for name, value in merged.items():
+            if name in data and data[name] != value:
                 message = f"<< after the key {_shown(name)} overrides it in Kubernetes, and does not in other parsers"
                 self.flaws.append(Flaw("yaml.merge-override", node, message, "write << before the other keys"))
         data.update(merged)

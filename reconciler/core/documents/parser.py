@@ -38,13 +38,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One document's text: the lines from a `---` to the next. `line` counts the lines of the file before it."""
+    """One document's text: the lines from a `---` to the next. `line` counts the file's lines before it."""
 
     text: bytes
-    line: int = 0
+    index: int
+    line: int
 
 
-class LimitExceeded(Exception):
+class LimitExceeded(Exception):  # noqa: N818 - it is a verdict on the input, as PolicyDenied is
     """A document is nested too deeply or holds too many values; `node` is the last one before that."""
 
     def __init__(self, limit: str, node: Node | None) -> None:
@@ -53,7 +54,7 @@ class LimitExceeded(Exception):
         self.node = node
 
 
-class _Parser(CParser):  # type: ignore[misc] # PyYAML ships no types for its C classes
+class _Parser(CParser):
     """The C parser and composer with Kubernetes' view of tags: only whether a scalar is plain matters here."""
 
     def descend_resolver(self, parent: Node | None, index: object) -> None:
@@ -78,7 +79,7 @@ class _CountingParser(_Parser):
         self.depth = 0
         self.nodes = 0
 
-    def descend_resolver(self, parent: Node | None, index: object) -> None:
+    def descend_resolver(self, parent: Node | None, index: object) -> None:  # noqa: ARG002 - PyYAML calls it so
         """Count one more node, one level deeper."""
         self.depth += 1
         self.nodes += 1
@@ -95,10 +96,10 @@ class _CountingParser(_Parser):
 def split(raw: bytes) -> list[Chunk]:
     """Cut a file at the lines that start with `---`, as kubectl does; YAML allows such a line nowhere else."""
     parts = raw.split(b"\n---")
-    chunks = [Chunk(text=parts[0])]
+    chunks = [Chunk(text=parts[0], index=0, line=0)]
     line = parts[0].count(b"\n") + 1
-    for part in parts[1:]:
-        chunks.append(Chunk(text=b"---" + part, line=line))
+    for index, part in enumerate(parts[1:], 1):
+        chunks.append(Chunk(text=b"---" + part, index=index, line=line))
         line += part.count(b"\n") + 1
     return chunks
 

@@ -38,8 +38,8 @@ def read(path: str, raw: bytes, limits: Limits = _DEFAULT) -> Reading:
         message = f"the file has {len(chunks) - 1} documents, {limits.documents} are allowed"
         return Reading(problems=(_problem(path, "yaml.document-count", message, "split it into several files"),))
     file = _File(path, raw, Builder(limits))
-    for index, chunk in enumerate(chunks):
-        file.read(index, chunk)
+    for chunk in chunks:
+        file.read(chunk)
     problems = tuple(sorted(dict.fromkeys(file.problems), key=lambda problem: problem.sort_key))
     return Reading(documents=tuple(file.documents), problems=problems)
 
@@ -58,7 +58,7 @@ class _File:
         self.documents: list[Document] = []
         self.problems: list[Problem] = []
 
-    def read(self, index: int, chunk: Chunk) -> None:
+    def read(self, chunk: Chunk) -> None:
         """Read one document's text."""
         text = chunk.text
         if text.startswith(b"---") and not _SEPARATOR.match(text):
@@ -80,9 +80,9 @@ class _File:
                 self._add("yaml.syntax", chunk, 0, 0, f"the parser gave up: {type(error).__name__}", "check the file")
             return
         if node is not None:
-            self._build(index, chunk, node)
+            self._build(chunk, node)
 
-    def _build(self, index: int, chunk: Chunk, node: Node) -> None:
+    def _build(self, chunk: Chunk, node: Node) -> None:
         builder = self.builder
         builder.flaws, builder.odd = [], False
         try:
@@ -104,16 +104,18 @@ class _File:
             found = dict(_unfold(data, ()))
             odd = _by_root(ambiguous_scalars(node), found) if builder.odd else {}
             for root, item in found.items():
-                self._keep(index, chunk, _descend(node, root), root, item, tuple(odd.get(root, ())))
+                self._keep(chunk, _descend(node, root), root, item, tuple(odd.get(root, ())))
 
-    def _keep(self, index: int, chunk: Chunk, node: Node, root: FieldPath, data: Any, odd: tuple[Odd, ...]) -> None:
+    def _keep(self, chunk: Chunk, node: Node, root: FieldPath, data: Any, odd: tuple[Odd, ...]) -> None:
         mark = node.start_mark
         if not isinstance(data, dict):
             message = "an item of a list is a mapping with apiVersion and kind"
             self._add("yaml.not-a-mapping", chunk, mark.line, mark.column, message, "", format_path(root))
             return
         source = SourceRef(path=self.path, line=mark.line + 1 + chunk.line, column=mark.column + 1)
-        self.documents.append(Document(source=source, data=data, text=self.raw, index=index, root=root, ambiguous=odd))
+        self.documents.append(
+            Document(source=source, data=data, text=self.raw, index=chunk.index, root=root, ambiguous=odd)
+        )
 
     def _refuse_characters(self, chunk: Chunk) -> bool:
         found = bad_character(chunk.text)

@@ -63,6 +63,10 @@ def resolve(text: str) -> Scalar:
         return _WORDS[text]
     if not text or text[0] not in _NUMERIC_START:
         return text
+    return _number(text)
+
+
+def _number(text: str) -> Scalar:
     if text[0] == ".":
         return _float(text.replace("_", ""), text) if _GO_DOT_FLOAT.fullmatch(text) else text
     digits = text.replace("_", "")
@@ -75,10 +79,8 @@ def resolve(text: str) -> Scalar:
     if _GO_FLOAT.fullmatch(digits):
         return _float(digits, text)
     prefixed = _GO_PREFIXED.fullmatch(digits)
-    if prefixed and len(digits) < _LONGEST_INTEGER:
-        value = int(prefixed[1], 2) if prefixed[1] else int(prefixed[2], 8)
-        return value if value in _INT64 else text
-    return text
+    value = int(prefixed[1] or prefixed[2], 2 if prefixed[1] else 8) if prefixed else None
+    return text if value is None or value not in _INT64 else value
 
 
 def is_ambiguous(text: str) -> bool:
