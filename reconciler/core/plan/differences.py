@@ -7,6 +7,8 @@ differently (`1Gi`, `1024Mi`), and it hides secrets before they become part of a
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from reconciler.core.objects import FieldPath
 from reconciler.core.plan.listing import ListKeys, Matched, by_position, matched, unknown_lists
 from reconciler.core.plan.masking import CHANGED, MASK, is_secret_field, redact
@@ -20,11 +22,21 @@ Reasoner = Callable[[FieldPath], Why]
 """Why the value at a path of the body after is what it is."""
 
 
+Quantities = Callable[[FieldPath], bool]
+"""Whether the schema says that the value at a path is a quantity."""
+
+
+def no_quantity(_: FieldPath) -> bool:
+    """Know of no quantity but those that are told by the name of their field (`limits`, `sizeLimit` ...)."""
+    return False
+
+
 def differences(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
     *,
     list_keys: ListKeys = unknown_lists,
+    is_quantity: Quantities = no_quantity,
     why: Reasoner | None = None,
 ) -> tuple[FieldChange, ...]:
     """Return the fields that differ, in the order of the body after; None on a side: the object is not there.
@@ -33,7 +45,7 @@ def differences(
     created or deleted gives all its leaves. Secret values are masked.
     """
     kind = (after or before or {}).get("kind")
-    walk = _Walk(kind if isinstance(kind, str) else "", list_keys, why)
+    walk = _Walk(kind if isinstance(kind, str) else "", list_keys, is_quantity, why)
     if before is not None and after is not None:
         walk.compare(dict(before), dict(after), _ROOT)
     elif after is not None:
@@ -72,9 +84,10 @@ _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 
 
 class _Walk:
-    __slots__ = ("found", "kind", "list_keys", "why")
+    __slots__ = ("found", "is_quantity", "kind", "list_keys", "why")
 
-    def __init__(self, kind: str, list_keys: ListKeys, why: Reasoner | None) -> None:
+    def __init__(self, kind: str, list_keys: ListKeys, is_quantity: Quantities, why: Reasoner | None) -> None:
+        self.is_quantity = is_quantity
         self.kind = kind
         self.list_keys = list_keys
         self.why = why
@@ -90,12 +103,14 @@ class _Walk:
             self.mappings(before, after, at)
         elif shape is list:
             self.lists(before, after, at)
-        elif not same(before, after, quantity=at.quantity):
+        elif not (same(before, after) or same(before, after, quantity=at.quantity or self.is_quantity(at.field))):
             self.change(at, before, after)
 
     def mappings(self, before: dict[str, Any], after: dict[str, Any], at: _At) -> None:
         """Compare name by name."""
         for name, value in after.items():
+            if name in before and _identical(before[name], value):
+                continue
             below = self.step(at, after, name, present=True)
             if name in before:
                 # Either side may tell that the value is secret: an item's name can change together with its value.
@@ -117,7 +132,7 @@ class _Walk:
                 self.item_leaves(after[pair.after or 0], _item(at, pair, present=True), pairs.keys, added=True)
             elif pair.after is None:
                 self.item_leaves(before[pair.before], _item(at, pair, present=False), pairs.keys, added=False)
-            else:
+            elif not _identical(before[pair.before], after[pair.after]):
                 self.compare(before[pair.before], after[pair.after], _item(at, pair, present=True))
         if pairs.moved:
             order = at._replace(text=f"{at.text} (order)")
@@ -180,6 +195,14 @@ class _Walk:
 
 
 _CONTAINERS = (dict, list)
+
+
+def _identical(before: Any, after: Any) -> bool:
+    """Tell quickly that nothing differs. `==` alone would take True for 1; the encoding, in C, tells them apart."""
+    return before is after or (bool(before == after) and _ENCODE(before) == _ENCODE(after))
+
+
+_ENCODE = msgspec.json.Encoder().encode
 
 
 def _item(at: _At, pair: Matched, *, present: bool) -> _At:

@@ -63,12 +63,13 @@ def _moved(inputs: Inputs, sides: Sides, move: Move) -> Edit:
 def _edit(inputs: Inputs, sides: Sides, operation: Operation, old: str, new: str) -> Edit:
     before = None if operation is Operation.CREATE else inputs.body(old)
     manifest = inputs.manifest(new)
-    api_version, kind = str(manifest.body.get("apiVersion", "")), manifest.key.kind
+    key = manifest.key
     fields = _redacted(
         differences(
             before,
             manifest.body,
-            list_keys=lambda path: inputs.list_keys(api_version, kind, path),
+            list_keys=lambda path: inputs.list_keys(key.group, key.kind, path),
+            is_quantity=lambda path: inputs.is_quantity(key.group, key.kind, path),
             why=manifest.why,
         )
     )
@@ -76,7 +77,7 @@ def _edit(inputs: Inputs, sides: Sides, operation: Operation, old: str, new: str
     change = Change(
         operation=operation,
         cluster=manifest.cluster,
-        key=manifest.key,
+        key=key,
         path=f"{inputs.config.rendered}/{new}",
         source=manifest.source,
         fields=fields,

@@ -15,12 +15,21 @@ from reconciler.core.problems import Problem
 from reconciler.core.render.manifest import Manifest
 
 KindListKeys = Callable[[str, str, FieldPath], tuple[str, ...] | None]
-"""`(apiVersion, kind, path)`: keys of the list there, `()` if it goes by position, None where no schema tells."""
+"""`(group, kind, path)`, as `Catalogue.list_keys`: keys of the list there, `()` if it goes by position, None where no schema tells."""
 
 
 def no_schema(_: str, __: str, ___: FieldPath) -> tuple[str, ...] | None:
     """Tell of no list by what it goes."""
     return None
+
+
+KindQuantities = Callable[[str, str, FieldPath], bool]
+"""`(group, kind, path)`, as `Catalogue.is_quantity`: whether the value there is a quantity."""
+
+
+def no_schema_quantity(_: str, __: str, ___: FieldPath) -> bool:
+    """Tell of no value that it is a quantity."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,7 @@ class Inputs:
     manifest: Callable[[str], Manifest]
     body: Callable[[str], Mapping[str, Any] | None]
     list_keys: KindListKeys = no_schema
+    is_quantity: KindQuantities = no_schema_quantity
     origins: Mapping[str, str] = field(default_factory=dict)
     inventories: Mapping[str, Inventory] = field(default_factory=dict)  # by cluster; none: never measured
     verdicts: tuple[Verdict, ...] = ()

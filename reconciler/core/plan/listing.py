@@ -57,7 +57,7 @@ def matched(path: FieldPath, before: list[Any], after: list[Any], list_keys: Lis
     """Match the items of a keyed list; None where the list goes by position."""
     name = next((part for part in reversed(path) if isinstance(part, str)), "")
     if name in _UNORDERED and path and path[-1] == name:
-        return _match(before, after, _as_set(before), _as_set(after))
+        return _match(_as_set(before), _as_set(after), ())
     keys = list_keys(path)
     if keys is not None:
         candidates: Iterable[tuple[str, ...]] = (keys,) if keys else ()
@@ -67,7 +67,7 @@ def matched(path: FieldPath, before: list[Any], after: list[Any], list_keys: Lis
     for candidate in candidates:
         left, right = _identities(before, candidate), _identities(after, candidate)
         if left is not None and right is not None:
-            return _match(before, after, left, right, candidate)
+            return _match(left, right, candidate)
     return None
 
 
@@ -103,13 +103,7 @@ def _legible(value: Any) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _match(
-    before: list[Any],
-    after: list[Any],
-    left: list[str] | None,
-    right: list[str] | None,
-    keys: tuple[str, ...] = (),
-) -> Pairs | None:
+def _match(left: list[str] | None, right: list[str] | None, keys: tuple[str, ...]) -> Pairs | None:
     if left is None or right is None:
         return None
     old = {name: index for index, name in enumerate(left)}
