@@ -43,18 +43,20 @@ Exit codes: 0 done, 1 changes pending (only with --exit-code), 2 bad flag or set
 class Verbs(click.Group):
     """A group that imports a verb's module only when that verb is run."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """List the verbs in the order a newcomer needs them."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Import the verb's module and return its command."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f"reconciler.cli.{VERBS[cmd_name][0]}").command
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the verb that was probably meant."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
@@ -64,7 +66,7 @@ class Verbs(click.Group):
             ctx.fail(f"There is no verb {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write the list of verbs without importing them."""
         with formatter.section("Verbs"):
             formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
@@ -79,35 +81,37 @@ def reconciler(*, debug: bool) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code: the only place that prints errors."""
-    debug = "--debug" in arguments or bool(os.environ.get("RECONCILER_DEBUG"))
     try:
         result: Any = reconciler.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
     except click.ClickException as error:
         error.show()
         return 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; nothing was written", err=True)
-        return 130
+        return _INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has seen enough; Python must not complain while it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except ReconcilerError as error:
-        if debug:
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug must not look like "changes pending"
+        if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
             _trace()
+        return _report(error)
+    return result if isinstance(result, int) else 0
+
+
+_INTERRUPTED = 128 + 2  # by SIGINT, as shells say it
+
+
+def _report(error: Exception) -> int:
+    if isinstance(error, ReconcilerError):
         for problem in getattr(error, "problems", ()):
             click.echo(str(problem), err=True)
         click.echo(f"error: {error}", err=True)
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug must not look like "changes pending"
-        if debug:
-            _trace()
-        click.echo(f"bug: {type(error).__name__}: {error}", err=True)
-        click.echo("This is a bug in gpu-reconciler; run again with --debug and report the trace.", err=True)
-        return 70
-    return result if isinstance(result, int) else 0
+    click.echo(f"bug: {type(error).__name__}: {error}", err=True)
+    click.echo("This is a bug in gpu-reconciler; run again with --debug and report the trace.", err=True)
+    return ReconcilerError.exit_code
 
 
 def _trace() -> None:

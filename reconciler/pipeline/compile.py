@@ -18,7 +18,7 @@ from reconciler.core.problems import Problem, Severity
 from reconciler.core.render.manifest import Manifest, manifest_path
 from reconciler.core.render.ownership import owned
 from reconciler.core.render.plain import render_plain
-from reconciler.core.render.torchrun import render_job, render_queue
+from reconciler.core.render.torchrun import Rendered, render_job, render_queue
 from reconciler.pipeline.context import CONTEXT_KINDS, Context
 from reconciler.pipeline.layout import selects
 
@@ -134,9 +134,7 @@ def _selected_elsewhere(context: Context, document: Document) -> bool:
     return any(selects(cluster, document.source.path, labels) for cluster in context.config.clusters)
 
 
-def _render(
-    context: Context, document: Document, problems: list[Problem], needs: set[str]
-) -> Iterator[Manifest]:
+def _render(context: Context, document: Document, problems: list[Problem], needs: set[str]) -> Iterator[Manifest]:
     if document.key.group != _TORCHRUN_GROUP or document.kind not in _RENDERED_KINDS:
         namespaced = context.catalogue.is_namespaced(document.key.group, document.kind)
         for cluster in _selecting(context, document):
@@ -153,7 +151,9 @@ def _render(
         yield from rendered.manifests
 
 
-def _render_intent(context: Context, intent: TorchrunQueue | TorchrunJob, cluster: Cluster, needs: set[str]):
+def _render_intent(
+    context: Context, intent: TorchrunQueue | TorchrunJob, cluster: Cluster, needs: set[str]
+) -> Rendered:
     inventory = context.inventories.get(cluster.name)
     if isinstance(intent, TorchrunQueue):
         return render_queue(intent, cluster, inventory)
@@ -167,12 +167,12 @@ def _render_intent(context: Context, intent: TorchrunQueue | TorchrunJob, cluste
 def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:
     """Say of a rendered object what the API server would say, at the source of the offending value."""
     for finding in context.catalogue.findings(manifest.body):
-        why = manifest.why(finding.path)
+        why = manifest.why(finding.field)
         place: SourceRef = why.places[0] if why.places else manifest.source
         yield Problem(
             rule=finding.rule,
             place=place,
             field=why.fields[0] if why.fields else "",
-            message=f"{manifest.key.kind} {format_path(finding.path)}: {finding.message}",
+            message=f"{manifest.key.kind} {format_path(finding.field)}: {finding.message}",
             hint=finding.hint,
         )

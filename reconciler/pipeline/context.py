@@ -11,7 +11,7 @@ from reconciler.core.intents.inventory import Inventory, parse_inventory
 from reconciler.core.intents.torchrun import TorchrunQueue, queue_intent
 from reconciler.core.objects import SourceRef
 from reconciler.core.policy.admission import PolicySet, load
-from reconciler.core.policy.exceptions import Exceptions, load_exceptions
+from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.pipeline.layout import selects
@@ -41,7 +41,7 @@ class Context:
     clusters: tuple[Cluster, ...]
     catalogue: Catalogue
     policies: PolicySet
-    exceptions: Exceptions
+    exceptions: tuple[PolicyException, ...]
     object_format: str
     digest: str
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
@@ -70,13 +70,13 @@ class File:
     raw: bytes
 
 
-def build_context(  # noqa: PLR0913 - one place where all inputs meet
+def build_context(
     config: Config,
     *,
     engine: str,
     object_format: str,
     catalogue: Catalogue,
-    shipped_policies: Iterable[File],
+    shipped_policies: Iterable[Document],
     policies: Iterable[File],
     evidence: Iterable[File],
     defining: Iterable[File],
@@ -85,12 +85,11 @@ def build_context(  # noqa: PLR0913 - one place where all inputs meet
     """Read the small files that matter to all others. Problems in them are collected, never raised."""
     own = _Reader(catalogue)
     policy_files, evidence_files, defining_files = tuple(policies), tuple(evidence), tuple(defining)
-    shipped = [document for file in shipped_policies for document in read(file.path, file.raw).documents]
     users = [document for file in policy_files for document in own.documents(file)]
     definitions = [(document, file) for file in defining_files for document in read(file.path, file.raw).documents]
     catalogue = catalogue.with_crds([document for document, _ in definitions if document.kind == CONTEXT_KINDS[2]])
-    policy_set, policy_problems = load([*shipped, *users], config.rules)
-    exceptions, exception_problems = load_exceptions([d for d in users if d.kind == "PolicyException"])
+    policy_set, policy_problems = load(users, config.rules, shipped=tuple(shipped_policies))
+    exceptions, exception_problems = load_exceptions(users)
     inventories = _inventories(config, clusters, evidence_files, own)
     namespaces = {
         (cluster.name, document.key.name): document.data

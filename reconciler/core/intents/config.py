@@ -164,7 +164,8 @@ def _problems(document: Document, spec: Mapping[str, Any]) -> Iterator[Problem]:
     for index, cluster in enumerate(spec["clusters"]):
         if cluster["name"] in seen:
             field: FieldPath = ("spec", "clusters", index, "name")
-            yield problem("config.duplicate-cluster", field, f"cluster {cluster['name']!r} is given twice", "rename one")
+            message = f"cluster {cluster['name']!r} is given twice"
+            yield problem("config.duplicate-cluster", field, message, "rename one")
         seen.add(cluster["name"])
     rendered = _folder(spec.get("rendered", "rendered"))
     for field, folder in _folders(spec):

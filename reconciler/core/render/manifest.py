@@ -29,9 +29,7 @@ def manifest(*, cluster: str, tree: Mapping[str, Any], source: SourceRef, reason
     reasons.setdefault((), reason)
     group, _ = split_api_version(body["apiVersion"])
     metadata = body["metadata"]
-    key = ObjectKey(
-        group=group, kind=body["kind"], namespace=metadata.get("namespace", ""), name=metadata["name"]
-    )
+    key = ObjectKey(group=group, kind=body["kind"], namespace=metadata.get("namespace", ""), name=metadata["name"])
     return Manifest(cluster=cluster, key=key, body=body, source=source, reasons=reasons)
 
 

@@ -2,12 +2,14 @@
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
+@lru_cache(maxsize=1024)
 def times(quantity: str | int, count: int) -> str | None:
     """Return `quantity` x `count` in the same unit: 10Gi x 8 = 80Gi. None where it is no quantity."""
     parts = _QUANTITY.fullmatch(str(quantity))
@@ -16,6 +18,7 @@ def times(quantity: str | int, count: int) -> str | None:
     return f"{_decimal(Fraction(parts[1]) * count)}{parts[2] or ''}"
 
 
+@lru_cache(maxsize=1024)
 def share_of_memory(quantity: str | int, part: int, whole: int) -> str | None:
     """Return `part`/`whole` of a size, whole in its unit if it can be, else rounded down to Mi."""
     parts = _QUANTITY.fullmatch(str(quantity))
@@ -28,6 +31,7 @@ def share_of_memory(quantity: str | int, part: int, whole: int) -> str | None:
     return f"{share * scale // 2**20}Mi"
 
 
+@lru_cache(maxsize=1024)
 def share_of_cpus(quantity: str | int, part: int, whole: int) -> str | None:
     """Return `part`/`whole` of a number of CPUs, rounded down to thousandths."""
     parts = _QUANTITY.fullmatch(str(quantity))

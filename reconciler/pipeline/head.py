@@ -1,0 +1,148 @@
+"""Everything that the sources of one revision mean: the compile stage, from a tree to rows and findings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+
+from reconciler.core.census import Row
+from reconciler.core.documents import Document
+from reconciler.core.intents.config import Cluster, Config
+from reconciler.core.policy.references import judge
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.problems import Problem
+from reconciler.core.schemas import Catalogue
+from reconciler.errors import ConfigError
+from reconciler.pipeline.compile import Rendering, compile_file
+from reconciler.pipeline.context import Context, build_context
+from reconciler.pipeline.layout import Layout, folders, layout
+from reconciler.pipeline.sides import Side, read_config
+from reconciler.pipeline.sources import Advance, compile_all, files, read_files, read_fresh
+from reconciler.pipeline.state import FileState, State, load_state, save_state
+from reconciler.ports import Cache, Entry, Repository, Tree
+from reconciler.version import __version__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What every run needs and no repository decides."""
+
+    repository: Repository
+    cache: Cache
+    catalogue: Catalogue
+    shipped: tuple[Document, ...]  # policies
+    bundle_digest: str
+    processes: int = 1
+    cluster: str = ""
+    advance: Advance = field(default=lambda _: None)
+
+    @property
+    def engine(self) -> str:
+        """The version of everything that decides on output."""
+        return f"{__version__}+{self.bundle_digest[:12]}"
+
+
+class Head:
+    """A compiled revision. Rows and findings are there at once; manifests are made again when they are asked for."""
+
+    def __init__(self, tools: Tools, side: Side) -> None:
+        self.tools = tools
+        self.side = side
+        tree = side.tree(tools.repository, ("reconciler.yaml",))
+        self.config: Config = read_config(tools.repository, tree, tools.catalogue)
+        self.tree: Tree = side.tree(tools.repository, folders(self.config))
+        self.layout: Layout = layout(self.config, self.tree)
+        self.clusters = _chosen(self.config, tools.cluster)
+        self.context, self.states = self._compile()
+        self._files: dict[str, dict[str, Rendering]] = {}
+        self._contents: dict[str, bytes] = {}
+
+    def _compile(self) -> tuple[Context, dict[str, FileState]]:
+        tools, repository = self.tools, self.tools.repository
+        key = f"state:{repository.root}:{tools.cluster}"
+        state = load_state(tools.cache, key)
+        fresh = read_fresh(repository, self.layout.sources, state)
+        defining = [path for path, defines in fresh.defines.items() if defines]
+        context = build_context(
+            self.config,
+            engine=tools.engine,
+            object_format=repository.object_format,
+            catalogue=tools.catalogue,
+            shipped_policies=tools.shipped,
+            policies=files(repository, self.layout.policies, list(self.layout.policies)),
+            evidence=files(repository, self.layout.evidence, list(self.layout.evidence)),
+            defining=files(repository, self.layout.sources, defining),
+            clusters=self.clusters,
+        )
+        states = compile_all(
+            repository,
+            context,
+            self.layout.sources,
+            state=state,
+            fresh=fresh,
+            processes=tools.processes,
+            advance=tools.advance,
+        )
+        after = State(context=context.digest, files=states)
+        if after.context != state.context or after.files != state.files:
+            save_state(tools.cache, key, after)
+        return context, states
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """Rows by path below the rendered folder. Of two objects with one path the first is kept: `judge` tells."""
+        rows: dict[str, Row] = {}
+        for held in self.states.values():
+            for row in held.summary.rows:
+                rows.setdefault(row.path, row)
+        return rows
+
+    def problems(self) -> tuple[Problem, ...]:
+        """All problems of all files."""
+        found = [*self.layout.problems, *self.context.problems]
+        for held in self.states.values():
+            found += held.summary.problems
+        return tuple(sorted(dict.fromkeys(found), key=lambda problem: problem.sort_key))
+
+    def verdicts(self) -> list[Verdict]:
+        """Judge each object by itself, and all objects together, before exceptions."""
+        found = [verdict for held in self.states.values() for verdict in held.summary.verdicts]
+        by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
+        for held in self.states.values():
+            for row in held.summary.rows:
+                by_cluster[row.cluster].append(row)
+        for cluster in self.clusters:
+            inventory = self.context.inventories.get(cluster.name)
+            found += judge(by_cluster[cluster.name], cluster, inventory, self.config.rules)
+        return found
+
+    def prepare(self, paths: list[str]) -> None:
+        """Read at once the source files that `rendering` will be asked for."""
+        sources = sorted({self.rows[path].source for path in paths} - set(self._contents))
+        self._contents.update(read_files(self.tools.repository, self.layout.sources, sources))
+
+    def rendering(self, path: str) -> Rendering:
+        """Return the manifest, bytes and row of one desired path."""
+        source = self.rows[path].source
+        if source not in self._files:
+            if source not in self._contents:
+                self.prepare([path])
+            compiled = compile_file(self.context, source, self._contents[source])
+            self._files[source] = {rendering.row.path: rendering for rendering in compiled.renderings}
+        return self._files[source][path]
+
+
+def digest_of(entries: Mapping[str, Entry]) -> str:
+    """Digest paths and contents, whatever their order."""
+    lines = "\n".join(f"{entry.oid} {path}" for path, entry in sorted(entries.items()))
+    return sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _chosen(config: Config, name: str) -> tuple[Cluster, ...]:
+    if not name:
+        return config.clusters
+    cluster = config.cluster(name)
+    if cluster is None:
+        known = ", ".join(cluster.name for cluster in config.clusters)
+        raise ConfigError(f"there is no cluster {name!r} in reconciler.yaml", hint=f"known are: {known}")
+    return (cluster,)

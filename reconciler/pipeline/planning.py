@@ -1,0 +1,208 @@
+"""Two sides in, a plan out; and what carrying it out would write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.core.objects import FieldPath
+from reconciler.core.plan import ExceptionInForce, Plan, Revision
+from reconciler.core.plan.inputs import Inputs
+from reconciler.core.plan.make import make_plan
+from reconciler.core.policy.exceptions import apply_exceptions
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.render.manifest import Manifest
+from reconciler.errors import OutsideError
+from reconciler.pipeline.compile import compile_file
+from reconciler.pipeline.existing import Existing
+from reconciler.pipeline.head import Head, Tools, digest_of
+from reconciler.pipeline.layout import Layout, folders, layout
+from reconciler.pipeline.sides import Side, base_side, head_side
+from reconciler.pipeline.sources import read_files
+from reconciler.ports import Entry
+
+_NOTHING = Side(label="nothing", commit=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan, and the compiled revision that can give the bytes of what it writes."""
+
+    plan: Plan
+    head: Head
+
+    def contents(self) -> dict[str, bytes | None]:
+        """Return what carrying the plan out writes, by path below the repository's root; None deletes."""
+        folder = self.head.config.rendered
+        paths = [change.path.removeprefix(f"{folder}/") for change in self.plan.changes]
+        self.head.prepare([path for path in paths if path in self.head.rows])
+        files: dict[str, bytes | None] = {}
+        for change, path in zip(self.plan.changes, paths, strict=True):
+            if change.moved_from:
+                files[change.moved_from] = None
+            files[change.path] = self.head.rendering(path).content if path in self.head.rows else None
+        return files
+
+
+def compile_head(tools: Tools, revision: str) -> Head:
+    """Compile a revision, or the working tree where none is named."""
+    return Head(tools, head_side(tools.repository, revision))
+
+
+def plan(tools: Tools, *, revision: str, base: str, date: str, acknowledge: str, against_head: bool) -> Planned:
+    """Plan a revision (or the working tree) against a base; `against_head` compares a revision with itself."""
+    head = compile_head(tools, revision)
+    other = head.side if against_head else base_side(tools.repository, base, head.side)
+    before = _tree(tools, head, other)
+    existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, before))
+    differing = [path for path, oid in existing.oids.items() if _desired_digest(head, path) != oid]
+    existing.load(differing)
+    foreign = existing.foreign(differing)
+    if other is not head.side:
+        foreign |= _foreign_of_head(tools, head, existing)
+    owned = {path: oid for path, oid in existing.oids.items() if path not in foreign}
+    changed = [path for path, row in head.rows.items() if owned.get(path) != row.digest]
+    head.prepare(changed)
+    findings = _Findings(head, existing, [path for path in changed if path in owned], foreign, date)
+    rows = {path: row for path in differing if path not in foreign and (row := existing.row(path))}
+    inputs = Inputs(
+        engine=tools.engine,
+        base=_revision(other or _NOTHING, before),
+        head=_revision(head.side, head.layout),
+        evidence=digest_of(head.layout.evidence),
+        policies=head.context.policies.digest,
+        config=head.config,
+        desired={path: row for path, row in head.rows.items() if path not in foreign},
+        existing=owned,
+        existing_rows=rows,
+        manifest=lambda path: _manifest(head, path),
+        body=existing.body,
+        list_keys=lambda api, kind, path: _list_keys(head, api, kind, path),
+        origins=_origins(tools, head, before, findings.problems),
+        inventories=head.context.inventories,
+        verdicts=findings.verdicts,
+        problems=findings.problems,
+        exceptions=findings.in_force,
+        folders=_folders(head, before),
+        acknowledgement=acknowledge,
+    )
+    return Planned(plan=make_plan(inputs), head=head)
+
+
+def lint(tools: Tools, *, revision: str, date: str) -> Plan:
+    """Check a revision by itself: a plan without changes."""
+    head = compile_head(tools, revision)
+    existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
+    differing = [path for path, oid in existing.oids.items() if _desired_digest(head, path) != oid]
+    existing.load(differing)
+    findings = _Findings(head, existing, [], existing.foreign(differing), date)
+    at = _revision(head.side, head.layout)
+    return Plan(
+        engine=tools.engine,
+        base=at,
+        head=at,
+        evidence=digest_of(head.layout.evidence),
+        policies=head.context.policies.digest,
+        unchanged=len(head.rows),
+        verdicts=findings.verdicts,
+        problems=findings.problems,
+        exceptions=findings.in_force,
+    )
+
+
+class _Findings:
+    """Problems and verdicts of one plan, exceptions applied; updates are judged again beside what they replace."""
+
+    def __init__(
+        self, head: Head, existing: Existing, updated: list[str], foreign: Mapping[str, Problem], date: str
+    ) -> None:
+        again = {(head.rows[path].cluster, head.rows[path].key): path for path in updated}
+        rules = set(head.context.policies.rules)
+        raw = [
+            verdict
+            for verdict in head.verdicts()
+            if (verdict.cluster, verdict.key) not in again or verdict.rule not in rules
+        ]
+        for path in again.values():
+            raw += _judged_again(head, existing, path)
+        today = date or _date_of(head)
+        excepted = apply_exceptions(raw, head.context.exceptions, today)
+        self.verdicts: tuple[Verdict, ...] = tuple(sorted(excepted.verdicts, key=lambda verdict: verdict.sort_key))
+        self.in_force: tuple[ExceptionInForce, ...] = excepted.in_force
+        found = [*head.problems(), *foreign.values(), *excepted.problems]
+        self.problems: tuple[Problem, ...] = tuple(sorted(found, key=lambda problem: problem.sort_key))
+
+
+def _judged_again(head: Head, existing: Existing, path: str) -> tuple[Verdict, ...]:
+    manifest = head.rendering(path).manifest
+    namespace = head.context.namespaces.get((manifest.cluster, manifest.key.namespace))
+    return head.context.policies.evaluate(manifest, old=existing.body(path), namespace=namespace)
+
+
+def _date_of(head: Head) -> str:
+    """Day of the head commit, of HEAD for the working tree; before the first commit no exception has expired."""
+    commit = head.side.commit
+    if commit is None:
+        try:
+            commit = head.tools.repository.resolve("HEAD")
+        except OutsideError:
+            return ""
+    return commit.committed_at[:10]
+
+
+def _tree(tools: Tools, head: Head, other: Side | None) -> Layout:
+    if other is head.side:
+        return head.layout
+    tree = other.tree(tools.repository, folders(head.config)) if other else {}
+    return layout(head.config, tree)
+
+
+def _of_clusters(head: Head, before: Layout) -> dict[str, Entry]:
+    if not head.tools.cluster:
+        return dict(before.rendered)
+    prefix = f"{head.config.rendered}/{head.tools.cluster}/"
+    return {path: entry for path, entry in before.rendered.items() if path.startswith(prefix)}
+
+
+def _foreign_of_head(tools: Tools, head: Head, base: Existing) -> dict[str, Problem]:
+    now = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
+    suspects = [
+        path for path, oid in now.oids.items() if base.oids.get(path) != oid and _desired_digest(head, path) != oid
+    ]
+    now.load(suspects)
+    return now.foreign(suspects)
+
+
+def _desired_digest(head: Head, path: str) -> str:
+    row = head.rows.get(path)
+    return row.digest if row else ""
+
+
+def _manifest(head: Head, path: str) -> Manifest:
+    return head.rendering(path).manifest
+
+
+def _list_keys(head: Head, api_version: str, kind: str, path: FieldPath) -> tuple[str, ...] | None:
+    return head.context.catalogue.list_keys(api_version.rpartition("/")[0], kind, path)
+
+
+def _origins(tools: Tools, head: Head, before: Layout, problems: tuple[Problem, ...]) -> dict[str, str]:
+    """Source files of existing objects, for the files that now have errors: by compiling what they held before."""
+    broken = {problem.place.path for problem in problems if problem.severity is Severity.ERROR}
+    paths = [path for path in sorted(broken) if path in before.sources]
+    return {
+        rendering.row.path: path
+        for path, raw in read_files(tools.repository, before.sources, paths)
+        for rendering in compile_file(head.context, path, raw).renderings
+    }
+
+
+def _folders(head: Head, before: Layout) -> dict[str, tuple[int, int]]:
+    def count(side: Layout, folder: str) -> int:
+        return sum(path.startswith(f"{folder}/") for path in side.sources)
+
+    return {folder: (count(before, folder), count(head.layout, folder)) for folder in head.config.sources}
+
+
+def _revision(side: Side, at: Layout) -> Revision:
+    tree = digest_of({**at.sources, **at.policies, **at.evidence, **at.rendered})
+    return Revision(label=side.label, commit=side.commit.oid if side.commit else "", tree=tree)

@@ -1,0 +1,378 @@
+"""The one place that picks adapters and outputs from settings. Imports each of them only where it is used."""
+
+# ruff: noqa: PLC0415 - late imports are the point of this module: small verbs must not pay for all
+
+import gc
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reconciler.errors import ConfigError, InvalidInput, OutsideError, PolicyDenied, StalePlan, UnsafePlan
+from reconciler.pipeline.layout import CONFIG_PATH
+from reconciler.settings import Settings, resolve
+from reconciler.version import __version__
+
+if TYPE_CHECKING:
+    from reconciler.core.documents import Document
+    from reconciler.core.plan import Plan
+    from reconciler.core.schemas import Catalogue
+    from reconciler.outputs.explain import Explanation
+    from reconciler.pipeline.head import Head, Tools
+    from reconciler.pipeline.planning import Planned
+
+
+class Session:
+    """One run: settings, repository, tools."""
+
+    def __init__(self, settings: Settings, tools: "Tools") -> None:
+        self.settings = settings
+        self.tools = tools
+
+    def plan(self, *, against_head: bool = False) -> "Planned":
+        """Plan the revision of the settings."""
+        from reconciler.outputs.progress import progress
+        from reconciler.pipeline import planning
+
+        with progress("compiling") as advance:
+            return planning.plan(
+                self._tools(advance),
+                revision=self.settings.revision,
+                base=self.settings.base,
+                date=self.settings.date,
+                acknowledge=self.settings.acknowledge,
+                against_head=against_head,
+            )
+
+    def lint(self) -> "Plan":
+        """Check the revision of the settings."""
+        from reconciler.outputs.progress import progress
+        from reconciler.pipeline import planning
+
+        with progress("checking") as advance:
+            return planning.lint(self._tools(advance), revision=self.settings.revision, date=self.settings.date)
+
+    def render(self) -> dict[str, bytes]:
+        """Return every rendered file by path below the repository; raises `InvalidInput` where any source is wrong."""
+        head = self._head()
+        errors = [problem for problem in head.problems() if problem.severity.value == "error"]
+        if errors:
+            raise InvalidInput(errors)
+        head.prepare(list(head.rows))
+        return {f"{head.config.rendered}/{path}": head.rendering(path).content for path in sorted(head.rows)}
+
+    def commit(self, planned: "Planned", *, branch: str | None, message: str | None) -> str | None:
+        """Carry a plan out as one commit; None where there is nothing to do."""
+        from reconciler.outputs.commit import EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, commit
+        from reconciler.outputs.summary import headline
+
+        plan, head = planned.plan, planned.head
+        if head.side.commit is None:
+            raise ConfigError("a commit is made from a revision, not from the working tree")
+        made = commit(
+            self.tools.repository,
+            files=planned.contents(),
+            message=message or f"Render: {headline(plan)}",
+            trailers={
+                PLAN_DIGEST: plan.digest,
+                SOURCE_COMMIT: head.side.commit.oid,
+                EVIDENCE_DIGEST: plan.evidence,
+            },
+            branch=branch,
+            expected_head=head.side.commit.oid,
+        )
+        return made.oid if made else None
+
+    def uncommitted_sources(self) -> tuple[str, ...]:
+        """Name the source files whose edits are not committed."""
+        from reconciler.pipeline.layout import folders
+
+        head = self._head()
+        changed = self.tools.repository.changed_since(head.side.commit.oid if head.side.commit else None)
+        roots = tuple(root for root in folders(head.config) if root != head.config.rendered)
+        return tuple(sorted(path for path in changed if path.startswith(roots)))
+
+    def explain(self, wanted: str, field: str) -> "Explanation":
+        """Say why an object, or one of its fields, is what it is."""
+        from reconciler.pipeline.explaining import explain
+
+        return explain(self._head(), wanted, field)
+
+    def _head(self) -> "Head":
+        from reconciler.pipeline.planning import compile_head
+
+        return compile_head(self.tools, self.settings.revision)
+
+    def _tools(self, advance: Any) -> "Tools":
+        from dataclasses import replace
+
+        return replace(self.tools, advance=advance)
+
+
+def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Session:
+    """Find the repository and settle all settings, of which `reconciler.yaml` gives the lowest."""
+    from reconciler.adapters.git import GitRepository
+    from reconciler.pipeline.head import Tools
+    from reconciler.pipeline.sides import head_side, read_config
+
+    gc.disable()  # one short run over many small objects: the collector would cost more than the run
+    early = resolve(flags, environ, {})
+    folder = Path(repo)
+    if not folder.is_dir():
+        raise ConfigError(f"--repo {repo} is not a folder", hint="name a config repository")
+    repository = GitRepository.open(folder, environ=environ)
+    shipped = Shipped()
+    tree = head_side(repository, early.revision).tree(repository, (CONFIG_PATH,))
+    settings = resolve(flags, environ, read_config(repository, tree, shipped.catalogue).defaults)
+    _set_up_logging(settings)
+    return Session(
+        settings,
+        Tools(
+            repository=repository,
+            cache=_cache(settings, environ),
+            catalogue=shipped.catalogue,
+            shipped=shipped.policies,
+            bundle_digest=shipped.digest,
+            processes=settings.processes or _processors(),
+            cluster=settings.cluster,
+        ),
+    )
+
+
+def resolve_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Settle the settings of a verb that needs no repository."""
+    return resolve(flags, environ, {})
+
+
+class Shipped:
+    """The data that ships with the package: schemas and policies."""
+
+    @cached_property
+    def catalogue(self) -> "Catalogue":
+        """The kinds we know."""
+        from reconciler.adapters import bundle
+        from reconciler.core.schemas import Catalogue
+
+        return Catalogue(bundle)
+
+    @cached_property
+    def _policy_files(self) -> dict[str, bytes]:
+        from reconciler.adapters import bundle
+
+        wanted = [path for path in bundle.walk("policies") if path.endswith(".yaml") and path.count("/") == _RULE_DEPTH]
+        return {path: bundle.read(path) for path in wanted}
+
+    @cached_property
+    def policies(self) -> "tuple[Document, ...]":
+        """Documents of the shipped rules."""
+        from reconciler.core.documents import read
+
+        return tuple(document for path, raw in self._policy_files.items() for document in read(path, raw).documents)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the shipped schemas and policies: what they are decides on output as the code does."""
+        from hashlib import sha256
+
+        from reconciler.adapters import bundle
+
+        digest = sha256()
+        for path in ("schemas/kubernetes/versions.json", *(p for p in bundle.walk("schemas") if "/v1" in p)):
+            digest.update(bundle.read(path))
+        for path, raw in self._policy_files.items():
+            digest.update(path.encode() + raw)
+        return digest.hexdigest()
+
+
+# policies/<rule>/rule.yaml; examples lie deeper.
+_RULE_DEPTH = 2
+
+
+def render_plan(plan: "Plan", settings: Settings, *, full: bool = False, lint: bool = False) -> str:
+    """Write a plan in the format that the settings name."""
+    write = _PLAIN_FORMATS.get(settings.output)
+    if write is not None:
+        module, function = write
+        text: str = getattr(import_module(f"reconciler.outputs.{module}"), function)(plan)
+        return text
+    if settings.output == "markdown":
+        from reconciler.outputs.markdown import render_markdown
+
+        return render_markdown(plan, full=full, lint=lint)
+    from reconciler.outputs.text import render_text
+
+    return render_text(plan, width=_width(settings), colour=_colour(settings), unicode=_unicode(), full=full, lint=lint)
+
+
+# Formats that depend on nothing but the plan: module below `outputs`, and its function.
+_PLAIN_FORMATS = {
+    "json": ("json_report", "render_json"),
+    "sarif": ("sarif", "render_sarif"),
+    "junit": ("junit", "render_junit"),
+    "github": ("github", "render_github"),
+    "name": ("names", "render_names"),
+}
+
+
+def render_lint(plan: "Plan", settings: Settings) -> str:
+    """Write what was found, without a comparison."""
+    return render_plan(plan, settings, lint=True)
+
+
+def render_explanation(explanation: "Explanation", settings: Settings) -> str:
+    """Write the chain of reasons of an object or a field."""
+    from reconciler.outputs.explain import render_explain, render_explain_json
+
+    if settings.output == "json":
+        return render_explain_json(explanation)
+    return render_explain(explanation, width=_width(settings), colour=_colour(settings), unicode=_unicode())
+
+
+def raise_if_refused(plan: "Plan", *, budgets: bool = True) -> None:
+    """Turn what was shown into the documented exit: invalid input, then policy, then budgets."""
+    if plan.errors:
+        count = len(plan.errors)
+        raise Refused(f"{count} error{'' if count == 1 else 's'} in the repository, shown above", exit_code=3)
+    if plan.denials:
+        count = len(plan.denials)
+        raise PolicyDenied(
+            f"{count} denial{'' if count == 1 else 's'} by policy, shown above",
+            hint="change what is denied, or add a PolicyException with an expiry date",
+        )
+    if budgets and plan.breaches and not plan.acknowledged:
+        from reconciler.core.plan.digest import acknowledgement
+
+        raise UnsafePlan(
+            "over budget: " + "; ".join(breach.message for breach in plan.breaches),
+            hint=f"if exactly this plan is meant: --acknowledge {acknowledgement(plan.digest)}",
+        )
+
+
+class Refused(InvalidInput):
+    """Invalid input whose problems were already shown."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(())
+        self.message = message
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
+def raise_if_stale(plan: "Plan") -> None:
+    """Refuse a rendered folder that is not what the sources mean."""
+    if not plan.is_empty:
+        count = len(plan.changes)
+        raise StalePlan(
+            f"rendered/ is not what the sources mean: {count} file{'' if count == 1 else 's'} differ",
+            hint="run `reconciler commit` on this branch; never edit rendered/ by hand",
+        )
+
+
+def save_plan(plan: "Plan", path: Path) -> None:
+    """Write a plan as JSON, whole or not at all."""
+    from reconciler.outputs.json_report import render_json
+
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(render_json(plan), encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise OutsideError(
+            f"{path} cannot be written: {error.strerror}", hint="name another file with --out"
+        ) from error
+
+
+def load_plan(path: Path) -> "Plan":
+    """Read a plan that `save_plan` wrote; `ConfigError` where it is none."""
+    from reconciler.core.plan.codec import from_json
+
+    try:
+        return from_json(path.read_bytes())
+    except OSError as error:
+        raise OutsideError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not a plan: {error}", hint="give what `reconciler plan --out` wrote") from error
+
+
+def write_folder(contents: Mapping[str, bytes], folder: Path) -> None:
+    """Write files below an empty or absent folder."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty", hint="name an empty or absent folder")
+    try:
+        for path, content in contents.items():
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    except OSError as error:
+        raise OutsideError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def schema(kind: str) -> str:
+    """Return the JSON Schema of a kind, or the list of kinds."""
+    from difflib import get_close_matches
+
+    catalogue = Shipped().catalogue
+    names = [f"{name.kind}  {name.group}/{name.version}" for name in catalogue.kinds()]
+    if not kind:
+        return "\n".join(names) + "\n"
+    found = catalogue.json_schema(kind)
+    if found is None:
+        near = get_close_matches(kind, [name.split()[0] for name in names], n=1)
+        hint = f"did you mean {near[0]}?" if near else "`reconciler schema` lists the kinds"
+        raise ConfigError(f"no kind {kind!r} is known", hint=hint)
+    return json.dumps(found, indent=2) + "\n"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the engine and of what it knows."""
+    from reconciler.adapters import bundle
+
+    known: dict[str, str] = json.loads(bundle.read("schemas/kubernetes/versions.json"))
+    return {"reconciler": __version__, **known}
+
+
+def _cache(settings: Settings, environ: Mapping[str, str]) -> Any:
+    from reconciler.adapters.cache import DiskCache, cache_folder
+
+    if settings.cache == "off":
+        return DiskCache(None)
+    if settings.cache_dir:
+        return DiskCache(Path(settings.cache_dir).absolute())
+    return DiskCache(cache_folder(environ))
+
+
+def _processors() -> int:
+    from reconciler.pipeline.workers import usable_processors
+
+    return usable_processors()
+
+
+def _colour(settings: Settings) -> bool:
+    if settings.color != "auto":
+        return settings.color == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _width(settings: Settings) -> int:
+    if settings.width:
+        return max(settings.width, _LEAST_WIDTH)
+    return max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if sys.stdout.isatty() else _PIPE_WIDTH
+
+
+_LEAST_WIDTH = 40
+_PIPE_WIDTH = 100
+
+
+def _unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") in {"utf8", "utf16"}
+
+
+def _set_up_logging(settings: Settings) -> None:
+    from reconciler.outputs.logs import set_up
+
+    set_up(level=settings.log_level, form=settings.log_format)
