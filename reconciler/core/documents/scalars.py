@@ -32,7 +32,7 @@ _NUMERIC_START = frozenset("0123456789+-.")
 _GO_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
 _GO_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _GO_DOT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?", re.ASCII)
-_GO_PREFIXED = re.compile(r"0b([-+][01]+)|0o([-+][0-7]+)", re.ASCII)
+_GO_SIGN_INSIDE = re.compile(r"0b([-+][01]{1,64})", re.ASCII)
 
 # https://yaml.org/spec/1.2.2/#1032-tag-resolution
 _CORE_INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
@@ -74,13 +74,12 @@ def _number(text: str) -> Scalar:
     if integer is not None:
         if integer in _INT64:
             return integer
-        if 0 <= integer <= _UINT64_MAX and digits[0] not in "+-":
+        if _is_unsigned(integer, digits):
             return float(integer)
     if _GO_FLOAT.fullmatch(digits):
         return _float(digits, text)
-    prefixed = _GO_PREFIXED.fullmatch(digits)
-    value = int(prefixed[1] or prefixed[2], 2 if prefixed[1] else 8) if prefixed else None
-    return text if value is None or value not in _INT64 else value
+    inside = _GO_SIGN_INSIDE.fullmatch(digits)
+    return int(inside[1], 2) if inside and int(inside[1], 2) in _INT64 else text
 
 
 def is_ambiguous(text: str) -> bool:
@@ -103,25 +102,31 @@ def is_string(text: str) -> bool:
 def key_text(text: str) -> str | None:
     """Return the mapping key that Kubernetes makes of a plain scalar, or None where it refuses it.
 
-    Follows convertToJSONableObject of sigs.k8s.io/yaml: booleans and numbers become text, null is no key.
+    Follows convertToJSONableObject of sigs.k8s.io/yaml: booleans and numbers become text; null and integers that
+    need an unsigned type are no keys.
     """
     value = resolve(text)
-    if isinstance(value, str):
+    if isinstance(value, str) or value is None:
         return value
-    if value is None:
-        return None
     if isinstance(value, bool):
         return "true" if value else "false"
-    literal = text.replace("_", "")
-    if isinstance(value, int) and not _is_go_float(literal):
-        return str(value)
-    if value == _integer(_GO_INTEGER.fullmatch(literal)):
-        return None  # an unsigned 64-bit integer
-    return _go_float32(float(value))
+    return _number_key(text, value)
 
 
-def _is_go_float(digits: str) -> bool:
-    return _GO_INTEGER.fullmatch(digits) is None and _GO_FLOAT.fullmatch(digits) is not None
+def _number_key(text: str, value: float) -> str | None:
+    digits = text.replace("_", "")
+    if not _GO_FLOAT.fullmatch(digits):
+        return str(value) if isinstance(value, int) else _go_float32(value)
+    integer = _integer(_GO_INTEGER.fullmatch(digits))
+    if integer is not None and integer in _INT64:
+        return str(integer)
+    if integer is not None and _is_unsigned(integer, digits):
+        return None
+    return _go_float32(float(digits))
+
+
+def _is_unsigned(integer: int, digits: str) -> bool:
+    return 0 <= integer <= _UINT64_MAX and digits[0] not in "+-"
 
 
 def _integer(match: re.Match[str] | None) -> int | None:
@@ -187,23 +192,22 @@ def _decimal(digits: str) -> Scalar:
 
 def _go_float32(value: float) -> str:
     """Format as strconv.FormatFloat(value, 'g', -1, 32): shortest digits that give the same 32-bit float."""
-    if math.isnan(value):
-        return ".nan"
-    try:
-        packed = struct.pack("<f", value)
-    except OverflowError:
-        packed = struct.pack("<f", math.copysign(math.inf, value))
-    if math.isinf(struct.unpack("<f", packed)[0]):
-        return ".inf" if value > 0 else "-.inf"
-    for precision in range(9):
-        text = f"{struct.unpack('<f', packed)[0]:.{precision}e}"
-        if struct.pack("<f", float(text)) == packed:
-            break
-    else:
-        text = f"{value:.8e}"
+    rounded = _float32(value)
+    if not math.isfinite(rounded):
+        return ".nan" if math.isnan(rounded) else ".inf" if rounded > 0 else "-.inf"
+    candidates = (f"{rounded:.{precision}e}" for precision in range(9))
+    text = next(candidate for candidate in candidates if _float32(float(candidate)) == rounded)
     mantissa, exponent = text.split("e")
-    small, large = -4, 21  # 'g' with the shortest precision turns to exponents outside of these
-    digits = len(mantissa.lstrip("-").replace(".", ""))
-    if small <= int(exponent) < max(digits, 6 if digits <= 6 else large):  # noqa: PLR2004 - Go's eprec
-        return f"{float(text):.{max(digits - 1 - int(exponent), 0)}f}"
-    return f"{mantissa}e{exponent}"
+    smallest, largest = -4, 5
+    if not smallest <= int(exponent) <= largest:
+        return text
+    decimals = max(len(mantissa.lstrip("-").replace(".", "")) - 1 - int(exponent), 0)
+    return f"{float(text):.{decimals}f}"
+
+
+def _float32(value: float) -> float:
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return rounded
