@@ -67,12 +67,22 @@ def untrace(tree: Any) -> tuple[Any, dict[FieldPath, Reason]]:
     return _strip(tree, (), reasons), reasons
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def _strip(node: Any, path: FieldPath, reasons: dict[FieldPath, Reason]) -> Any:
-    if isinstance(node, Traced):
+    """Exact types first: this runs for every value of every manifest. A copied value holds nothing traced."""
+    kind = type(node)
+    if kind in _SCALARS:
+        return node
+    if kind is Traced:
         reasons[path] = node.reason
-        return _strip(node.value, path, reasons)
+        return node.value if node.reason.copied else _strip(node.value, path, reasons)
     if isinstance(node, Mapping):
-        return {key: _strip(value, (*path, key), reasons) for key, value in node.items()}
+        return {
+            key: value if type(value) in _SCALARS else _strip(value, (*path, key), reasons)
+            for key, value in node.items()
+        }
     if isinstance(node, list | tuple):
         return [_strip(value, (*path, index), reasons) for index, value in enumerate(node)]
     return node

@@ -60,14 +60,14 @@ def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Refusal:
             continue
         available = _with_at_least(spread.per_node, kinds)
         if available is not None and available < spread.nodes:
-            why = f"{available} node{'' if available == 1 else 's'} with {spread.per_node} GPUs or more, not {spread.nodes}"
+            why = f"nodes with {spread.per_node} GPUs or more: {available}, not {spread.nodes}"
             rejected.append(Rejected(nodes=spread.nodes, per_node=spread.per_node, why=why))
             continue
         return Distribution(
             nodes=spread.nodes, per_node=spread.per_node, because=spread.because, rejected=tuple(rejected)
         )
     return Refusal(
-        why=f"{gpus} GPUs do not spread evenly over nodes of {_listed(kinds)}" if kinds else "no node has a GPU",
+        why=f"{gpus} GPUs cannot be shared out evenly over nodes of {_listed(kinds)}" if kinds else "no node has a GPU",
         rejected=tuple(rejected),
         nearest=_nearest(gpus, kinds),
     )
