@@ -127,8 +127,15 @@ def _build_part(what: Part, scratch: Path, say: Say) -> None:
     with tempfile.TemporaryDirectory(dir=cache_folder()) as copy:
         # The module cache is read-only, and `go build` inside it would refuse to touch go.sum.
         tree = Path(shutil.copytree(source, Path(copy) / "module", copy_function=shutil.copyfile))
+        shutil.rmtree(tree / "vendor", ignore_errors=True)  # published modules hold only a useless part of it
         for folder in (tree, *(found for found in tree.rglob("*") if found.is_dir())):
             folder.chmod(0o755)
+        for edit in what.edits:
+            path = tree / edit.file
+            text = path.read_text(encoding="utf-8")
+            if text.count(edit.old) != 1:
+                raise PartsUnavailableError(f"{what.name}: {edit.file} does not hold {edit.old!r} once")
+            path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
         for program, package in what.programs:
             step = f"building {program} {what.module.version}"
             _go_build(step, tree, scratch / program, (package,), say)

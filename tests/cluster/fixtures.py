@@ -11,8 +11,10 @@ from typing import NoReturn
 import pytest
 
 from tests.cluster import server
-from tests.cluster.build import ControlPlane, control_plane, control_plane_is_built, crds
+from tests.cluster.build import ControlPlane, control_plane, control_plane_is_built, crds, part, part_is_built
 from tests.cluster.judges import Judge
+from tests.cluster.kai import Kai, Programs, scheduling_cluster
+from tests.cluster.parts import KAI, KWOK, SCHEDULER_PARTS, TRAINING_OPERATOR
 from tests.cluster.server import ApiServer
 from tests.cluster.store import PartsUnavailableError
 
@@ -66,6 +68,25 @@ def api_server(shared_folder: Path, crd_folder: Path, request: pytest.FixtureReq
         running = server.api_server(shared_folder / "api-server", programs, crd_folder)
     with running as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def kai(shared_folder: Path, control_plane_programs: ControlPlane, crd_folder: Path) -> Iterator[Kai]:
+    """Run the real KAI scheduler on a cluster of its own, once for the whole test run."""
+    missing = [what.name for what in SCHEDULER_PARTS if not part_is_built(what)]
+    if missing:
+        left_out(f"{', '.join(missing)} not built; `make cluster-scheduler` builds them once, in about eight minutes")
+    if control_plane_programs.manager is None:
+        left_out("KUBEBUILDER_ASSETS has no kube-controller-manager, which makes the pods of Jobs")
+    programs = Programs(
+        control_plane=control_plane_programs,
+        manager=control_plane_programs.manager,
+        kai=part(KAI),
+        kwok=part(KWOK) / "kwok",
+        operator=part(TRAINING_OPERATOR) / "training-operator",
+    )
+    with scheduling_cluster(shared_folder, programs, crd_folder) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

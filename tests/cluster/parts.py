@@ -19,12 +19,22 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A change to a source file before the build, where a program cannot be told by a flag or a variable."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """Programs built from one module: `programs` maps the name of a program to its package in the module."""
 
     name: str
     module: Module
     programs: tuple[tuple[str, str], ...]
+    edits: tuple[Edit, ...] = ()
 
 
 CONTROL_PLANE_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -62,5 +72,15 @@ TRAINING_OPERATOR = Part(
     name="training-operator",
     module=KUBEFLOW_MODULE,
     programs=(("training-operator", "./cmd/training-operator.v1"),),
+    edits=(
+        # Where it waits for its certificate is a constant: make it a folder below its working directory.
+        Edit(file="pkg/cert/cert.go", old='"/tmp/k8s-webhook-server', new='"k8s-webhook-server'),
+        # Its webhook would listen on every interface.
+        Edit(
+            file="cmd/training-operator.v1/main.go",
+            old="Port: webhookServerPort,",
+            new='Port: webhookServerPort, Host: "127.0.0.1",',
+        ),
+    ),
 )
 SCHEDULER_PARTS = (KAI, KWOK, TRAINING_OPERATOR)

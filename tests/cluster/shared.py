@@ -109,11 +109,15 @@ def supervise(folder: Path) -> None:
     """Run the programs of `folder` until its last user is gone, or one of them ends, or a SIGTERM comes."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    children = [_spawn(folder, program) for program in json.loads((folder / "programs.json").read_text())]
+    programs = json.loads((folder / "programs.json").read_text())
+    children = [_spawn(folder, program) for program in programs]
     with (folder / "users.lock").open("a") as users:
         try:
             while not stop.wait(0.2):
-                ended = [child for child in children if child.poll() is not None]
+                codes = {program["name"]: child.poll() for program, child in zip(programs, children, strict=True)}
+                ended = {name: code for name, code in codes.items() if code is not None}
+                if ended:
+                    print("ended by itself, with its exit code:", ended, flush=True)  # noqa: T201 -- goes to the log
                 if ended or _last_user_is_gone(users.fileno()):
                     break
         finally:

@@ -1,0 +1,130 @@
+"""All or nothing on the real KAI scheduler: which rendered kind is a gang, and which is not."""
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.kai import GPU, Kai
+
+QUEUE = {"kai.scheduler/queue": "default-queue"}
+
+
+def pod_spec(pool: str, container: str, gpus: int = 8) -> dict[str, Any]:
+    resources = {"limits": {GPU: str(gpus)}, "requests": {GPU: str(gpus), "cpu": "1"}}
+    return {
+        "schedulerName": "kai-scheduler",
+        "nodeSelector": {"pool": pool},
+        "containers": [{"name": container, "image": "train:1", "resources": resources}],
+    }
+
+
+def pytorch_job(pool: str, *, nodes: int = 2, **spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": QUEUE}, "spec": pod_spec(pool, "pytorch")}
+    worker = {"replicas": nodes, "restartPolicy": "Never", "template": template}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "train", "namespace": pool, "labels": QUEUE},
+        "spec": {"runPolicy": {"cleanPodPolicy": "None"}, "pytorchReplicaSpecs": {"Worker": worker}, **spec},
+    }
+
+
+def indexed_job(pool: str) -> dict[str, Any]:
+    template = {"metadata": {"labels": QUEUE}, "spec": {**pod_spec(pool, "main"), "restartPolicy": "Never"}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": pool, "labels": QUEUE},
+        "spec": {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "template": template},
+    }
+
+
+@pytest.fixture
+def pool(kai: Kai, request: pytest.FixtureRequest) -> str:
+    """Make two nodes of 8 GPUs of this test's own, of which one is taken: 8 of 16 are free."""
+    name = str(request.node.name).split("[")[0].removeprefix("test_").replace("_", "-")[:50]
+    for node in ("a", "b"):
+        kai.node(f"{name}-{node}", name)
+    kai.wait(lambda: kai.ready_nodes(name) == 2, "both nodes ready, so that a refusal speaks of GPUs only")
+    taken = {**pod_spec(name, "main"), "nodeName": f"{name}-a", "schedulerName": "default-scheduler"}
+    metadata = {"name": "filler", "namespace": f"{name}-filler"}
+    kai.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": taken})
+    kai.wait(lambda: kai.pods(f"{name}-filler")[0]["status"]["phase"] == "Running", "the filler runs")
+    return name
+
+
+def test_a_pytorchjob_starts_all_or_nothing(kai: Kai, pool: str) -> None:
+    """F-039: 2 x 8 GPUs with 8 free: nothing is placed; with 16 free: both pods are."""
+    kai.apply(pytorch_job(pool))
+    kai.wait(lambda: len(kai.pods(pool)) == 2, "the operator made both pods")
+    kai.wait(lambda: kai.refused(pool), "the scheduler refused both")
+    (group,) = kai.pod_groups(pool)
+    assert group["spec"]["minMember"] == 2
+    assert group["spec"]["queue"] == "default-queue"
+    assert kai.bound(pool) == []
+
+    kai.delete_pod(f"{pool}-filler", "filler")
+    kai.wait(lambda: kai.bound(pool) == ["train-worker-0", "train-worker-1"], "both pods placed")
+
+
+def test_an_indexed_job_is_no_gang(kai: Kai, pool: str) -> None:
+    """The same request as a batch Job: one PodGroup for each pod, and the first is placed where both do not fit."""
+    kai.apply(indexed_job(pool))
+    kai.wait(lambda: len(kai.pod_groups(pool)) == 2, "two PodGroups")
+    assert [group["spec"]["minMember"] for group in kai.pod_groups(pool)] == [1, 1]
+    kai.wait(lambda: kai.bound(pool), "one pod placed")
+    assert kai.bound(f"{pool}-filler") == ["filler"], "there were never 16 GPUs free"
+
+
+def test_an_elastic_pytorchjob_starts_with_its_minimum(kai: Kai, pool: str) -> None:
+    """`elasticPolicy.minReplicas` is the gang: one of at most two nodes starts with 8 GPUs free, the second follows."""
+    elastic = {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "c10d"}
+    kai.apply(pytorch_job(pool, elasticPolicy=elastic))
+    kai.wait(lambda: len(kai.bound(pool)) == 1, "the minimum placed")
+    (group,) = kai.pod_groups(pool)
+    assert group["spec"]["minMember"] == 1
+    kai.delete_pod(f"{pool}-filler", "filler")
+    kai.wait(lambda: len(kai.bound(pool)) == 2, "the rest placed")
+
+
+def test_suspending_frees_the_gpus(kai: Kai, pool: str) -> None:
+    """Suspend is an edit of the job: the operator removes its pods and Services, and makes them again on resume."""
+    kai.delete_pod(f"{pool}-filler", "filler")
+    services = f"/api/v1/namespaces/{pool}/services"
+    for _ in range(2):
+        kai.apply(pytorch_job(pool))
+        kai.wait(lambda: len(kai.bound(pool)) == 2, "running")
+        kai.wait(lambda: len(kai.server.client.get(services)["items"]) == 2, "a Service for each pod")
+        suspended = pytorch_job(pool)
+        suspended["spec"]["runPolicy"]["suspend"] = True
+        kai.apply(suspended)
+        kai.wait(lambda: not kai.pods(pool), "suspended")
+
+
+def test_workers_find_each_other_and_know_their_rank(kai: Kai, pool: str) -> None:
+    """The operator gives what c10d needs: hostname = name of a headless Service, and the index as a label."""
+    kai.apply(pytorch_job(pool))
+    kai.wait(lambda: len(kai.pods(pool)) == 2, "pods")
+    index = "training.kubeflow.org/replica-index"
+    assert [(pod["metadata"]["name"], pod["metadata"]["labels"][index]) for pod in kai.pods(pool)] == [
+        ("train-worker-0", "0"),
+        ("train-worker-1", "1"),
+    ]
+    kai.wait(lambda: len(kai.server.client.get(f"/api/v1/namespaces/{pool}/services")["items"]) == 2, "Services")
+    for service in kai.server.client.get(f"/api/v1/namespaces/{pool}/services")["items"]:
+        assert service["spec"]["clusterIP"] == "None"
+        assert service["spec"]["selector"][index] in service["metadata"]["name"]
+    assert not any(pod["spec"].get("initContainers") for pod in kai.pods(pool)), "no foreign init container"
+
+
+@pytest.mark.parametrize(
+    ("name", "container", "words"),
+    [("1train", "pytorch", "metadata.name"), ("train", "main", "at least one container with name pytorch")],
+)
+def test_the_operators_webhook_judges(kai: Kai, name: str, container: str, words: str) -> None:
+    """Rules that no schema holds: a PyTorchJob's name begins with a letter, its container is called pytorch."""
+    job = pytorch_job("webhook")
+    job["metadata"]["name"] = name
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["name"] = container
+    (result,) = kai.judge(job)
+    assert words in result.message
