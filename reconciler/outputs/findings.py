@@ -24,7 +24,8 @@ class Kind(StrEnum):
     VERDICT = "verdict"
     RISK = "risk"
     BUDGET = "budget"
-    EXCEPTION = "exception"
+    EXCEPTED = "excepted"  # a denial that an exception allows
+    EXCEPTION = "exception"  # an exception that allows nothing any more
 
 
 _LEVELS = {
@@ -96,7 +97,7 @@ def _of_problem(problem: Problem) -> Finding:
 
 def _of_verdict(verdict: Verdict) -> Finding:
     return Finding(
-        kind=Kind.EXCEPTION if verdict.result is Result.EXCEPTED else Kind.VERDICT,
+        kind=Kind.EXCEPTED if verdict.result is Result.EXCEPTED else Kind.VERDICT,
         rule=verdict.rule,
         level=_LEVELS[verdict.result],
         message=verdict.message,

@@ -28,7 +28,7 @@ from reconciler.outputs.summary import (
     commitment,
     counts,
     gpus,
-    headline,
+    headlines,
     lint_headline,
     number,
     obstacles,
@@ -85,7 +85,10 @@ def _least(plan: Plan, start: str, *, lint: bool) -> str:
 
 
 def _summary(plan: Plan, rows: int) -> Iterator[str]:
-    yield f"### {prose(headline(plan))}"
+    first, *others = headlines(plan)
+    yield f"### {prose(first)}"
+    if others and rows:
+        yield "<br>".join(f"**{prose(sentence)}**" for sentence in others[:rows])
     yield " · ".join(f"**{text}**" if operation else text for operation, text in counts(plan))
     yield from _standing(plan)
     yield from _queues(plan, rows)
@@ -126,9 +129,13 @@ class _Table:
         """Return the Markdown, with `most` rows at most and the others counted."""
         head = "| " + " | ".join(title.rstrip(":") for title in self.titles) + " |"
         rule = "|" + "|".join("--:" if title.endswith(":") else "---" for title in self.titles) + "|"
-        lines = [head, rule, *("| " + " | ".join(row) + " |" for row in rows[:most])]
+        lines = [head, rule, *("| " + " | ".join(_unbroken(cell) for cell in row) + " |" for row in rows[:most])]
         rest = len(rows) - most
         return "\n".join(lines) + (f"\n\n… and {rest:,} more" if rest > 0 else "")
+
+
+def _unbroken(cell: str) -> str:
+    return cell if "`" in cell else cell.replace(" → ", "&nbsp;→&nbsp;").replace(" %", "&nbsp;%")
 
 
 def _section(title: str, rows: int, total: int, body: Callable[[], str]) -> Iterator[str]:

@@ -192,13 +192,16 @@ def counts(plan: Plan) -> tuple[tuple[Operation | None, str], ...]:
     return (*found, (None, f"{plan.unchanged:,} unchanged"))
 
 
-def headline(plan: Plan) -> str:
-    """One sentence: what the plan does to requests and guarantees, by cluster."""
+def headlines(plan: Plan) -> tuple[str, ...]:
+    """Say what the plan does to requests and guarantees: a sentence each, by cluster, the most important first."""
     rows = queue_rows(plan)
-    clauses = [*_request_clauses(rows), *_quota_clauses(rows)]
-    if clauses:
-        return "; ".join(clauses)
-    return "No changes" if plan.is_empty else "No change in GPUs requested or guaranteed"
+    clauses = (*_request_clauses(rows), *_quota_clauses(rows))
+    return clauses or ("No changes" if plan.is_empty else "No change in GPUs requested or guaranteed",)
+
+
+def headline(plan: Plan) -> str:
+    """Return the headlines as one line, for the subject of a commit."""
+    return "; ".join(headlines(plan))
 
 
 def _by_cluster(rows: Iterable[QueueRow]) -> dict[str, list[QueueRow]]:

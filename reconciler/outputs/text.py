@@ -17,7 +17,7 @@ from reconciler.outputs.summary import (
     commitment,
     counts,
     gpus,
-    headline,
+    headlines,
     lint_headline,
     number,
     obstacles,
@@ -57,12 +57,12 @@ def render_text(
     """Write the plan for a terminal of `width` cells.
 
     `full` shows every field of created and deleted objects and every warning; `lint` leaves out the comparison and
-    shows only what was found.
+    shows everything that was found.
     """
     page = Page(width=width, colour=colour, unicode=unicode)
     if lint:
         page.write(Span(lint_headline(plan), Tone.ALARM if obstacles(plan) else Tone.STRONG))
-        _findings(page, plan, full=full)
+        _findings(page, plan, full=True)
         _exceptions(page, plan)
         return page.text()
     _headline(page, plan)
@@ -77,7 +77,8 @@ def render_text(
 
 
 def _headline(page: Page, plan: Plan) -> None:
-    page.write(Span(headline(plan), Tone.STRONG))
+    for sentence in headlines(plan):
+        page.write(Span(sentence, Tone.STRONG))
     pieces: list[Piece] = []
     for operation, count in counts(plan):
         pieces += [*([" · "] if pieces else []), Span(count, TONES[operation] if operation else Tone.FAINT)]
@@ -204,7 +205,7 @@ def _list(page: Page, title: str, members: Sequence[Finding], *, most: int | Non
             _finding(page, finding)
     for rule, count in seen.items():
         if most is not None and count > most:
-            page.write(Span(f"… {count - most:,} more of {rule} (--verbose shows them)", Tone.FAINT), indent=2)
+            page.write(Span(f"… {count - most:,} more of {rule} (--full shows them)", Tone.FAINT), indent=2)
 
 
 def _finding(page: Page, finding: Finding) -> None:

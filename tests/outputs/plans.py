@@ -237,7 +237,7 @@ def bumped(name: str) -> Change:
 
 
 def everything() -> Plan:
-    """A research team's pull request in which everything happens at once."""
+    """Build a research team's pull request in which everything happens at once."""
     return Plan(
         engine="0.1.0",
         base=Revision(label="main", commit="9f31c0de8a4b5c6d7e8f90112233445566778899", tree="a" * 64),
@@ -410,7 +410,7 @@ def quiet() -> Plan:
 
 
 def small() -> Plan:
-    """The commonest pull request: one job gets more GPUs, and nothing is wrong."""
+    """Build the commonest pull request: one job gets more GPUs, and nothing is wrong."""
     return Plan(
         engine="0.1.0",
         base=Revision(label="main", commit="9f31c0de8a4b5c6d7e8f90112233445566778899", tree="a" * 64),
@@ -444,7 +444,7 @@ def small() -> Plan:
 
 
 def broken() -> Plan:
-    """What `lint` finds in a repository with errors: nothing is compared."""
+    """Build what `lint` finds in a repository with errors: nothing is compared."""
     return Plan(
         engine="0.1.0",
         base=Revision(label="HEAD"),
