@@ -7,6 +7,7 @@ from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.policy.admission.policy import Policy
 from reconciler.core.policy.cel import Fault, check
 from reconciler.core.policy.cel.checker import named_type
+from reconciler.core.policy.cel.names import fields, tokens
 from reconciler.core.problems import Problem
 
 _HINT = "the functions and variables are those of Kubernetes 1.36"
@@ -48,7 +49,10 @@ class _Check:
 
     def _check(self, expression: str, rest: FieldPath, wanted: str, types: Mapping[str, Any]) -> Any:
         path = ("spec", *rest)
-        kind, faults = check(expression, types)
+        # Only the variables it refers to: most expressions then share one of the checker's environments.
+        used = {f"variables.{name}" for name in fields(tokens(expression), "variables")}
+        known = {name: kind for name, kind in types.items() if not name.startswith("variables.") or name in used}
+        kind, faults = check(expression, known)
         for fault in faults:
             self._note(path, expression, fault)
         if not faults and wanted and kind.name().lower() not in wanted.split():

@@ -37,7 +37,7 @@ def load(
     own = _names(documents)
     kept = [one for one in shipped if _rule_of(one) not in own]
     sources = [*documents, *kept]
-    policies = _policies(sources, settings, problems)
+    policies = _policies(sources, settings, problems, trusted=len(documents))
     bindings = [binding for one in sources if _is(one, BINDING) for binding in _binding(one, problems)]
     parameters = [_parameters(one) for one in sources if not _is(one, POLICY) and not _is(one, BINDING)]
     bindings, parameters, tuned = tune(policies, bindings, parameters, settings)
@@ -62,10 +62,11 @@ def _rule_of(document: Document) -> str:
 
 
 def _policies(
-    documents: Sequence[Document], settings: Mapping[str, RuleSetting], problems: list[Problem]
+    documents: Sequence[Document], settings: Mapping[str, RuleSetting], problems: list[Problem], *, trusted: int
 ) -> dict[str, Policy]:
+    """Read and check policies; from position `trusted` on they are shipped, and were checked by our own tests."""
     found: dict[str, Policy] = {}
-    for document in documents:
+    for position, document in enumerate(documents):
         if not _is(document, POLICY):
             continue
         policy, wrong = read_policy(document)
@@ -73,7 +74,8 @@ def _policies(
             first = found[policy.rule].document.source
             message = f"policy {policy.rule!r} is written twice, first in {first}"
             wrong.append(Problem(rule="policy.duplicate", place=document.source, message=message))
-        wrong = wrong or check_policy(policy)
+        if position < trusted:
+            wrong = wrong or check_policy(policy)
         problems.extend(wrong)
         if not wrong and settings.get(policy.rule, RuleSetting()).enabled:
             found[policy.rule] = policy

@@ -11,9 +11,6 @@ from reconciler.core.policy.cel.names import Call, Token
 _LIVE = ("authorizer", "request.userInfo", "request.options", "request")
 """What only a live API server knows; `request` stands for itself where it is passed on as a whole."""
 _MARK = "live_"
-_REWRITTEN = frozenset(
-    (".isSorted", ".sum", ".min", ".max", ".indexOf", ".lastIndexOf", ".validate", "format.named", "lists.range")
-)
 
 
 class EvaluationError(Exception):
@@ -112,20 +109,27 @@ def _prepare(expression: str, renamed: Mapping[str, str], variables: Mapping[tup
     if "" in names.fields(parts, "request"):
         plain["request"] = _mark("request")
     parts = names.rename(parts, {**renamed, **plain}, {**selected, **variables})
-    while call := names.find_call(parts, _REWRITTEN):
+    while call := names.find_call(parts, _TEMPLATES):
         parts = [*parts[: call.start], *_rewrite(parts, call), *parts[call.end :]]
     return parts
 
 
 def _rewrite(parts: list[Token], call: Call) -> list[Token]:
-    """Write a call as functions of the engine; names marked `native` are not looked at again."""
-    receiver = names.write(parts[call.start : call.dot])
-    arguments = names.write(parts[call.opener + 1 : call.end - 1])
+    """Write a call as functions of the engine; a name marked native is not looked at again."""
+    receiver, arguments = parts[call.start : call.dot], parts[call.opener + 1 : call.end - 1]
     template = _TEMPLATES[call.name]
-    if call.name in (".indexOf", ".lastIndexOf") and _has_two(parts[call.opener + 1 : call.end - 1]):
-        template = _ON_STRINGS  # the second argument is an offset, which lists do not take
-    text = template.format(receiver=receiver, arguments=arguments, name=call.name.removeprefix("."))
-    return [Token("native", text)]
+    if call.name in (".indexOf", ".lastIndexOf") and _has_two(arguments):
+        template = f"RECEIVER.{call.name[1:]}_NATIVE(ARGUMENTS)"  # an offset, which only strings take
+    result: list[Token] = []
+    for part in names.tokens(template):
+        if part.text == "RECEIVER":
+            result.extend(receiver)
+        elif part.text == "ARGUMENTS":
+            result.extend(arguments)
+        else:
+            name = part.text.removesuffix("_NATIVE")
+            result.append(Token("native", name) if name != part.text else part)
+    return result
 
 
 def _has_two(arguments: list[Token]) -> bool:
@@ -138,19 +142,26 @@ def _has_two(arguments: list[Token]) -> bool:
     return False
 
 
-_ON_STRINGS = "{receiver}.{name}({arguments})"
-_POSITION = (
-    "cel.bind(k8s_list, {receiver}, type(k8s_list) == string ? k8s_list.{name}({arguments}) : "
-    "k8s_list.transformList(k8s_index, k8s_item, k8s_item == ({arguments}), k8s_index).%s().orValue(-1))"
-)
+def _position(name: str, which: str) -> str:
+    return (
+        f"cel.bind(k8s_list, RECEIVER, type(k8s_list) == string ? k8s_list.{name}_NATIVE(ARGUMENTS) : "
+        f"k8s_list.transformList(k8s_index, k8s_item, k8s_item == (ARGUMENTS), k8s_index).{which}().orValue(-1))"
+    )
+
+
 _TEMPLATES = {
-    ".isSorted": "cel.bind(k8s_list, {receiver}, k8s_list.sort() == k8s_list)",
-    ".sum": "k8s_sum({receiver}.map(k8s_item, type(k8s_item) in [int, uint, double] ? k8s_item : k8s_not_a_number()))",
-    ".min": "{receiver}.sort().first().value()",
-    ".max": "{receiver}.sort().last().value()",
-    ".indexOf": _POSITION % "first",
-    ".lastIndexOf": _POSITION % "last",
-    ".validate": "optional.ofNonZeroValue({receiver}.validate({arguments}))",
-    "format.named": "optional.ofNonZeroValue(format.named({arguments}))",
-    "lists.range": "k8s_range({arguments})",
+    ".isSorted": "cel.bind(k8s_list, RECEIVER, k8s_list.sort() == k8s_list)",
+    # Calling into Python costs more than the rest of a typical rule, and most sums have one term.
+    ".sum": (
+        "cel.bind(k8s_list, RECEIVER.map(k8s_item, type(k8s_item) in [int, uint, double] ? k8s_item : "
+        "k8s_not_a_number()), k8s_list.size() == 0 ? 0 : k8s_list.size() == 1 ? k8s_list[0] : "
+        "k8s_sum(k8s_list))"
+    ),
+    ".min": "RECEIVER.sort().first().value()",
+    ".max": "RECEIVER.sort().last().value()",
+    ".indexOf": _position("indexOf", "first"),
+    ".lastIndexOf": _position("lastIndexOf", "last"),
+    ".validate": "optional.ofNonZeroValue(RECEIVER.validate_NATIVE(ARGUMENTS))",
+    "format.named": "optional.ofNonZeroValue(format.named_NATIVE(ARGUMENTS))",
+    "lists.range": "k8s_range(ARGUMENTS)",
 }

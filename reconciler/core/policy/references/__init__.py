@@ -1,0 +1,39 @@
+"""Cross-document rules: what one object says must fit what the others are, and what the evidence counted.
+
+They work on rows alone, so that a warm plan pays for what refers, asks for GPUs or grants them, and not for the rest.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from reconciler.core.census import Row
+from reconciler.core.census.ledger import Ledger, ledgers
+from reconciler.core.intents.config import Cluster, RuleSetting
+from reconciler.core.intents.inventory import Inventory
+from reconciler.core.policy.references.existence import judge_existence
+from reconciler.core.policy.references.identity import judge_identity
+from reconciler.core.policy.references.products import judge_products
+from reconciler.core.policy.references.quotas import judge_quotas
+from reconciler.core.policy.references.rules import RULES, Bench, Rule
+from reconciler.core.policy.verdict import Verdict
+
+__all__ = ["RULES", "Rule", "judge"]
+
+
+def judge(
+    rows: Sequence[Row],
+    cluster: Cluster,
+    inventory: Inventory | None,
+    settings: Mapping[str, RuleSetting],
+) -> tuple[Verdict, ...]:
+    """Judge all rows of one cluster by every rule of `RULES` that `settings` leave on, in the order of their places.
+
+    `rows` holds every rendered object, also two with one path: that is what the identity rules look for.
+    Without an inventory nothing is known of the cluster's GPUs, and the rules that need it say so.
+    """
+    bench = Bench(cluster=cluster, settings=settings)
+    ledger = ledgers(rows).get(cluster.name) or Ledger()
+    judge_identity(bench, rows)
+    judge_existence(bench, rows)
+    judge_quotas(bench, rows, ledger)
+    judge_products(bench, rows, inventory)
+    return tuple(sorted(bench.verdicts, key=lambda verdict: verdict.sort_key))

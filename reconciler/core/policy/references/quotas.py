@@ -1,0 +1,223 @@
+"""Quotas that fit each other, and workloads that fit their quotas."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.core.census import Row
+from reconciler.core.census.ledger import Ledger, QueueKey, is_slice
+from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.policy.references.rules import Bench
+from reconciler.core.policy.verdict import Result
+
+
+def judge_quotas(bench: Bench, rows: Sequence[Row], ledger: Ledger) -> None:
+    """Judge queues against their parents, workloads against their queues, and both against the settings' maxima."""
+    _cycles(bench, ledger)
+    _children(bench, ledger)
+    asking = [row for row in rows if row.gpus]
+    _limits(bench, asking, ledger)
+    _maximum_by_namespace(bench, asking)
+    _maximum_by_queue(bench, asking, ledger)
+
+
+def _cycles(bench: Bench, ledger: Ledger) -> None:
+    told: set[QueueKey] = set()
+    for queue in sorted(ledger.queues):
+        if queue in told or not ledger.queues[queue].parent:
+            continue
+        ring = _ring(ledger, queue)
+        if ring and told.isdisjoint(ring):
+            told.update(ring)
+            start = ring.index(min(ring))
+            names = [name for _, name in (*ring[start:], *ring[:start], ring[start])]
+            hint = "give one of them another parent, or none"
+            bench.rule(
+                "reference.parent-cycle", ledger.queues[min(ring)], f"is above itself: {' < '.join(names)}", hint=hint
+            )
+
+
+def _ring(ledger: Ledger, queue: QueueKey) -> list[QueueKey]:
+    """Return the ring that the parents of a queue run into, if they do."""
+    order: dict[QueueKey, int] = {}
+    here: QueueKey | None = queue
+    while here is not None:
+        if here in order:
+            return list(order)[order[here] :]
+        order[here] = len(order)
+        here = ledger.parent_of(here)
+    return []
+
+
+def _children(bench: Bench, ledger: Ledger) -> None:
+    """Judge KAI's tree; in Kueue a cohort adds to what its members have and never bounds it."""
+    for parent, children in sorted(ledger.children().items()):
+        row = ledger.queues.get(parent)
+        if row is None or parent[0] != "Queue":
+            continue
+        quota = row.quotas[0]
+        inner = [(name, ledger.queues[(kind, name)].quotas[0]) for kind, name in sorted(children)]
+        if quota.guaranteed is not None:
+            total = sum(one.guaranteed or 0.0 for _, one in inner)
+            if total > quota.guaranteed:
+                shares = ", ".join(f"{name} {one.guaranteed or 0.0:g}" for name, one in inner if one.guaranteed)
+                message = f"guarantees {quota.guaranteed:g} GPUs, its children together {total:g} ({shares})"
+                hint = f"raise resources.gpu.quota to at least {total:g}, or lower the children's"
+                bench.rule("quota.children", row, message, hint=hint, field="spec.resources.gpu.quota")
+        _unbounded(bench, row, children, ledger)
+
+
+def _unbounded(bench: Bench, row: Row, children: Sequence[QueueKey], ledger: Ledger) -> None:
+    """Warn of children that are promised without end what their parent has only so much of."""
+    guaranteed = row.quotas[0].guaranteed
+    if guaranteed is None:
+        return
+    for child in sorted(children):
+        below = ledger.queues[child]
+        if below.quotas[0].guaranteed is None:
+            bench.object(
+                "quota.children",
+                below.key,
+                below.place,
+                f"is guaranteed unlimited GPUs below {row.name}, which is guaranteed {guaranteed:g}",
+                hint="give it a number: what is promised beyond the parent's quota cannot be kept",
+                field="spec.resources.gpu.quota",
+                result=Result.WARN,
+            )
+
+
+def _limits(bench: Bench, asking: Sequence[Row], ledger: Ledger) -> None:
+    bounds: dict[tuple[QueueKey, str], tuple[float, str] | None] = {}
+    bounded: dict[QueueKey, bool] = {}
+    for row in asking:
+        queue = ledger.queue_of(row)
+        if queue not in bounded:
+            bounded[queue] = _is_bounded(ledger, queue)
+        if not bounded[queue]:
+            continue
+        for product, gpus in _by_product(ledger, queue, row).items():
+            place = (queue, product)
+            if place not in bounds:
+                bounds[place] = _tightest(ledger, queue, product)
+            bound = bounds[place]
+            if bound is not None and gpus > bound[0]:
+                what = f"{gpus} {product} GPUs" if product else f"{gpus} GPUs"
+                message = f"asks for {what} at once, and queue {bound[1]} may never have more than {bound[0]:g}"
+                hint = f"ask for at most {bound[0]:g}, raise the queue's limit, or use another queue"
+                bench.rule("quota.queue-limit", row, message, hint=hint, field=row.references[0].field)
+
+
+def _is_bounded(ledger: Ledger, queue: QueueKey) -> bool:
+    return any(quota.limit is not None for place in (queue, *ledger.above(queue)) for quota in ledger.quotas(place))
+
+
+def _by_product(ledger: Ledger, queue: QueueKey, row: Row) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for demand in row.demands:
+        product = ledger.product_of(queue, demand)
+        totals[product] = totals.get(product, 0) + demand.gpus
+    return totals
+
+
+def _tightest(ledger: Ledger, queue: QueueKey, product: str) -> tuple[float, str] | None:
+    """Return the smallest limit that holds for a product in a queue, and whose it is."""
+    found: list[tuple[float, str]] = []
+    for place in (queue, *ledger.above(queue)):
+        if place[0] == "Cohort":
+            break
+        limits = [quota.limit for quota in ledger.quotas(place) if _covers(quota.product, product)]
+        if limits and None not in limits:
+            found.append((sum(limit for limit in limits if limit is not None), place[1]))
+    return min(found) if found else None
+
+
+def _covers(quota: str, product: str) -> bool:
+    if is_slice(quota) or is_slice(product):
+        return quota == product
+    return not quota or not product or quota == product
+
+
+def _maximum(bench: Bench, rule: str) -> tuple[int | None, Mapping[str, int]] | None:
+    """Return a rule's `max` and `overrides`; None where it is off, not set, or not a number, which is an error."""
+    setting = bench.settings.get(rule)
+    if setting is None or not setting.enabled:
+        return None
+    overrides = setting.parameters.get("overrides", {})
+    values = {"max": setting.parameters.get("max")}
+    values |= (
+        {f"overrides.{name}": value for name, value in overrides.items()} if isinstance(overrides, Mapping) else {}
+    )
+    numbers = {name: _number(value) for name, value in values.items() if value is not None}
+    wrong = [name for name, number in numbers.items() if number is None]
+    if wrong or not isinstance(overrides, Mapping):
+        bench.object(
+            rule,
+            ObjectKey(group="gpureconciler.io", kind="ReconcilerConfig", namespace="", name=bench.cluster.name),
+            SourceRef(path="reconciler.yaml"),
+            f"cannot be judged: {', '.join(wrong) or 'overrides'} of its parameters is no whole number of GPUs",
+            hint="write max: 64, and overrides as a mapping from names to numbers",
+            field=f"spec.rules.{rule}.parameters",
+            result=Result.ERROR,
+        )
+        return None
+    named = {name.removeprefix("overrides."): number for name, number in numbers.items() if number is not None}
+    return named.pop("max", None), named
+
+
+def _number(value: Any) -> int | None:
+    if type(value) is int and value >= 0:
+        return value
+    return int(value) if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 10 else None  # noqa: PLR2004 - no cluster has a milliard GPUs
+
+
+def _maximum_by_namespace(bench: Bench, asking: Sequence[Row]) -> None:
+    rule = "quota.max-gpus-per-namespace"
+    found = _maximum(bench, rule)
+    if found is None:
+        return
+    most, overrides = found
+    by_namespace: dict[str, list[Row]] = {}
+    for row in asking:
+        if not row.suspended:
+            by_namespace.setdefault(row.namespace, []).append(row)
+    for namespace, rows in sorted(by_namespace.items()):
+        allowed, gpus = overrides.get(namespace, most), sum(row.gpus for row in rows)
+        if allowed is not None and gpus > allowed:
+            largest = _largest(rows)
+            message = f"its workloads ask for {gpus} GPUs, {allowed} are allowed; most by {largest.kind}/{largest.name}"
+            bench.object(
+                rule,
+                ObjectKey(group="", kind="Namespace", namespace="", name=namespace),
+                largest.place,
+                f"{message} ({largest.gpus})",
+                hint=f"suspend or shrink workloads, or raise spec.rules.{rule}.parameters",
+            )
+
+
+def _maximum_by_queue(bench: Bench, asking: Sequence[Row], ledger: Ledger) -> None:
+    rule = "quota.max-gpus-per-queue"
+    found = _maximum(bench, rule)
+    if found is None:
+        return
+    most, overrides = found
+    by_queue: dict[QueueKey, list[Row]] = {}
+    for row in asking:
+        if row.queue and not row.suspended:
+            by_queue.setdefault(ledger.queue_of(row), []).append(row)
+    for queue, rows in sorted(by_queue.items()):
+        kind, name = queue
+        allowed, gpus = overrides.get(name, most), sum(row.gpus for row in rows)
+        if allowed is not None and gpus > allowed:
+            largest, own = _largest(rows), ledger.queues.get(queue)
+            key = own.key if own else ObjectKey(group="", kind=kind, namespace="", name=name)
+            message = f"its workloads ask for {gpus} GPUs, {allowed} are allowed; most by {largest.kind}/{largest.name}"
+            bench.object(
+                rule,
+                key,
+                largest.place,
+                f"{message} ({largest.gpus})",
+                hint=f"suspend or shrink workloads, or raise spec.rules.{rule}.parameters",
+            )
+
+
+def _largest(rows: Sequence[Row]) -> Row:
+    return min(rows, key=lambda row: (-row.gpus, row.place))

@@ -1,0 +1,69 @@
+"""The shipped rules and their examples, as tests read them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.core.documents import Document, read
+from reconciler.core.intents.config import RuleSetting
+from reconciler.core.policy.admission import Policies, load
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.reasons import Reason
+from reconciler.core.render.manifest import Manifest, manifest
+
+ROOT = Path(__file__).parents[2]
+POLICIES = ROOT / "policies"
+RULES = tuple(sorted(path.parent.name for path in POLICIES.glob("*/rule.yaml")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One example file: `verdict` is pass or fail."""
+
+    rule: str
+    verdict: str
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.rule}-{self.verdict}-{self.path.stem}"
+
+    @property
+    def document(self) -> Document:
+        (document,) = documents(self.path)
+        return document
+
+
+EXAMPLES = tuple(
+    Example(rule=path.parts[-4], verdict=path.parts[-2], path=path)
+    for path in sorted(POLICIES.glob("*/examples/*/*.yaml"))
+)
+
+
+def documents(path: Path) -> tuple[Document, ...]:
+    """Read one file that must be right."""
+    reading = read(str(path.relative_to(ROOT)), path.read_bytes())
+    assert not reading.problems, "\n".join(map(str, reading.problems))
+    return reading.documents
+
+
+def shipped() -> list[Document]:
+    """All documents of all rules."""
+    return [document for rule in RULES for document in documents(POLICIES / rule / "rule.yaml")]
+
+
+def catalogue(settings: Mapping[str, RuleSetting] | None = None) -> Policies:
+    """The catalogue, as a repository without policies of its own gets it."""
+    return load([], settings or {}, shipped=shipped())
+
+
+def rendered(document: Document) -> Manifest:
+    """The document as a manifest of a cluster."""
+    reason = Reason(rule="source")
+    return manifest(cluster="main", tree=document.data, source=document.source, reason=reason)
+
+
+def verdicts(policies: Policies, body: Document | Manifest, *, old: Mapping[str, Any] | None = None) -> list[Verdict]:
+    """What the policies say of one object."""
+    subject = rendered(body) if isinstance(body, Document) else body
+    return list(policies.policies.evaluate(subject, old=old, namespace=None))

@@ -1,0 +1,178 @@
+"""The shipped rules: each says why, each has examples both ways, and the examples come out as their folder says."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.core.documents import read
+from reconciler.core.intents.config import RuleSetting
+from reconciler.core.policy.admission import load
+from reconciler.core.policy.verdict import Result
+from tests.policies.catalogue import EXAMPLES, POLICIES, RULES, Example, catalogue, rendered, shipped, verdicts
+
+CATALOGUE = catalogue()
+ANNOTATIONS = ("title", "reason", "hint", "severity", "field")
+ACTIONS = {"error": "Deny", "warning": "Warn"}
+
+
+def _policy(rule: str) -> dict[str, object]:
+    found: dict[str, object] = next(iter(yaml.safe_load_all((POLICIES / rule / "rule.yaml").read_text())))
+    return found
+
+
+def test_the_catalogue_compiles_as_an_api_server_would_compile_it() -> None:
+    """Checked here once, as a user's own policies are, so that nobody's plan pays for it."""
+    policies, problems = load(shipped(), {})
+    assert problems == ()
+    assert policies.rules == RULES
+    assert CATALOGUE.problems == ()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_says_why_and_what_to_do(rule: str) -> None:
+    metadata = _policy(rule)["metadata"]
+    assert isinstance(metadata, dict)
+    assert metadata["name"] == rule
+    notes = {key.removeprefix("gpureconciler.io/"): value for key, value in metadata["annotations"].items()}
+    assert set(notes) == set(ANNOTATIONS)
+    assert notes["severity"] in ACTIONS
+    for key in ("reason", "hint"):
+        assert re.fullmatch(r"[A-Z].*\.\n?", notes[key], re.DOTALL), f"{key} is a sentence"
+    assert 60 < len(notes["reason"]) < 400
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_severity_and_action_agree(rule: str) -> None:
+    policy, binding = list(yaml.safe_load_all((POLICIES / rule / "rule.yaml").read_text()))[:2]
+    severity = policy["metadata"]["annotations"]["gpureconciler.io/severity"]
+    assert binding["spec"]["validationActions"] == [ACTIONS[severity]]
+    assert binding["spec"]["policyName"] == rule
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_has_examples_both_ways(rule: str) -> None:
+    found = [example.verdict for example in EXAMPLES if example.rule == rule]
+    assert found.count("pass") >= 2
+    assert found.count("fail") >= 2
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_examples_come_out_as_their_folder_says(example: Example) -> None:
+    found = verdicts(CATALOGUE, example.document)
+    assert [one for one in found if one.result is Result.ERROR] == []
+    own = [one for one in found if one.rule == example.rule]
+    assert bool(own) == (example.verdict == "fail")
+    for one in own:
+        assert one.message
+        assert "failed expression" not in one.message
+        assert one.hint
+        assert one.place.line >= 2
+
+
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if one.verdict == "pass"], ids=str)
+def test_what_passes_one_rule_is_denied_by_no_other(example: Example) -> None:
+    assert [one for one in verdicts(CATALOGUE, example.document) if one.result is Result.DENY] == []
+
+
+def test_messages(request: pytest.FixtureRequest) -> None:
+    """What a reviewer reads, word for word, for every failing example."""
+    lines = [
+        f"{example}: {one.result} {one.message} ({one.field or '-'})"
+        for example in EXAMPLES
+        for one in verdicts(CATALOGUE, example.document)
+        if one.rule == example.rule
+    ]
+    golden = Path(__file__).with_name("messages.txt")
+    assert "\n".join(lines) + "\n" == golden.read_text()
+
+
+@pytest.mark.parametrize("name", ["objects", "roles", "containers", "gpus"])
+def test_rules_read_pod_templates_in_one_way(name: str) -> None:
+    """A policy file stands alone, so the rules repeat how pod templates are found: word for word."""
+    texts = set()
+    for rule in RULES:
+        spec = _policy(rule)["spec"]
+        assert isinstance(spec, dict)
+        texts |= {one["expression"] for one in spec.get("variables", ()) if one["name"] == name}
+    assert len(texts) == 1
+
+
+def _job(image: str = "pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime", parallelism: int = 1) -> str:
+    return f"""\
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: train, namespace: team-a, labels: {{team: a, kai.scheduler/queue: a}}}}
+spec:
+  parallelism: {parallelism}
+  ttlSecondsAfterFinished: 60
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: trainer
+          image: {image}
+          resources: {{limits: {{nvidia.com/gpu: 1}}}}
+"""
+
+
+def _of(text: str, settings: dict[str, RuleSetting] | None = None) -> list[tuple[str, Result]]:
+    (document,) = read("jobs/train.yaml", text.encode()).documents
+    return [(one.rule, one.result) for one in verdicts(catalogue(settings), document)]
+
+
+def test_images_of_the_torchrun_examples_pass() -> None:
+    assert _of(_job()) == []
+    assert _of(_job("pytorch/pytorch:latest")) == [("pinned-images", Result.WARN)]
+
+
+def test_settings_switch_a_rule_off_or_harden_it() -> None:
+    job = _job("pytorch/pytorch:latest")
+    assert _of(job, {"pinned-images": RuleSetting(enabled=False)}) == []
+    assert _of(job, {"pinned-images": RuleSetting(action="deny")}) == [("pinned-images", Result.DENY)]
+    assert _of(job, {"pinned-images": RuleSetting(action="audit")}) == [("pinned-images", Result.AUDIT)]
+
+
+def test_settings_set_parameters() -> None:
+    """A ConfigMap holds strings: numbers are written, lists joined."""
+    assert _of(_job(parallelism=9), {"max-gpus-per-job": RuleSetting(parameters={"max": 8})}) == [
+        ("max-gpus-per-job", Result.DENY)
+    ]
+    labels = RuleSetting(parameters={"labels": ["team", "cost-center"]})
+    assert _of(_job(), {"ownership-labels": labels}) == [("ownership-labels", Result.WARN)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max-gpus-per-job": RuleSetting(parameters={"maximum": 8})}, "no parameter 'maximum'; its parameters are: max"),
+        ({"no-privileged": RuleSetting(parameters={"max": 8})}, "takes no parameters; remove them"),
+        ({"no-privileged": RuleSetting(action="block")}, "action 'block' is not known; use deny, warn, audit"),
+    ],
+)
+def test_wrong_settings_are_problems(settings: dict[str, RuleSetting], words: str) -> None:
+    (problem,) = catalogue(settings).problems
+    assert problem.rule == "policy.setting"
+    assert words in str(problem)
+
+
+def test_a_secret_is_never_quoted() -> None:
+    """The verdict names the fields, not one value of them."""
+    secret = "hunter2-canary"
+    text = f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: n}}\nstringData: {{password: {secret}}}\n"
+    (document,) = read("jobs/secret.yaml", text.encode()).documents
+    (verdict,) = verdicts(CATALOGUE, document)
+    assert (verdict.rule, verdict.result) == ("no-secrets-in-git", Result.DENY)
+    assert secret not in str(verdict)
+    assert "stringData" in verdict.message
+
+
+def test_a_repository_may_replace_a_shipped_rule() -> None:
+    """A policy of the same name takes the place of ours, binding and parameters included."""
+    own = (POLICIES / "no-host-network" / "rule.yaml").read_text().replace("[Deny]", "[Warn]")
+    policies = load(read("policies/own.yaml", own.encode()).documents, {}, shipped=shipped())
+    assert policies.problems == ()
+    example = next(one for one in EXAMPLES if str(one) == "no-host-network-fail-host-pid")
+    (verdict,) = policies.policies.evaluate(rendered(example.document), old=None, namespace=None)
+    assert (verdict.rule, verdict.result) == ("no-host-network", Result.WARN)

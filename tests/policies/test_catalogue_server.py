@@ -1,0 +1,88 @@
+"""The shipped rules in a real API server: it accepts them, and judges every example as we do, in the same words."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.core.intents.config import RuleSetting
+from tests.cluster.client import Client
+from tests.cluster.judges import assert_all_accepted
+from tests.cluster.server import ApiServer
+from tests.policies.catalogue import EXAMPLES, POLICIES, RULES, Example, catalogue, rendered
+
+DENYING = catalogue({rule: RuleSetting(action="deny") for rule in RULES})
+
+
+def _namespace(rule: str) -> str:
+    """One namespace a rule, so that each can be asked alone and no other test meets it."""
+    return f"judged-by-{rule}"
+
+
+def _objects(rule: str) -> list[dict[str, Any]]:
+    """The rule as it ships, bound with Deny to its namespace only."""
+    found = list(yaml.safe_load_all((POLICIES / rule / "rule.yaml").read_text()))
+    for one in found:
+        if one["kind"] == "ValidatingAdmissionPolicyBinding":
+            only = {"matchLabels": {"kubernetes.io/metadata.name": _namespace(rule)}}
+            one["spec"] |= {"validationActions": ["Deny"], "matchResources": {"namespaceSelector": only}}
+    # Parameters first: a binding whose parameters are missing denies everything.
+    return sorted(found, key=lambda one: one["kind"] != "ConfigMap")
+
+
+@pytest.fixture(scope="module")
+def judging(api_server: ApiServer) -> Iterator[Client]:
+    """A server with all rules in force, each in its namespace."""
+    client = api_server.client
+    for rule in RULES:
+        assert_all_accepted(client.apply(_objects(rule)))
+    for rule in RULES:
+        example = next(one for one in EXAMPLES if (one.rule, one.verdict) == (rule, "fail"))
+        deadline = time.monotonic() + 60
+        while _said(client, rule, example) == "":
+            assert time.monotonic() < deadline, f"{rule} is not in force after a minute"
+            time.sleep(0.2)
+    yield client
+    for rule in RULES:
+        for body in _objects(rule)[::-1]:
+            path = client.path(body)
+            assert path
+            client.request("DELETE", path)
+
+
+def _said(client: Client, rule: str, example: Example) -> str:
+    """The server's denial by a rule, in the rule's words; empty where it lets the example through."""
+    body = {**example.document.data}
+    body["metadata"] = {**body["metadata"], "namespace": _namespace(rule)}
+    (result,) = client.apply_dry_run([body])
+    if result.ok:
+        return ""
+    marker = f"ValidatingAdmissionPolicy '{rule}' with binding '{rule}' denied request: "
+    assert marker in result.message, f"refused for another reason: {result.message}"
+    return result.message.partition(marker)[2]
+
+
+def _say(rule: str, example: Example) -> str:
+    found = DENYING.policies.evaluate(rendered(example.document), old=None, namespace=None)
+    return next((one.message for one in found if one.rule == rule), "")
+
+
+def test_the_server_accepts_the_catalogue_as_it_ships(api_server: ApiServer) -> None:
+    bodies = [body for rule in RULES for body in yaml.safe_load_all((POLICIES / rule / "rule.yaml").read_text())]
+    assert_all_accepted(api_server.client.apply_dry_run(bodies))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_the_server_judges_as_we_do(judging: Client, example: Example) -> None:
+    """Every rule on every example: the same denials in the same words."""
+    ours = {rule: _say(rule, example) for rule in RULES}
+    theirs = {rule: _said(judging, rule, example) for rule in RULES}
+    assert {rule: said for rule, said in theirs.items() if said} == {rule: said for rule, said in ours.items() if said}
+
+
+def test_all_pairs_were_asked() -> None:
+    """The comparison above is over the product, not over each rule's own examples."""
+    assert len(list(itertools.product(RULES, EXAMPLES))) > 800
