@@ -15,7 +15,7 @@ from reconciler.core.problems import Problem
 from reconciler.core.render.manifest import Manifest
 
 KindListKeys = Callable[[str, str, FieldPath], tuple[str, ...] | None]
-"""`(group, kind, path)`, as `Catalogue.list_keys`: keys of the list there, `()` if it goes by position, None where no schema tells."""
+"""`(group, kind, path)`, as `Catalogue.list_keys`: keys of the list there; `()`: by position; None: unknown."""
 
 
 def no_schema(_: str, __: str, ___: FieldPath) -> tuple[str, ...] | None:
