@@ -19,6 +19,7 @@ from reconciler.settings import Settings, resolve
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
+    from reconciler.adapters.template import Made
     from reconciler.core.documents import Document
     from reconciler.core.plan import Plan
     from reconciler.core.schemas import Catalogue
@@ -334,6 +335,23 @@ def versions() -> dict[str, str]:
 
     known: dict[str, str] = json.loads(bundle.read("schemas/kubernetes/versions.json"))
     return {"reconciler": __version__, **known}
+
+
+def init(folder: Path) -> "Made":
+    """Make a config repository from the template, with the schemas that its files name for editors."""
+    from reconciler.adapters import bundle, template
+
+    prefix = "gitops-repo-template/"
+    contents = {path.removeprefix(prefix): bundle.read(path) for path in bundle.walk(prefix.rstrip("/"))}
+    catalogue = Shipped().catalogue
+    for name in catalogue.kinds():
+        if name.group in _OWN_GROUPS:
+            text = json.dumps(catalogue.json_schema(name.kind), indent=2) + "\n"
+            contents[f".schemas/{name.kind.lower()}.json"] = text.encode()
+    return template.init(folder, contents)
+
+
+_OWN_GROUPS = ("gpureconciler.io", "torchrun.ai")
 
 
 def _cache(settings: Settings, environ: Mapping[str, str]) -> Any:

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli import options
-
 
 @click.command(
     "init",
@@ -23,7 +21,7 @@ def command(*, folder: Path) -> int:
     """
     from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
 
-    made = wiring.init(folder, options.environment())
+    made = wiring.init(folder)
     click.echo(f"{made.files} files written below {folder}.")
     click.echo("\nNext:")
     for line in made.next_commands:

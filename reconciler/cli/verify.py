@@ -23,9 +23,10 @@ Examples:
 @options.date
 @options.run_options
 def command(*, repo: str, **flags: Any) -> int:
-    """Fail unless rendered/ of a revision (HEAD, where none is named) is exactly what its sources mean.
+    """Fail unless rendered/ is exactly what the sources mean, at HEAD or at --revision.
 
-    A gate for CI: exits with 5 and shows the difference where somebody edited rendered/ by hand or forgot `reconciler commit`.
+    A gate for CI: exits with 5 and shows the difference where somebody edited rendered/ by hand or forgot
+    `reconciler commit`.
     """
     from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
 

@@ -167,12 +167,12 @@ def _render_intent(
 def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:
     """Say of a rendered object what the API server would say, at the source of the offending value."""
     for finding in context.catalogue.findings(manifest.body):
-        why = manifest.why(finding.field)
+        why = manifest.why(finding.path)
         place: SourceRef = why.places[0] if why.places else manifest.source
         yield Problem(
             rule=finding.rule,
             place=place,
             field=why.fields[0] if why.fields else "",
-            message=f"{manifest.key.kind} {format_path(finding.field)}: {finding.message}",
+            message=f"{manifest.key.kind} {format_path(finding.path)}: {finding.message}",
             hint=finding.hint,
         )

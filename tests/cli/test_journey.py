@@ -1,0 +1,154 @@
+"""The journeys of a user, from `init` to a verified commit, on real Git repositories."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fleet import Fleet, run_verb
+
+
+def test_a_new_repository_is_clean_and_empty(fleet: Fleet) -> None:
+    """F-146: the template lints clean, plans to no changes and verifies."""
+    assert fleet.run("lint").code == 0
+    planned = fleet.run("plan", "--exit-code")
+    assert planned.code == 0, planned.out
+    assert "no changes" in planned.out.lower()
+    assert fleet.run("verify").code == 0
+    assert fleet.git("status", "--porcelain") == ""
+
+
+def test_edit_plan_commit_and_plan_again(fleet: Fleet) -> None:
+    """F-141: a change is shown with its reason, committed with trailers, and is then a fixed point."""
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    planned = fleet.run("plan", "--exit-code")
+    assert planned.code == 1
+    assert re.search(r"jobs/vision/vit\.yaml:\d+:\d+", planned.out)
+    assert "32" in planned.out
+    fleet.commit("vit: 16 -> 32 GPUs")
+    committed = fleet.run("commit")
+    assert committed.code == 0, committed.err
+    message = fleet.git("log", "-1", "--format=%B")
+    assert "Reconciler-Plan-Digest: sha256:" in message
+    assert f"Reconciler-Source-Commit: {fleet.git('rev-parse', 'HEAD~1')}" in message
+    assert fleet.git("status", "--porcelain") == ""
+    assert fleet.run("plan", "--exit-code").code == 0
+    assert fleet.run("verify").code == 0
+    before = fleet.git("rev-parse", "HEAD")
+    assert fleet.run("commit").code == 0
+    assert fleet.git("rev-parse", "HEAD") == before
+
+
+def test_commit_on_a_branch_leaves_everything_else(fleet: Fleet) -> None:
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    head = fleet.commit()
+    fleet.edit("queues/h100.yaml", "quota: 32", "quota: 48")
+    assert fleet.run("commit", "--branch", "rendered/vit").code == 0
+    assert fleet.git("rev-parse", "HEAD") == head
+    assert fleet.git("status", "--porcelain") == "M queues/h100.yaml"
+    assert fleet.git("rev-parse", "rendered/vit~1") == head
+
+
+def test_pull_request_against_its_base(fleet: Fleet) -> None:
+    """A branch is compared with its merge base, so that later commits on main do not show."""
+    fleet.git("checkout", "--quiet", "-b", "bigger")
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    fleet.commit()
+    assert fleet.run("commit").code == 0
+    fleet.git("checkout", "--quiet", "main")
+    fleet.edit("queues/h100.yaml", "quota: 32", "quota: 40")
+    fleet.commit()
+    assert fleet.run("commit").code == 0
+    planned = fleet.run("plan", "--revision", "bigger", "--base", "main", "-o", "name")
+    assert "vit" in planned.out
+    assert "Queue" not in planned.out
+
+
+def test_a_saved_plan_is_shown_in_every_format(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    saved = tmp_path / "plan.json"
+    direct = {}
+    for form in ("text", "json", "markdown", "sarif", "junit", "github", "name"):
+        direct[form] = fleet.run("plan", "-o", form, "--out", str(saved)).out
+    for form, expected in direct.items():
+        shown = run_verb(fleet.capture, ["show", str(saved), "-o", form])
+        assert shown.code == 0, shown.err
+        assert shown.out == expected
+    assert json.loads(direct["json"])["digest"].startswith("sha256:")
+    assert run_verb(fleet.capture, ["show", str(saved), "--exit-code"]).code == 1
+
+
+def test_render_writes_what_commit_commits(fleet: Fleet, tmp_path: Path) -> None:
+    """F-140: the folder that `render` writes is the committed one, byte for byte."""
+    assert fleet.run("render", "--to", str(tmp_path / "out")).code == 0
+    written = {
+        str(path.relative_to(tmp_path / "out" / "rendered")): path.read_bytes()
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file()
+    }
+    assert written == fleet.files()
+    assert fleet.run("render", "--to", str(tmp_path / "out")).code == 2
+
+
+def test_suspend_and_resume_are_edits(fleet: Fleet) -> None:
+    """F-055: flipping `suspend` in Git flips it in what is rendered, and volumes stay."""
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "suspend: true\n  numGPUs: 16")
+    planned = fleet.run("plan", "-o", "json")
+    plan = json.loads(planned.out)
+    assert [job["word"] for job in plan["jobs"]] == ["suspended"]
+    assert {change["operation"] for change in plan["changes"]} == {"update"}
+    fleet.commit()
+    assert fleet.run("commit").code == 0
+    fleet.edit("jobs/vision/vit.yaml", "suspend: true\n  ", "")
+    assert [job["word"] for job in json.loads(fleet.run("plan", "-o", "json").out)["jobs"]] == ["resumed"]
+
+
+def test_removing_a_job_removes_its_workspace_but_not_its_checkpoints(fleet: Fleet) -> None:
+    """F-061, F-062: the workspace is ephemeral; checkpoints survive their job."""
+    (fleet.root / "jobs/language/probe.yaml").unlink()
+    plan = json.loads(fleet.run("plan", "-o", "json").out)
+    deleted = {change["key"]["name"] for change in plan["changes"] if change["operation"] == "delete"}
+    assert "probe" in deleted
+    assert "probe-workspace" in deleted
+    assert "probe-checkpoints" not in deleted
+
+
+def test_explain_leads_to_the_source_line(fleet: Fleet) -> None:
+    """F-141: the chain of a value ends at the line that somebody wrote."""
+    found = fleet.run("explain", "PyTorchJob/default/vit", "spec.pytorchReplicaSpecs.Worker.replicas")
+    assert found.code == 0, found.err
+    assert "jobs/vision/vit.yaml:10" in found.out
+    assert "16" in found.out
+    whole = fleet.run("explain", "rendered/main/default/job-probe.yaml")
+    assert whole.code == 0
+    assert "queues/h100.yaml" in whole.out
+    missing = fleet.run("explain", "Job/default/prob")
+    assert missing.code == 2
+    assert "probe" in missing.err
+
+
+def test_one_cluster_only(fleet: Fleet) -> None:
+    assert fleet.run("plan", "--cluster", "main", "--exit-code").code == 0
+    wrong = fleet.run("plan", "--cluster", "mian")
+    assert wrong.code == 2
+    assert "main" in wrong.err
+
+
+@pytest.mark.parametrize("inside", ["sub", "."])
+def test_init_inside_a_repository_makes_no_second_one(
+    tmp_path: Path, fleet: Fleet, capsys: pytest.CaptureFixture[str], inside: str
+) -> None:
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    other = Fleet(outer, capsys)
+    other.git("init", "--quiet", "--initial-branch", "main")
+    made = run_verb(capsys, ["init", str(outer / inside)])
+    assert made.code == 0, made.err
+    assert "git add -A" in made.out
+    assert not (outer / "sub" / ".git").exists()
+    other.commit("fleet")
+    assert run_verb(capsys, ["plan", "--repo", str(outer / inside), "--exit-code"]).code == 0
+    again = run_verb(capsys, ["init", str(outer / inside)])
+    assert again.code == 2
+    assert "not empty" in again.err
