@@ -74,7 +74,8 @@ def _workload(workload: Workload, labels: Mapping[str, Any], namespace: str) -> 
         "vendor": max(demands, key=lambda shape: (demands[shape] * shape[2], shape))[0] if demands else "",
         "queue": queue,
         "queue_kind": kind,
-        "suspended": workload.suspended,
+        # What Kueue queues is written as suspended: Kueue itself resumes it when there is room.
+        "suspended": workload.suspended and kind != "LocalQueue",
         "references": tuple(found for key, found in references.items() if key not in workload.brings),
         "demands": tuple(Demand(*shape, count) for shape, count in demands.items()),
         "is_workload": True,

@@ -40,8 +40,8 @@ class Inputs:
     the base's files that we own (foreign ones are the pipeline's errors) with their blob ids. `existing_rows` holds a
     row for each of them that is not desired with the same blob id: rows of the others are those of `desired`.
     `manifest` and `body` are asked only for paths that differ; `body` gives None where the file cannot be read.
-    `origins` tells the source file of existing paths as far as it is known: what came from a file that now has errors
-    is held back, and so is everything of unknown origin that would vanish while any file has errors.
+    `origins` tells which existing paths came from source files that now have errors: those are held back. None says that
+    nobody knows: then everything that would vanish while any file has errors is held back.
     """
 
     engine: str
@@ -57,7 +57,7 @@ class Inputs:
     body: Callable[[str], Mapping[str, Any] | None]
     list_keys: KindListKeys = no_schema
     is_quantity: KindQuantities = no_schema_quantity
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] | None = None
     inventories: Mapping[str, Inventory] = field(default_factory=dict)  # by cluster; none: never measured
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()

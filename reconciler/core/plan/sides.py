@@ -58,17 +58,16 @@ def _held(inputs: Inputs, differing: list[str], gone: list[str], broken: set[str
     held = {path for path in differing if inputs.desired[path].source in broken}
     for path in gone:
         origin = origin_of(inputs, path)
-        # Of unknown origin: it may well be the broken file's. An error must never read as a wish to delete.
-        if not origin or origin in broken:
+        # Where nobody knows it may well be the broken file's: an error must never read as a wish to delete.
+        if origin in broken or (not origin and inputs.origins is None):
             held.add(path)
     return held
 
 
 def origin_of(inputs: Inputs, path: str) -> str:
     """Return the source file that an existing object came from, as far as it is known."""
-    known = inputs.origins.get(path)
-    if known:
-        return known
+    if inputs.origins and path in inputs.origins:
+        return inputs.origins[path]
     row = inputs.existing_rows.get(path)
     return row.source if row else ""
 
