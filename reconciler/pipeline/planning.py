@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.core.objects import FieldPath
 from reconciler.core.plan import ExceptionInForce, Plan, Revision
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.make import make_plan
@@ -76,7 +75,8 @@ def plan(tools: Tools, *, revision: str, base: str, date: str, acknowledge: str,
         existing_rows=rows,
         manifest=lambda path: _manifest(head, path),
         body=existing.body,
-        list_keys=lambda api, kind, path: _list_keys(head, api, kind, path),
+        list_keys=head.context.catalogue.list_keys,
+        is_quantity=head.context.catalogue.is_quantity,
         origins=_origins(tools, head, before, findings.problems),
         inventories=head.context.inventories,
         verdicts=findings.verdicts,
@@ -179,10 +179,6 @@ def _desired_digest(head: Head, path: str) -> str:
 
 def _manifest(head: Head, path: str) -> Manifest:
     return head.rendering(path).manifest
-
-
-def _list_keys(head: Head, api_version: str, kind: str, path: FieldPath) -> tuple[str, ...] | None:
-    return head.context.catalogue.list_keys(api_version.rpartition("/")[0], kind, path)
 
 
 def _origins(tools: Tools, head: Head, before: Layout, problems: tuple[Problem, ...]) -> dict[str, str]:
