@@ -160,6 +160,7 @@ class _Launch:
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-cluster-ip-range": "10.0.0.0/24",
             "disable-admission-plugins": "ServiceAccount",
+            "allow-privileged": "true",  # as kubeadm and kind set it: policies judge what the server would take
         }
         return (
             shared.Program(name="etcd", argv=(str(self._programs.etcd), *_flags(etcd))),
