@@ -37,26 +37,22 @@ class Session:
 
     def plan(self, *, against_head: bool = False) -> "Planned":
         """Plan the revision of the settings."""
-        from reconciler.outputs.progress import progress
         from reconciler.pipeline import planning
 
-        with progress("compiling") as advance:
-            return planning.plan(
-                self._tools(advance),
-                revision=self.settings.revision,
-                base=self.settings.base,
-                date=self.settings.date,
-                acknowledge=self.settings.acknowledge,
-                against_head=against_head,
-            )
+        return planning.plan(
+            self.tools,
+            revision=self.settings.revision,
+            base=self.settings.base,
+            date=self.settings.date,
+            acknowledge=self.settings.acknowledge,
+            against_head=against_head,
+        )
 
     def lint(self) -> "Plan":
         """Check the revision of the settings."""
-        from reconciler.outputs.progress import progress
         from reconciler.pipeline import planning
 
-        with progress("checking") as advance:
-            return planning.lint(self._tools(advance), revision=self.settings.revision, date=self.settings.date)
+        return planning.lint(self.tools, revision=self.settings.revision, date=self.settings.date)
 
     def render(self) -> dict[str, bytes]:
         """Return every rendered file by path below the repository; raises `InvalidInput` where any source is wrong."""
@@ -109,15 +105,11 @@ class Session:
 
         return compile_head(self.tools, self.settings.revision)
 
-    def _tools(self, advance: Any) -> "Tools":
-        from dataclasses import replace
-
-        return replace(self.tools, advance=advance)
-
 
 def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Session:
     """Find the repository and settle all settings, of which `reconciler.yaml` gives the lowest."""
     from reconciler.adapters.git import GitRepository
+    from reconciler.outputs.progress import progress
     from reconciler.pipeline.head import Tools
     from reconciler.pipeline.sides import head_side, read_config
 
@@ -141,6 +133,7 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
             bundle_digest=shipped.digest,
             processes=settings.processes or _processors(),
             cluster=settings.cluster,
+            progress=lambda title, total: progress(title, total=total),
         ),
     )
 

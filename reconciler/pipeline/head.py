@@ -1,7 +1,7 @@
 """Everything that the sources of one revision mean: the compile stage, from a tree to rows and findings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
@@ -17,7 +17,7 @@ from reconciler.pipeline.compile import Rendering, compile_file
 from reconciler.pipeline.context import Context, build_context
 from reconciler.pipeline.layout import Layout, folders, layout
 from reconciler.pipeline.sides import Side, read_config
-from reconciler.pipeline.sources import Advance, compile_all, files, read_files, read_fresh
+from reconciler.pipeline.sources import Progress, compile_all, files, read_files, read_fresh, silent
 from reconciler.pipeline.state import FileState, State, load_state, save_state
 from reconciler.ports import Cache, Entry, Repository, Tree
 from reconciler.version import __version__
@@ -34,7 +34,7 @@ class Tools:
     bundle_digest: str
     processes: int = 1
     cluster: str = ""
-    advance: Advance = field(default=lambda _: None)
+    progress: Progress = silent
 
     @property
     def engine(self) -> str:
@@ -81,7 +81,7 @@ class Head:
             state=state,
             fresh=fresh,
             processes=tools.processes,
-            advance=tools.advance,
+            progress=tools.progress,
         )
         after = State(context=context.digest, files=states)
         if after.context != state.context or after.files != state.files:

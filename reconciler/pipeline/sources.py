@@ -1,6 +1,7 @@
 """All source files compiled: from memory where nothing they depend on changed, else by the workers."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from reconciler.pipeline.compile import Compiled, compile_file
@@ -10,6 +11,14 @@ from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Entry, Repository
 
 Advance = Callable[[int], None]
+Progress = Callable[[str, int], AbstractContextManager[Advance]]
+"""Given a title and a total, counts finished work."""
+
+
+@contextmanager
+def silent(_: str, __: int) -> Iterator[Advance]:
+    """Count nothing."""
+    yield lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,7 @@ def compile_all(
     state: State,
     fresh: Fresh,
     processes: int,
-    advance: Advance,
+    progress: Progress,
 ) -> dict[str, FileState]:
     """Summarise every source file, in the order of `sources`."""
     kept: dict[str, FileState] = {}
@@ -62,15 +71,16 @@ def compile_all(
         path = paths[index]
         return encode_summary(summarise(compile_file(context, path, contents[path])))
 
-    results = in_parallel(work, len(paths), processes=processes, advance=advance)
-    for path, raw in zip(paths, results, strict=True):
-        summary = summary_decoder.decode(raw)
-        kept[path] = FileState(
-            oid=sources[path].oid,
-            defines=fresh.defines[path],
-            queues=context.queue_digest(summary.needs) if summary.needs else "",
-            summary=summary,
-        )
+    with progress("compiling", len(paths)) as advance:
+        results = in_parallel(work, len(paths), processes=processes, advance=advance)
+        for path, raw in zip(paths, results, strict=True):
+            summary = summary_decoder.decode(raw)
+            kept[path] = FileState(
+                oid=sources[path].oid,
+                defines=fresh.defines[path],
+                queues=context.queue_digest(summary.needs) if summary.needs else "",
+                summary=summary,
+            )
     return {path: kept[path] for path in sources}
 
 

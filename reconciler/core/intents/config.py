@@ -99,16 +99,17 @@ def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]
     problems = tuple(_problems(document, spec))
     if problems:
         return None, problems
-    folders = {name: spec[name] for name in ("evidence", "rendered") if name in spec}
-    lists = {name: tuple(spec[name]) for name in ("sources", "policies") if name in spec}
+    shipped = Config(clusters=())
     return (
         Config(
             clusters=tuple(_cluster(entry) for entry in spec["clusters"]),
+            sources=tuple(_folder(folder) for folder in spec.get("sources", shipped.sources)),
+            policies=tuple(_folder(folder) for folder in spec.get("policies", shipped.policies)),
+            evidence=_folder(spec.get("evidence", shipped.evidence)),
+            rendered=_folder(spec.get("rendered", shipped.rendered)),
             rules={rule: RuleSetting(**setting) for rule, setting in spec.get("rules", {}).items()},
             budgets=_budgets(spec.get("budgets", {})),
             defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
-            **{name: _folder(value) for name, value in folders.items()},
-            **{name: tuple(_folder(folder) for folder in value) for name, value in lists.items()},
         ),
         (),
     )

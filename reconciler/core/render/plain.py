@@ -2,7 +2,7 @@
 
 from reconciler.core.documents import Document
 from reconciler.core.intents.config import Cluster
-from reconciler.core.objects import ObjectKey
+from reconciler.core.objects import FieldPath, ObjectKey
 from reconciler.core.reasons import Origin, Reason
 from reconciler.core.render.manifest import Manifest
 
@@ -13,7 +13,7 @@ _SERVER_FIELDS = ("creationTimestamp", "generation", "managedFields", "resourceV
 def render_plain(document: Document, cluster: Cluster, *, namespaced: bool) -> Manifest:
     """Render `document` for `cluster`; an object that needs a namespace and names none gets the cluster's default."""
     metadata = {name: value for name, value in document.metadata.items() if name not in _SERVER_FIELDS}
-    reasons = {(): Reason(rule="source", origins=(Origin(document=document),), copied=True)}
+    reasons: dict[FieldPath, Reason] = {(): Reason(rule="source", origins=(Origin(document=document),), copied=True)}
     if namespaced and not metadata.get("namespace"):
         metadata["namespace"] = cluster.namespace
         text = f"the document names no namespace; {cluster.name}'s default is {cluster.namespace}"
