@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -408,17 +409,36 @@ def test_killed_together_with_git_it_is_as_before_or_done(box: Sandbox, turn: in
     assert box.git("rev-list", "--count", f"{head}..HEAD") == "1"
 
 
-def test_after_a_crash_what_the_user_did_since_is_kept(box: Sandbox) -> None:
+def crash(box: Sandbox, folder: Path, *, until: Callable[[Sandbox], bool]) -> Sandbox:
+    """Let a commit die at ever later steps, each time in a fresh copy, until something is to be seen there."""
+    head = box.git("rev-parse", "HEAD")
+    for stop in range(10, 200):
+        again = copy(box, folder / str(stop))
+        code = subprocess.run(child(again, head, stop), env=own(box), stdout=subprocess.DEVNULL, check=False).returncode
+        assert code == -signal.SIGKILL
+        if until(again):
+            return again
+    raise AssertionError
+
+
+def test_after_a_crash_what_the_user_did_since_is_kept(box: Sandbox, tmp_path: Path) -> None:
     """The branch has moved, no file has; then the user edits one of them, and the rest is finished."""
     head = box.git("rev-parse", "HEAD")
-    stop = 10  # before that the branch cannot have moved
-    while box.git("rev-parse", "HEAD") == head:
-        stop += 1
-        subprocess.run(child(box, head, stop), env=own(box), check=False)
-    (box.folder / "rendered/c/a.yaml").write_bytes(b"mine\n")
-    assert render(box) is None
-    assert status(box) == [" M rendered/c/a.yaml"]
-    assert (box.folder / "rendered/c/a.yaml").read_bytes() == b"mine\n"
+    crashed = crash(box, tmp_path, until=lambda again: again.git("rev-parse", "HEAD") != head)
+    (crashed.folder / "rendered/c/a.yaml").write_bytes(b"mine\n")
+    assert render(crashed) is None
+    assert status(crashed) == [" M rendered/c/a.yaml"]
+    assert (crashed.folder / "rendered/c/a.yaml").read_bytes() == b"mine\n"
+
+
+def test_after_a_crash_half_a_file_is_swept_even_if_the_user_went_back(box: Sandbox, tmp_path: Path) -> None:
+    head = box.git("rev-parse", "HEAD")
+    crashed = crash(box, tmp_path, until=lambda again: bool(list((again.folder / "rendered").rglob(".reconciler*"))))
+    crashed.git("reset", "--quiet", "--hard", head)
+    assert status(crashed) != []
+    assert render(crashed, {}) is None
+    assert status(crashed) == []
+    assert crashed.git("rev-parse", "HEAD") == head
 
 
 def test_a_journal_of_another_time_does_nothing(box: Sandbox) -> None:

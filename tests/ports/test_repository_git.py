@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.adapters.git import GitRepository, command
 from reconciler.adapters.git.objects import blob_oid
+from reconciler.adapters.git.worktree import Found, WorkTree
 from reconciler.errors import RepositoryError
 from reconciler.ports import Draft
 from tests.fakes.gitrepo import Sandbox
@@ -136,6 +137,11 @@ def test_names_are_data_whatever_they_hold(box: Sandbox) -> None:
     assert set(repository.tree(oid)) == set(names)
     assert contents(repository) == files
     assert set(repository.tree(oid, ("jobs/*.yaml",))) == {"jobs/*.yaml"}
+    box.write({"jobs/*.yaml": b"edited", "jobs/another.yaml": b"new"})
+    assert set(repository.changed_since(oid, ("jobs/*.yaml",))) == {"jobs/*.yaml"}
+    assert repository.changed_since(oid, (":(top)",)) == {}
+    box.git("reset", "--quiet", "--hard")
+    (box.folder / "jobs/another.yaml").unlink()
     (box.folder / "jobs/\udcff\udcfe").write_bytes(b"not utf-8")
     assert contents(repository)["jobs/\udcff\udcfe"] == b"not utf-8"
 
@@ -543,3 +549,24 @@ def test_any_files_come_back_as_they_were(tmp_path: Path, files: dict[str, bytes
     theirs = box.commit({})
     assert box.git("rev-parse", f"{theirs}^{{tree}}") == box.git("rev-parse", f"{ours or head}^{{tree}}")
     assert contents(box.open()) == files | {"start": b""}
+
+
+def test_files_are_opened_without_following_links_even_if_git_was_deceived(tmp_path: Path) -> None:
+    """Somebody may swap a folder for a link between git's look at it and ours."""
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    top.mkdir()
+    outside.mkdir()
+    (outside / "a").write_bytes(b"secret")
+    (top / "jobs").symlink_to(outside)
+    (top / "file").symlink_to(outside / "a")
+    files = WorkTree(top=top)
+    assert files.read("jobs/a") is None
+    assert files.read("file") == Found(mode="120000")
+    files.remove("jobs/a")
+    for path in ("jobs/a", "jobs/new", "jobs/deep/new"):
+        assert files.blocked(path, ())
+        with pytest.raises(RepositoryError, match="cannot be written"):
+            files.write(path, b"x")
+    files.write("file", b"mine")  # takes the place of the link
+    assert (top / "file").read_bytes() == b"mine"
+    assert [(path.name, path.read_bytes()) for path in outside.iterdir()] == [("a", b"secret")]

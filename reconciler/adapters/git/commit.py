@@ -167,16 +167,18 @@ class Committing:
         if entry is None:
             return
         ref, before, after = entry
-        head = self.at.git.ask("symbolic-ref", "--quiet", "HEAD") or "HEAD"
-        if head == ref and self._oid(ref) == after:
-            self._bring_up(before, after)
+        if self._oid(before) and self._oid(after):  # or else so much time has passed that git has thrown them away
+            listing = self.at.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after, "--")
+            changes = parse_changes(listing, "").items()
+            steps = tuple(Step(path=path, before=old, after=new) for path, (old, new) in changes)
+            for folder in sorted({step.path.rpartition("/")[0] for step in steps}):
+                self.files.sweep(folder)
+            head = self.at.git.ask("symbolic-ref", "--quiet", "HEAD") or "HEAD"
+            if head == ref and self._oid(ref) == after:
+                self._bring_up(before, steps)
         self._journal.remove()
 
-    def _bring_up(self, before: str, after: str) -> None:
-        listing = self.at.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after, "--")
-        steps = tuple(Step(path=path, before=old, after=new) for path, (old, new) in parse_changes(listing, "").items())
-        for folder in sorted({step.path.rpartition("/")[0] for step in steps}):
-            self.files.sweep(folder)
+    def _bring_up(self, before: str, steps: tuple[Step, ...]) -> None:
         standing = self._standing(before, steps)
         due = [step for step in steps if step.is_before(standing.files[step.path])]
         for step in due:
