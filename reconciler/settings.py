@@ -51,6 +51,7 @@ class Settings:
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
+    "output": ("text", "json", "markdown", "sarif", "junit", "github", "name"),
     "color": ("auto", "always", "never"),
     "cache": ("on", "off"),
     "log_level": ("debug", "info", "warning", "error"),

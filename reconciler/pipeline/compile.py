@@ -61,9 +61,10 @@ def compile_file(context: Context, path: str, raw: bytes) -> Compiled:
         for manifest in _render(context, document, problems, needs):
             if document.kind in _RENDERED_KINDS and document.key.group == _TORCHRUN_GROUP:
                 problems += _body_problems(context, manifest)
-            renderings.append(_rendering(context, manifest))
-            namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
-            verdicts += context.policies.evaluate(manifest, old=None, namespace=namespace)
+            ours = owned(manifest, document)
+            renderings.append(_rendering(context, ours))
+            namespace = context.namespaces.get((ours.cluster, ours.key.namespace))
+            verdicts += context.policies.evaluate(ours, old=None, namespace=namespace)
     return Compiled(
         renderings=tuple(renderings),
         problems=tuple(problems),
@@ -83,7 +84,6 @@ def blob_id(content: bytes, object_format: str) -> str:
 
 
 def _rendering(context: Context, manifest: Manifest) -> Rendering:
-    manifest = owned(manifest)
     content = write(manifest.body)
     return Rendering(
         manifest=manifest,

@@ -9,7 +9,6 @@ from reconciler.core.census import Row
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.plan.explanation import ExplainedField, Explanation, Origin
 from reconciler.core.plan.masking import MASK, is_secret_field, redact
-from reconciler.core.reasons import Why
 from reconciler.core.render.manifest import Manifest
 from reconciler.errors import ConfigError
 from reconciler.pipeline.head import Head
@@ -130,7 +129,7 @@ def _leaves(node: Any, path: FieldPath) -> Iterator[FieldPath]:
 
 
 def _explained(manifest: Manifest, path: FieldPath, lines: _Lines) -> ExplainedField:
-    why: Why = manifest.why(path)
+    why = manifest.why(path)
     secret = _is_secret(manifest, path)
     return ExplainedField(
         field=format_path(path),

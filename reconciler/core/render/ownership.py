@@ -3,26 +3,43 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.core.reasons import Reason
+from reconciler.core.documents import Document
+from reconciler.core.objects import FieldPath
+from reconciler.core.reasons import Origin, Reason
 from reconciler.core.render.manifest import Manifest
 
 LABEL = "app.kubernetes.io/managed-by"
 OWNER = "gpu-reconciler"
 
-_REASON = Reason(rule="ownership", text="marks what this repository renders, so that nothing else is ever pruned")
+_OWNED = Reason(rule="ownership", text="marks what this repository renders, so that nothing else is ever pruned")
 
 
-def owned(manifest: Manifest) -> Manifest:
-    """Return the manifest with our label."""
+def owned(manifest: Manifest, document: Document) -> Manifest:
+    """Return the manifest with our label, and with the labels of the document that asked for it.
+
+    So a team's label on a job is on everything that the job is rendered to. What rendering set itself stays.
+    """
     metadata = manifest.body["metadata"]
-    labels = {**(metadata.get("labels") or {}), LABEL: OWNER}
+    labels = dict(metadata.get("labels") or {})
+    reasons = dict(manifest.reasons)
+    for name, value in (document.metadata.get("labels") or {}).items():
+        if name not in labels:
+            labels[name] = value
+            origin = Origin(document=document, field=("metadata", "labels", name))
+            reasons[_at(name)] = Reason(rule="source", origins=(origin,), copied=True)
+    labels[LABEL] = OWNER
+    reasons[_at(LABEL)] = _OWNED
     return Manifest(
         cluster=manifest.cluster,
         key=manifest.key,
         body={**manifest.body, "metadata": {**metadata, "labels": labels}},
         source=manifest.source,
-        reasons={**manifest.reasons, ("metadata", "labels", LABEL): _REASON},
+        reasons=reasons,
     )
+
+
+def _at(label: str) -> FieldPath:
+    return ("metadata", "labels", label)
 
 
 def is_owned(body: Mapping[str, Any]) -> bool:
