@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -27,9 +26,11 @@ from tests.cluster.parts import (
     KUBERNETES,
     KUBERNETES_MINOR,
     SCHEDULER_PARTS,
+    ControlPlane,
     Module,
     Part,
 )
+from tests.cluster.server import stored_state
 from tests.cluster.store import PartsUnavailableError, Say, Ticker, cache_folder, made_once
 
 SOURCES = Path(__file__).parent / "controlplane"
@@ -38,16 +39,6 @@ _LDFLAGS = (
     f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{KUBERNETES}"
     f" -X {_VERSION_PACKAGE}.gitMajor=1 -X {_VERSION_PACKAGE}.gitMinor={KUBERNETES_MINOR}"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlPlane:
-    """Where the programs of a control plane lie; `kubectl` and `manager` are None where the assets have none."""
-
-    etcd: Path
-    apiserver: Path
-    kubectl: Path | None
-    manager: Path | None
 
 
 def to_stderr(line: str) -> None:
@@ -205,8 +196,10 @@ def main() -> int:
     parser.add_argument("--scheduler", action="store_true", help="also KAI, kwok and the training operator")
     options = parser.parse_args()
     try:
-        to_stderr(f"control plane: {control_plane().apiserver}")
-        to_stderr(f"CRDs: {crds()}")
+        programs, definitions = control_plane(), crds()
+        to_stderr(f"control plane: {programs.apiserver}")
+        to_stderr(f"CRDs: {definitions}")
+        to_stderr(f"stored state: {stored_state(programs, definitions, to_stderr)}")
         for what in SCHEDULER_PARTS if options.scheduler else ():
             to_stderr(f"{what.name}: {part(what)}")
     except PartsUnavailableError as problem:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster import server, shared
-from tests.cluster.build import ControlPlane
 from tests.cluster.client import Result
+from tests.cluster.parts import ControlPlane
 from tests.cluster.server import ApiServer, free_port, wait_until
 
 GPU = "nvidia.com/gpu"
@@ -27,6 +27,7 @@ class Programs:
     """The built programs of the scheduling cluster, by name."""
 
     control_plane: ControlPlane
+    state: Path
     manager: Path
     kai: Path
     kwok: Path
@@ -97,7 +98,8 @@ class Kai:
 @contextmanager
 def scheduling_cluster(folder: Path, programs: Programs, crds: Path) -> Iterator[Kai]:
     """Run (or join) the scheduling cluster of `folder`."""
-    with server.api_server(folder / "kai-api-server", programs.control_plane, crds) as running:
+    state, control_plane = programs.state, programs.control_plane
+    with server.api_server(folder / "kai-api-server", control_plane, crds, seed=state) as running:
         launch = _Launch(folder / "kai", programs, running)
         with shared.running(folder / "kai", launch.plan, launch.ready):
             yield Kai(server=running)

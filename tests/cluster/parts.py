@@ -4,6 +4,7 @@ Versions are pinned to what the Go module proxy serves; the control plane's own 
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 KUBERNETES = "1.36.3"
 KUBERNETES_MINOR = "36"
@@ -35,6 +36,16 @@ class Part:
     module: Module
     programs: tuple[tuple[str, str], ...]
     edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """Where the programs of a control plane lie; `kubectl` and `manager` are None where the assets have none."""
+
+    etcd: Path
+    apiserver: Path
+    kubectl: Path | None
+    manager: Path | None
 
 
 CONTROL_PLANE_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")

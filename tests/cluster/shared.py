@@ -59,6 +59,16 @@ def running(folder: Path, plan: Plan, ready: Ready) -> Iterator[None]:
         yield
 
 
+def wait_stopped(folder: Path) -> None:
+    """Wait until the programs of `folder`, whose last user has left, have ended."""
+    with (folder / "users.lock").open("a") as users:
+        fcntl.flock(users, fcntl.LOCK_EX)  # free for a moment before the supervisor takes it
+        while (folder / "ready").exists():
+            fcntl.flock(users, fcntl.LOCK_UN)
+            time.sleep(0.1)
+            fcntl.flock(users, fcntl.LOCK_EX)
+
+
 def logs(folder: Path, lines: int = 15) -> str:
     """Return the last lines of every log in `folder`."""
     tails = []
