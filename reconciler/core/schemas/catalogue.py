@@ -9,10 +9,12 @@ from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, SourceRef, split_api_version
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import metadata, shape, words
+from reconciler.core.schemas.ambiguity import reread
 from reconciler.core.schemas.archive import Archive, Bundle, Served
+from reconciler.core.schemas.builtins import builtin_findings
 from reconciler.core.schemas.definitions import Defined, defined
 from reconciler.core.schemas.finding import Finding
-from reconciler.core.schemas.keyed import Branch, branch, duplicates
+from reconciler.core.schemas.keyed import Branch, branch, duplicates, repeats
 from reconciler.core.schemas.shape import Schema
 
 OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
@@ -143,6 +145,9 @@ class Catalogue:
     def validate(self, document: Document) -> tuple[Problem, ...]:
         """Return everything that a strict API server would refuse in `document`, with exact places."""
         found = list(self.findings(document.data))
+        if document.ambiguous or found:
+            known = self._met.get((document.api_version, document.kind))
+            found = reread(document, known.schema, found) if known is not None else found
         if not found:
             return ()
         return tuple(finding.problem(lambda path, key: document.at(path, key=key)) for finding in found)
@@ -177,10 +182,12 @@ class Catalogue:
             # What follows takes the types for granted.
             yield from words.findings(known.engine.iter_errors(data), known.schema, data)
             return
-        yield from duplicates(data, known.leads)
+        if repeats(data, known.leads):
+            yield from duplicates(data, known.leads)
         name = known.name
         if name.group not in OWN_GROUPS or data.get("metadata"):
             yield from metadata.metadata_findings(data, name.group, name.kind, namespaced=known.namespaced)
+        yield from builtin_findings(data, name.group, name.kind)
 
     def _unknown_group(self, group: str) -> Iterator[Finding]:
         close = words.did_you_mean(group, [name for name in self._archive.groups() if name])

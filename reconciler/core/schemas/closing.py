@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.core.schemas.tightened import FIELDS, KIND_NAME, LAX, NOT_EMPTY, WHOLE
+
 Schema = dict[str, Any]
 
 QUANTITY_PATTERN = r"^\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?\s*$"
@@ -62,12 +64,24 @@ def close_builtin(root: str, components: Mapping[str, Schema]) -> Schema:
     waiting, definitions = [root], {}
     while waiting:
         component = waiting.pop()
-        if component in definitions:
-            continue
-        definitions[component] = _builtin(components[component], waiting, names)
+        if component not in definitions:
+            definitions[component] = tighten(component.split(".")[-1], _builtin(components[component], waiting, names))
     closed: Schema = {"$ref": f"#/$defs/{_short(root, names)}"}
     closed["$defs"] = {_short(name, names): schema for name, schema in sorted(definitions.items())}
+    for schema in closed["$defs"].values():
+        _insist_on_items(schema, closed["$defs"])
     return closed
+
+
+def _insist_on_items(schema: Schema, definitions: Mapping[str, Schema]) -> None:
+    """Refuse null in a list of objects that must hold something: the server reads it as an empty object."""
+    for _, _, child in _children(schema):
+        _insist_on_items(child, definitions)
+    items = schema.get("items")
+    if isinstance(items, dict) and "$ref" in items and "type" not in items:
+        target = definitions[items["$ref"].rpartition("/")[2]]
+        if {"required", "anyOf", "oneOf", "if"} & target.keys():
+            items["type"] = "object"
 
 
 def _short(component: str, names: dict[str, str]) -> str:
@@ -94,11 +108,12 @@ def _builtin(source: Schema, waiting: list[str], names: dict[str, str]) -> Schem
     if kind is not None:
         closed["type"] = [kind, "null"]
     if "enum" in closed:
-        # The zero value stands for "not given" in the server's Go types, and null becomes the zero value.
         closed["enum"] = [*closed["enum"], *(value for value in ("", None) if value not in closed["enum"])]
     _constrain(closed, source)
     if "items" in source:
         closed["items"] = _builtin(source["items"], waiting, names)
+        if source.get("x-kubernetes-list-type") in ("map", "set"):
+            closed["items"] = _not_null(closed["items"])  # server-side apply finds no key in null
     if kind == "object":
         _builtin_object(closed, source, waiting, names)
     return closed
@@ -116,6 +131,59 @@ def _builtin_object(closed: Schema, source: Schema, waiting: list[str], names: d
         closed["additionalProperties"] = _builtin(source["additionalProperties"], waiting, names)
     if "x-kubernetes-group-version-kind" in source and "metadata" in source.get("properties", {}):
         closed["x-kubernetes-group-version-kind"] = source["x-kubernetes-group-version-kind"]
+
+
+def tighten(name: str, closed: Schema) -> Schema:
+    """Add what the server checks of this component in Go, and take back what it does not insist on."""
+    whole = dict(WHOLE.get(name, {}))
+    required = [*closed.get("required", ()), *whole.pop("required", ())]
+    required = sorted({field for field in required if f"{name}.{field}" not in LAX})
+    closed = closed | whole
+    properties = dict(closed.get("properties", {}))
+    for field, fragment in FIELDS.get(name, {}).items():
+        properties[field] = _merged(properties[field], fragment)
+    for field in [*required, *(field for field in properties if f"{name}.{field}" in NOT_EMPTY)]:
+        properties[field] = _given(properties[field]) if field in required else _not_empty(properties[field])
+    if properties:
+        closed["properties"] = properties
+    closed.pop("required", None)
+    if required:
+        closed["required"] = required
+    return closed
+
+
+def _merged(schema: Schema, fragment: Schema) -> Schema:
+    """Lay a fragment over a schema; `items` and `additionalProperties` are merged in turn."""
+    merged = schema | fragment
+    for key in ("items", "additionalProperties"):
+        if isinstance(fragment.get(key), dict) and isinstance(schema.get(key), dict):
+            merged[key] = _merged(schema[key], fragment[key])
+    return merged
+
+
+def _not_null(schema: Schema) -> Schema:
+    kinds = schema.get("type")
+    if kinds is None:
+        return schema | {"type": "object"} if "$ref" in schema else schema
+    left = [kind for kind in kinds if kind != "null"]
+    strict = schema | {"type": left[0] if len(left) == 1 else left}
+    if "enum" in schema:
+        strict["enum"] = [value for value in schema["enum"] if value is not None]
+    return strict
+
+
+def _not_empty(schema: Schema) -> Schema:
+    return schema | {"enum": [value for value in schema["enum"] if value != ""]} if "enum" in schema else schema
+
+
+def _given(schema: Schema) -> Schema:
+    """Close a required field: null and what is empty count as missing."""
+    strict = _not_empty(_not_null(schema))
+    if strict.get("type") == "string" and "enum" not in strict:
+        strict.setdefault("minLength", 1)
+    if strict.get("type") == "array":
+        strict.setdefault("minItems", 1)
+    return strict
 
 
 def _kept(source: Schema, without: tuple[str, ...] = ()) -> Schema:
@@ -213,8 +281,8 @@ def _custom_object(closed: Schema, source: Schema) -> None:
     if properties:
         closed["properties"] = {name: _custom(child) for name, child in sorted(properties.items())}
     if source.get("x-kubernetes-embedded-resource"):
-        fixed = {"apiVersion": {"type": "string", "minLength": 1}, "kind": {"type": "string", "minLength": 1}}
-        closed["properties"] = closed.get("properties", {}) | fixed | {"metadata": {"type": "object"}}
+        fixed = {"apiVersion": {"type": "string", "minLength": 1}, "kind": {"type": "string"} | KIND_NAME}
+        closed["properties"] = closed.get("properties", {}) | fixed | {"metadata": {"$ref": "#/$defs/ObjectMeta"}}
         closed["required"] = ["apiVersion", "kind"]
     # A default is filled in before anything is required.
     required = {name for name in source.get("required", ()) if "default" not in properties.get(name, {})}
@@ -242,16 +310,24 @@ def _bare(source: Schema) -> Schema:
 
 def _share(root: Schema) -> Schema:
     """Move object schemas that occur more than once into `$defs`: a RayJob holds its pod template five times."""
+    digests: dict[int, str] = {}
+    _digest(root, digests)
     counts: Counter[str] = Counter()
-    _count(root, counts)
+    _count(root, digests, counts)
     definitions: dict[str, Schema] = {}
-    shared = _replace(root, counts, definitions, is_root=True)
+    shared = _replace(root, digests, counts, definitions, is_root=True)
     shared["$defs"] = dict(sorted(definitions.items()))
     return shared
 
 
-def _digest(schema: Schema) -> str:
-    return hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()[:12]
+def _digest(schema: Schema, digests: dict[int, str]) -> str:
+    """Name a schema by its content, from the names of what is in it, so that depth costs nothing."""
+    below = [(key, name, _digest(child, digests)) for key, name, child in _children(schema)]
+    inner = {key for key, _, _ in below}
+    own = {key: value for key, value in schema.items() if key not in inner}
+    text = json.dumps([own, sorted(below, key=str)], sort_keys=True)
+    digests[id(schema)] = digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return digest
 
 
 def _children(schema: Schema) -> list[tuple[str, str | None, Schema]]:
@@ -264,26 +340,35 @@ def _children(schema: Schema) -> list[tuple[str, str | None, Schema]]:
     return found
 
 
-def _count(schema: Schema, counts: Counter[str]) -> None:
-    digest = _digest(schema)
+def _count(schema: Schema, digests: Mapping[int, str], counts: Counter[str]) -> None:
+    digest = digests[id(schema)]
     counts[digest] += 1
     if counts[digest] == 1:
         for _, _, child in _children(schema):
-            _count(child, counts)
+            _count(child, digests, counts)
 
 
-def _replace(schema: Schema, counts: Counter[str], definitions: dict[str, Schema], *, is_root: bool = False) -> Schema:
-    digest = _digest(schema)
+def _replace(
+    schema: Schema,
+    digests: Mapping[int, str],
+    counts: Counter[str],
+    definitions: dict[str, Schema],
+    *,
+    is_root: bool = False,
+) -> Schema:
+    digest = digests[id(schema)]
     shared = not is_root and counts[digest] > 1 and "properties" in schema
     if shared and digest in definitions:
         return {"$ref": f"#/$defs/{digest}"}
     copy = dict(schema)
+    if "properties" in copy:
+        copy["properties"] = dict(copy["properties"])
     for key, name, child in _children(schema):
-        replaced = _replace(child, counts, definitions)
+        replaced = _replace(child, digests, counts, definitions)
         if name is None:
             copy[key] = replaced
         else:
-            copy[key] = {**copy[key], name: replaced}
+            copy[key][name] = replaced
     if not shared:
         return copy
     definitions[digest] = copy

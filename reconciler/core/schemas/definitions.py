@@ -33,7 +33,7 @@ def defined(body: dict[str, Any], configmap: Callable[[], Schema]) -> Defined | 
         versions = sorted((entry for entry in spec["versions"] if entry["served"]), key=lambda e: not e["storage"])
         schemas = {
             str(entry["name"]): close_custom(
-                entry["schema"]["openAPIV3Schema"], group=group, version=entry["name"], kind=kind, object_meta=meta
+                _scaled(entry), group=group, version=entry["name"], kind=kind, object_meta=meta
             )
             for entry in versions
         }
@@ -44,3 +44,20 @@ def defined(body: dict[str, Any], configmap: Callable[[], Schema]) -> Defined | 
         return None
     served = Served(versions=tuple(schemas), namespaced=namespaced)
     return Defined(group=group, kind=kind, served=served, schemas=schemas)
+
+
+def _scaled(entry: Schema) -> Schema:
+    """Return the schema of a version; where it can be scaled, the server takes no negative number of replicas."""
+    schema: Schema = entry["schema"]["openAPIV3Schema"]
+    path = ((entry.get("subresources") or {}).get("scale") or {}).get("specReplicasPath", "")
+    return _at_least_zero(schema, path.strip(".").split(".")) if path else schema
+
+
+def _at_least_zero(schema: Schema, path: list[str]) -> Schema:
+    if not path:
+        return {"minimum": 0} | schema
+    known = schema.get("properties", {})
+    if path[0] in known:
+        return schema | {"properties": known | {path[0]: _at_least_zero(known[path[0]], path[1:])}}
+    inner = schema.get("additionalProperties")
+    return schema | {"additionalProperties": _at_least_zero(inner, path[1:])} if isinstance(inner, dict) else schema

@@ -11,6 +11,8 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.schemas.finding import Finding
 from reconciler.core.schemas.shape import Schema, resolve
 
+_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
@@ -44,10 +46,21 @@ def _branch(root: Schema, schema: Schema, above: tuple[str, ...]) -> Branch | No
             fields[name] = found
     inner = schema.get("items", schema.get("additionalProperties"))
     items = _branch(root, inner, above) if isinstance(inner, dict) else None
-    keys = tuple(schema["x-kubernetes-list-map-keys"]) if schema.get("x-kubernetes-list-type") == "map" else ()
+    keys = _keys(root, schema)
     if not (keys or fields or items):
         return None
     return Branch(keys=keys, defaults=_defaults(root, schema, keys), fields=fields, items=items)
+
+
+def _keys(root: Schema, schema: Schema) -> tuple[str, ...]:
+    """Read the fields that a list goes by; none where one of them may hold more than a scalar."""
+    if schema.get("x-kubernetes-list-type") != "map" or "items" not in schema:
+        return ()
+    keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
+    properties = resolve(root, schema["items"]).get("properties", {})
+    kinds = [properties.get(key, {}).get("type", "any") for key in keys]
+    scalar = all({kind} <= _SCALARS if isinstance(kind, str) else {*kind} <= _SCALARS for kind in kinds)
+    return keys if scalar else ()
 
 
 def _defaults(root: Schema, schema: Schema, keys: tuple[str, ...]) -> dict[str, Any]:
@@ -55,6 +68,26 @@ def _defaults(root: Schema, schema: Schema, keys: tuple[str, ...]) -> dict[str, 
         return {}
     properties = resolve(root, schema["items"]).get("properties", {})
     return {key: properties[key]["default"] for key in keys if "default" in properties.get(key, {})}
+
+
+def repeats(node: Any, leads: Branch) -> bool:
+    """Whether `duplicates` has anything to say: asked of every document, and nearly always false."""
+    if isinstance(node, list):
+        if leads.keys and len(node) > 1 and _any_twice(node, leads):
+            return True
+        items = leads.items
+        if items is not None:
+            for value in node:
+                if repeats(value, items):
+                    return True
+        return False
+    if isinstance(node, dict):
+        fields, items = leads.fields, leads.items
+        for name in node:
+            child = fields.get(name, items)
+            if child is not None and repeats(node[name], child):
+                return True
+    return False
 
 
 def duplicates(node: Any, leads: Branch, path: FieldPath = ()) -> Iterator[Finding]:
@@ -72,11 +105,17 @@ def duplicates(node: Any, leads: Branch, path: FieldPath = ()) -> Iterator[Findi
                 yield from duplicates(value, child, (*path, name))
 
 
+def _any_twice(items: list[Any], leads: Branch) -> bool:
+    if len(leads.keys) == 1:
+        key = leads.keys[0]
+        default = leads.defaults.get(key)
+        return len({item.get(key, default) for item in items}) < len(items)
+    return len({tuple(item.get(key, leads.defaults.get(key)) for key in leads.keys) for item in items}) < len(items)
+
+
 def _repeated(items: list[Any], leads: Branch, path: FieldPath) -> Iterator[Finding]:
     first: dict[str, int] = {}
     for index, item in enumerate(items):
-        if not isinstance(item, dict):
-            continue
         values = [item.get(key, leads.defaults.get(key)) for key in leads.keys]
         before = first.setdefault(repr(values), index)
         if before != index:

@@ -14,12 +14,12 @@ from reconciler.core.schemas.finding import Finding
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_LABEL_LENGTH = 63
+LONGEST_LABEL = 63
 _SUBDOMAIN_LENGTH = 253
 _CRON_JOB_LENGTH = 52  # the controller appends eleven characters to the name of each Job
 _ANNOTATIONS_BYTES = 256 * 1024
 _DNS_LABEL_KINDS = frozenset({("", "Service"), ("", "Namespace"), ("apps", "StatefulSet")})
-_PATH_GROUPS = frozenset({"rbac.authorization.k8s.io"})  # their names may hold anything that fits a URL segment
+_PATH_GROUPS = frozenset({"rbac.authorization.k8s.io", "policy"})  # names may hold anything that fits a URL segment
 _FREE_NAMES = frozenset({("networking.k8s.io", "IPAddress"), ("certificates.k8s.io", "CertificateSigningRequest")})
 # Written by the server alone: a manifest that carries them conflicts or is refused when it is applied.
 _SERVER_FIELDS = ("managedFields", "uid", "resourceVersion")
@@ -59,7 +59,7 @@ def _name(name: str, group: str, kind: str) -> Iterator[Finding]:
         if name in (".", "..") or "/" in name or "%" in name:
             yield _bad(place, name, "leave out '/' and '%'")
         return
-    length = _LABEL_LENGTH if (group, kind) in _DNS_LABEL_KINDS else _SUBDOMAIN_LENGTH
+    length = LONGEST_LABEL if (group, kind) in _DNS_LABEL_KINDS else _SUBDOMAIN_LENGTH
     length = _CRON_JOB_LENGTH if (group, kind) == ("batch", "CronJob") else length
     form = _LABEL if (group, kind) in _DNS_LABEL_KINDS else _SUBDOMAIN
     yield from _dns(name, place, form, length)
@@ -80,8 +80,13 @@ def _dns(name: str, place: FieldPath, form: re.Pattern[str], length: int) -> Ite
         )
 
 
+def volume_name_findings(name: str, place: FieldPath) -> Iterator[Finding]:
+    """Judge the name of a claim template, which becomes the name of a volume."""
+    yield from _dns(name, place, _LABEL, LONGEST_LABEL)
+
+
 def _bad(place: FieldPath, name: str, hint: str) -> Finding:
-    shortened = name if len(name) <= _LABEL_LENGTH else name[: _LABEL_LENGTH - 1] + "…"
+    shortened = name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
     return Finding(rule="schema.bad-name", path=place, message=f'"{shortened}" is not a valid name', hint=hint)
 
 
@@ -97,7 +102,7 @@ def _namespace(namespace: str, kind: str, *, namespaced: bool | None) -> Iterato
             severity=Severity.WARNING,
         )
     else:
-        yield from _dns(namespace, place, _LABEL, _LABEL_LENGTH)
+        yield from _dns(namespace, place, _LABEL, LONGEST_LABEL)
 
 
 def label_findings(metadata: dict[str, Any], path: FieldPath) -> Iterator[Finding]:
@@ -125,7 +130,7 @@ def label_findings(metadata: dict[str, Any], path: FieldPath) -> Iterator[Findin
 
 def _key(key: str, path: FieldPath, what: str) -> Iterator[Finding]:
     prefix, slash, name = key.rpartition("/")
-    good_name = len(name) <= _LABEL_LENGTH and _QUALIFIED.fullmatch(name)
+    good_name = len(name) <= LONGEST_LABEL and _QUALIFIED.fullmatch(name)
     good_prefix = not slash or (len(prefix) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(prefix))
     if not (good_name and good_prefix):
         yield Finding(
@@ -139,12 +144,12 @@ def _key(key: str, path: FieldPath, what: str) -> Iterator[Finding]:
 
 def label_value_findings(value: str | None, path: FieldPath) -> Iterator[Finding]:
     """Judge a label's value, or a selector's: empty, or at most 63 characters of the usual alphabet."""
-    if value and (len(value) > _LABEL_LENGTH or not _QUALIFIED.fullmatch(value)):
-        long = f"{len(value)} characters long, {_LABEL_LENGTH} are allowed"
+    if value and (len(value) > LONGEST_LABEL or not _QUALIFIED.fullmatch(value)):
+        long = f"{len(value)} characters long, {LONGEST_LABEL} are allowed"
         yield Finding(
             rule="schema.bad-label",
             path=path,
-            message=long if len(value) > _LABEL_LENGTH else f'"{value}" is not a valid label value',
+            message=long if len(value) > LONGEST_LABEL else f'"{value}" is not a valid label value',
             hint="use letters, digits, '-', '_' and '.', starting and ending with a letter or digit; "
             "longer texts belong into an annotation",
         )

@@ -14,7 +14,9 @@ def resolve(root: Schema, schema: Schema) -> Schema:
         rest = {key: value for key, value in schema.items() if key not in ("$ref", "$defs")}
         target = root["$defs"][schema["$ref"].rpartition("/")[2]]
         if "properties" in rest:
-            rest["properties"] = {**target.get("properties", {}), **rest["properties"]}
+            known = target.get("properties", {})
+            narrowed = {name: known.get(name, {}) | child for name, child in rest["properties"].items()}
+            rest["properties"] = known | narrowed
         schema = {**target, **rest}
     return schema
 
