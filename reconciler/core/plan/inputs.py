@@ -40,8 +40,8 @@ class Inputs:
     the base's files that we own (foreign ones are the pipeline's errors) with their blob ids. `existing_rows` holds a
     row for each of them that is not desired with the same blob id: rows of the others are those of `desired`.
     `manifest` and `body` are asked only for paths that differ; `body` gives None where the file cannot be read.
-    `origins` tells which existing paths came from source files that now have errors: those are held back. None says that
-    nobody knows: then everything that would vanish while any file has errors is held back.
+    `origins` tells which existing paths came from source files that now have errors: those are held back. None says
+    that nobody knows: then everything that would vanish while any file has errors is held back.
     """
 
     engine: str

@@ -57,6 +57,7 @@ def is_secret_field(kind: str, depth: int, parent: str, holder: Any, name: str) 
     return _is_secret_key(name)
 
 
+# Every repetition is bounded, or stops at what the next one starts with: hostile text must not cost quadratic time.
 _REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?P<keep>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)[^\s/@'\"]+@"), rf"\g<keep>{MASK}@"),
     (
@@ -76,7 +77,7 @@ _REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(
-            r"(?P<keep>\b(?:[A-Za-z0-9]+_)*(?:TOKEN|PASSWORD|PASSWD|SECRET|KEY|CREDENTIALS?)(?:_[A-Za-z0-9]+)*=)"
+            r"(?P<keep>\b(?:[A-Za-z0-9]+_){0,16}(?:TOKEN|PASSWORD|PASSWD|SECRET|KEY|CREDENTIALS?)(?:_[A-Za-z0-9]+){0,4}=)"
             r"(?![$\s])(?!['\"]\$)(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)"
         ),
         rf"\g<keep>{MASK}",
@@ -89,7 +90,7 @@ _REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
             r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}"
-            r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|nvapi-[\w-]{20,})"
+            r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|nvapi-[\w-]{20,})"
         ),
         MASK,
     ),
