@@ -49,12 +49,12 @@ class Kai:
         """Judge objects without effect; the training operator's webhook speaks too."""
         return self.server.client.apply_dry_run(objects)
 
-    def node(self, name: str, pool: str, gpus: int = 8) -> None:
-        """Add a node with `gpus` GPUs and the label `pool: <pool>`; kwok makes it ready."""
+    def node(self, name: str, pool: str, *, gpus: int = 8, **labels: str) -> None:
+        """Add a node with `gpus` GPUs and the labels `pool: <pool>` and `labels`; kwok makes it ready."""
         capacity = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
         status = {"allocatable": capacity, "capacity": capacity}
-        labels = {"pool": pool, "kubernetes.io/hostname": name}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+        metadata = {"name": name, "labels": {"pool": pool, "kubernetes.io/hostname": name, **labels}}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
         answer = self.server.client.request("POST", "/api/v1/nodes", body)
         assert answer.ok, answer.body
 
@@ -181,7 +181,8 @@ def _loopback() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
-def _queue(name: str, parent: str) -> dict[str, Any]:
+def queue(name: str, parent: str) -> dict[str, Any]:
+    """Return a KAI queue without limits; `parent` is empty for a root."""
     share = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
     spec = {"resources": {"cpu": share, "gpu": share, "memory": share}, **({"parentQueue": parent} if parent else {})}
     return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
@@ -224,8 +225,8 @@ def _validation(port: int) -> dict[str, Any]:
 _INSTALLATION: tuple[dict[str, Any], ...] = (
     *(_priority(name, value) for name, value in (("train", 50), ("build-preemptible", 75), ("build", 100))),
     _priority("inference", 125),
-    _queue("default-parent-queue", ""),
-    _queue("default-queue", "default-parent-queue"),
+    queue("default-parent-queue", ""),
+    queue("default-queue", "default-parent-queue"),
     {
         "apiVersion": "v1",
         "kind": "Service",

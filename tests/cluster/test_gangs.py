@@ -1,11 +1,15 @@
 """All or nothing on the real KAI scheduler: which rendered kind is a gang, and which is not."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.cluster.kai import GPU, Kai
+from tests.cluster.judges import assert_all_accepted
+from tests.cluster.kai import GPU, Kai, queue
 
+CASES = Path(__file__).parents[1] / "cases"
 QUEUE = {"kai.scheduler/queue": "default-queue"}
 
 
@@ -115,6 +119,36 @@ def test_workers_find_each_other_and_know_their_rank(kai: Kai, pool: str) -> Non
         assert service["spec"]["clusterIP"] == "None"
         assert service["spec"]["selector"][index] in service["metadata"]["name"]
     assert not any(pod["spec"].get("initContainers") for pod in kai.pods(pool)), "no foreign init container"
+
+
+def test_a_rendered_job_starts_all_or_nothing(kai: Kai) -> None:
+    """F-039: the golden job of three nodes, as it is committed: nothing on two free nodes, all of it on three."""
+    tree = CASES / "evidence" / "rendered" / "kai"
+    job = yaml.safe_load((tree / "default" / "pytorchjob-fits.yaml").read_text())
+    own = yaml.safe_load((tree / "_cluster" / "queue.scheduling.run.ai-h100.yaml").read_text())
+    worker = job["spec"]["pytorchReplicaSpecs"]["Worker"]
+    product = worker["template"]["spec"]["nodeSelector"]
+    assert worker["replicas"] == 3
+    for name in ("a", "b"):
+        kai.node(f"rendered-{name}", "rendered", **product)
+    kai.wait(lambda: kai.ready_nodes("rendered") == 2, "two nodes ready")
+
+    kai.apply(queue(own["spec"]["parentQueue"], ""), own, job)
+    namespace = job["metadata"]["namespace"]
+    kai.wait(lambda: len(kai.pods(namespace)) == 3, "the operator made three pods")
+    kai.wait(lambda: kai.refused(namespace), "the scheduler refused all")
+    assert kai.bound(namespace) == []
+    assert [group["spec"]["minMember"] for group in kai.pod_groups(namespace)] == [3]
+
+    kai.node("rendered-c", "rendered", **product)
+    kai.wait(lambda: len(kai.bound(namespace)) == 3, "all three pods placed")
+
+
+def test_every_rendered_pytorchjob_passes_the_operators_webhook(kai: Kai) -> None:
+    """F-039: what the operator would refuse at admission, no golden holds."""
+    found = sorted(CASES.rglob("rendered/**/pytorchjob-*.yaml"))
+    assert found
+    assert_all_accepted(kai.server.client.apply_files_dry_run(found))
 
 
 @pytest.mark.parametrize(
