@@ -100,7 +100,7 @@ def why(reasons: Reasons, path: FieldPath) -> Why:
 
 def _resolve(reason: Reason, rest: FieldPath) -> Why:
     places, fields = [], []
-    for position, origin in enumerate(reason.origins):
+    for position, origin in enumerate(dict.fromkeys(reason.origins)):
         field = (*origin.field, *rest) if position == 0 else origin.field
         places.append(origin.document.at(field))
         fields.append(format_path(field))

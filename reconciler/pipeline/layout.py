@@ -16,6 +16,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 class Layout:
     """The paths of one revision by their role, sorted."""
 
+    settings: dict[str, Entry]
     sources: dict[str, Entry]
     policies: dict[str, Entry]
     evidence: dict[str, Entry]
@@ -36,6 +37,7 @@ def layout(config: Config, tree: Tree) -> Layout:
     documents = [path for path in sorted(tree) if path.endswith(SUFFIXES) and path not in bad]
     sources = _below(documents, tree, config.sources)
     return Layout(
+        settings={CONFIG_PATH: tree[CONFIG_PATH]} if CONFIG_PATH in tree else {},
         sources=sources,
         policies=_below(documents, tree, config.policies),
         evidence=_below(documents, tree, (config.evidence,)),

@@ -65,8 +65,8 @@ def plan(tools: Tools, *, revision: str, base: str, date: str, acknowledge: str,
     rows = {path: row for path in differing if path not in foreign and (row := existing.row(path))}
     inputs = Inputs(
         engine=tools.engine,
-        base=_revision(other or _NOTHING, before),
-        head=_revision(head.side, head.layout),
+        base=_revision(other or _NOTHING, before.rendered),
+        head=_revision(head.side, _written(head.layout)),
         evidence=digest_of(head.layout.evidence),
         policies=head.context.policies.digest,
         config=head.config,
@@ -95,7 +95,7 @@ def lint(tools: Tools, *, revision: str, date: str) -> Plan:
     differing = [path for path, oid in existing.oids.items() if _desired_digest(head, path) != oid]
     existing.load(differing)
     findings = _Findings(head, existing, [], existing.foreign(differing), date)
-    at = _revision(head.side, head.layout)
+    at = _revision(head.side, _written(head.layout))
     return Plan(
         engine=tools.engine,
         base=at,
@@ -199,6 +199,13 @@ def _folders(head: Head, before: Layout) -> dict[str, tuple[int, int]]:
     return {folder: (count(before, folder), count(head.layout, folder)) for folder in head.config.sources}
 
 
-def _revision(side: Side, at: Layout) -> Revision:
-    tree = digest_of({**at.sources, **at.policies, **at.evidence, **at.rendered})
-    return Revision(label=side.label, commit=side.commit.oid if side.commit else "", tree=tree)
+def _revision(side: Side, entries: Mapping[str, Entry]) -> Revision:
+    return Revision(label=side.label, commit=side.commit.oid if side.commit else "", tree=digest_of(entries))
+
+
+def _written(at: Layout) -> dict[str, Entry]:
+    """Return all that people write. What is rendered counts on the base's side, and nothing counts twice.
+
+    So a plan of the working tree and the plan that commits it are the same plan, under one acknowledgement.
+    """
+    return {**at.settings, **at.sources, **at.policies, **at.evidence}

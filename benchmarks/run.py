@@ -1,0 +1,173 @@
+"""Measure what a user waits for, beside a floor and peers in the same run: `make bench`.
+
+Per corpus size: cold plan, plan after one changed file with a warm cache, lint, first commit; once: `--help`. The floor
+is the bare event scan of the same bytes by libyaml through PyYAML: nothing that reads YAML with it can be faster. Peers
+run where they are present: `kubectl kustomize` (build only) and `kubeconform` (schema check only).
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.corpus import write
+
+SIZES = (100, 1_000, 10_000)
+_RECONCILER = (sys.executable, "-m", "reconciler")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Best wall time of several runs in seconds, and peak memory of all processes together in MiB."""
+
+    seconds: float
+    mebibytes: float
+
+
+def measure(command: Sequence[str], *, cwd: Path, runs: int, before: Sequence[object] = (), **environ: str) -> Measured:
+    """Run a command several times; `before` holds callables to run before each."""
+    best, peak = float("inf"), 0.0
+    for _ in range(runs):
+        for prepare in before:
+            prepare()  # type: ignore[operator]
+        start = time.perf_counter()
+        with subprocess.Popen(
+            command, cwd=cwd, env={**os.environ, **environ}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            with _watched(process.pid) as memory:
+                _, problems = process.communicate()
+            best = min(best, time.perf_counter() - start)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)} failed: {problems.decode()[-600:]}")
+        peak = max(peak, memory[0])
+    return Measured(seconds=best, mebibytes=peak)
+
+
+@contextmanager
+def _watched(pid: int) -> Iterator[list[float]]:
+    """Sample the proportional memory of a process and its children every 20 ms."""
+    peak, done = [0.0], threading.Event()
+
+    def sample() -> None:
+        while not done.wait(0.02):
+            peak[0] = max(peak[0], sum(_pss(each) for each in (pid, *_children(pid))) / 1024)
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _pss(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+FLOOR = """
+import gc, pathlib, yaml
+gc.disable()
+for path in pathlib.Path('.').rglob('*.yaml'):
+    if 'rendered' not in path.parts:
+        for event in yaml.parse(path.read_bytes(), Loader=yaml.CLoader):
+            pass
+"""
+
+
+def bench(size: int, scratch: Path, runs: int) -> None:
+    """Measure one corpus and print its rows."""
+    repository = scratch / f"corpus-{size}"
+    repository.mkdir()
+    sources = write(repository, size)
+    cache = scratch / f"cache-{size}"
+    environ = {"RECONCILER_CACHE_DIR": str(cache), "PYTHONHASHSEED": "0"}
+
+    def forget() -> None:
+        shutil.rmtree(cache, ignore_errors=True)
+
+    def call(*verb: str, times: int = runs, before: Sequence[object] = ()) -> Measured:
+        return measure((*_RECONCILER, *verb), cwd=repository, runs=times, before=before, **environ)
+
+    first = call("commit", "-o", "name", times=1, before=(forget,))
+    floor = measure((sys.executable, "-c", FLOOR), cwd=repository, runs=runs)
+    cold = call("plan", before=(forget,))
+    lint = call("lint", before=(forget,))
+    call("plan", times=1)
+    number = iter(range(1, 1000))
+    job = next(iter(sorted(repository.glob("jobs/*/*.yaml"))))
+    text = job.read_text()
+
+    def change() -> None:
+        job.write_text(text.replace("maxRestarts: ", f"maxRestarts: {next(number)}"))
+
+    warm = call("plan", before=(change,))
+    job.write_text(text)
+    unchanged = call("plan")
+    print(f"\n{size:,} documents, {sources / 1e6:.1f} MB of sources")
+    _row("floor: libyaml event scan", floor, floor)
+    _row("cold plan", cold, floor)
+    _row("one file changed, warm", warm, floor)
+    _row("nothing changed, warm", unchanged, floor)
+    _row("lint, cold", lint, floor)
+    _row("first commit", first, floor)
+    for name, measured in _peers(repository, runs):
+        _row(f"peer: {name}", measured, floor)
+
+
+def _row(name: str, measured: Measured, floor: Measured) -> None:
+    ratio = measured.seconds / floor.seconds
+    print(f"  {name:<42} {measured.seconds:8.3f} s {ratio:7.2f} x floor {measured.mebibytes:8.0f} MiB", flush=True)
+
+
+def _peers(repository: Path, runs: int) -> Iterator[tuple[str, Measured]]:
+    rendered = repository / "rendered" / "main"
+    kubectl = shutil.which("kubectl")
+    if kubectl:
+        files = sorted(str(path.relative_to(rendered)) for path in rendered.rglob("*.yaml"))
+        (rendered / "kustomization.yaml").write_text("resources:\n" + "".join(f"- {path}\n" for path in files))
+        yield "kubectl kustomize (build of rendered/)", measure((kubectl, "kustomize", "."), cwd=rendered, runs=1)
+        (rendered / "kustomization.yaml").unlink()
+    kubeconform = os.environ.get("KUBECONFORM") or shutil.which("kubeconform")
+    if kubeconform:
+        command = (kubeconform, "-ignore-missing-schemas", "-schema-location", "/nowhere", "-n", "2", ".")
+        yield "kubeconform (reads all, checks nothing offline)", measure(command, cwd=rendered, runs=runs)
+
+
+def main() -> None:
+    """Run the benchmarks of the chosen sizes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N", help="documents in each corpus")
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each measurement; the best counts")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="reconciler-bench-") as name:
+        scratch = Path(name)
+        bare = measure((sys.executable, "-c", "pass"), cwd=scratch, runs=5)
+        helped = measure((*_RECONCILER, "--help"), cwd=scratch, runs=5)
+        print(f"python -c pass {bare.seconds * 1000:.0f} ms, reconciler --help {helped.seconds * 1000:.0f} ms", end="")
+        print(f" ({helped.seconds / bare.seconds:.1f} x)")
+        for size in arguments.sizes:
+            bench(size, scratch, arguments.runs)
+
+
+if __name__ == "__main__":
+    main()
