@@ -137,6 +137,7 @@ def test_the_same_value_twice_is_no_contradiction() -> None:
         ("numGPUs: 8\n  workspaceStorage: {source: existing, hotReload: inplace}", "torchrun.hot-reload"),
         ("numGPUs: 8\n  storage: {checkpoints: {enabled: true}}", "torchrun.size"),
         ("numGPUs: 8\n  storage: {checkpoints: {size: 1Gi, sizePerGPU: 1Gi}}", "torchrun.contradiction"),
+        ("numGPUs: 8\n  storage: {datasets: {mountPath: /data}}", "torchrun.datasets"),
         ("numGPUs: 8\n  volumes: {additionalMounts: [{name: missing, mountPath: /missing}]}", "torchrun.mount-unknown"),
     ],
 )
@@ -419,6 +420,12 @@ def test_etcd(backend: str) -> None:
 
 
 # --- templates, overrides, clashes ----------------------------------------------------------------------------------
+
+
+def test_mpi_is_said_to_need_more() -> None:
+    """F-052: torchrun does not launch MPI; the variable is set all the same."""
+    result = rendered(queue() + job("numGPUs: 8\n  distributed: {backend: mpi}"))
+    assert (result.rules, result.errors) == (["torchrun.backend"], [])
 
 
 def test_a_job_overrides_and_the_override_is_said() -> None:

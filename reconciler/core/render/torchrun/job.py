@@ -161,6 +161,11 @@ def _mounted(
     job: TorchrunJob, template: Template, storage: Storage, shape: Shape, problems: list[Problem]
 ) -> Iterator[Mounted]:
     if storage.datasets.wanted:
+        if not (storage.datasets.claim or template.queue.storage.datasets.wanted):
+            message = f"queue {template.queue.name} has no datasets to mount"
+            hint = "describe them in the queue's storage.datasets, or give claimName"
+            anchor = storage.datasets.enabled or storage.datasets.mount_path or job.queue_ref
+            problems.append(about(anchor, "torchrun.datasets", message, hint))
         claim = storage.datasets.claim or f"{template.queue.name}-datasets"
         yield claim_volume("datasets", claim, storage.datasets.mount_path or DATASETS_PATH, read_only=True)
     if storage.checkpoints.wanted:

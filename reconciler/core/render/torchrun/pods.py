@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.core.intents.config import Backend
 from reconciler.core.intents.torchrun.job import TorchrunJob
 from reconciler.core.intents.torchrun.sections import Claim, Distributed, Scheduling
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
 from reconciler.core.render.torchrun.amounts import share_of_cpus, share_of_memory
 from reconciler.core.render.torchrun.code import (
@@ -168,6 +168,10 @@ def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced
 def _own_env(pod: Pod, problems: list[Problem]) -> list[dict[str, Any]]:
     """Return the variables that we set: the backend of torch.distributed, and the rank where the kind sets none."""
     backend, gpus = pod.distributed.backend, pod.shape.gpus
+    if backend and backend.value == "mpi":
+        message = "torchrun starts no MPI processes: the command itself must make torch.distributed use MPI"
+        hint = "use nccl or gloo"
+        problems.append(about(backend, "torchrun.backend", message, hint, severity=Severity.WARNING))
     own_backend = pod.job.distributed.backend
     if own_backend and own_backend.value == "nccl" and not gpus.value:
         message = "nccl works on GPUs only, and the job has none"
