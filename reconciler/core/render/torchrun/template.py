@@ -101,9 +101,7 @@ def template_of(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | N
         containers=_list(queue, (*_POD, "containers"), spec.get("containers"))[1:],
         init_containers=_list(queue, (*_POD, "initContainers"), spec.get("initContainers")),
         volumes=_list(queue, (*_POD, "volumes"), _renamed(queue, spec.get("volumes"))),
-        trainer={key: copied(queue.document, (*at, key), trainer[key]) for key in trainer if key not in _MERGED_TRAINER}
-        | ({"workingDir": queue.working_dir} if queue.working_dir else {})
-        | ({"securityContext": queue.security_context} if queue.security_context else {}),
+        trainer=_trainer(queue, trainer),
         env=_list(queue, (*at, "env"), trainer.get("env")),
         mounts=_list(queue, (*at, "volumeMounts"), trainer.get("volumeMounts")),
         limits=_amounts(queue, resources, "limits"),
@@ -114,6 +112,14 @@ def template_of(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | N
         scheduler_queue=queue.queue_name,
         problems=tuple(problems),
     )
+
+
+def _trainer(queue: TorchrunQueue, trainer: Mapping[str, Any]) -> dict[str, Traced]:
+    """Return what the trainer takes over as it is written."""
+    at = (*_POD, "containers", 0)
+    taken = {key: copied(queue.document, (*at, key), trainer[key]) for key in trainer if key not in _MERGED_TRAINER}
+    own = {"workingDir": queue.working_dir, "securityContext": queue.security_context}
+    return taken | {key: value for key, value in own.items() if value}
 
 
 _POD = ("spec", "podTemplate", "spec")
