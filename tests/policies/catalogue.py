@@ -53,17 +53,17 @@ def shipped() -> list[Document]:
 
 
 def catalogue(settings: Mapping[str, RuleSetting] | None = None) -> Policies:
-    """The catalogue, as a repository without policies of its own gets it."""
+    """Load the catalogue, as a repository without policies of its own gets it."""
     return load([], settings or {}, shipped=shipped())
 
 
 def rendered(document: Document) -> Manifest:
-    """The document as a manifest of a cluster."""
+    """Take the document for a manifest of a cluster."""
     reason = Reason(rule="source")
     return manifest(cluster="main", tree=document.data, source=document.source, reason=reason)
 
 
 def verdicts(policies: Policies, body: Document | Manifest, *, old: Mapping[str, Any] | None = None) -> list[Verdict]:
-    """What the policies say of one object."""
+    """Ask the policies about one object."""
     subject = rendered(body) if isinstance(body, Document) else body
     return list(policies.policies.evaluate(subject, old=old, namespace=None))

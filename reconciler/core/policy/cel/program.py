@@ -36,7 +36,9 @@ class Program:
             if kind in ("BOOL", "STRING", "NULL"):
                 return value.value()
             text = str(value.value()) if kind == "ERROR" else f"the result is {kind.lower()}, not bool or string"
-        except (RuntimeError, TypeError, ValueError, MemoryError) as error:
+        except TypeError:  # the binding has no Python value for optionals and other abstract types
+            text = "the result is neither bool nor string"
+        except (RuntimeError, ValueError, MemoryError) as error:
             text = str(error)
         raise _error(text)
 

@@ -51,7 +51,7 @@ def compare(left: bytes, right: bytes) -> int:
 SIGNATURES: tuple[Signature, ...] = (
     function("quantity", "string", "quantity", lambda text: _make(_parse(text))),
     function("isQuantity", "string", "bool", lambda text: parse_quantity(text) is not None),
-    member("sign", "quantity", "int", _sign),
+    function("sign", "quantity", "int", _sign),
     member("isGreaterThan", "quantity quantity", "bool", lambda one, other: compare(one, other) > 0),
     member("isLessThan", "quantity quantity", "bool", lambda one, other: compare(one, other) < 0),
     member("compareTo", "quantity quantity", "int", compare),
