@@ -1,7 +1,7 @@
 """From a node tree to plain values: Kubernetes' types, merge keys, duplicates, limits, and all that is wrong."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -258,17 +258,19 @@ def ambiguous_scalars(node: Node, path: FieldPath = ()) -> Iterator[tuple[FieldP
             yield from ambiguous_scalars(child, (*path, name))
 
 
-def path_to(root: Node, target: Node) -> FieldPath:
-    """Return the path of a node, or of the value whose key it is, as it is written; empty where it is not found.
+def paths_to(root: Node, targets: Iterable[Node]) -> dict[int, FieldPath]:
+    """Return, by identity, the path of each node, or of the value whose key it is, as it is written.
 
     Works on trees that were refused too: each node is entered once, and only down to a bounded depth.
     """
+    wanted = {id(node) for node in targets}
+    found: dict[int, FieldPath] = {}
     seen: set[int] = set()
     pending: list[tuple[Node, FieldPath]] = [(root, ())]
-    while pending:
+    while pending and len(found) < len(wanted):
         node, path = pending.pop()
-        if node is target:
-            return path
+        if id(node) in wanted:
+            found.setdefault(id(node), path)
         if id(node) in seen or type(node) is ScalarNode or len(path) > _DEEPEST_PATH:
             continue
         seen.add(id(node))
@@ -276,8 +278,8 @@ def path_to(root: Node, target: Node) -> FieldPath:
             pending.extend((item, (*path, position)) for position, item in enumerate(node.value))
             continue
         for key_node, value_node in node.value:
-            name = key_node.value if type(key_node) is ScalarNode else "?"
-            if key_node is target:
-                return (*path, key_name(key_node) or name)
-            pending.append((value_node, (*path, key_name(key_node) or name)))
-    return ()
+            below = (*path, key_name(key_node) or (key_node.value if type(key_node) is ScalarNode else "?"))
+            if id(key_node) in wanted:
+                found[id(key_node)] = below
+            pending.append((value_node, below))
+    return found

@@ -10,10 +10,10 @@ from typing import Any
 
 from yaml import MarkedYAMLError, YAMLError
 
-from reconciler.core.documents.builder import Builder, Flaw, ambiguous_scalars, child, path_to
+from reconciler.core.documents.builder import Builder, Flaw, ambiguous_scalars, child, paths_to
 from reconciler.core.documents.document import Document, Reading
 from reconciler.core.documents.parser import Chunk, LimitExceeded, Limits, MappingNode, Node, compose, split
-from reconciler.core.documents.syntax import bad_character, syntax_problem
+from reconciler.core.documents.syntax import bad_character, directive_line, syntax_problem
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem
 
@@ -33,13 +33,15 @@ def read(path: str, raw: bytes, limits: Limits = _DEFAULT) -> Reading:
     if raw.startswith(_UTF16_OR_32) or raw[:2].count(b"\0") == 1:
         message = "the file is UTF-16 or UTF-32 text, or binary"
         return Reading(problems=(_problem(path, "yaml.encoding", message, "save it as UTF-8"),))
-    chunks = split(raw)
-    if len(chunks) > limits.documents + 1:
-        message = f"the file has {len(chunks) - 1} documents, {limits.documents} are allowed"
+    count = raw.count(b"\n---")
+    if count > limits.documents:
+        message = f"the file has {count} documents, {limits.documents} are allowed"
         return Reading(problems=(_problem(path, "yaml.document-count", message, "split it into several files"),))
     file = _File(path, raw, Builder(limits))
-    for chunk in chunks:
+    for chunk in split(raw):
         file.read(chunk)
+        if file.exhausted:
+            break
     problems = tuple(sorted(dict.fromkeys(file.problems), key=lambda problem: problem.sort_key))
     return Reading(documents=tuple(file.documents), problems=problems)
 
@@ -57,6 +59,8 @@ class _File:
         self.builder = builder
         self.documents: list[Document] = []
         self.problems: list[Problem] = []
+        self.exhausted = False
+        """Whether a limit was met: what would follow may cost as much again, so it is not read."""
 
     def read(self, chunk: Chunk) -> None:
         """Read one document's text."""
@@ -64,6 +68,10 @@ class _File:
         if text.startswith(b"---") and not _SEPARATOR.match(text):
             message = "kubectl takes nothing but a comment after `---`"
             self._add("yaml.separator", chunk, 0, 3, message, "start the document on the next line")
+            return
+        directive = directive_line(text)
+        if directive is not None:
+            self._add("yaml.directive", chunk, directive, 0, "%directives are not allowed", "remove the line")
             return
         if not text.isascii() and self._refuse_characters(chunk):
             return
@@ -98,8 +106,9 @@ class _File:
                 return  # nothing but comments, or an explicit null, which kubectl skips as well
             if type(node) is not MappingNode:
                 self._at_node("yaml.not-a-mapping", chunk, node, "a document is a mapping with apiVersion and kind", "")
+        paths = paths_to(node, (flaw.node for flaw in builder.flaws)) if builder.flaws else {}
         for flaw in builder.flaws:
-            self.problems.append(self._from_flaw(chunk, node, flaw))
+            self.problems.append(self._from_flaw(chunk, flaw, paths.get(id(flaw.node), ())))
         if not builder.flaws and isinstance(data, dict):
             found = dict(_unfold(data, ()))
             odd = _by_root(ambiguous_scalars(node), found) if builder.odd else {}
@@ -126,6 +135,7 @@ class _File:
         return True
 
     def _exceeded(self, chunk: Chunk, error: LimitExceeded) -> None:
+        self.exhausted = True
         limits = self.builder.limits
         if error.limit == "depth":
             message = f"the document is nested deeper than {limits.depth} levels"
@@ -137,7 +147,7 @@ class _File:
         line, column = (mark.line, mark.column) if mark is not None else (0, 0)
         self._add(f"yaml.{error.limit}", chunk, line, column, message, hint)
 
-    def _from_flaw(self, chunk: Chunk, root: Node, flaw: Flaw) -> Problem:
+    def _from_flaw(self, chunk: Chunk, flaw: Flaw, path: FieldPath) -> Problem:
         message = flaw.message
         if flaw.other is not None:
             mark = flaw.other.start_mark
@@ -147,7 +157,7 @@ class _File:
             rule=flaw.rule,
             place=SourceRef(path=self.path, line=mark.line + 1 + chunk.line, column=mark.column + 1),
             message=message,
-            field=format_path(path_to(root, flaw.node)),
+            field=format_path(path),
             hint=flaw.hint,
         )
 

@@ -54,7 +54,10 @@ _OLD_OTHER = re.compile(
 _INT64 = range(-(2**63), 2**63)
 _UINT64_MAX = 2**64 - 1
 _LONGEST_INTEGER = 128
-"""No integer of 64 bits needs more characters, underscores and leading zeros aside."""
+"""No integer of 64 bits needs more digits, leading zeros aside."""
+_LONGEST_NUMBER = 256
+"""Beyond this, whatever is written with the characters of a number is taken for one that nobody reads alike."""
+_NUMERIC = re.compile(r"[-+.:_0-9]+(?:[eE][-+]?[0-9]+)?|0[xX][0-9a-fA-F_]+", re.ASCII)
 
 
 def resolve(text: str) -> Scalar:
@@ -90,6 +93,8 @@ def is_ambiguous(text: str) -> bool:
         return True
     if not text or text[0] not in _NUMERIC_START:
         return False
+    if len(text) > _LONGEST_NUMBER:
+        return _NUMERIC.fullmatch(text) is not None
     kubernetes = resolve(text)
     return not (_same(kubernetes, _yaml_1_2(text)) and _same(kubernetes, _yaml_1_1(text)))
 

@@ -13,9 +13,10 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe
 # Unicode's explicit directional formatting characters: they make text read differently than it is (CVE-2021-42574)
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
+_DIRECTIVE = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n\.\.\.[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
+
 _HINTS = (
     ("found another document", "start each document with a line `---`; kubectl drops what follows `...`"),
-    ("expected <document start>", "start each document with a line `---`; kubectl drops what follows `...`"),
     ("mapping values are not allowed", "check the indentation, or quote a value that holds `: `"),
     ("could not find expected ':'", "add the colon after the key, or quote or indent the text"),
     ("did not find expected key", "line this key up with the others of its mapping"),
@@ -50,11 +51,11 @@ def syntax_problem(path: str, chunk: Chunk, error: MarkedYAMLError) -> Problem:
     elif "duplicate anchor" in (error.context or ""):
         rule, message = "yaml.anchor", "this anchor is already defined in the document"
         hint = "give each anchor of a document its own name"
-    elif "expected <document start>" in complaint and (directive := _directive(chunk.text)) is not None:
-        rule, message, hint = "yaml.directive", "%directives are not allowed", "remove the line"
-        line, column = directive, 0
     elif "expected <document start>" in complaint:
-        rule, message = "yaml.separator", "a document starts without a line `---`"
+        message, hint = "this text comes after the end of the document's value", "quote the value, or indent this line"
+        if b"\n..." in chunk.text or chunk.text.lstrip()[:1] == b"{":
+            rule, message = "yaml.separator", "a document starts without a line `---`"
+            hint = "start each document with a line `---`; kubectl drops what follows `...`"
     elif sign == "\t":
         hint = "indent with spaces, not with tabs"
     elif sign in {"@", "`", "%"}:
@@ -65,16 +66,18 @@ def syntax_problem(path: str, chunk: Chunk, error: MarkedYAMLError) -> Problem:
     return Problem(rule=rule, place=place, message=message, hint=hint)
 
 
-def _directive(text: bytes) -> int | None:
-    return next((line for line, content in enumerate(text.splitlines()) if content.startswith(b"%")), None)
-
-
 def _sign(text: bytes, line: int, column: int) -> str:
     """Return the character at a place; empty where there is none."""
     lines = text.splitlines()
     if line >= len(lines):
         return ""
     return lines[line].decode("utf-8", "replace")[column : column + 1]
+
+
+def directive_line(text: bytes) -> int | None:
+    """Return the line (from 0) of a %directive, which stands before a document or after `...`; None without one."""
+    found = _DIRECTIVE.search(text) if b"%" in text else None
+    return None if found is None else text.count(b"\n", 0, found.end())
 
 
 def bad_character(text: bytes) -> tuple[str, int, int, str, str] | None:
