@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -85,9 +85,12 @@ class Git:
     @contextmanager
     def stream(self, *arguments: str, data: Iterable[bytes] = (), accept: Sequence[int] = (0,)) -> Iterator[IO[bytes]]:
         """Start git and give its output to be read; afterwards judge its exit code."""
-        with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
-            given.writelines(data)
-            given.seek(0)
+        with tempfile.TemporaryFile() as errors, ExitStack() as stack:
+            given: IO[bytes] | int = subprocess.DEVNULL
+            if data:  # through a file: git may answer before it has read all, and nobody waits for the other
+                given = stack.enter_context(tempfile.TemporaryFile())
+                given.writelines(data)
+                given.seek(0)
             process = self.start(*arguments, stdin=given, stderr=errors)
             timer = threading.Timer(DEADLINE_SECONDS, process.kill)
             timer.start()

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from reconciler.adapters.git.blobs import read_blobs, read_header
-from reconciler.adapters.git.command import printable
+from reconciler.adapters.git.command import printable, read_all
 from reconciler.adapters.git.commit import Committing
 from reconciler.adapters.git.filters import without_filters
 from reconciler.adapters.git.location import Location, branch_ref, locate
@@ -146,15 +147,19 @@ class GitRepository:
 
     def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
         """Compare the working tree with a commit. Only files that git finds changed are read."""
+        base = self._empty_tree() if commit is None else _id(commit)
+        with self._looking(base, paths) as (tracked, untracked):
+            return self._differences(read_all(tracked), read_all(untracked))
+
+    @contextmanager
+    def _looking(self, base: str, paths: Sequence[str]) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        """Let two gits look over the working tree at the same time: for what differs, and for what is new."""
         wanted = self._at.outer(tuple(paths))
         git = without_filters(self._git)
-        base = self._empty_tree() if commit is None else _id(commit)
-        with ThreadPoolExecutor(2) as pool:
-            tracked = pool.submit(
-                git.run, "diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *wanted
-            )
-            untracked = pool.submit(git.run, "ls-files", "-z", "--others", "--exclude-standard", "--", *wanted)
-        return self._differences(tracked.result(), untracked.result())
+        differing = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *wanted)
+        new = ("ls-files", "-z", "--others", "--exclude-standard", "--", *wanted)
+        with git.stream(*differing) as tracked, git.stream(*new) as untracked:
+            yield tracked, untracked
 
     def _differences(self, tracked: bytes, untracked: bytes) -> dict[str, Entry | None]:
         prefix = self._at.prefix
@@ -186,10 +191,9 @@ class GitRepository:
         head = self._git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head is None:
             return {path: entry for path, entry in self.changed_since(None, paths).items() if entry is not None}
-        with ThreadPoolExecutor(1) as pool:
-            committed = pool.submit(self.tree, head, paths)
-            changes = self.changed_since(head, paths)
-        tree = dict(committed.result())
+        with self._looking(head, paths) as (tracked, untracked):
+            tree = dict(self.tree(head, paths))  # read while the others look
+            changes = self._differences(read_all(tracked), read_all(untracked))
         for path, entry in changes.items():
             if entry is None:
                 tree.pop(path, None)
