@@ -6,7 +6,7 @@ PATHS := reconciler tests benchmarks docs
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench features verify docs schemas cluster clean
+.PHONY: help demo test lint types fmt golden bench features verify docs schemas cluster test-scheduler clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -53,6 +53,10 @@ docs: $(READY) ## write docs/reference from --help, schemas and rules
 
 schemas: $(READY) ## refresh the offline Kubernetes schemas from the running API server
 	@$(BIN)/python -m tests.cluster.refresh_schemas
+
+test-scheduler: $(READY) ## build the real KAI scheduler once (eight minutes) and run the gang tests on it
+	@$(BIN)/python -m tests.cluster.build --scheduler
+	@$(BIN)/python -m pytest -q -m scheduler $(PYTEST)
 
 cluster: $(READY) ## build the real control plane that the tests use
 	@$(BIN)/python -m tests.cluster.build
