@@ -223,6 +223,11 @@ def test_slices_that_the_evidence_does_not_count() -> None:
     assert "nvidia.com/mig-1g.10gb" in verdict.message
 
 
+def test_a_daemon_set_takes_gpus_that_no_sum_holds() -> None:
+    body = plain("DaemonSet", "x", api="apps/v1", spec={"template": {"spec": pod_spec(1)}})
+    assert rules([body]) == [("quota.daemon-set", "warn")]
+
+
 QUEUE = kai_queue("team-a", -1)
 
 

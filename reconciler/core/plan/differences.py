@@ -4,7 +4,7 @@ Own recursion rather than a library: it knows the lists that go by a key, quanti
 differently (`1Gi`, `1024Mi`), and it hides secrets before they become part of a plan.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -220,19 +220,3 @@ def _shown(value: Any, secret: bool) -> Any:  # noqa: FBT001 - the one flag says
     if secret:
         return MASK
     return redact(value) if type(value) is str else value
-
-
-def leaf_count(value: Any) -> int:
-    """Count the leaves of a body."""
-    return sum(1 for _ in _each_leaf(value))
-
-
-def _each_leaf(value: Any) -> Iterator[Any]:
-    if type(value) is dict and value:
-        for inner in value.values():
-            yield from _each_leaf(inner)
-    elif type(value) is list and value:
-        for inner in value:
-            yield from _each_leaf(inner)
-    else:
-        yield value

@@ -96,7 +96,6 @@ def _judge(bench: Bench, row: Row, reference: Reference, known: set[_Name], exte
     kind, namespace, name, field = reference.kind, reference.namespace, reference.name, reference.field
     if (kind, name) in _IN_EVERY_NAMESPACE or external.has(kind, namespace, name):
         return
-    # Allow everything else only by its name: what nobody declared is unknown.
     rule = "reference.parent" if kind == row.kind == "Queue" else _RULE_OF[kind]
     if not bench.is_on(rule):
         return

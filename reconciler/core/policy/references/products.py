@@ -51,11 +51,16 @@ def judge_products(bench: Bench, rows: Sequence[Row], inventory: Inventory | Non
     """Judge every workload with GPUs, suspended ones as well, and every flavor."""
     asking = [row for row in rows if row.demands]
     flavors = [row for row in rows if row.kind == "ResourceFlavor" and row.product]
-    if inventory is None:
-        if asking or flavors:
-            _unknown(bench, asking or flavors)
-        return
-    stock = _stock(inventory.nodes)
+    for row in asking:
+        if row.kind == "DaemonSet":
+            _daemon_set(bench, row)
+    if inventory is not None:
+        _against(bench, asking, flavors, _stock(inventory.nodes))
+    elif asking or flavors:
+        _unknown(bench, asking or flavors)
+
+
+def _against(bench: Bench, asking: Sequence[Row], flavors: Sequence[Row], stock: Mapping[str, _Stock]) -> None:
     for row in flavors:
         if row.product not in stock:
             _no_such_product(bench, row, row.product, stock)
@@ -63,7 +68,7 @@ def judge_products(bench: Bench, rows: Sequence[Row], inventory: Inventory | Non
     for row in asking:
         for demand in row.demands:
             held = stock.get(demand.product)
-            if held is not None and demand.pods <= held.fits(demand.gpus_per_pod)[1] and demand.pods:
+            if held is not None and 0 < demand.pods <= held.fits(demand.gpus_per_pod)[1]:
                 continue
             if is_slice(demand.product):
                 slices.setdefault(demand.product, []).append(row)
@@ -100,6 +105,11 @@ def _no_such_product(bench: Bench, row: Row, product: str, stock: Mapping[str, _
     hint = meant or (f"the evidence knows {', '.join(names[:5])}" if names else "the evidence knows no GPU at all")
     message = f"selects GPU product {product}, which no node of {bench.cluster.name} has by the evidence"
     bench.rule("quota.product", row, message, hint=hint)
+
+
+def _daemon_set(bench: Bench, row: Row) -> None:
+    message = f"takes {row.gpus_per_pod} GPUs on every node that it matches: no sum holds them"
+    bench.rule("quota.daemon-set", row, message, hint="leave them out of the quotas, or run it without GPUs")
 
 
 def _judge(bench: Bench, row: Row, demand: Demand, stock: Mapping[str, _Stock]) -> None:

@@ -119,6 +119,11 @@ RULES: Mapping[str, Rule] = {
         reason="without an inventory nobody knows whether the cluster has these GPUs: unknown is not fine",
         action=Result.WARN,
     ),
+    "quota.daemon-set": Rule(
+        title="GPUs that every node gives away are seen",
+        reason="a DaemonSet takes GPUs on each node that it matches, and no sum of this plan holds them",
+        action=Result.WARN,
+    ),
     "quota.max-gpus-per-namespace": Rule(
         title="A namespace asks for no more GPUs than it may",
         reason="keeps one team from filling the cluster; set `max`, and `overrides` by namespace, in reconciler.yaml",
