@@ -31,12 +31,12 @@ VALUES: dict[str, Any] = {
 
 
 def types() -> dict[str, Any]:
-    dyn, review = named_type("dyn"), named_type("map<string,dyn>")
+    dyn = named_type("dyn")
     return {
         "object": dyn,
         "oldObject": dyn,
-        "request": review,
-        "namespaceObject": review,
+        "request": dyn,
+        "namespaceObject": dyn,
         "authorizer": named_type("authorizer"),
     }
 

@@ -178,3 +178,15 @@ def test_a_repository_may_replace_a_shipped_rule() -> None:
     example = next(one for one in EXAMPLES if str(one) == "no-host-network-fail-host-pid")
     (verdict,) = policies.policies.evaluate(rendered(example.document), old=None, namespace=None)
     assert (verdict.rule, verdict.result) == ("no-host-network", Result.WARN)
+
+
+def test_the_readme_lists_every_rule_with_its_title() -> None:
+    listed = re.findall(r"^\| `([a-z-]+)` \| (.+?) \| (\w+) \|$", (POLICIES / "README.md").read_text(), re.MULTILINE)
+    words = {"error": "denies", "warning": "warns"}
+    expected = []
+    for rule in RULES:
+        metadata = _policy(rule)["metadata"]
+        assert isinstance(metadata, dict)
+        notes = metadata["annotations"]
+        expected.append((rule, notes["gpureconciler.io/title"], words[notes["gpureconciler.io/severity"]]))
+    assert [(rule, title.partition(" (`")[0], word) for rule, title, word in listed] == expected

@@ -1,6 +1,6 @@
 """Every expression of a policy compiled as an API server would, each fault at its line of the policy file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath, SourceRef, format_path
@@ -11,6 +11,14 @@ from reconciler.core.policy.cel.names import fields, tokens
 from reconciler.core.problems import Problem
 
 _HINT = "the functions and variables are those of Kubernetes 1.36"
+_FIELDS = {
+    "request": frozenset(
+        ("kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "name",
+         "namespace", "operation", "userInfo", "dryRun", "options")
+    ),
+    "namespaceObject": frozenset(("metadata", "spec", "status")),
+}  # fmt: skip
+"""Fields that an API server's checker knows (k8s.io/apiserver/pkg/admission/plugin/cel/compile.go)."""
 _UNSUPPORTED = ("transformMap", "transformMapEntry")
 
 
@@ -23,8 +31,8 @@ class _Check:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.problems: list[Problem] = []
-        dyn, review = named_type("dyn"), named_type("map<string,dyn>")
-        self.types: dict[str, Any] = {"object": dyn, "oldObject": dyn, "request": review, "namespaceObject": review}
+        dyn = named_type("dyn")
+        self.types: dict[str, Any] = dict.fromkeys(("object", "oldObject", "request", "namespaceObject"), dyn)
         if policy.params:
             self.types["params"] = dyn
         self.user = {"authorizer": named_type("authorizer"), "authorizer.requestResource": named_type("resource-check")}
@@ -53,6 +61,7 @@ class _Check:
         used = {f"variables.{name}" for name in fields(tokens(expression), "variables")}
         known = {name: kind for name, kind in types.items() if not name.startswith("variables.") or name in used}
         kind, faults = check(expression, known)
+        faults = faults or tuple(_unknown_fields(expression))
         for fault in faults:
             self._note(path, expression, fault)
         if not faults and wanted and kind.name().lower() not in wanted.split():
@@ -69,6 +78,15 @@ class _Check:
         self.problems.append(
             Problem(rule="policy.cel", place=place, field=format_path(path), message=fault.message, hint=_HINT)
         )
+
+
+def _unknown_fields(expression: str) -> Iterator[Fault]:
+    """Find fields that the checker, which takes these variables for anything, lets through."""
+    for root, known in _FIELDS.items():
+        for name in sorted(fields(tokens(expression), root) - known - {""}):
+            before = expression[: max(expression.find(f"{root}.{name}"), 0)]
+            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            yield Fault(line=line, column=column, message=f"{root} has no field {name!r}")
 
 
 def locate(start: SourceRef, text: bytes, expression: str, fault: Fault) -> SourceRef:

@@ -14,10 +14,14 @@ LONGEST_MESSAGE = 5 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A denial, an audit annotation, or, with `error`, the absence of an answer."""
+    """A denial, an audit annotation, or, with `error`, the absence of an answer.
+
+    `live` says that an API server might have one: what is missing is known to it alone.
+    """
 
     message: str
     error: bool = False
+    live: bool = False
     audit: bool = False
     hint: str = ""
 
@@ -121,4 +125,6 @@ class Unit:
             hint = "add the Namespace object to the repository"
         elif error.unanswerable:
             hint = "only the API server can decide this rule; bind it there, or write it without that value"
-        return Finding(message=f"not evaluated: {error} in `{shown}`", error=True, hint=hint)
+        return Finding(
+            message=f"not evaluated: {error} in `{shown}`", error=True, live=bool(error.unanswerable), hint=hint
+        )

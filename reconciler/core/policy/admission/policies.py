@@ -226,7 +226,7 @@ def _verdicts(unit: Unit, found: Any, manifest: Manifest) -> list[Verdict]:
             result = Result.AUDIT
         elif finding.error:
             # Under `Ignore` the API server lets it through, so it does not stop a commit; it is shown all the same.
-            result = Result.WARN if unit.policy.ignores_failure and not finding.hint else Result.ERROR
+            result = Result.WARN if unit.policy.ignores_failure and not finding.live else Result.ERROR
         verdicts.append(_verdict(unit.policy, result, finding, manifest))
     return verdicts
 

@@ -1,0 +1,108 @@
+"""Exceptions are files: who, what, why, until when; expired ones stop a commit, unused ones are told."""
+
+import pytest
+
+from reconciler.core.documents import read
+from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.policy.exceptions import Excepted, apply_exceptions, load_exceptions
+from reconciler.core.policy.verdict import Result, Verdict
+from reconciler.core.problems import Severity
+
+TEXT = """\
+apiVersion: gpureconciler.io/v1alpha1
+kind: PolicyException
+metadata: {name: legacy-data}
+spec:
+  rule: no-host-path
+  object: {kind: Job, namespace: team-a, name: train}
+  reason: the data moves to a claim in March
+  owner: team-a
+  expires: "2026-03-31"
+"""
+VERDICT = Verdict(
+    rule="no-host-path",
+    result=Result.DENY,
+    cluster="west",
+    key=ObjectKey(group="batch", kind="Job", namespace="team-a", name="train"),
+    place=SourceRef(path="jobs/train.yaml", line=1, column=1),
+    message="volume on the node itself: data (/data)",
+)
+
+
+def apply(text: str, date: str, *verdicts: Verdict) -> Excepted:
+    found, problems = load_exceptions(read("policies/exceptions.yaml", text.encode()).documents)
+    assert problems == ()
+    return apply_exceptions(verdicts or (VERDICT,), found, date)
+
+
+@pytest.mark.parametrize("date", ["2026-01-01", "2026-03-31"])
+def test_an_exception_allows_through_its_last_day(date: str) -> None:
+    """The plan lists those in force, and the verdict stays visible."""
+    verdicts, in_force, problems = apply(TEXT, date)
+    assert [one.result for one in verdicts] == [Result.EXCEPTED]
+    assert problems == ()
+    (one,) = in_force
+    assert (one.rule, one.target, one.owner, one.expires, one.used) == (
+        "no-host-path",
+        "Job/team-a/train",
+        "team-a",
+        "2026-03-31",
+        True,
+    )
+
+
+def test_an_expired_exception_allows_nothing_and_is_an_error() -> None:
+    verdicts, in_force, problems = apply(TEXT, "2026-04-01")
+    assert [one.result for one in verdicts] == [Result.DENY]
+    assert in_force == ()
+    (problem,) = problems
+    assert (problem.rule, problem.severity) == ("policy.exception-expired", Severity.ERROR)
+    assert str(problem.place) == "policies/exceptions.yaml:9:12"
+    assert "expired on 2026-03-31 (judged on 2026-04-01)" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("name: train", "name: other"),
+        ("namespace: team-a, ", ""),
+        ("kind: Job", "kind: Pod"),
+        ("no-host-path", "no-privileged"),
+        ("name: train", "name: train, cluster: east"),
+    ],
+)
+def test_an_exception_for_something_else_is_unused(old: str, new: str) -> None:
+    verdicts, in_force, problems = apply(TEXT.replace(old, new), "2026-01-01")
+    assert [one.result for one in verdicts] == [Result.DENY]
+    assert [one.used for one in in_force] == [False]
+    assert [(one.rule, one.severity) for one in problems] == [("policy.exception-unused", Severity.WARNING)]
+
+
+def test_a_cluster_may_be_named() -> None:
+    verdicts, in_force, _ = apply(TEXT.replace("name: train", "name: train, cluster: west"), "2026-01-01")
+    assert [one.result for one in verdicts] == [Result.EXCEPTED]
+    assert in_force[0].target == "Job/team-a/train (west)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('expires: "2026-03-31"', "expires: soon", "spec.expires: 'soon' is not a date; write YYYY-MM-DD"),
+        ('expires: "2026-03-31"', 'expires: "2026-13-01"', "is not a date"),
+        ('  expires: "2026-03-31"\n', "", "spec.expires: is missing"),
+        ("  owner: team-a\n", "", "spec.owner: is missing"),
+        ("reason: the data moves to a claim in March", "reason: ' '", "spec.reason: must be a string with text"),
+        ("kind: Job, ", "", "spec.object.kind: is missing"),
+        ("rule: no-host-path", "rule: 7", "spec.rule: must be a string with text"),
+        ("object: {kind: Job, namespace: team-a, name: train}", "object: all", "spec.object.name: is missing"),
+    ],
+)
+def test_an_incomplete_exception_allows_nothing(old: str, new: str, words: str) -> None:
+    found, problems = load_exceptions(read("policies/e.yaml", TEXT.replace(old, new).encode()).documents)
+    assert found == ()
+    assert any(words in str(problem) and problem.rule == "policy.exception-invalid" for problem in problems)
+
+
+def test_other_documents_are_left_alone() -> None:
+    text = "apiVersion: v1\nkind: PolicyException\nmetadata: {name: a}\n"
+    assert load_exceptions(read("policies/e.yaml", text.encode()).documents) == ((), ())
