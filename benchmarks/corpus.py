@@ -176,7 +176,7 @@ _MODELS = ("vit-large", "llama-8b", "mixtral", "whisper", "resnet50", "qwen-14b"
 
 def files(count: int, *, backend: str = "kai", seed: int = 7) -> Iterator[tuple[str, str]]:
     """Yield path and text of files that hold about `count` documents together."""
-    chance = random.Random(seed)  # noqa: S311 - a corpus, not a secret
+    chance = random.Random(seed)
     teams = [f"team-{number:03}" for number in range(max(2, count // 100))]
     yield "reconciler.yaml", _CONFIG.format(backend=backend)
     made = 0

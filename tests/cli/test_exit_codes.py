@@ -196,7 +196,9 @@ def test_interrupt_leaves_no_trace(fleet: Fleet) -> None:
 
 def test_foreign_files_in_rendered_are_errors_and_stay(fleet: Fleet) -> None:
     """F-142: what we did not render is never removed, nor overwritten."""
-    fleet.write("rendered/main/default/configmap-theirs.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs}\n")
+    fleet.write(
+        "rendered/main/default/configmap-theirs.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs}\n"
+    )
     fleet.commit()
     ran = fleet.run("plan")
     assert ran.code == 3
@@ -207,7 +209,9 @@ def test_foreign_files_in_rendered_are_errors_and_stay(fleet: Fleet) -> None:
 
 def test_help_is_useful_and_light() -> None:
     """Every verb explains itself with examples; the top level imports neither YAML nor schemas nor Git."""
-    probe = "import sys\nfrom reconciler.cli.main import run\nrun(['--help'])\nprint(sorted(sys.modules), file=sys.stderr)"
+    probe = (
+        "import sys\nfrom reconciler.cli.main import run\nrun(['--help'])\nprint(sorted(sys.modules), file=sys.stderr)"
+    )
     ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     for verb in main.VERBS:
         assert verb in ran.stdout
