@@ -181,15 +181,20 @@ def _manifest(head: Head, path: str) -> Manifest:
     return head.rendering(path).manifest
 
 
-def _origins(tools: Tools, head: Head, before: Layout, problems: tuple[Problem, ...]) -> dict[str, str]:
-    """Source files of existing objects, for the files that now have errors: by compiling what they held before."""
+def _origins(tools: Tools, head: Head, before: Layout, problems: tuple[Problem, ...]) -> dict[str, str] | None:
+    """Source files of existing objects, for the files that now have errors: by compiling what they held before.
+
+    None where that had errors too, so that nobody can tell what came from it.
+    """
     broken = {problem.place.path for problem in problems if problem.severity is Severity.ERROR}
     paths = [path for path in sorted(broken) if path in before.sources]
-    return {
-        rendering.row.path: path
-        for path, raw in read_files(tools.repository, before.sources, paths)
-        for rendering in compile_file(head.context, path, raw).renderings
-    }
+    origins: dict[str, str] = {}
+    for path, raw in read_files(tools.repository, before.sources, paths):
+        compiled = compile_file(head.context, path, raw)
+        if any(problem.severity is Severity.ERROR for problem in compiled.problems):
+            return None
+        origins.update((rendering.row.path, path) for rendering in compiled.renderings)
+    return origins
 
 
 def _folders(head: Head, before: Layout) -> dict[str, tuple[int, int]]:
