@@ -30,6 +30,13 @@ class KindName:
     kind: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Unusable:
+    """Why the engine refuses a schema: only a definition from the repository can come to that."""
+
+    reason: str
+
+
 class _Known:
     """The compiled schema of one kind; the engine and the keyed lists are made when first needed."""
 
@@ -41,7 +48,10 @@ class _Known:
         import jsonschema_rs  # noqa: PLC0415 - 24 ms that a run over cached results does not pay
 
         options = jsonschema_rs.RegexOptions()  # linear in time: a pattern may come from the repository
-        return jsonschema_rs.Draft202012Validator(self.schema, pattern_options=options, validate_formats=True)
+        try:
+            return jsonschema_rs.Draft202012Validator(self.schema, pattern_options=options, validate_formats=True)
+        except ValueError as error:
+            return _Unusable(str(error).partition("\n")[0])
 
     @cached_property
     def leads(self) -> Branch:
@@ -178,6 +188,9 @@ class Catalogue:
             yield from self._judge(known, data)
 
     def _judge(self, known: _Known, data: dict[str, Any]) -> Iterator[Finding]:
+        if isinstance(known.engine, _Unusable):
+            yield _unusable(known)
+            return
         if not known.engine.is_valid(data):
             # What follows takes the types for granted.
             yield from words.findings(known.engine.iter_errors(data), known.schema, data)
@@ -225,6 +238,16 @@ class Catalogue:
             return f"{kind} is of apiVersion {' or '.join(names)}"
         close = words.did_you_mean(kind, sorted(kinds))
         return f"did you mean {close}?" if close else f"its kinds are {words.choices(sorted(kinds))}"
+
+
+def _unusable(known: _Known) -> Finding:
+    return Finding(
+        rule="schema.unusable",
+        path=("kind",),
+        message=f"the definition of {known.name.kind} cannot be used ({known.engine.reason}), so it is not checked",
+        hint="correct its CustomResourceDefinition",
+        severity=Severity.WARNING,
+    )
 
 
 def _own_first(group: str) -> tuple[bool, str]:

@@ -6,13 +6,12 @@ Both leave as JSON Schema 2020-12 in which an object without `additionalProperti
 Sources: KEP-1693 (structural schemas), k8s.io/apiextensions-apiserver/pkg/apiserver/schema, KEP-2885 (strict).
 """
 
-import hashlib
-import json
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.core.schemas.tightened import FIELDS, KIND_NAME, LAX, NOT_EMPTY, WHOLE
+from reconciler.core.schemas.forms import MIXED_LABEL
+from reconciler.core.schemas.sharing import children, share
+from reconciler.core.schemas.tightened import FIELDS, LAX, NOT_EMPTY, WHOLE
 
 Schema = dict[str, Any]
 
@@ -68,20 +67,46 @@ def close_builtin(root: str, components: Mapping[str, Schema]) -> Schema:
             definitions[component] = tighten(component.split(".")[-1], _builtin(components[component], waiting, names))
     closed: Schema = {"$ref": f"#/$defs/{_short(root, names)}"}
     closed["$defs"] = {_short(name, names): schema for name, schema in sorted(definitions.items())}
+    while sum(_relax(name, schema, closed["$defs"]) for name, schema in closed["$defs"].items()):
+        pass  # a field that became optional may make the fields above it optional
     for schema in closed["$defs"].values():
         _insist_on_items(schema, closed["$defs"])
     return closed
 
 
+_INSISTING = frozenset({"required", "anyOf", "oneOf", "if"})
+
+
+def _relax(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> bool:
+    """Let an object be left out that may be empty: in Go it is there anyway. Return whether anything changed."""
+    asked = WHOLE.get(name, {}).get("required", ())
+    lax = {
+        field
+        for field in schema.get("required", ())
+        if field not in asked and "$ref" in schema["properties"][field]
+        if not _insists(schema["properties"][field], definitions)
+    }
+    for field in lax:
+        schema["properties"][field].pop("type", None)
+    left = [field for field in schema.pop("required", ()) if field not in lax]
+    if left:
+        schema["required"] = left
+    return bool(lax)
+
+
+def _insists(schema: Schema, definitions: Mapping[str, Schema]) -> bool:
+    """Whether the definition that `schema` refers to refuses an empty object."""
+    target = definitions[schema["$ref"].rpartition("/")[2]]
+    return not _INSISTING.isdisjoint(target)
+
+
 def _insist_on_items(schema: Schema, definitions: Mapping[str, Schema]) -> None:
     """Refuse null in a list of objects that must hold something: the server reads it as an empty object."""
-    for _, _, child in _children(schema):
+    for _, _, child in children(schema):
         _insist_on_items(child, definitions)
     items = schema.get("items")
-    if isinstance(items, dict) and "$ref" in items and "type" not in items:
-        target = definitions[items["$ref"].rpartition("/")[2]]
-        if {"required", "anyOf", "oneOf", "if"} & target.keys():
-            items["type"] = "object"
+    if isinstance(items, dict) and "$ref" in items and "type" not in items and _insists(items, definitions):
+        items["type"] = "object"
 
 
 def _short(component: str, names: dict[str, str]) -> str:
@@ -223,7 +248,7 @@ def close_custom(source: Schema, *, group: str, version: str, kind: str, object_
     if rules:  # a definition may only narrow name and generateName
         properties["metadata"] |= {"properties": rules}
     root["x-kubernetes-group-version-kind"] = [{"group": group, "version": version, "kind": kind}]
-    shared = _share(root)
+    shared = share(root)
     shared["$defs"] = dict(sorted((shared.get("$defs", {}) | object_meta["$defs"]).items()))
     return shared
 
@@ -241,7 +266,7 @@ def object_meta_of(schema: Schema) -> Schema:
 
 def _references(schema: Schema) -> list[str]:
     found = [schema["$ref"]] if "$ref" in schema else []
-    for _, _, child in _children(schema):
+    for _, _, child in children(schema):
         found += _references(child)
     return found
 
@@ -281,7 +306,7 @@ def _custom_object(closed: Schema, source: Schema) -> None:
     if properties:
         closed["properties"] = {name: _custom(child) for name, child in sorted(properties.items())}
     if source.get("x-kubernetes-embedded-resource"):
-        fixed = {"apiVersion": {"type": "string", "minLength": 1}, "kind": {"type": "string"} | KIND_NAME}
+        fixed = {"apiVersion": {"type": "string", "minLength": 1}, "kind": {"type": "string"} | MIXED_LABEL}
         closed["properties"] = closed.get("properties", {}) | fixed | {"metadata": {"$ref": "#/$defs/ObjectMeta"}}
         closed["required"] = ["apiVersion", "kind"]
     # A default is filled in before anything is required.
@@ -303,73 +328,3 @@ def _bare(source: Schema) -> Schema:
     if "properties" in source:
         closed["properties"] = {name: _bare(child) for name, child in source["properties"].items()}
     return closed
-
-
-# --- one definition for what is written many times ---------------------------------------------------------------
-
-
-def _share(root: Schema) -> Schema:
-    """Move object schemas that occur more than once into `$defs`: a RayJob holds its pod template five times."""
-    digests: dict[int, str] = {}
-    _digest(root, digests)
-    counts: Counter[str] = Counter()
-    _count(root, digests, counts)
-    definitions: dict[str, Schema] = {}
-    shared = _replace(root, digests, counts, definitions, is_root=True)
-    shared["$defs"] = dict(sorted(definitions.items()))
-    return shared
-
-
-def _digest(schema: Schema, digests: dict[int, str]) -> str:
-    """Name a schema by its content, from the names of what is in it, so that depth costs nothing."""
-    below = [(key, name, _digest(child, digests)) for key, name, child in _children(schema)]
-    inner = {key for key, _, _ in below}
-    own = {key: value for key, value in schema.items() if key not in inner}
-    text = json.dumps([own, sorted(below, key=str)], sort_keys=True)
-    digests[id(schema)] = digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return digest
-
-
-def _children(schema: Schema) -> list[tuple[str, str | None, Schema]]:
-    found: list[tuple[str, str | None, Schema]] = [
-        ("properties", name, child) for name, child in schema.get("properties", {}).items()
-    ]
-    found += [
-        (key, None, schema[key]) for key in ("items", "additionalProperties") if isinstance(schema.get(key), dict)
-    ]
-    return found
-
-
-def _count(schema: Schema, digests: Mapping[int, str], counts: Counter[str]) -> None:
-    digest = digests[id(schema)]
-    counts[digest] += 1
-    if counts[digest] == 1:
-        for _, _, child in _children(schema):
-            _count(child, digests, counts)
-
-
-def _replace(
-    schema: Schema,
-    digests: Mapping[int, str],
-    counts: Counter[str],
-    definitions: dict[str, Schema],
-    *,
-    is_root: bool = False,
-) -> Schema:
-    digest = digests[id(schema)]
-    shared = not is_root and counts[digest] > 1 and "properties" in schema
-    if shared and digest in definitions:
-        return {"$ref": f"#/$defs/{digest}"}
-    copy = dict(schema)
-    if "properties" in copy:
-        copy["properties"] = dict(copy["properties"])
-    for key, name, child in _children(schema):
-        replaced = _replace(child, digests, counts, definitions)
-        if name is None:
-            copy[key] = replaced
-        else:
-            copy[key][name] = replaced
-    if not shared:
-        return copy
-    definitions[digest] = copy
-    return {"$ref": f"#/$defs/{digest}"}

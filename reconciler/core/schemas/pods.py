@@ -3,7 +3,7 @@
 Sources: pkg/apis/core/validation/validation.go (ValidatePodSpec), pkg/apis/core/v1/helper (extended resources).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.objects import FieldPath
@@ -31,6 +31,35 @@ def template_findings(
     if policy not in restart or not policy:
         yield _restart(policy, (*path, "restartPolicy"), [name for name in restart if name])
     yield from _containers(spec, path, claims)
+    sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
+    if sysctls:
+        yield from _twice(
+            [(one["name"], index) for index, one in enumerate(sysctls)], (*path, "securityContext", "sysctls")
+        )
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        if volume.get("projected"):
+            place = (*path, "volumes", index, "projected", "sources")
+            yield from _twice(_projected(volume["projected"].get("sources") or ()), place)
+
+
+def _projected(sources: Sequence[Mapping[str, Any] | None]) -> Iterator[tuple[str, int]]:
+    """Yield each path in a projected volume and the position of the source it comes from."""
+    for index, source in enumerate(sources):
+        for held in (source or {}).values():
+            for item in [held, *(held.get("items") or ())] if held else ():
+                if item.get("path"):
+                    yield item["path"], index
+
+
+def _twice(names: Iterable[tuple[str, int]], path: FieldPath) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for name, index in names:
+        if name in seen:
+            message = f"{name} is given above"
+            yield Finding(
+                rule="schema.duplicate-item", path=(*path, index), message=message, hint="remove one of the two"
+            )
+        seen.add(name)
 
 
 def _restart(policy: str, path: FieldPath, allowed: list[str]) -> Finding:
@@ -40,6 +69,9 @@ def _restart(policy: str, path: FieldPath, allowed: list[str]) -> Finding:
 
 
 def _containers(spec: Mapping[str, Any], path: FieldPath, claims: Claims) -> Iterator[Finding]:
+    devices = {
+        one["name"] for one in spec.get("volumes") or () if one.get("persistentVolumeClaim") or one.get("ephemeral")
+    }
     volumes = {volume["name"] for volume in spec.get("volumes") or ()} | claims
     names: set[str] = set()
     for field in ("initContainers", "containers"):
@@ -51,13 +83,13 @@ def _containers(spec: Mapping[str, Any], path: FieldPath, claims: Claims) -> Ite
                     rule="schema.duplicate-item", path=(*place, "name"), message=message, hint="rename one of the two"
                 )
             names.add(container["name"])
-            yield from _mounts(container, place, volumes)
+            yield from _mounts(container, place, volumes, devices | claims)
             if container.get("resources"):
                 yield from _resources(container["resources"], (*place, "resources"))
             yield from _ports(container, place, host_network=spec.get("hostNetwork") is True)
 
 
-def _mounts(container: Mapping[str, Any], path: FieldPath, volumes: set[str]) -> Iterator[Finding]:
+def _mounts(container: Mapping[str, Any], path: FieldPath, volumes: set[str], devices: set[str]) -> Iterator[Finding]:
     taken: set[str] = set()
     for field, where in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
         for index, mount in enumerate(container.get(field) or ()):
@@ -70,6 +102,10 @@ def _mounts(container: Mapping[str, Any], path: FieldPath, volumes: set[str]) ->
                     message=f"the pod has no volume {name}",
                     hint=f"did you mean {close}?" if close else "add it under volumes",
                 )
+            elif field == "volumeDevices" and name not in devices:
+                message = f"{name} is no block device"
+                hint = "use a persistentVolumeClaim or an ephemeral volume"
+                yield Finding(rule="schema.bad-value", path=(*place, "name"), message=message, hint=hint)
             if mount[where] in taken:
                 message = f"{mount[where]} is taken by another volume"
                 yield Finding(

@@ -5,164 +5,128 @@ Applied when the shipped schemas are made, so that a run pays nothing for it.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-Schema = dict[str, Any]
-
-LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-LETTER_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
-MIXED_LABEL = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
-LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
-LABEL_KEY = (
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-    r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$"
+from reconciler.core.schemas.forms import (
+    ABSOLUTE,
+    ABSOLUTE_PATTERN,
+    ADDRESS,
+    AMOUNT,
+    AMOUNTS,
+    CLAIM_MODES,
+    CONFIG_KEY,
+    CONTAINER_AMOUNTS,
+    HANDLERS,
+    KEY,
+    LABEL,
+    LABEL_KEY_PATTERN,
+    LABEL_PATTERN,
+    LABELS,
+    LETTER_LABEL,
+    LETTER_LABEL_PATTERN,
+    LIMITED,
+    MIXED_LABEL,
+    MIXED_LABEL_PATTERN,
+    MODE,
+    NATURAL,
+    PORT,
+    PORT_NAME,
+    PORT_NAME_PATTERN,
+    PORT_OR_NAME,
+    POSITIVE,
+    PROBE,
+    QUOTA_RESOURCE_PATTERN,
+    RBAC,
+    ROLLOUT,
+    SCHEDULE_PATTERN,
+    SELECTOR_REQUIREMENT,
+    SOME,
+    STORAGE,
+    SUBDOMAIN,
+    SUBDOMAIN_OR_EMPTY,
+    SUBDOMAIN_PATTERN,
+    TEXT,
+    USER,
+    VALUE,
+    VOLUME_SOURCES,
+    WITH_VALUES,
+    Schema,
+    any_of,
+    holds,
+    needs,
+    one_of,
 )
-PORT_NAME = r"^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$"
-CONFIG_KEY = r"^[-._a-zA-Z0-9]+$"
-CONTAINER_RESOURCE = r"^(cpu|memory|ephemeral-storage|hugepages-.+|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9_.]+)$"
-QUOTA_RESOURCE = (
-    r"^(cpu|memory|storage|ephemeral-storage|pods|services|services\.(nodeports|loadbalancers)|replicationcontrollers"
-    r"|resourcequotas|secrets|configmaps|persistentvolumeclaims|(requests|limits)\..+|hugepages-.+|.+/.+)$"
-)
-ABSOLUTE = r"^/"
-_CRON_FIELD = r"[-*/,?0-9A-Za-z]+"
-_SCHEDULE = (
-    rf"^\s*(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)|{_CRON_FIELD}(\s+{_CRON_FIELD}){{4}})\s*$"
-)
-
-_label: Schema = {"pattern": LABEL, "maxLength": 63}
-_subdomain: Schema = {"pattern": SUBDOMAIN, "maxLength": 253}
-_subdomain_or_empty: Schema = {"pattern": f"^$|{SUBDOMAIN}", "maxLength": 253}
-_letter_label: Schema = {"pattern": LETTER_LABEL, "maxLength": 63}
-_mixed_label: Schema = {"pattern": MIXED_LABEL, "maxLength": 63}
-KIND_NAME = _mixed_label
-_value: Schema = {"pattern": LABEL_VALUE, "maxLength": 63}
-_key: Schema = {"pattern": LABEL_KEY, "maxLength": 317}
-_labels: Schema = {"propertyNames": _key, "additionalProperties": _value}
-_port_name: Schema = {"pattern": PORT_NAME, "maxLength": 15}
-_port: Schema = {"minimum": 1, "maximum": 65535}
-_port_or_name: Schema = _port | _port_name
-_some: Schema = {"minItems": 1}
-_text: Schema = {"minLength": 1}
-_positive: Schema = {"minimum": 1}
-_natural: Schema = {"minimum": 0}
-_absolute: Schema = {"pattern": ABSOLUTE}
-_config_key: Schema = {"pattern": CONFIG_KEY, "maxLength": 253}
-_user: Schema = {"minimum": 0, "maximum": 2**31 - 1}
-_mode: Schema = {"minimum": 0, "maximum": 0o777}
-_amount: Schema = {
-    "minimum": 0,
-    "pattern": r"^\s*\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?\s*$",
-}
-_storage: Schema = {
-    "required": ["storage"],
-    "properties": {"storage": {"type": ["string", "number"], "format": "quantity"} | _amount},
-}
-_address: Schema = {"pattern": r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*)$"}
-_amounts: Schema = {"additionalProperties": _amount}
-_container_amounts: Schema = _amounts | {"propertyNames": {"pattern": CONTAINER_RESOURCE}}
-_claim_modes: Schema = _some | {
-    "items": {"enum": ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]}
-}
-_rbac: Schema = {"enum": ["rbac.authorization.k8s.io", "", None]}
-_rollout: Schema = {"minimum": 0, "pattern": "^[0-9]+%$"}
-
-
-def _needs(field: str, value: str, *required: str) -> Schema:
-    """If `field` has this value, `required` must be given."""
-    return {
-        "if": {"required": [field], "properties": {field: {"const": value}}},
-        "then": {"required": list(required)},
-    }
-
-
-def _with(field: str, held: Schema) -> Schema:
-    return {"type": "object", "required": [field], "properties": {field: held}}
-
-
-def _one_of(*fields: str) -> Schema:
-    """Exactly one of these fields holds something."""
-    return {"oneOf": [{"type": "null"}, *(_with(field, {"not": {"type": "null"}}) for field in fields)]}
-
-
-def _any_of(*fields: str) -> Schema:
-    """At least one of these lists or mappings holds something."""
-    full = {"type": ["array", "object"], "minItems": 1, "minProperties": 1}
-    return {"anyOf": [_with(field, full) for field in fields]}
-
-
-_handlers = ("exec", "grpc", "httpGet", "tcpSocket")
-_selector_requirement: Schema = {
-    "key": _key,
-    "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
-    "values": {"items": _value},
-}
-_with_values: Schema = {
-    "if": {"required": ["operator"], "properties": {"operator": {"enum": ["In", "NotIn"]}}},
-    "then": {"required": ["values"], "properties": {"values": {"type": "array", "minItems": 1}}},
-    "else": {"properties": {"values": {"maxItems": 0}}},
-}
-_probe: Mapping[str, Schema] = dict.fromkeys(
-    ("periodSeconds", "timeoutSeconds", "initialDelaySeconds", "failureThreshold", "successThreshold"), _natural
-)
-_volume_sources = (
-    *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker"),
-    *("gcePersistentDisk", "glusterfs", "hostPath", "iscsi", "local", "nfs", "photonPersistentDisk", "portworxVolume"),
-    *("quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
-)
-_limited: Schema = {"propertyNames": {"pattern": f"^storage$|{CONTAINER_RESOURCE}"}}
 
 FIELDS: Mapping[str, Mapping[str, Schema]] = {
     # --- any object
-    "LabelSelector": {"matchLabels": _labels},
-    "LabelSelectorRequirement": _selector_requirement,
+    "LabelSelector": {"matchLabels": LABELS},
+    "LabelSelectorRequirement": SELECTOR_REQUIREMENT,
     # --- pods
+    "PodDNSConfig": {
+        "nameservers": {"items": {"type": "string"} | ADDRESS},
+        "searches": {
+            "items": {"type": "string", "pattern": r"^[a-z0-9_.]([-a-z0-9_.]*[a-z0-9_.])?$", "maxLength": 253}
+        },
+    },
+    "PodReadinessGate": {"conditionType": KEY},
+    "Sysctl": {
+        "name": {"pattern": r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$", "maxLength": 253}
+    },
+    "HTTPHeader": {"name": {"pattern": "^[-A-Za-z0-9]+$"}},
+    "ResourceFieldSelector": {
+        "resource": {"pattern": r"^(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.+)$"}
+    },
+    "ServiceAccountTokenProjection": {"expirationSeconds": {"minimum": 600, "maximum": 2**32}},
+    "CSIVolumeSource": {"driver": {"pattern": f"(?i){SUBDOMAIN_PATTERN}", "maxLength": 63}},
     "PodSpec": {
-        "activeDeadlineSeconds": _positive | {"maximum": 2**31 - 1},
-        "hostname": _label,
-        "subdomain": _label | {"pattern": f"^$|{LABEL}"},
-        "nodeSelector": _labels,
-        "serviceAccountName": _subdomain_or_empty,
-        "runtimeClassName": _subdomain,
-        "priorityClassName": _subdomain_or_empty,
+        "activeDeadlineSeconds": POSITIVE | {"maximum": 2**31 - 1},
+        "hostname": LABEL,
+        "subdomain": LABEL | {"pattern": f"^$|{LABEL_PATTERN}"},
+        "nodeSelector": LABELS,
+        "serviceAccountName": SUBDOMAIN_OR_EMPTY,
+        "runtimeClassName": SUBDOMAIN,
+        "priorityClassName": SUBDOMAIN_OR_EMPTY,
     },
     "Container": {
-        "name": _label,
+        "name": LABEL,
     },
     "ContainerPort": {
-        "name": _port_name | {"pattern": f"^$|{PORT_NAME}"},
-        "containerPort": _port,
+        "name": PORT_NAME | {"pattern": f"^$|{PORT_NAME_PATTERN}"},
+        "containerPort": PORT,
         "hostPort": {"minimum": 0, "maximum": 65535},
     },
     "EnvVar": {"name": {"pattern": r"^[ -<>-~]+$"}},
     "EnvFromSource": {"prefix": {"pattern": r"^[ -<>-~]*$"}},
-    "ConfigMapEnvSource": {"name": _subdomain},
-    "SecretEnvSource": {"name": _subdomain},
-    "ConfigMapKeySelector": {"name": _subdomain, "key": _config_key},
-    "SecretKeySelector": {"name": _subdomain, "key": _config_key},
-    "ResourceRequirements": {"limits": _container_amounts, "requests": _container_amounts},
-    "VolumeMount": {"mountPath": _text},
-    "Volume": {"name": _label},
-    "EmptyDirVolumeSource": {"sizeLimit": _amount},
-    "ConfigMapVolumeSource": {"name": _text, "defaultMode": _mode},
-    "SecretVolumeSource": {"secretName": _text, "defaultMode": _mode},
-    "DownwardAPIVolumeSource": {"defaultMode": _mode},
-    "ProjectedVolumeSource": {"defaultMode": _mode},
-    "KeyToPath": {"mode": _mode, "path": {"pattern": r"^[^/]"}},
-    "HTTPGetAction": {"port": _port_or_name},
-    "TCPSocketAction": {"port": _port_or_name},
-    "GRPCAction": {"port": _port},
-    "Probe": _probe,
-    "Toleration": {"key": {"pattern": f"^$|{LABEL_KEY}", "maxLength": 317}},
-    "NodeSelectorRequirement": {"key": _key, "values": {"items": _value}},
-    "PodAffinityTerm": {"topologyKey": _key},
+    "ConfigMapEnvSource": {"name": SUBDOMAIN},
+    "SecretEnvSource": {"name": SUBDOMAIN},
+    "ConfigMapKeySelector": {"name": SUBDOMAIN, "key": CONFIG_KEY},
+    "SecretKeySelector": {"name": SUBDOMAIN, "key": CONFIG_KEY},
+    "ResourceRequirements": {"limits": CONTAINER_AMOUNTS, "requests": CONTAINER_AMOUNTS},
+    "VolumeMount": {"mountPath": TEXT},
+    "Volume": {"name": LABEL},
+    "EmptyDirVolumeSource": {"sizeLimit": AMOUNT},
+    "ConfigMapVolumeSource": {"name": TEXT, "defaultMode": MODE},
+    "SecretVolumeSource": {"secretName": TEXT, "defaultMode": MODE},
+    "DownwardAPIVolumeSource": {"defaultMode": MODE},
+    "ProjectedVolumeSource": {"defaultMode": MODE},
+    "KeyToPath": {"mode": MODE, "path": {"pattern": r"^[^/]"}},
+    "HTTPGetAction": {"port": PORT_OR_NAME},
+    "TCPSocketAction": {"port": PORT_OR_NAME},
+    "GRPCAction": {"port": PORT},
+    "Probe": PROBE,
+    "Toleration": {"key": {"pattern": f"^$|{LABEL_KEY_PATTERN}", "maxLength": 317}},
+    "NodeSelectorRequirement": {"key": KEY, "values": {"items": VALUE}},
+    "PodAffinityTerm": {"topologyKey": KEY},
     "WeightedPodAffinityTerm": {"weight": {"minimum": 1, "maximum": 100}},
     "PreferredSchedulingTerm": {"weight": {"minimum": 1, "maximum": 100}},
-    "TopologySpreadConstraint": {"maxSkew": _positive, "minDomains": _positive},
-    "PodSecurityContext": {"runAsUser": _user, "runAsGroup": _user, "fsGroup": _user},
-    "SecurityContext": {"runAsUser": _user, "runAsGroup": _user},
-    "HostAlias": {"ip": _address, "hostnames": {"items": {"type": "string"} | _subdomain}},
+    "TopologySpreadConstraint": {"maxSkew": POSITIVE, "minDomains": POSITIVE},
+    "PodSecurityContext": {
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "supplementalGroups": {"items": USER},
+    },
+    "SecurityContext": {"runAsUser": USER, "runAsGroup": USER},
+    "HostAlias": {"ip": ADDRESS, "hostnames": {"items": {"type": "string"} | SUBDOMAIN}},
     "ObjectFieldSelector": {
         "fieldPath": {
             "pattern": r"^(metadata\.(name|namespace|uid|labels|annotations|(labels|annotations)\['.*'\])"
@@ -171,51 +135,51 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
     },
     # --- batch
     "JobSpec": {
-        "completions": _natural,
-        "parallelism": _natural,
-        "backoffLimit": _natural,
-        "backoffLimitPerIndex": _natural,
-        "maxFailedIndexes": _natural,
-        "ttlSecondsAfterFinished": _natural,
-        "activeDeadlineSeconds": _natural,
+        "completions": NATURAL,
+        "parallelism": NATURAL,
+        "backoffLimit": NATURAL,
+        "backoffLimitPerIndex": NATURAL,
+        "maxFailedIndexes": NATURAL,
+        "ttlSecondsAfterFinished": NATURAL,
+        "activeDeadlineSeconds": NATURAL,
     },
-    "PodFailurePolicyOnExitCodesRequirement": {"values": _some},
+    "PodFailurePolicyOnExitCodesRequirement": {"values": SOME},
     "CronJobSpec": {
-        "schedule": {"pattern": _SCHEDULE},
-        "startingDeadlineSeconds": _natural,
-        "successfulJobsHistoryLimit": _natural,
-        "failedJobsHistoryLimit": _natural,
+        "schedule": {"pattern": SCHEDULE_PATTERN},
+        "startingDeadlineSeconds": NATURAL,
+        "successfulJobsHistoryLimit": NATURAL,
+        "failedJobsHistoryLimit": NATURAL,
         "timeZone": {"pattern": r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"},
     },
     # --- apps
     "DeploymentSpec": {
-        "replicas": _natural,
-        "minReadySeconds": _natural,
-        "revisionHistoryLimit": _natural,
-        "progressDeadlineSeconds": _natural,
+        "replicas": NATURAL,
+        "minReadySeconds": NATURAL,
+        "revisionHistoryLimit": NATURAL,
+        "progressDeadlineSeconds": NATURAL,
     },
-    "RollingUpdateDeployment": {"maxSurge": _rollout, "maxUnavailable": _rollout},
-    "ReplicaSetSpec": {"replicas": _natural, "minReadySeconds": _natural},
-    "StatefulSetSpec": {"replicas": _natural, "minReadySeconds": _natural, "serviceName": _subdomain_or_empty},
-    "DaemonSetSpec": {"minReadySeconds": _natural},
-    "RollingUpdateDaemonSet": {"maxSurge": _rollout, "maxUnavailable": _rollout},
+    "RollingUpdateDeployment": {"maxSurge": ROLLOUT, "maxUnavailable": ROLLOUT},
+    "ReplicaSetSpec": {"replicas": NATURAL, "minReadySeconds": NATURAL},
+    "StatefulSetSpec": {"replicas": NATURAL, "minReadySeconds": NATURAL, "serviceName": SUBDOMAIN_OR_EMPTY},
+    "DaemonSetSpec": {"minReadySeconds": NATURAL},
+    "RollingUpdateDaemonSet": {"maxSurge": ROLLOUT, "maxUnavailable": ROLLOUT},
     "MetricSpec": {"type": {"enum": ["ContainerResource", "External", "Object", "Pods", "Resource"]}},
     "NetworkPolicySpec": {"policyTypes": {"items": {"enum": ["Ingress", "Egress"]}}},
-    "HorizontalPodAutoscalerSpec": {"minReplicas": _positive, "maxReplicas": _positive},
-    "MetricTarget": {"type": {"enum": ["Utilization", "Value", "AverageValue"]}, "averageUtilization": _positive},
-    "PodDisruptionBudgetSpec": {"minAvailable": _rollout, "maxUnavailable": _rollout},
+    "HorizontalPodAutoscalerSpec": {"minReplicas": POSITIVE, "maxReplicas": POSITIVE},
+    "MetricTarget": {"type": {"enum": ["Utilization", "Value", "AverageValue"]}, "averageUtilization": POSITIVE},
+    "PodDisruptionBudgetSpec": {"minAvailable": ROLLOUT, "maxUnavailable": ROLLOUT},
     # --- network
     "ServiceSpec": {
-        "selector": _labels,
-        "clusterIP": {"pattern": f"^(|None)$|{_address['pattern']}"},
+        "selector": LABELS,
+        "clusterIP": {"pattern": f"^(|None)$|{ADDRESS['pattern']}"},
         "healthCheckNodePort": {"minimum": 0, "maximum": 65535},
     },
     "ServicePort": {
-        "name": {"pattern": f"^$|{LABEL}", "maxLength": 63},
-        "port": _port,
-        "targetPort": {"minimum": 0, "maximum": 65535, "pattern": f"^$|{PORT_NAME}", "maxLength": 15},
+        "name": {"pattern": f"^$|{LABEL_PATTERN}", "maxLength": 63},
+        "port": PORT,
+        "targetPort": {"minimum": 0, "maximum": 65535, "pattern": f"^$|{PORT_NAME_PATTERN}", "maxLength": 15},
     },
-    "NetworkPolicyPort": {"port": _port_or_name},
+    "NetworkPolicyPort": {"port": PORT_OR_NAME},
     "IngressRule": {
         "host": {
             "pattern": r"^$|^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
@@ -223,56 +187,56 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
         }
     },
     "HTTPIngressPath": {"path": {"pattern": r"^/|^$"}},
-    "IngressServiceBackend": {"name": _label},
-    "ServiceBackendPort": {"number": _port},
+    "IngressServiceBackend": {"name": LABEL},
+    "ServiceBackendPort": {"number": PORT},
     # --- storage
-    "PersistentVolumeClaimSpec": {"accessModes": _claim_modes, "storageClassName": _subdomain_or_empty},
-    "VolumeResourceRequirements": {"requests": _amounts | _storage},
+    "PersistentVolumeClaimSpec": {"accessModes": CLAIM_MODES, "storageClassName": SUBDOMAIN_OR_EMPTY},
+    "VolumeResourceRequirements": {"requests": AMOUNTS | STORAGE},
     "PersistentVolumeSpec": {
-        "accessModes": _claim_modes,
-        "capacity": _amounts | _storage | {"propertyNames": {"enum": ["storage"]}},
-        "storageClassName": _subdomain_or_empty,
+        "accessModes": CLAIM_MODES,
+        "capacity": AMOUNTS | STORAGE | {"propertyNames": {"enum": ["storage"]}},
+        "storageClassName": SUBDOMAIN_OR_EMPTY,
     },
-    "NFSVolumeSource": {"path": _absolute},
-    "StorageClass": {"provisioner": {"pattern": f"(?i){LABEL_KEY}"}},
-    "RuntimeClass": {"handler": _label},
+    "NFSVolumeSource": {"path": ABSOLUTE},
+    "StorageClass": {"provisioner": {"pattern": f"(?i){LABEL_KEY_PATTERN}"}},
+    "RuntimeClass": {"handler": LABEL},
     # --- quotas
-    "ResourceQuotaSpec": {"hard": _amounts | {"propertyNames": {"pattern": QUOTA_RESOURCE}}},
+    "ResourceQuotaSpec": {"hard": AMOUNTS | {"propertyNames": {"pattern": QUOTA_RESOURCE_PATTERN}}},
     "LimitRangeItem": {
-        **dict.fromkeys(("default", "defaultRequest", "max", "min", "maxLimitRequestRatio"), _limited),
+        **dict.fromkeys(("default", "defaultRequest", "max", "min", "maxLimitRequestRatio"), LIMITED),
         "type": {"pattern": r"^(Pod|Container|PersistentVolumeClaim|[a-z0-9][-a-z0-9.]*/[-A-Za-z0-9_.]+)$"},
     },
     # --- rights
-    "PolicyRule": {"verbs": _some},
-    "RoleRef": {"apiGroup": _rbac},
+    "PolicyRule": {"verbs": SOME},
+    "RoleRef": {"apiGroup": RBAC},
     "Subject": {"kind": {"enum": ["ServiceAccount", "User", "Group"]}},
     # --- admission and definitions
     "ValidatingAdmissionPolicySpec": {
-        "matchConstraints": {"required": ["resourceRules"], "properties": {"resourceRules": {"type": "array"} | _some}}
+        "matchConstraints": {"required": ["resourceRules"], "properties": {"resourceRules": {"type": "array"} | SOME}}
     },
     "Variable": {"name": {"pattern": r"^[_a-zA-Z][_a-zA-Z0-9]*$"}},
     "NamedRuleWithOperations": {
-        "apiGroups": _some,
-        "apiVersions": _some | {"items": {"type": "string"} | _text},
-        "operations": _some | {"items": {"enum": ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]}},
-        "resources": _some | {"items": {"type": "string"} | _text},
+        "apiGroups": SOME,
+        "apiVersions": SOME | {"items": {"type": "string"} | TEXT},
+        "operations": SOME | {"items": {"enum": ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]}},
+        "resources": SOME | {"items": {"type": "string"} | TEXT},
     },
     "ValidatingAdmissionPolicyBindingSpec": {
-        "policyName": _subdomain,
-        "validationActions": _some | {"items": {"enum": ["Audit", "Deny", "Warn"]}},
+        "policyName": SUBDOMAIN,
+        "validationActions": SOME | {"items": {"enum": ["Audit", "Deny", "Warn"]}},
     },
     "CustomResourceDefinitionSpec": {
-        "group": _subdomain,
+        "group": SUBDOMAIN,
         "scope": {"enum": ["Cluster", "Namespaced"]},
-        "versions": _some,
+        "versions": SOME,
     },
     "CustomResourceDefinitionNames": {
-        "plural": _letter_label,
-        "singular": _letter_label | {"pattern": f"^$|{LETTER_LABEL}"},
-        "kind": _mixed_label,
-        "listKind": _mixed_label | {"pattern": f"^$|{MIXED_LABEL}"},
+        "plural": LETTER_LABEL,
+        "singular": LETTER_LABEL | {"pattern": f"^$|{LETTER_LABEL_PATTERN}"},
+        "kind": MIXED_LABEL,
+        "listKind": MIXED_LABEL | {"pattern": f"^$|{MIXED_LABEL_PATTERN}"},
     },
-    "CustomResourceDefinitionVersion": {"name": _letter_label},
+    "CustomResourceDefinitionVersion": {"name": LETTER_LABEL},
     "JSONSchemaProps": {
         "type": {"enum": ["array", "boolean", "integer", "number", "object", "string", "", None]},
     },
@@ -280,20 +244,46 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
 """By component and field."""
 
 WHOLE: Mapping[str, Schema] = {
-    "Probe": _one_of(*_handlers),
-    "LifecycleHandler": _one_of("exec", "httpGet", "sleep", "tcpSocket"),
-    "LabelSelectorRequirement": _with_values,
+    "Probe": one_of(*HANDLERS),
+    "LifecycleHandler": one_of("exec", "httpGet", "sleep", "tcpSocket"),
+    "LabelSelectorRequirement": WITH_VALUES,
     "NodeSelectorRequirement": {
         "if": {"required": ["operator"], "properties": {"operator": {"enum": ["In", "NotIn"]}}},
         "then": {"required": ["values"], "properties": {"values": {"type": "array", "minItems": 1}}},
     },
     "Volume": {"maxProperties": 2},
+    "PodSpec": {
+        "if": {"type": "object", "required": ["dnsPolicy"], "properties": {"dnsPolicy": {"const": "None"}}},
+        "then": {
+            "required": ["dnsConfig"],
+            "properties": {
+                "dnsConfig": {
+                    "type": "object",
+                    "required": ["nameservers"],
+                    "properties": {"nameservers": {"type": "array", "minItems": 1}},
+                }
+            },
+        },
+    },
+    "PodDNSConfigOption": {"required": ["name"]},
+    "ExecAction": {"required": ["command"]},
+    "ConfigMapProjection": {"required": ["name"]},
+    "SecretProjection": {"required": ["name"]},
+    "DownwardAPIVolumeFile": one_of("fieldRef", "resourceFieldRef"),
+    "EphemeralVolumeSource": {"required": ["volumeClaimTemplate"]},
+    "PodTemplate": {"required": ["template"]},
+    "CronJob": {"required": ["spec"]},
+    "CronJobSpec": {"required": ["jobTemplate"]},
+    "DeploymentSpec": {"required": ["selector", "template"]},
+    "DaemonSetSpec": {"required": ["selector", "template"]},
+    "StatefulSetSpec": {"required": ["selector", "template"]},
+    "HorizontalPodAutoscaler": {"required": ["spec"]},
     "Container": {"required": ["image"]},
-    "EnvVarSource": _one_of("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef"),
+    "EnvVarSource": one_of("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef"),
     "ConfigMapEnvSource": {"required": ["name"]},
-    "EnvFromSource": _one_of("configMapRef", "secretRef"),
+    "EnvFromSource": one_of("configMapRef", "secretRef"),
     "NetworkPolicyPeer": {
-        "anyOf": [_with(field, {"type": "object"}) for field in ("ipBlock", "namespaceSelector", "podSelector")]
+        "anyOf": [holds(field, {"type": "object"}) for field in ("ipBlock", "namespaceSelector", "podSelector")]
     },
     "StatefulSet": {"required": ["spec"]},
     "SecretEnvSource": {"required": ["name"]},
@@ -305,17 +295,19 @@ WHOLE: Mapping[str, Schema] = {
     "Pod": {"required": ["spec"]},
     "Deployment": {"required": ["spec"]},
     "DaemonSet": {"required": ["spec"]},
+    "ReplicaSet": {"required": ["spec"]},
     "PersistentVolumeClaim": {"required": ["spec"]},
     "PersistentVolume": {"required": ["spec"]},
     "Service": {"required": ["spec"]},
     "Ingress": {"required": ["spec"]},
     "ValidatingAdmissionPolicy": {"required": ["spec"]},
     "PodTemplateSpec": {"required": ["spec"]},
-    "JobSpec": _needs("completionMode", "Indexed", "completions"),
+    "ReplicaSetSpec": {"required": ["selector", "template"]},
+    "JobSpec": needs("completionMode", "Indexed", "completions"),
     "PersistentVolumeClaimSpec": {"required": ["accessModes", "resources"]},
     "VolumeResourceRequirements": {"required": ["requests"]},
-    "PersistentVolumeSpec": {"required": ["accessModes", "capacity"], **_one_of(*_volume_sources)},
-    "IngressSpec": _any_of("defaultBackend", "rules"),
+    "PersistentVolumeSpec": {"required": ["accessModes", "capacity"], **one_of(*VOLUME_SOURCES)},
+    "IngressSpec": any_of("defaultBackend", "rules"),
     "PolicyRule": {
         "anyOf": [
             {"required": ["nonResourceURLs"], "properties": {"nonResourceURLs": {"type": "array", "minItems": 1}}},
@@ -330,16 +322,16 @@ WHOLE: Mapping[str, Schema] = {
     },
     "HTTPIngressPath": {
         "if": {"type": "object", "properties": {"pathType": {"enum": ["Exact", "Prefix"]}}},
-        "then": {"required": ["path"], "properties": {"path": {"type": "string", "pattern": ABSOLUTE}}},
+        "then": {"required": ["path"], "properties": {"path": {"type": "string", "pattern": ABSOLUTE_PATTERN}}},
     },
-    "IngressBackend": _one_of("resource", "service"),
+    "IngressBackend": one_of("resource", "service"),
     "IngressServiceBackend": {"required": ["port"]},
-    "ServiceBackendPort": _one_of("name", "number"),
-    "ValidatingAdmissionPolicySpec": {"required": ["matchConstraints"], **_any_of("validations", "auditAnnotations")},
+    "ServiceBackendPort": one_of("name", "number"),
+    "ValidatingAdmissionPolicySpec": {"required": ["matchConstraints"], **any_of("validations", "auditAnnotations")},
     "Subject": {
         "if": {"type": "object", "properties": {"kind": {"const": "ServiceAccount"}}},
-        "then": {"properties": {"name": _subdomain, "apiGroup": {"enum": ["", None]}}},
-        "else": {"properties": {"apiGroup": _rbac}},
+        "then": {"properties": {"name": SUBDOMAIN, "apiGroup": {"enum": ["", None]}}},
+        "else": {"properties": {"apiGroup": RBAC}},
     },
     "Toleration": {
         "if": {
@@ -360,6 +352,7 @@ NOT_EMPTY: frozenset[str] = frozenset(
     {
         # Elsewhere an empty text stands for "not given" in a field that takes one of several words.
         "PersistentVolumeClaimSpec.volumeMode",
+        "VolumeMount.mountPropagation",
         "StorageClass.volumeBindingMode",
         "PriorityClass.preemptionPolicy",
         "NetworkPolicyPort.protocol",

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.schemas import forms
 from reconciler.core.schemas.finding import Finding
 from reconciler.core.schemas.shape import Schema, at, places_of
 
@@ -22,13 +23,19 @@ _NAMES = {
     "object": "a mapping",
     "array": "a list",
 }
+_ENDS = "starting and ending with a letter or digit"
 _PATTERNS = {
-    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": (
-        "use lower-case letters, digits and '-', starting and ending with a letter or digit"
-    ),
-    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": (
-        "use lower-case letters, digits, '-' and '.', starting and ending with a letter or digit"
-    ),
+    forms.LABEL_PATTERN: f"use lower-case letters, digits and '-', {_ENDS}",
+    forms.LETTER_LABEL_PATTERN: "use lower-case letters, digits and '-', starting with a letter",
+    forms.SUBDOMAIN_PATTERN: f"use lower-case letters, digits, '-' and '.', {_ENDS}",
+    forms.LABEL_VALUE_PATTERN: f"use letters, digits, '-', '_' and '.', {_ENDS}",
+    forms.LABEL_KEY_PATTERN: "write name or domain/name, with at most 63 characters in the name",
+    forms.PORT_NAME_PATTERN: "use at most 15 lower-case letters, digits and '-', with a letter among them",
+    forms.CONFIG_KEY_PATTERN: "use letters, digits, '-', '_' and '.'",
+    forms.ABSOLUTE_PATTERN: "start it with /",
+    forms.SCHEDULE_PATTERN: "write minute, hour, day of month, month, day of week, as in 0 3 * * *",
+    forms.CONTAINER_RESOURCE_PATTERN: "use cpu, memory, ephemeral-storage or domain/name, as in nvidia.com/gpu",
+    r"\S": "write some text",
 }
 
 
@@ -73,7 +80,7 @@ def choices(names: list[str]) -> str:
 def did_you_mean(name: str, known: list[str]) -> str:
     """Return the known name that `name` was probably meant to be, or an empty string."""
     lowered = {candidate.lower(): candidate for candidate in reversed(known)}
-    close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.7)
+    close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.65)
     return lowered[close[0]] if close else ""
 
 
@@ -180,12 +187,14 @@ def _pattern(error: Any, path: FieldPath, root: Schema, value: str) -> Iterator[
             rule="schema.bad-value",
             path=path,
             message=f"{value or 'this value'} does not have the form that is asked for",
-            hint=_PATTERNS.get(pattern, f"it must match {pattern}"),
+            hint=_PATTERNS.get(pattern.removeprefix("^$|"), f"it must match {pattern}"),
         )
 
 
 def quantity_hint(text: str) -> str:
     """Say what to write instead of something that is almost a quantity."""
+    if text.strip().startswith("-"):
+        return "use 0 or more"
     compact = text.replace(" ", "").replace("_", "").replace(",", ".")
     number = compact.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     unit = compact[len(number) :].lower()
@@ -247,6 +256,18 @@ def _branches(error: Any, path: FieldPath, root: Schema, value: str) -> Iterator
     yield Finding(rule="schema.bad-value", path=path, message="none of the allowed forms fits", hint=hint)
 
 
+def _bad_key(error: Any, path: FieldPath, _: Schema, __: str) -> Iterator[Finding]:
+    inner = error.kind.error
+    pattern = getattr(inner.kind, "pattern", "")
+    yield Finding(
+        rule="schema.bad-key",
+        path=(*path, str(inner.instance)),
+        message="this key is not allowed here",
+        hint=_PATTERNS.get(pattern, f"it must match {pattern}") if pattern else "see the description of the field",
+        at_key=True,
+    )
+
+
 def _other(error: Any, path: FieldPath, _: Schema, __: str) -> Iterator[Finding]:
     name = error.kind.name
     message = "these fields exclude each other" if name in ("oneOf", "not") else f"refused by the schema ({name})"
@@ -273,6 +294,7 @@ _TELLERS: dict[str, Callable[[Any, FieldPath, Schema, str], Iterator[Finding]]] 
     "minProperties": _bound("give {} entries or more"),
     "maxProperties": _bound("give {} entries or fewer"),
     "uniqueItems": _repeated,
+    "propertyNames": _bad_key,
     "anyOf": _branches,
     "oneOf": _branches,
 }

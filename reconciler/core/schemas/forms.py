@@ -1,0 +1,113 @@
+"""Forms of values that the server checks: patterns, and fragments of JSON Schema made of them.
+
+Sources: k8s.io/apimachinery/pkg/util/validation, pkg/apis/*/validation of Kubernetes 1.36.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Schema = dict[str, Any]
+
+LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+LETTER_LABEL_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+MIXED_LABEL_PATTERN = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
+LABEL_VALUE_PATTERN = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+LABEL_KEY_PATTERN = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$"
+)
+PORT_NAME_PATTERN = r"^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$"
+CONFIG_KEY_PATTERN = r"^[-._a-zA-Z0-9]+$"
+CONTAINER_RESOURCE_PATTERN = (
+    r"^(cpu|memory|ephemeral-storage|hugepages-.+|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9_.]+)$"
+)
+QUOTA_RESOURCE_PATTERN = (
+    r"^(cpu|memory|storage|ephemeral-storage|pods|services|services\.(nodeports|loadbalancers)|replicationcontrollers"
+    r"|resourcequotas|secrets|configmaps|persistentvolumeclaims|(requests|limits)\..+|hugepages-.+|.+/.+)$"
+)
+ABSOLUTE_PATTERN = r"^/"
+_CRON_FIELD = r"[-*/,?0-9A-Za-z]+"
+SCHEDULE_PATTERN = (
+    rf"^\s*(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)|{_CRON_FIELD}(\s+{_CRON_FIELD}){{4}})\s*$"
+)
+
+LABEL: Schema = {"pattern": LABEL_PATTERN, "maxLength": 63}
+SUBDOMAIN: Schema = {"pattern": SUBDOMAIN_PATTERN, "maxLength": 253}
+SUBDOMAIN_OR_EMPTY: Schema = {"pattern": f"^$|{SUBDOMAIN_PATTERN}", "maxLength": 253}
+LETTER_LABEL: Schema = {"pattern": LETTER_LABEL_PATTERN, "maxLength": 63}
+MIXED_LABEL: Schema = {"pattern": MIXED_LABEL_PATTERN, "maxLength": 63}
+VALUE: Schema = {"pattern": LABEL_VALUE_PATTERN, "maxLength": 63}
+KEY: Schema = {"pattern": LABEL_KEY_PATTERN, "maxLength": 317}
+LABELS: Schema = {"propertyNames": KEY, "additionalProperties": VALUE}
+PORT_NAME: Schema = {"pattern": PORT_NAME_PATTERN, "maxLength": 15}
+PORT: Schema = {"minimum": 1, "maximum": 65535}
+PORT_OR_NAME: Schema = PORT | PORT_NAME
+SOME: Schema = {"minItems": 1}
+TEXT: Schema = {"minLength": 1}
+POSITIVE: Schema = {"minimum": 1}
+NATURAL: Schema = {"minimum": 0}
+ABSOLUTE: Schema = {"pattern": ABSOLUTE_PATTERN}
+CONFIG_KEY: Schema = {"pattern": CONFIG_KEY_PATTERN, "maxLength": 253}
+USER: Schema = {"minimum": 0, "maximum": 2**31 - 1}
+MODE: Schema = {"minimum": 0, "maximum": 0o777}
+AMOUNT: Schema = {
+    "minimum": 0,
+    "pattern": r"^\s*\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?\s*$",
+}
+STORAGE: Schema = {
+    "required": ["storage"],
+    "properties": {"storage": {"type": ["string", "number"], "format": "quantity"} | AMOUNT},
+}
+ADDRESS: Schema = {"pattern": r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*)$"}
+AMOUNTS: Schema = {"additionalProperties": AMOUNT}
+CONTAINER_AMOUNTS: Schema = AMOUNTS | {"propertyNames": {"pattern": CONTAINER_RESOURCE_PATTERN}}
+CLAIM_MODES: Schema = SOME | {"items": {"enum": ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]}}
+RBAC: Schema = {"enum": ["rbac.authorization.k8s.io", "", None]}
+ROLLOUT: Schema = {"minimum": 0, "pattern": "^[0-9]+%$"}
+
+
+def needs(field: str, value: str, *required: str) -> Schema:
+    """If `field` has this value, `required` must be given."""
+    return {
+        "if": {"required": [field], "properties": {field: {"const": value}}},
+        "then": {"required": list(required)},
+    }
+
+
+def holds(field: str, held: Schema) -> Schema:
+    """`field` is given, and its value fits `held`."""
+    return {"type": "object", "required": [field], "properties": {field: held}}
+
+
+def one_of(*fields: str) -> Schema:
+    """Exactly one of these fields holds something."""
+    return {"oneOf": [{"type": "null"}, *(holds(field, {"not": {"type": "null"}}) for field in fields)]}
+
+
+def any_of(*fields: str) -> Schema:
+    """At least one of these lists or mappings holds something."""
+    full = {"type": ["array", "object"], "minItems": 1, "minProperties": 1}
+    return {"anyOf": [holds(field, full) for field in fields]}
+
+
+HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
+SELECTOR_REQUIREMENT: Schema = {
+    "key": KEY,
+    "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+    "values": {"items": VALUE},
+}
+WITH_VALUES: Schema = {
+    "if": {"required": ["operator"], "properties": {"operator": {"enum": ["In", "NotIn"]}}},
+    "then": {"required": ["values"], "properties": {"values": {"type": "array", "minItems": 1}}},
+    "else": {"properties": {"values": {"maxItems": 0}}},
+}
+PROBE: Mapping[str, Schema] = dict.fromkeys(
+    ("periodSeconds", "timeoutSeconds", "initialDelaySeconds", "failureThreshold", "successThreshold"), NATURAL
+)
+VOLUME_SOURCES = (
+    *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker"),
+    *("gcePersistentDisk", "glusterfs", "hostPath", "iscsi", "local", "nfs", "photonPersistentDisk", "portworxVolume"),
+    *("quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
+)
+LIMITED: Schema = {"propertyNames": {"pattern": f"^storage$|{CONTAINER_RESOURCE_PATTERN}"}}

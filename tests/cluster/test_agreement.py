@@ -1,0 +1,131 @@
+"""A real API server and our catalogue say the same of thousands of good and broken objects."""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.adapters import bundle
+from reconciler.core.objects import FieldPath
+from reconciler.core.problems import Severity
+from reconciler.core.schemas import Catalogue, Finding
+from reconciler.core.schemas.shape import at
+from tests.cluster.client import Cause, Result
+from tests.cluster.mutations import Mutation, mutations
+from tests.cluster.refresh_schemas import refresh
+from tests.cluster.server import ApiServer
+
+SPECIMENS = [
+    pytest.param(body, path.stem != "rare", id=f"{body['apiVersion']}/{body['kind']}")
+    for path in sorted((Path(__file__).parent / "specimens").glob("*.yaml"))
+    for body in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+]
+CATALOGUE = Catalogue(bundle)
+
+
+def test_the_shipped_schemas_are_those_of_this_server(api_server: ApiServer) -> None:
+    """Every kind of the server that can be applied is in the catalogue, at the same versions and scopes."""
+    ours = {
+        (kind.group, version, kind.kind)
+        for kind in CATALOGUE.kinds()
+        for version in _versions(kind.group, kind.kind)
+        if kind.group not in {"gpureconciler.io", "torchrun.ai"}
+    }
+    theirs = dict(_served(api_server))
+    assert ours == set(theirs)
+    assert {key: CATALOGUE.is_namespaced(key[0], key[2]) for key in ours} == theirs
+
+
+def test_the_shipped_schemas_are_what_this_server_gives(
+    api_server: ApiServer, crd_folder: Path, tmp_path: Path
+) -> None:
+    """`make schemas` would change nothing: same kinds, same schemas."""
+    definitions = [json.loads(path.read_bytes()) for path in sorted(crd_folder.glob("*.json"))]
+    refresh(api_server.openapi().values(), definitions, tmp_path)
+    with zipfile.ZipFile(tmp_path / "kinds.zip") as fresh:
+        shipped = zipfile.ZipFile(io.BytesIO(bundle.read("schemas/kubernetes/kinds.zip")))
+        assert {name: json.loads(fresh.read(name)) for name in fresh.namelist()} == {
+            name: json.loads(shipped.read(name)) for name in shipped.namelist()
+        }
+    assert (tmp_path / "versions.json").read_bytes() == bundle.read("schemas/kubernetes/versions.json")
+
+
+@pytest.mark.parametrize(("good", "both_ways"), SPECIMENS)
+def test_same_verdict_as_the_server(api_server: ApiServer, good: dict[str, Any], both_ways: bool) -> None:
+    """Break a good object in every place: what we refuse the server refuses, and the other way round.
+
+    Exceptions are few and each is proved: see `_server_keeps_another_value` and `_beyond_us`. Of rare kinds we only
+    promise that nothing good is refused.
+    """
+    cases = list(mutations(good))
+    results = api_server.apply_dry_run([case.body for case in cases])
+    assert results[0].ok, results[0].message
+    false_alarms, missed = [], []
+    for case, result in zip(cases, results, strict=True):
+        ours = [finding for finding in CATALOGUE.findings(case.body) if finding.severity is Severity.ERROR]
+        if result.ok and ours and not all(_server_keeps_another_value(one, case, result) for one in ours):
+            false_alarms.append(f"{case.name}: {ours[0]}")
+        if both_ways and not result.ok and not ours and not _beyond_us(result, good):
+            missed.append(f"{case.name}: {result.message}")
+    assert not false_alarms
+    assert not missed
+
+
+def _versions(group: str, kind: str) -> tuple[str, ...]:
+    served = CATALOGUE.served(group, kind)
+    assert served is not None
+    return served.versions
+
+
+def _served(api_server: ApiServer) -> Iterator[tuple[tuple[str, str, str], bool]]:
+    groups = [
+        (entry["name"], version["version"])
+        for entry in api_server.client.get("/apis")["groups"]
+        for version in entry["versions"]
+    ]
+    for group, version in [("", "v1"), *groups]:
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        for entry in api_server.client.get(path)["resources"]:
+            if "/" not in entry["name"] and "patch" in entry["verbs"]:
+                yield (group, version, entry["kind"]), entry["namespaced"]
+
+
+def _server_keeps_another_value(finding: Finding, case: Mutation, result: Result) -> bool:
+    """Numbers beyond 32 bits: server-side apply cuts them to what is left of them and takes that. We refuse them."""
+    return finding.rule == "schema.out-of-range" and _get(result.body, finding.path) != _get(case.body, finding.path)
+
+
+def _get(body: Any, path: FieldPath) -> Any:
+    for part in path:
+        try:
+            body = body[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return body
+
+
+def _beyond_us(result: Result, good: Mapping[str, Any]) -> bool:
+    """Tell what a schema cannot know: objects that live in the cluster, time zones, and expressions in CEL.
+
+    The rules of custom kinds (`x-kubernetes-validations`) are not evaluated; the expressions of admission policies
+    are compiled by the policy engine.
+    """
+    if "no PriorityClass with name" in result.message or "unknown time zone" in result.message:
+        return True
+    if good["kind"] == "ValidatingAdmissionPolicy":
+        return all(re.search(r"compilation failed|must evaluate to bool", cause.message) for cause in result.causes)
+    return bool(result.causes) and all(_is_cel_rule(cause, good) for cause in result.causes)
+
+
+def _is_cel_rule(cause: Cause, good: Mapping[str, Any]) -> bool:
+    schema = CATALOGUE.json_schema(f"{good['kind']}.{good['apiVersion'].partition('/')[0]}")
+    assert schema is not None
+    parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", cause.field)
+    found = at(schema, tuple(int(index) if index else name for index, name in parts))
+    return found is not None and "x-kubernetes-validations" in found
