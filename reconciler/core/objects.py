@@ -38,14 +38,19 @@ def split_api_version(api_version: str) -> tuple[str, str]:
 
 
 def format_path(path: FieldPath) -> str:
-    """Write a path as people do: `spec.containers[0].env`; keys that hold dots or brackets are quoted."""
+    """Write a path as people do: `spec.containers[0].env`; keys that hold dots or brackets are quoted.
+
+    What a terminal would not print (line breaks, control characters) is escaped.
+    """
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part and not any(sign in part for sign in ".[]\"' "):
+        elif part.isprintable() and part and not any(sign in part for sign in ".[]\"' "):
             text += f".{part}" if text else part
         else:
             escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+            if not escaped.isprintable():
+                escaped = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in escaped)
             text += f'["{escaped}"]'
     return text

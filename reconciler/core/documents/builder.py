@@ -1,6 +1,8 @@
 """From a node tree to plain values: Kubernetes' types, merge keys, duplicates, limits, and all that is wrong."""
 
+import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +30,8 @@ _TAGS = {
 _MEMO_SIZE = 50_000
 _MEMO_TEXT = 64
 _DEEPEST_PATH = 200
+_LONGEST_SHOWN = 60
+_LONE_TAG = re.compile(r"(?:&\S+\s+)?!(?:\s|$)")
 
 # Pure memos of `resolve` and `key_text` for scalars that nobody reads differently; emptied when they grow too large.
 _values: dict[str, Any] = {}
@@ -43,6 +47,12 @@ class Flaw:
     message: str
     hint: str = ""
     other: Node | None = None
+
+
+def bad_tag(node: Node, tag: str) -> Flaw:
+    """Refuse a tag: kubectl drops most of them without a word."""
+    hint = "remove the tag; only !!str, !!map and !!seq are allowed"
+    return Flaw("yaml.tag", node, f"the tag {_shown(tag)} is not allowed", hint)
 
 
 class Builder:
@@ -66,8 +76,7 @@ class Builder:
         if tag is QUOTED:
             return node.value
         if tag is not COLLECTION and _TAGS.get(tag) is not type(node):
-            hint = "remove the tag; only !!str, !!map and !!seq are allowed"
-            self.flaws.append(Flaw("yaml.tag", node, f"the tag {_shown(tag)} is not allowed", hint))
+            self.flaws.append(bad_tag(node, tag))
             return None
         if type(node) is ScalarNode:
             return node.value
@@ -138,14 +147,14 @@ class Builder:
             return None
         name = key_text(text)
         if name is None:
-            hint = f'quote it: "{text}"' if text else "write the key before the colon"
+            hint = f"quote it: {_shown(text)}" if text else "write the key before the colon"
             self.flaws.append(Flaw("yaml.key", node, f"{_shown(text)} is no text and cannot be a key", hint))
             return None
         if name != text or is_ambiguous(text):
             message = f"the key {_shown(text)} is not the same text to every parser"
             if name != text:
                 message += f"; Kubernetes reads {_shown(name)}"
-            self.flaws.append(Flaw("yaml.ambiguous-key", node, message, f'quote it: "{text}"'))
+            self.flaws.append(Flaw("yaml.ambiguous-key", node, message, f"quote it: {_shown(text)}"))
         elif len(text) <= _MEMO_TEXT:
             if len(_keys) >= _MEMO_SIZE:
                 _keys.clear()
@@ -213,8 +222,8 @@ def key_name(node: Node) -> str | None:
 
 def _shown(text: str) -> str:
     """Quote text from a file for a message, shortened."""
-    limit = 60
-    return ascii(text if len(text) <= limit else text[:limit] + "...").replace("'", '"') if text else "an empty value"
+    short = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
+    return json.dumps(short) if text else "an empty value"
 
 
 def children(node: Node) -> Iterator[tuple[str | int, Node | None, Node]]:
@@ -278,8 +287,32 @@ def paths_to(root: Node, targets: Iterable[Node]) -> dict[int, FieldPath]:
             pending.extend((item, (*path, position)) for position, item in enumerate(node.value))
             continue
         for key_node, value_node in node.value:
-            below = (*path, key_name(key_node) or (key_node.value if type(key_node) is ScalarNode else "?"))
+            below = (*path, _shown_name(key_node))
             if id(key_node) in wanted:
                 found[id(key_node)] = below
             pending.append((value_node, below))
     return found
+
+
+def lone_tags(root: Node, text: str) -> Iterator[Node]:
+    """Yield the plain scalars that have the tag `!`, which the parser drops; `text` is the document's."""
+    skipped = 1 if text.startswith("\ufeff") else 0
+    seen: set[int] = set()
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if type(node) is ScalarNode:
+            if node.tag is PLAIN and _LONE_TAG.match(
+                text, node.start_mark.index + skipped, node.end_mark.index + skipped
+            ):
+                yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            pending += node.value if type(node) is SequenceNode else [part for pair in node.value for part in pair]
+
+
+def _shown_name(node: Node) -> str:
+    if type(node) is not ScalarNode:
+        return "?"
+    name: str = key_name(node) or node.value
+    return name if len(name) <= _LONGEST_SHOWN else name[:_LONGEST_SHOWN] + "..."

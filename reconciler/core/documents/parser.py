@@ -47,7 +47,7 @@ class Chunk:
     line: int
 
 
-class LimitExceeded(Exception):  # noqa: N818 - it is a verdict on the input, as PolicyDenied is
+class LimitExceeded(Exception):
     """A document is nested too deeply or holds too many values; `node` is the last one before that."""
 
     def __init__(self, limit: str, node: Node | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from yaml import MarkedYAMLError, YAMLError
 
-from reconciler.core.documents.builder import Builder, Flaw, ambiguous_scalars, child, paths_to
+from reconciler.core.documents.builder import Builder, Flaw, ambiguous_scalars, bad_tag, child, lone_tags, paths_to
 from reconciler.core.documents.document import Document, Reading
 from reconciler.core.documents.parser import Chunk, LimitExceeded, Limits, MappingNode, Node, compose, split
 from reconciler.core.documents.syntax import bad_character, directive_line, syntax_problem
@@ -21,6 +21,7 @@ Odd = tuple[FieldPath, str]
 _DEFAULT = Limits()
 _SEPARATOR = re.compile(rb"---[ \t\r]*(?:#|\n|$)")
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_MAYBE_LONE_TAG = re.compile(rb"[\s\[{,]!\s")
 _SIZE_UNIT = 1024 * 1024
 
 
@@ -106,6 +107,8 @@ class _File:
                 return  # nothing but comments, or an explicit null, which kubectl skips as well
             if type(node) is not MappingNode:
                 self._at_node("yaml.not-a-mapping", chunk, node, "a document is a mapping with apiVersion and kind", "")
+        if _MAYBE_LONE_TAG.search(chunk.text):
+            builder.flaws += [bad_tag(tagged, "!") for tagged in lone_tags(node, chunk.text.decode("utf-8"))]
         paths = paths_to(node, (flaw.node for flaw in builder.flaws)) if builder.flaws else {}
         for flaw in builder.flaws:
             self.problems.append(self._from_flaw(chunk, flaw, paths.get(id(flaw.node), ())))

@@ -42,6 +42,7 @@ _CORE_BASED = re.compile(r"0o([0-7]+)|0x([0-9a-fA-F]+)", re.ASCII)
 _OLD_INTEGER = re.compile(
     r"([-+]?)(?:0b([01_]+)|0x([0-9a-fA-F_]+)|0([0-7_]+)|(0|[1-9][0-9_]*)|([1-9][0-9_]*(?::[0-5]?[0-9])+))", re.ASCII
 )
+_OLD_BASES = (2, 16, 8, 10)
 _OLD_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?", re.ASCII)
 _OLD_OTHER = re.compile(
     r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
@@ -166,33 +167,27 @@ def _same(one: Scalar, other: Scalar) -> bool:
 
 def _yaml_1_2(text: str) -> Scalar:
     if _CORE_INTEGER.fullmatch(text):
-        return _decimal(text)
+        return int(text)
     based = _CORE_BASED.fullmatch(text)
     if based:
-        return float(int(based[1], 8) if based[1] else int(based[2], 16)) if len(text) > 18 else int(text, 0)  # noqa: PLR2004 - digits of 64 bits
-    return _float(text, text) if _GO_FLOAT.fullmatch(text) else text
+        return int(based[1], 8) if based[1] else int(based[2], 16)
+    return float(text) if _GO_FLOAT.fullmatch(text) else text
 
 
 def _yaml_1_1(text: str) -> Scalar:
     match = _OLD_INTEGER.fullmatch(text)
     if match:
         sign, *groups, sexagesimal = match.groups()
-        if sexagesimal:
-            return math.nan  # some number, and never the one that Kubernetes reads
-        for digits, base in zip(groups, (2, 16, 8, 10), strict=True):
-            if digits:
-                bare = digits.replace("_", "")
-                if base == 10:  # noqa: PLR2004 - the decimal base
-                    return _decimal(sign + bare)
-                return int(sign + bare, base) if bare else math.nan
+        digits, base = next(
+            ((digits, base) for digits, base in zip(groups, _OLD_BASES, strict=True) if digits), ("", 10)
+        )
+        bare = digits.replace("_", "")
+        if sexagesimal or not bare:
+            return math.nan  # some number or a complaint, and never what Kubernetes reads
+        return int(sign + bare, base)
     if _OLD_FLOAT.fullmatch(text):
-        return _float(text.replace("_", ""), text)
+        return float(text.replace("_", ""))
     return None if _OLD_OTHER.fullmatch(text) else text
-
-
-def _decimal(digits: str) -> Scalar:
-    value = _float(digits, digits)
-    return int(digits) if isinstance(value, int) else value
 
 
 def _go_float32(value: float) -> str:
