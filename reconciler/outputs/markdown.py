@@ -63,7 +63,7 @@ def render_markdown(
     """
     if limit < _LEAST_LIMIT:
         raise ValueError(f"a comment needs at least {_LEAST_LIMIT} characters, not {limit}")
-    start, end = marker(scope), "" if lint else _footer(plan)
+    start, end = marker(scope), "" if lint else without_commands(_footer(plan))
     # Breaking up log commands lengthens the text, so that every part is measured after it.
     for rows in _ROWS:
         parts = [start, *(_lint(plan, rows) if lint else _summary(plan, rows))]
@@ -74,7 +74,7 @@ def render_markdown(
         return _least(plan, start, lint=lint)
     if lint:
         return f"{head}\n"
-    room = limit - size(head) - size(end) - 3
+    room = limit - size(head) - size(end) - len("\n\n\n\n\n")  # between the parts and at the end
     return "\n\n".join(part for part in (head, _objects(plan, room, full=full), end) if part) + "\n"
 
 

@@ -171,7 +171,8 @@ class Page:
     def _toned(self, text: str, tone: Tone) -> str:
         if not self.colour or not tone or not text.strip():
             return text
-        return f"\x1b[{tone}m{text}\x1b[0m"
+        seen = text.rstrip(" ")  # blanks stay outside, so that lines end alike with and without colour
+        return f"\x1b[{tone}m{seen}\x1b[0m{text[len(seen) :]}"
 
     def _finish(self, parts: Iterable[str]) -> None:
         self.lines.append("".join(parts).rstrip())
