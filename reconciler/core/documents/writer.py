@@ -18,7 +18,7 @@ _ITEM = ("name",)
 
 # Plain text without any character that means something to YAML where it stands; `: ` and ` #` cannot occur.
 _INSIDE = r"[A-Za-z0-9_/.()+^$;=,<>@%~*&?!|-]"
-_PLAIN = re.compile(rf"[A-Za-z0-9_/.(+^$;<]{_INSIDE}*(?:[: ]{_INSIDE}+)*")
+_PLAIN = re.compile(rf"(?:--?(?=[A-Za-z])|[A-Za-z0-9_/.(+^$;<]){_INSIDE}*(?:[: ]{_INSIDE}+)*")
 _NEEDS_ESCAPE = re.compile(r"""["\\]""")
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 # Left in double quotes as they are: letters and signs that every parser prints; no controls, breaks or direction marks
