@@ -18,6 +18,7 @@ from reconciler.core.problems import Problem, Severity
 from reconciler.core.render.manifest import Manifest, manifest_path
 from reconciler.core.render.ownership import owned
 from reconciler.core.render.plain import render_plain
+from reconciler.core.render.size import size_problems
 from reconciler.core.render.torchrun import Rendered, render_job, render_queue
 from reconciler.pipeline.context import CONTEXT_KINDS, Context
 from reconciler.pipeline.layout import selects
@@ -63,6 +64,7 @@ def compile_file(context: Context, path: str, raw: bytes) -> Compiled:
                 problems += _body_problems(context, manifest)
             ours = owned(manifest, document)
             renderings.append(_rendering(context, ours))
+            problems += size_problems(ours, renderings[-1].content)
             namespace = context.namespaces.get((ours.cluster, ours.key.namespace))
             verdicts += context.policies.evaluate(ours, old=None, namespace=namespace)
     return Compiled(
@@ -175,4 +177,5 @@ def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:
             field=why.fields[0] if why.fields else "",
             message=f"{manifest.key.kind} {format_path(finding.path)}: {finding.message}",
             hint=finding.hint,
+            severity=finding.severity,
         )

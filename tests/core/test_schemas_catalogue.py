@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.adapters import bundle
-from reconciler.core.documents import read
+from reconciler.core.documents import Document, read
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Severity
 from reconciler.core.schemas import Catalogue
@@ -26,6 +26,11 @@ SPECIMENS = {
     for path in sorted((Path(__file__).parents[1] / "cluster" / "specimens").glob("*.yaml"))
     for body in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 }
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
 JOB = """\
 apiVersion: batch/v1
 kind: Job
@@ -216,6 +221,28 @@ def test_a_broken_definition_teaches_nothing() -> None:
     assert taught.is_namespaced("example.com", "Widget") is None
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    key=st.sampled_from(
+        [
+            *("type", "properties", "items", "additionalProperties", "required", "enum", "pattern", "minimum", "anyOf"),
+            *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "nullable", "default", "format", "$ref", "not"),
+        ]
+    ),
+    value=JSON,
+)
+def test_any_definition_is_used_or_ignored_never_an_exception(key: str, value: Any) -> None:
+    """Property: definitions come from the repository; whatever they hold, documents get problems, not exceptions."""
+    odd = copy.deepcopy(SPECIMENS["apiextensions.k8s.io/v1/CustomResourceDefinition"])
+    spec = odd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["list"] = {"type": "array", "x-kubernetes-list-type": "map", key: value}
+    spec[key] = value
+    document = Document(source=PLACE, data=odd, text=b"")
+    taught = CATALOGUE.with_crds([document])
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"list": [{}, {}]}}
+    assert isinstance(taught.validate_body(widget, PLACE), tuple)
+
+
 def test_a_definition_with_a_pattern_we_cannot_use_is_told() -> None:
     odd = copy.deepcopy(SPECIMENS["apiextensions.k8s.io/v1/CustomResourceDefinition"])
     spec = odd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
@@ -338,13 +365,6 @@ def test_every_breakage_is_a_problem_never_an_exception(name: str) -> None:
             assert finding.rule.startswith("schema.")
             assert finding.hint, (case.name, finding)
             assert len(finding.message) < 500, case.name
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
 
 
 @settings(max_examples=150, deadline=None)

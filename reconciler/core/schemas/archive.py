@@ -6,13 +6,15 @@ run unpacks what it meets and nothing else. `schemas/<group>/<version>/<kind in 
 
 import io
 import json
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from reconciler.core.schemas.shape import Schema
+
+if TYPE_CHECKING:
+    import zipfile
 
 ARCHIVE = "schemas/kubernetes/kinds.zip"
 
@@ -48,7 +50,9 @@ class Archive:
         self._bundle = bundle
 
     @cached_property
-    def _zip(self) -> zipfile.ZipFile:
+    def _zip(self) -> "zipfile.ZipFile":
+        import zipfile  # noqa: PLC0415 - a run over cached results opens no archive
+
         return zipfile.ZipFile(io.BytesIO(self._bundle.read(ARCHIVE)))
 
     @cached_property

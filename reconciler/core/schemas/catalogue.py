@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, SourceRef, split_api_version
@@ -12,10 +12,12 @@ from reconciler.core.schemas import metadata, shape, words
 from reconciler.core.schemas.ambiguity import reread
 from reconciler.core.schemas.archive import Archive, Bundle, Served
 from reconciler.core.schemas.builtins import builtin_findings
-from reconciler.core.schemas.definitions import Defined, defined
 from reconciler.core.schemas.finding import Finding
 from reconciler.core.schemas.keyed import Branch, branch, duplicates, repeats
 from reconciler.core.schemas.shape import Schema
+
+if TYPE_CHECKING:
+    from reconciler.core.schemas.definitions import Defined
 
 OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
 """Groups whose kinds are read by us and never sent to a server."""
@@ -64,7 +66,7 @@ class Catalogue:
     Cheap to make: everything is read, unpacked and compiled when a document asks for it.
     """
 
-    def __init__(self, source: Bundle | Archive, learned: Mapping[str, Mapping[str, Defined]] | None = None) -> None:
+    def __init__(self, source: Bundle | Archive, learned: "Mapping[str, Mapping[str, Defined]] | None" = None) -> None:
         self._archive = source if isinstance(source, Archive) else Archive(source)
         self._defined = learned or {}
         self._known: dict[KindName, _Known] = {}
@@ -78,6 +80,8 @@ class Catalogue:
         They win over what is shipped, since they are what the repository's clusters are to run. Documents of other
         kinds are ignored, definitions that do not hold a usable schema too: `validate` tells of those.
         """
+        from reconciler.core.schemas.definitions import defined  # noqa: PLC0415 - few repositories hold definitions
+
         learned = {group: dict(kinds) for group, kinds in self._defined.items()}
         for document in documents:
             found = defined(document.data, self._configmap)

@@ -273,6 +273,7 @@ def _references(schema: Schema) -> list[str]:
 
 def _custom(source: Schema) -> Schema:
     closed = _kept(source)
+    _check_keys(closed.get("x-kubernetes-list-map-keys", []))
     kind = source.get("type")
     nullable = source.get("nullable") is True or "default" in source
     if source.get("x-kubernetes-int-or-string"):
@@ -295,6 +296,11 @@ def _custom(source: Schema) -> Schema:
     if "not" in source:
         closed["not"] = _bare(source["not"])
     return closed
+
+
+def _check_keys(keys: Any) -> None:
+    if not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
+        raise TypeError("x-kubernetes-list-map-keys is a list of names")
 
 
 def _custom_object(closed: Schema, source: Schema) -> None:

@@ -29,23 +29,28 @@ class Branch:
 
 def branch(root: Schema) -> Branch:
     """Compile the schema's keyed lists; recursive definitions are left after their first turn."""
-    return _branch(root, root, ()) or Branch()
+    return _branch(root, root, {}) or Branch()
 
 
-def _branch(root: Schema, schema: Schema, above: tuple[str, ...]) -> Branch | None:
+def _branch(root: Schema, schema: Schema, seen: dict[str, Branch | None]) -> Branch | None:
     reference = schema.get("$ref")
-    if reference is not None:
-        if reference in above:
-            return None
-        above = (*above, reference)
-        schema = resolve(root, schema)
+    if reference is None:
+        return _inside(root, schema, seen)
+    if reference not in seen:
+        seen[reference] = None  # what it holds of itself
+        seen[reference] = _inside(root, resolve(root, schema), seen)
+    return seen[reference]
+
+
+def _inside(root: Schema, schema: Schema, seen: dict[str, Branch | None]) -> Branch | None:
     fields = {}
     for name, child in schema.get("properties", {}).items():
-        found = _branch(root, child, above)
-        if found is not None:
-            fields[name] = found
+        if len(child) > 1 or "$ref" in child:  # a bare type leads nowhere
+            found = _branch(root, child, seen)
+            if found is not None:
+                fields[name] = found
     inner = schema.get("items", schema.get("additionalProperties"))
-    items = _branch(root, inner, above) if isinstance(inner, dict) else None
+    items = _branch(root, inner, seen) if isinstance(inner, dict) else None
     keys = _keys(root, schema)
     if not (keys or fields or items):
         return None

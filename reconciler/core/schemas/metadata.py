@@ -5,6 +5,7 @@ Sources: k8s.io/apimachinery/pkg/util/validation, pkg/api/validation/objectmeta.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from reconciler.core.objects import FieldPath
@@ -128,11 +129,16 @@ def label_findings(metadata: dict[str, Any], path: FieldPath) -> Iterator[Findin
             )
 
 
-def _key(key: str, path: FieldPath, what: str) -> Iterator[Finding]:
+@lru_cache(maxsize=4096)
+def _is_key(key: str) -> bool:
+    """Whether a label may be called so; the same few keys come with every object."""
     prefix, slash, name = key.rpartition("/")
-    good_name = len(name) <= LONGEST_LABEL and _QUALIFIED.fullmatch(name)
     good_prefix = not slash or (len(prefix) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(prefix))
-    if not (good_name and good_prefix):
+    return bool(good_prefix and len(name) <= LONGEST_LABEL and _QUALIFIED.fullmatch(name))
+
+
+def _key(key: str, path: FieldPath, what: str) -> Iterator[Finding]:
+    if not _is_key(key):
         yield Finding(
             rule=f"schema.bad-{what}",
             path=path,
