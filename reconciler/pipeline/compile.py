@@ -5,8 +5,9 @@ change, in a context that did not change, is never compiled again.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha1, sha256
+
+from msgspec import Struct
 
 from reconciler.core.census import Row, row
 from reconciler.core.documents import Document, read, write
@@ -27,8 +28,7 @@ _TORCHRUN_GROUP = "torchrun.ai"
 _OWN_GROUP = "gpureconciler.io"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendering:
+class Rendering(Struct, frozen=True, kw_only=True):
     """A manifest, its bytes as committed, and its row."""
 
     manifest: Manifest
@@ -36,8 +36,7 @@ class Rendering:
     row: Row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class Compiled(Struct, frozen=True, kw_only=True):
     """All that one source file means. `needs` names the queues that its jobs refer to."""
 
     renderings: tuple[Rendering, ...] = ()

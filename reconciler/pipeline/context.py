@@ -1,9 +1,10 @@
 """What every source file is compiled against: settings, queues, evidence, policies, schemas. Small, read first."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.documents import Document, read
 from reconciler.core.intents.config import Cluster, Config
@@ -25,16 +26,14 @@ QueueId = tuple[str, str, str]
 """Cluster, namespace and name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSource:
+class QueueSource(Struct, frozen=True, kw_only=True):
     """A queue that jobs inherit from, and the id of the file it stands in."""
 
     intent: TorchrunQueue
     file_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """Everything a file needs besides its own bytes. `digest` covers all of it but the queues."""
 
     config: Config
@@ -61,8 +60,7 @@ def holds_context(raw: bytes) -> bool:
     return any(mark in raw for mark in _MARKS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class File(Struct, frozen=True, kw_only=True):
     """A file of the repository: path, blob id, bytes."""
 
     path: str

@@ -1,9 +1,10 @@
 """Everything that the sources of one revision mean: the compile stage, from a tree to rows and findings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+
+from msgspec import Struct
 
 from reconciler.core.census import Row
 from reconciler.core.documents import Document
@@ -15,7 +16,7 @@ from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError
 from reconciler.pipeline.compile import Rendering, compile_file
 from reconciler.pipeline.context import Context, build_context
-from reconciler.pipeline.layout import Layout, folders, layout
+from reconciler.pipeline.layout import Layout, folders, layout, portability_problems
 from reconciler.pipeline.sides import Side, read_config
 from reconciler.pipeline.sources import Progress, compile_all, files, read_files, read_fresh, silent
 from reconciler.pipeline.state import FileState, State, load_state, save_state
@@ -23,8 +24,7 @@ from reconciler.ports import Cache, Entry, Repository, Tree
 from reconciler.version import __version__
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class Tools(Struct, frozen=True, kw_only=True):
     """What every run needs and no repository decides."""
 
     repository: Repository
@@ -99,7 +99,7 @@ class Head:
 
     def problems(self) -> tuple[Problem, ...]:
         """All problems of all files."""
-        found = [*self.layout.problems, *self.context.problems]
+        found = [*self.layout.problems, *portability_problems(self.layout), *self.context.problems]
         for held in self.states.values():
             found += held.summary.problems
         return tuple(sorted(dict.fromkeys(found), key=lambda problem: problem.sort_key))

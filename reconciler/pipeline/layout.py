@@ -1,19 +1,20 @@
 """Which path of a repository is what: settings, sources, policies, evidence, rendered objects."""
 
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.intents.config import Cluster, Config
 from reconciler.core.objects import SourceRef
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Problem, Severity
 from reconciler.ports import Entry, Tree
 
 CONFIG_PATH = "reconciler.yaml"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """The paths of one revision by their role, sorted."""
 
     settings: dict[str, Entry]
@@ -32,8 +33,7 @@ def folders(config: Config) -> tuple[str, ...]:
 
 def layout(config: Config, tree: Tree) -> Layout:
     """Sort the paths of `tree` by role; symlinks, submodules and unspeakable names become problems."""
-    problems = tuple(_entry_problems(config, tree))
-    bad = {problem.place.path for problem in problems}
+    bad = dict(_entry_problems(config, tree))
     documents = [path for path in sorted(tree) if path.endswith(SUFFIXES) and path not in bad]
     sources = _below(documents, tree, config.sources)
     return Layout(
@@ -42,7 +42,7 @@ def layout(config: Config, tree: Tree) -> Layout:
         policies=_below(documents, tree, config.policies),
         evidence=_below(documents, tree, (config.evidence,)),
         rendered=_below(sorted(path for path in tree if path not in bad), tree, (config.rendered,)),
-        problems=problems,
+        problems=tuple(bad.values()),
         empty_sources=tuple(
             folder for folder in config.sources if not any(path.startswith(f"{folder}/") for path in sources)
         ),
@@ -69,7 +69,7 @@ _KINDS_OF_ENTRY = {
 }
 
 
-def _entry_problems(config: Config, tree: Tree) -> Iterator[Problem]:
+def _entry_problems(config: Config, tree: Tree) -> Iterator[tuple[str, Problem]]:
     roots = tuple(f"{root}/" for root in folders(config)[1:])
     for path, entry in tree.items():
         if not (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):
@@ -78,8 +78,51 @@ def _entry_problems(config: Config, tree: Tree) -> Iterator[Problem]:
             rule, message, hint = _KINDS_OF_ENTRY.get(
                 entry.mode, ("git.special-file", "is no regular file", "remove it from the repository")
             )
-            yield Problem(rule=rule, place=SourceRef(path=path), message=message, hint=hint)
+            yield path, Problem(rule=rule, place=SourceRef(path=_shown(path)), message=message, hint=hint)
         elif path.endswith(SUFFIXES) and not path.isprintable():
-            shown = path.encode("unicode_escape", "backslashreplace").decode("ascii")
+            place = SourceRef(path=_shown(path))
             message = "the name of this file holds bytes that are no printable text"
-            yield Problem(rule="git.file-name", place=SourceRef(path=shown), message=message, hint="rename the file")
+            yield path, Problem(rule="git.file-name", place=place, message=message, hint="rename the file")
+
+
+def _shown(path: str) -> str:
+    return path if path.isprintable() else path.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+_WINDOWS_SIGNS = re.compile(r'[<>:"|?*\\]|[. ]/')
+# Devices: learn.microsoft.com/windows/win32/fileio/naming-a-file.
+_WINDOWS_NAMES = re.compile(r"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]", re.IGNORECASE)
+
+
+def portability_problems(written: Layout) -> Iterator[Problem]:
+    """Name files that a colleague's checkout would lose; usual names, lower case and plain, cost a look at once.
+
+    What is rendered is not looked at: its names are judged where they are made.
+    """
+    paths = [*written.sources, *written.policies, *written.evidence]
+    together = f"/{'/'.join(paths)}/"
+    if together.lower() != together:
+        yield from _case_collisions(paths)
+    if _WINDOWS_SIGNS.search(together) or _WINDOWS_NAMES.search(together):
+        for path in paths:
+            if _WINDOWS_SIGNS.search(f"{path}/") or _WINDOWS_NAMES.search(f"/{path}/"):
+                yield Problem(
+                    rule="git.reserved-name",
+                    place=SourceRef(path=path),
+                    message="cannot be checked out on Windows, which keeps this name or sign for itself",
+                    hint="rename the file or folder",
+                    severity=Severity.WARNING,
+                )
+
+
+def _case_collisions(paths: Iterable[str]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for path in paths:
+        other = first.setdefault(path.casefold(), path)
+        if other != path:
+            yield Problem(
+                rule="git.case-collision",
+                place=SourceRef(path=path),
+                message=f"differs from {other} only in case: where case does not count, a checkout loses one of them",
+                hint="rename one of them",
+            )

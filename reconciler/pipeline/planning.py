@@ -1,7 +1,8 @@
 """Two sides in, a plan out; and what carrying it out would write."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.plan import ExceptionInForce, Plan, Revision
 from reconciler.core.plan.inputs import Inputs
@@ -22,8 +23,7 @@ from reconciler.ports import Entry
 _NOTHING = Side(label="nothing", commit=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class Planned(Struct, frozen=True, kw_only=True):
     """A plan, and the compiled revision that can give the bytes of what it writes."""
 
     plan: Plan

@@ -1,6 +1,6 @@
 """The two sides of a plan: what is compared, and with what."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.core.documents import read
 from reconciler.core.intents.config import Config, parse_config
@@ -12,8 +12,7 @@ from reconciler.ports import Commit, Repository, Tree
 WORK_TREE = "working tree"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(Struct, frozen=True, kw_only=True):
     """A revision, or the working tree with its uncommitted changes (`commit` None)."""
 
     label: str
@@ -56,7 +55,9 @@ def base_side(repository: Repository, base: str, head: Side) -> Side | None:
 def read_config(repository: Repository, tree: Tree, catalogue: Catalogue) -> Config:
     """Read `reconciler.yaml`. Raises `ConfigError` where there is none, `InvalidInput` where it is wrong."""
     entry = tree.get(CONFIG_PATH)
-    if entry is None or not entry.is_file:
+    if entry is not None and not entry.is_file:
+        raise ConfigError(f"{CONFIG_PATH} in {repository.root} is no regular file", hint="commit the file itself")
+    if entry is None:
         raise ConfigError(
             f"there is no {CONFIG_PATH} in {repository.root}",
             hint="run inside a config repository, name one with --repo DIR, or make one: reconciler init DIR",

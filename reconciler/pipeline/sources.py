@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.pipeline.compile import Compiled, compile_file
 from reconciler.pipeline.context import Context, File, holds_context
@@ -21,8 +22,7 @@ def silent(_: str, __: int) -> Iterator[Advance]:
     yield lambda _: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fresh:
+class Fresh(Struct, frozen=True, kw_only=True):
     """Files whose bytes had to be read, and for every source file whether others depend on it."""
 
     contents: Mapping[str, bytes]

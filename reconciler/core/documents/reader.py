@@ -23,6 +23,8 @@ _SEPARATOR = re.compile(rb"---[ \t\r]*(?:#|\n|$)")
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _MAYBE_LONE_TAG = re.compile(rb"[\s\[{,]!\s")
 _SIZE_UNIT = 1024 * 1024
+# Two lines of github.com/git-lfs/git-lfs/blob/main/docs/spec.md, the first of them always first.
+_LFS_POINTER = re.compile(rb"version https://git-lfs\.github\.com/spec/v1\r?\n(?:ext-[^\n]*\n)*oid sha256:")
 
 
 def read(path: str, raw: bytes, limits: Limits = _DEFAULT) -> Reading:
@@ -34,6 +36,10 @@ def read(path: str, raw: bytes, limits: Limits = _DEFAULT) -> Reading:
     if raw.startswith(_UTF16_OR_32) or raw[:2].count(b"\0") == 1:
         message = "the file is UTF-16 or UTF-32 text, or binary"
         return Reading(problems=(_problem(path, "yaml.encoding", message, "save it as UTF-8"),))
+    if _LFS_POINTER.match(raw):
+        message = "the file is a Git LFS pointer, its content is not in this repository"
+        hint = "keep it in Git itself: `git lfs untrack`, or `git lfs migrate export --include=PATH`"
+        return Reading(problems=(_problem(path, "git.lfs-pointer", message, hint),))
     count = raw.count(b"\n---")
     if count > limits.documents:
         message = f"the file has {count} documents, {limits.documents} are allowed"

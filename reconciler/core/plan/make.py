@@ -1,6 +1,6 @@
 """`make_plan`: the pure function from `Inputs` to `Plan`."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from reconciler.core.census.ledger import ledgers
 from reconciler.core.plan.budgets import breaches
@@ -37,7 +37,7 @@ def make_plan(inputs: Inputs) -> Plan:
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda one: (one.place, one.rule, one.target))),
         problems=tuple(sorted(inputs.problems, key=lambda problem: problem.sort_key)),
-        held_back=tuple(f"{inputs.config.rendered}/{path}" for path in sides.held),
+        held_back=tuple(f"{inputs.config.rendered}/{path}" for path in sides.held if path in inputs.existing),
         breaches=breaches(
             inputs.config.budgets,
             changes=changes,
