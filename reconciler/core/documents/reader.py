@@ -113,7 +113,7 @@ class _File:
                 return  # nothing but comments, or an explicit null, which kubectl skips as well
             if type(node) is not MappingNode:
                 self._at_node("yaml.not-a-mapping", chunk, node, "a document is a mapping with apiVersion and kind", "")
-        if _MAYBE_LONE_TAG.search(chunk.text):
+        if b"!" in chunk.text and _MAYBE_LONE_TAG.search(chunk.text):
             builder.flaws += [bad_tag(tagged, "!") for tagged in lone_tags(node, chunk.text.decode("utf-8"))]
         paths = paths_to(node, (flaw.node for flaw in builder.flaws)) if builder.flaws else {}
         for flaw in builder.flaws:
