@@ -1,6 +1,8 @@
 """Writing: stable order, readable scripts, and quotes that no parser gets around."""
 
 import json
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -269,6 +271,20 @@ def test_no_number(value: float) -> None:
 def test_no_json() -> None:
     with pytest.raises(TypeError, match="set cannot be written"):
         write({"a": {1}})
+
+
+class Word(StrEnum):
+    """What a caller may have in place of a plain string."""
+
+    NO = "no"
+    LINES = "a\nb\n"
+
+
+def test_subclasses_of_plain_types() -> None:
+    body = {"a": Word.NO, "b": {"c": Word.LINES}, "d": [Word.LINES], "e": (1, ()), "f": MappingProxyType({"g": 1})}
+    expected = {"a": "no", "b": {"c": "a\nb\n"}, "d": ["a\nb\n"], "e": [1, []], "f": {"g": 1}}
+    assert write(body) == write(expected)
+    assert read("a.yaml", write(body)).documents[0].data == expected
 
 
 def test_nothing() -> None:

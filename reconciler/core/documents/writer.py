@@ -15,6 +15,7 @@ from reconciler.core.documents.scalars import is_string
 _TOP = ("apiVersion", "kind", "metadata")
 _METADATA = ("name", "generateName", "namespace")
 _ITEM = ("name",)
+_LISTS = (list, tuple)
 
 # Plain text without any character that means something to YAML where it stands; `: ` and ` #` cannot occur.
 _INSIDE = r"[A-Za-z0-9_/.()+^$;=,<>@%~*&?!|-]"
@@ -59,47 +60,43 @@ def _mapping(lines: list[str], body: Mapping[str, Any], indent: str, keys: Itera
         value = body[key]
         name = _memo.get(key) or _key(key)
         head = f"{indent}{name}:" if len(name) < _LONGEST_KEY else f"{indent}? {name}\n{indent}:"
-        if type(value) is str:
+        kind = type(value)
+        if kind is str:
             text = _memo.get(value) or _inline(value)
-            lines.append(f"{head} {text}" if text[0] != "\n" else head + " " + _block(value, indent))
-        elif isinstance(value, Mapping):
-            if value:
-                lines.append(head)
-                order = _ordered(value, _METADATA) if top and key == "metadata" else sorted(value)
-                _mapping(lines, value, indent + "  ", order)
-            else:
-                lines.append(head + " {}")
-        elif isinstance(value, list | tuple):
-            if value:
-                lines.append(head)
-                _sequence(lines, value, indent)
-            else:
-                lines.append(head + " []")
-        else:
+            lines.append(f"{head} {text}" if text[0] != "\n" else f"{head} {_block(value, indent)}")
+        elif not value or kind is int or kind is bool:
             lines.append(f"{head} {_scalar(value)}")
+        elif kind is dict or isinstance(value, Mapping):
+            lines.append(head)
+            order = _ordered(value, _METADATA) if top and key == "metadata" else sorted(value)
+            _mapping(lines, value, indent + "  ", order)
+        elif isinstance(value, _LISTS):
+            lines.append(head)
+            _sequence(lines, value, indent)
+        else:
+            lines.append(f"{head} {_scalar(value, indent)}")
 
 
 def _sequence(lines: list[str], items: Iterable[Any], indent: str) -> None:
     inner = indent + "  "
     for item in items:
         start = len(lines)
-        if isinstance(item, Mapping) and item:
-            _mapping(lines, item, inner, _ordered(item, _ITEM))
-        elif isinstance(item, list | tuple) and item:
-            _sequence(lines, item, inner)
-        elif isinstance(item, str):
+        kind = type(item)
+        if kind is str:
             text = _memo.get(item) or _inline(item)
-            lines.append(inner + (text if text[0] != "\n" else _block(item, indent)))
-        elif isinstance(item, Mapping):
-            lines.append(inner + "{}")
-        elif isinstance(item, list | tuple):
-            lines.append(inner + "[]")
+            lines.append(f"{indent}- {text}" if text[0] != "\n" else f"{indent}- {_block(item, indent)}")
+            continue
+        if item and (kind is dict or isinstance(item, Mapping)):
+            _mapping(lines, item, inner, _ordered(item, _ITEM))
+        elif item and isinstance(item, _LISTS):
+            _sequence(lines, item, inner)
         else:
-            lines.append(inner + _scalar(item))
+            lines.append(inner + _scalar(item, indent))
         lines[start] = f"{indent}- {lines[start][len(inner) :]}"
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: Any, indent: str = "") -> str:
+    """Write what needs no lines of its own: numbers, words, empty collections, and subclasses of str."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -109,7 +106,10 @@ def _scalar(value: Any) -> str:
     if isinstance(value, float):
         return _float(value)
     if isinstance(value, str):
-        return _inline(str(value))
+        text = _inline(str(value))
+        return text if text != "\n" else _block(value, indent)
+    if not value and isinstance(value, (Mapping, *_LISTS)):
+        return "{}" if isinstance(value, Mapping) else "[]"
     raise TypeError(f"{type(value).__name__} cannot be written as YAML")
 
 
