@@ -1,9 +1,10 @@
 """Everything outside, as Protocols: the pipeline and the outputs know these and nothing behind them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 FILE_MODES = frozenset({"100644", "100755"})
 
@@ -28,8 +29,7 @@ Tree = Mapping[str, Entry]
 """Paths below `Repository.root`, with `/` between parts; bytes that are not UTF-8 are kept as surrogates."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(Struct, frozen=True, kw_only=True):
     """A commit: ids of itself, of its tree and its parents; when it was made (ISO 8601 with offset); what it says."""
 
     oid: str
@@ -40,8 +40,7 @@ class Commit:
     parents: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(Struct, frozen=True, kw_only=True):
     """A commit to be made on `parent`: whole contents by path (None deletes), and the complete message.
 
     `branch` None means the checked-out branch (or the detached HEAD), in place: the files are updated in the working

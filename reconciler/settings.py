@@ -7,9 +7,11 @@ error, since a misspelt setting must not pass in silence.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import ConfigError
 
@@ -18,8 +20,7 @@ PREFIX = "RECONCILER_"
 _RESERVED = ("RECONCILER_TEST_",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """What a run may be told besides its verb.
 
     base: revision to compare with (empty: the merge base with the upstream's default branch, else HEAD).
@@ -61,7 +62,7 @@ _NUMBERS = {"width": (0, 1000), "processes": (0, 256)}
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 # A repository must not decide where its reader writes, nor what its reviewer acknowledges.
 _NOT_IN_FILE = frozenset({"acknowledge", "cache_dir", "revision"})
-NAMES = tuple(setting.name for setting in fields(Settings))
+NAMES = Settings.__struct_fields__
 
 
 def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapping[str, str]) -> Settings:

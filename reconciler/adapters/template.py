@@ -1,14 +1,14 @@
 """A new config repository: the shipped template on disk, in Git by the user's own configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.errors import ConfigError, OutsideError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(Struct, frozen=True, kw_only=True):
     """What `init` left: number of files, whether a first commit was made, and what to type next."""
 
     files: int

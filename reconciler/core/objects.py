@@ -1,13 +1,12 @@
 """What an object is called and where it is written: `ObjectKey`, `SourceRef` and paths of fields."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 FieldPath = tuple[str | int, ...]
 """From the root of a document to a value: mapping keys as `str`, list positions as `int`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class SourceRef:
+class SourceRef(Struct, frozen=True, kw_only=True, order=True):
     """A place in a file of the repository. `line` and `column` count from 1; 0 means the file as a whole."""
 
     path: str
@@ -18,8 +17,7 @@ class SourceRef:
         return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class ObjectKey:
+class ObjectKey(Struct, frozen=True, kw_only=True, order=True):
     """The identity of a Kubernetes object, without its version. `namespace` is empty for cluster-scoped objects."""
 
     group: str

@@ -1,7 +1,8 @@
 """A finding about the input: stable rule id, place, field, what is wrong and what to do."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from reconciler.core.objects import SourceRef
 
@@ -13,8 +14,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """One thing that is wrong in one place.
 
     `rule` is stable (`yaml.duplicate-key`); `message` never holds a whole document or a secret; `hint` is what to do.

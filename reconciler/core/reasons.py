@@ -6,8 +6,9 @@ copied subtree the rest of the path is followed into the source document, so tha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 
@@ -17,16 +18,14 @@ if TYPE_CHECKING:
 Reasons = Mapping[FieldPath, "Reason"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """A value in a source or evidence document."""
 
     document: "Document"
     field: FieldPath = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(Struct, frozen=True, kw_only=True):
     """Why: a stable `rule` id (`torchrun.nodes`), one sentence with its arithmetic, and the values it came from.
 
     `copied` says that the value is its first origin's value unchanged, so that paths below it can be followed.
@@ -38,16 +37,14 @@ class Reason:
     copied: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(Struct, frozen=True):
     """A value (leaf or subtree) and its reason."""
 
     value: Any
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class Why(Struct, frozen=True, kw_only=True):
     """A reason with its places looked up: what the plan stores and shows."""
 
     rule: str

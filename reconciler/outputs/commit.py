@@ -1,7 +1,8 @@
 """A plan as a commit: `rendered/` on the checked-out branch, or on a branch of our own, with what it was made from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.errors import UnsafePlan
 from reconciler.ports import Commit, Draft, Repository
@@ -11,8 +12,7 @@ SOURCE_COMMIT = "Reconciler-Source-Commit"
 EVIDENCE_DIGEST = "Reconciler-Evidence-Digest"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class Committed(Struct, frozen=True, kw_only=True):
     """A commit that was made, and the branch it is on (None: a detached HEAD)."""
 
     oid: str

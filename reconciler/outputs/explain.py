@@ -6,10 +6,12 @@ from typing import Any
 from reconciler.core.plan.explanation import ExplainedField, Explanation, Origin
 from reconciler.outputs.differences import is_single, scalar, value_lines
 from reconciler.outputs.findings import subject_of, where
-from reconciler.outputs.page import Page, Piece, Span, Tone
+from reconciler.outputs.page import Page, Span, Tone
+from reconciler.outputs.printable import clip
 
 __all__ = ["ExplainedField", "Explanation", "Origin", "render_explain", "render_explain_json"]
 
+_LITERAL_INDENT = 13
 _MOST_LINES = 40  # of one value; `show` and the rendered file have the rest
 
 
@@ -70,15 +72,17 @@ def _value(page: Page, field: ExplainedField) -> None:
 
 
 def _reason(page: Page, field: ExplainedField) -> None:
-    how: list[Piece] = [Span(field.formula)] if field.formula else [Span("copied" if field.origins else "set")]
-    page.write(Span("because ", Tone.FAINT), *how, Span(f"  [{field.rule}]", Tone.FAINT), indent=2)
+    how = field.formula or ("the source says so" if field.origins else "it is always so")
+    rule = "" if field.rule == "source" else f"  [{field.rule}]"
+    page.write(Span("because ", Tone.FAINT), how, Span(rule, Tone.FAINT), indent=2)
     for origin in field.origins:
         kind = "evidence" if origin.is_evidence else "source"
         tone = Tone.MOVED if origin.is_evidence else Tone.UPDATED
         named = [f" {origin.field}"] if origin.field else []
         page.write(Span(f"{kind:<8} ", tone), Span(str(origin.place), Tone.STRONG), *named, indent=4)
         if origin.line.strip():
-            page.verbatim(Span("│ ", Tone.FAINT), origin.line.strip("\r\n"), indent=13)
+            literal = clip(page.shown(origin.line.strip()), page.width - _LITERAL_INDENT - 2, ellipsis=page.ellipsis)
+            page.verbatim(Span("│ ", Tone.FAINT), literal, indent=_LITERAL_INDENT)
 
 
 def _field(field: ExplainedField) -> dict[str, Any]:

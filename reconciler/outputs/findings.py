@@ -1,7 +1,8 @@
 """A plan in, everything it complains about out: one list for annotations, SARIF, JUnit and the texts."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import Breach, ExceptionInForce, Plan, Risk
@@ -37,8 +38,7 @@ _LEVELS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One complaint with its place in the sources. `subject` names the object on its cluster, if there is one."""
 
     kind: Kind

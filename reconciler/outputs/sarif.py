@@ -5,9 +5,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.risks import RISKS
@@ -23,8 +24,7 @@ _LONGEST = 2_000  # characters of one message
 _SETTINGS = "reconciler.yaml"  # where budgets are set: the place of what has none of its own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleHelp:
+class RuleHelp(Struct, frozen=True, kw_only=True):
     """What a rule is called and why it exists, for the page that a code-scanning alert links to."""
 
     title: str

@@ -2,7 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.plan import CapacityLine, Operation, Plan
 from reconciler.outputs.findings import Level, findings
@@ -18,8 +20,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
+class QueueRow(Struct, frozen=True, kw_only=True):
     """What the jobs of one queue ask for and what the queue grants, on one product. None: unlimited.
 
     `asked_below` counts the queues below it as well: that is what quotas are compared with. A queue without jobs of
@@ -160,8 +161,7 @@ def queue_rows(plan: Plan) -> tuple[QueueRow, ...]:
     return tuple(rows[key] for key in sorted(rows))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
+class Total(Struct, frozen=True, kw_only=True):
     """GPUs asked for by several queues together."""
 
     before: int

@@ -5,12 +5,12 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.intents.config import Cluster
 from reconciler.core.objects import ObjectKey, SourceRef

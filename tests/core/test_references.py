@@ -1,13 +1,13 @@
 """Cross-document rules: identities, and everything that is named exists."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.core.census import Row
 from reconciler.core.intents.config import Backend, Cluster, RuleSetting

@@ -2,13 +2,13 @@
 
 import html
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from msgspec.structs import replace
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.digest import acknowledgement

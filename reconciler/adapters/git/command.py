@@ -6,9 +6,11 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import RepositoryError
 
@@ -60,13 +62,15 @@ HINTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Git:
+class Git(Struct, frozen=True, kw_only=True):
     """How to run git in one folder. `environ` is the user's environment; `config` is added to the hardening."""
 
     folder: Path
-    environ: Mapping[str, str] = field(repr=False)
+    environ: Mapping[str, str]
     config: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Git({self.folder})"  # an environment may hold secrets
 
     def with_config(self, *config: tuple[str, str]) -> "Git":
         """Return the same with more settings."""

@@ -9,8 +9,9 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.adapters.git.blobs import read_blobs
 from reconciler.adapters.git.command import printable
@@ -28,16 +29,14 @@ _DIFF = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """What the working tree and the index hold at each path of a commit; only the ids of files are compared."""
 
     files: Mapping[str, Entry | None]
     index: Mapping[str, Entry | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committing:
+class Committing(Struct, frozen=True, kw_only=True):
     """Makes commits in one repository, one at a time."""
 
     at: Location
@@ -224,8 +223,7 @@ class Committing:
             os.close(lock)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class Journal(Struct, frozen=True, kw_only=True):
     """Where a branch goes: written before it moves, removed when the working tree has followed."""
 
     folder: Path

@@ -1,7 +1,8 @@
 """A draft against its parent: which files really change, and the objects of the new commit."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.adapters.git.command import printable
 from reconciler.adapters.git.location import Location
@@ -13,8 +14,7 @@ from reconciler.ports import Draft, Entry
 _REF = "refs/reconciler/draft"  # fast-import wants a name; it is reset before the end, so that none is made
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One file that a commit changes. The path is below the top of the repository."""
 
     path: str

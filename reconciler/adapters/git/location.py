@@ -1,8 +1,9 @@
 """Where a repository is: found from any folder inside it, and believed only if the folder and `.git` agree."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.adapters.git.command import Git, printable
 from reconciler.errors import RepositoryError
@@ -17,8 +18,7 @@ _QUESTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Location:
+class Location(Struct, frozen=True, kw_only=True):
     """`top` holds `.git`; `prefix` (empty, or ending in a slash) leads from there to the config repo's root."""
 
     git: Git

@@ -5,8 +5,9 @@ import os
 import stat
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.adapters.git.command import printable
 from reconciler.errors import RepositoryError
@@ -17,16 +18,14 @@ LEFTOVER = ".reconciler.tmp"
 """Name of a file that is being written; a crash may leave one, the next commit removes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """What is at a path: its mode as in `Entry`, and for a file its first bytes."""
 
     mode: str
     data: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkTree:
+class WorkTree(Struct, frozen=True, kw_only=True):
     """The files below `top`. Paths are relative, with `/`; absolute ones, `..` and `.git` are refused."""
 
     top: Path

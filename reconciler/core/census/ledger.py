@@ -5,7 +5,8 @@ plan both count by this ledger, so that they never disagree.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.core.census.queues import KAI_GROUP, KUEUE_GROUP
 from reconciler.core.census.row import Demand, Quota, Row
@@ -23,8 +24,7 @@ def is_slice(product: str) -> bool:
     return "/" in product
 
 
-@dataclass(slots=True, kw_only=True)
-class Ledger:
+class Ledger(Struct, kw_only=True):
     """Queues, flavors and demands of one cluster."""
 
     queues: dict[QueueKey, Row] = field(default_factory=dict)

@@ -4,8 +4,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.documents.parser import (
     COLLECTION,
@@ -38,8 +39,7 @@ _values: dict[str, Any] = {}
 _keys: dict[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
+class Flaw(Struct, frozen=True):
     """Something wrong at a node; becomes a problem with the node's place and path. `other` is what it clashes with."""
 
     rule: str

@@ -1,15 +1,15 @@
 """`Document`: one object of a file, and where each of its values is written."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.documents.places import locate, scalar_text
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.problems import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Document:
+class Document(Struct, frozen=True, kw_only=True, eq=False):
     """One Kubernetes object as written: `data` holds plain JSON types only (dict, list, str, int, float, bool, None).
 
     `source` is the place of its first key. `text` is the whole file, `index` the number of the document in it (cut
@@ -71,8 +71,7 @@ class Document:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """What one file holds: its documents, and everything that is wrong with it."""
 
     documents: tuple[Document, ...] = ()

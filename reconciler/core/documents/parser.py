@@ -7,8 +7,8 @@ nearly all there is, takes a path without hooks.
 
 import json
 import re
-from dataclasses import dataclass
 
+from msgspec import Struct
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from yaml._yaml import CParser
 
@@ -25,8 +25,7 @@ _JSON_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0
 _JSON_BREAKS = {"\t": " ", "\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """What one file may cost. Defaults follow what an API server accepts (etcd takes 1.5 MiB a request).
 
     `nodes` counts values and keys after aliases are expanded, over all documents of the file.
@@ -38,8 +37,7 @@ class Limits:
     documents: int = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Struct, frozen=True, kw_only=True):
     """One document's text: the lines from a `---` to the next. `line` counts the file's lines before it."""
 
     text: bytes

@@ -1,9 +1,10 @@
 """`ReconcilerConfig` (`reconciler.yaml`): clusters, source folders, rules and budgets as typed values."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, format_path
@@ -30,16 +31,14 @@ class Vendor(StrEnum):
         return {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}[self.value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selector:
+class Selector(Struct, frozen=True, kw_only=True):
     """Which source documents a cluster takes: by folder (any depth below) and by label. Empty: all of them."""
 
     folders: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Struct, frozen=True, kw_only=True):
     """One cluster that the repository renders for."""
 
     name: str
@@ -51,8 +50,7 @@ class Cluster:
     external: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSetting:
+class RuleSetting(Struct, frozen=True, kw_only=True):
     """A shipped rule's switch: on or off, its action (deny, warn, audit), and its parameters."""
 
     enabled: bool = True
@@ -60,8 +58,7 @@ class RuleSetting:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
+class Budgets(Struct, frozen=True, kw_only=True):
     """What a plan may do without an acknowledgement. None: no limit.
 
     `delete_share` is of the objects that existed before; `gpu_quota_change` is the sum over queues of |after - before|
@@ -75,8 +72,7 @@ class Budgets:
     empty_sources: bool = False  # True: a source folder may be empty or vanish
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """The whole of `reconciler.yaml`."""
 
     clusters: tuple[Cluster, ...]

@@ -1,16 +1,16 @@
 """`NodeInventory` (`evidence/<cluster>/nodes.yaml`): the nodes that were measured, as typed values."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """One node as it was measured. `gpus` counts GPUs of one product (`nvidia.com/gpu.product` value, or AMD's)."""
 
     name: str
@@ -23,8 +23,7 @@ class Node:
     origin: FieldPath = ()  # where the inventory says so
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class Inventory(Struct, frozen=True, kw_only=True):
     """The nodes of one cluster and when they were read. `document` is the evidence file."""
 
     cluster: str

@@ -1,12 +1,12 @@
 """How many nodes a job takes, and how many GPUs on each: every node alike, none of the request lost or added."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+
+class Rejected(Struct, frozen=True, kw_only=True):
     """A way to spread a request that does not serve, and why."""
 
     nodes: int
@@ -14,8 +14,7 @@ class Rejected:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(Struct, frozen=True, kw_only=True):
     """`nodes` x `per_node` GPUs, which is exactly the request; `because` is its arithmetic."""
 
     nodes: int
@@ -29,8 +28,7 @@ class Distribution:
         return self.nodes * self.per_node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """No even spread serves: why, what was tried, and the nearest requests that would."""
 
     why: str
@@ -38,8 +36,7 @@ class Refusal:
     nearest: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeKind:
+class NodeKind(Struct, frozen=True, kw_only=True):
     """Nodes that offer the same number of GPUs. `count` is how many there are; None: as many as it takes."""
 
     gpus: int

@@ -5,7 +5,6 @@ Keys are those of the values, in camelCase; the order is that of the values, so 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -52,7 +51,7 @@ def from_json(data: bytes | Mapping[str, Any]) -> Plan:
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a plan file, derived from the values themselves."""
     (_, definitions) = msgspec.json.schema_components([Plan], ref_template="#/$defs/{name}")
-    types = {kind.__name__: kind for kind in _dataclasses(Plan)}
+    types = {kind.__name__: kind for kind in _values(Plan)}
     shapes = {name: _shape(shape, types.get(name)) for name, shape in sorted(definitions.items())}
     plan = shapes.pop("Plan")
     head = {"apiVersion": {"const": API_VERSION}, "kind": {"const": KIND}}
@@ -96,7 +95,7 @@ def _snake(name: str) -> str:
 
 def _renamed(value: Any, kind: Any, rename: Callable[[str], str]) -> Any:
     """Rename the keys that are fields of values; what users wrote (`before`, `after`) keeps its own."""
-    if isinstance(value, Mapping) and isinstance(kind, type) and is_dataclass(kind):
+    if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = _hints(kind)
         return {rename(name): _renamed(inner, hints.get(_snake(name), Any), rename) for name, inner in value.items()}
     if isinstance(value, list | tuple) and get_origin(kind) is tuple:
@@ -118,15 +117,15 @@ def _plain(hint: Any) -> Any:
     return hint
 
 
-def _dataclasses(kind: Any) -> set[type]:
+def _values(kind: Any) -> set[type]:
     found: set[type] = set()
     waiting = [kind]
     while waiting:
         here = waiting.pop()
-        if is_dataclass(here) and isinstance(here, type) and here not in found:
+        if isinstance(here, type) and issubclass(here, msgspec.Struct) and here not in found:
             found.add(here)
             hints = _hints(here)
-            waiting += [hints[field.name] for field in fields(here)]
+            waiting += [hints[name] for name in here.__struct_fields__]
         elif get_origin(here) is tuple:
             waiting.append(get_args(here)[0])
     return found

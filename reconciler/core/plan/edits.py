@@ -1,8 +1,10 @@
 """`Edit`: a change together with the bodies on both sides, which risks are judged by and a plan does not keep."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.census import Row
 from reconciler.core.objects import ObjectKey, SourceRef
@@ -19,8 +21,7 @@ _MOST_REASONS = 8  # that a change lists of its own: every field has its own any
 Body = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(Struct, frozen=True, kw_only=True):
     """One change and what it was computed from; of a move, `before` is the object under its old name."""
 
     change: Change

@@ -1,13 +1,13 @@
 """`Explanation`: why the fields of one rendered object are what they are, as far back as the files go."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.objects import ObjectKey, SourceRef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """A value that another one was made from, and the line of the file that says it, as it is written there."""
 
     place: SourceRef
@@ -16,8 +16,7 @@ class Origin:
     is_evidence: bool = False  # measured, not asked for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedField:
+class ExplainedField(Struct, frozen=True, kw_only=True):
     """One field of the rendered object. `formula` is the sentence with its arithmetic; a copied value has none."""
 
     field: str
@@ -27,8 +26,7 @@ class ExplainedField:
     origins: tuple[Origin, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """The chain of reasons: rendered value, rule, source, evidence. `path` is the rendered file below the root."""
 
     cluster: str

@@ -1,8 +1,9 @@
 """`Inputs`: everything a plan is made from. The pipeline fills it; nothing else has any influence."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.census import Row
 from reconciler.core.intents.config import Config
@@ -32,8 +33,7 @@ def no_schema_quantity(_: str, __: str, ___: FieldPath) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class Inputs(Struct, frozen=True, kw_only=True):
     """Desired and existing objects, what was found about them, and what pins them.
 
     Paths are below the rendered folder (`<cluster>/<namespace>/<kind>-<name>.yaml`), as `Row.path` is. `existing` lists

@@ -6,10 +6,10 @@ small change instead of two large ones.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.sides import Sides, origin_of
@@ -21,16 +21,14 @@ _MOST_PAIRS = 2_000  # comparisons of one kind; beyond, only equal content is re
 _NEVER = frozenset(("Namespace", "CustomResourceDefinition"))  # what they hold goes with them: never "just renamed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """Paths of one object before and after."""
 
     old: str
     new: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True, kw_only=True):
     path: str
     source: str
     leaves: frozenset[str]

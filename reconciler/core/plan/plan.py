@@ -1,8 +1,9 @@
 """The plan: a value that says everything a reviewer needs, and that outputs only show or carry out."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.policy.exceptions import ExceptionInForce
@@ -20,8 +21,7 @@ class Operation(StrEnum):
     MOVE = "move"  # the same object under a new name, namespace or cluster, possibly edited as well
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldChange:
+class FieldChange(Struct, frozen=True, kw_only=True):
     """One field that differs. `path` is for people: keyed list items read `containers[name=trainer]`.
 
     `has_before`/`has_after` tell an absent value from a null. Values are plain JSON; secret ones are already masked.
@@ -35,8 +35,7 @@ class FieldChange:
     why: Why | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One object that is created, updated, deleted or moved. `path` is below the repository's root."""
 
     operation: Operation
@@ -53,8 +52,7 @@ class Change:
     digest_after: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuLine:
+class GpuLine(Struct, frozen=True, kw_only=True):
     """GPUs asked for by running (not suspended) jobs of one queue on one product: before and after."""
 
     cluster: str
@@ -64,8 +62,7 @@ class GpuLine:
     after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLine:
+class QueueLine(Struct, frozen=True, kw_only=True):
     """A queue's guaranteed GPUs before and after, what its jobs ask for, and what the cluster has. None: unlimited."""
 
     cluster: str
@@ -79,8 +76,7 @@ class QueueLine:
     exists_after: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityLine:
+class CapacityLine(Struct, frozen=True, kw_only=True):
     """GPUs of one product that the evidence knows, and how much of it all queues guarantee: over- and under-commit."""
 
     cluster: str
@@ -90,8 +86,7 @@ class CapacityLine:
     requested: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobChange:
+class JobChange(Struct, frozen=True, kw_only=True):
     """A workload in one word: added, removed, resized, suspended or resumed."""
 
     word: str
@@ -104,8 +99,7 @@ class JobChange:
     source: SourceRef | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Risk:
+class Risk(Struct, frozen=True, kw_only=True):
     """Something a reviewer must see before approving: `rule` is stable (`risk.pvc-data-loss`)."""
 
     rule: str
@@ -116,8 +110,7 @@ class Risk:
     place: SourceRef | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breach:
+class Breach(Struct, frozen=True, kw_only=True):
     """A budget that the plan exceeds."""
 
     budget: str
@@ -126,8 +119,7 @@ class Breach:
     actual: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revision:
+class Revision(Struct, frozen=True, kw_only=True):
     """One side of the comparison: what the user called it, and the ids that pin it."""
 
     label: str  # `main`, `HEAD`, `working tree`
@@ -135,8 +127,7 @@ class Revision:
     tree: str = ""  # digest over the files that matter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """Everything. `digest` binds it to both trees, the evidence, the policies and the engine."""
 
     engine: str

@@ -1,7 +1,8 @@
 """Before and after as rows by path, and which paths are created, updated, deleted, held back or kept."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.census import Row
 from reconciler.core.plan.inputs import Inputs
@@ -11,8 +12,7 @@ KEEP = "gpureconciler.io/keep"
 """Annotation of an object that outlives its source: it is never pruned silently."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
+class Sides(Struct, frozen=True, kw_only=True):
     """What is compared. `after` is what `rendered/` holds once the plan is carried out."""
 
     before: Mapping[str, Row]

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import ObjectKey, SourceRef, format_path
@@ -14,8 +16,7 @@ KIND, GROUP = "PolicyException", "gpureconciler.io"
 _DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExceptionInForce:
+class ExceptionInForce(Struct, frozen=True, kw_only=True):
     """An exception file that allows a denial, and until when."""
 
     rule: str
@@ -27,8 +28,7 @@ class ExceptionInForce:
     used: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyException:
+class PolicyException(Struct, frozen=True, kw_only=True):
     """What one file allows: `rule` for one object, in one cluster or (empty) in all, through the day `expires`."""
 
     rule: str

@@ -1,7 +1,8 @@
 """`Verdict`: what one rule says of one object."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from reconciler.core.objects import ObjectKey, SourceRef
 
@@ -16,8 +17,7 @@ class Result(StrEnum):
     EXCEPTED = "excepted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """A rule that did not simply pass. `place` is the source that asked for the object, not the rendered file."""
 
     rule: str

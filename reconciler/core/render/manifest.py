@@ -1,15 +1,15 @@
 """`Manifest`: one object as it is committed, and why each of its values is what it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.reasons import Reason, Reasons, Why, untrace, why
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True, eq=False):
     """A rendered object of one cluster. `source` is the document that asked for it."""
 
     cluster: str

@@ -3,7 +3,7 @@
 Kubernetes itself may read what was meant; the next tool in the chain does not. So they are errors, and quoting helps.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath

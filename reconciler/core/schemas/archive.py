@@ -7,9 +7,10 @@ run unpacks what it meets and nothing else. `schemas/<group>/<version>/<kind in 
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from reconciler.core.schemas.shape import Schema
 
@@ -31,8 +32,7 @@ class Bundle(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Served(Struct, frozen=True, kw_only=True):
     """A kind as a server serves it. `versions` are preferred first."""
 
     versions: tuple[str, ...]

@@ -1,9 +1,10 @@
 """`Catalogue`: every kind we know, and what a strict API server would say of an object of it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, SourceRef, split_api_version
@@ -23,8 +24,7 @@ OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
 """Groups whose kinds are read by us and never sent to a server."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindName:
+class KindName(Struct, frozen=True, kw_only=True):
     """A kind at a version."""
 
     group: str
@@ -32,8 +32,7 @@ class KindName:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Unusable:
+class _Unusable(Struct, frozen=True):
     """Why the engine refuses a schema: only a definition from the repository can come to that."""
 
     reason: str

@@ -1,16 +1,16 @@
 """CustomResourceDefinitions: the kinds that a repository or a server brings along, as closed schemas."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.schemas.archive import Served
 from reconciler.core.schemas.closing import close_custom, object_meta_of
 from reconciler.core.schemas.shape import Schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Defined:
+class Defined(Struct, frozen=True, kw_only=True):
     """A kind that a CustomResourceDefinition defines; `schemas` by served version."""
 
     group: str

@@ -1,14 +1,14 @@
 """`Finding`: something wrong with a value, before its place in a file is looked up."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem, Severity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """A problem by the path of its value. `at_key` places it at the key instead of at the value."""
 
     rule: str

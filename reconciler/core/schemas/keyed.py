@@ -4,8 +4,9 @@ Source: KEP-555, sigs.k8s.io/structured-merge-diff/v6/typed (`x-kubernetes-list-
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.objects import FieldPath
 from reconciler.core.schemas.finding import Finding
@@ -14,8 +15,7 @@ from reconciler.core.schemas.shape import Schema, resolve
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class Branch(Struct, frozen=True, kw_only=True):
     """The part of a schema that leads to keyed lists: nothing else of a document needs to be walked.
 
     `fields` leads on from a mapping, `items` from a list or from every value of a map.

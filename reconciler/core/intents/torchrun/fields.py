@@ -1,8 +1,9 @@
 """Reading typed values out of a document: each comes back with its place, each misfit becomes a problem."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, format_path
@@ -12,8 +13,7 @@ from reconciler.core.reasons import Traced, copied
 Intent = TypeVar("Intent")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed(Generic[Intent]):
+class Parsed(Struct, Generic[Intent], frozen=True, kw_only=True):
     """What a document means, or nothing where an error stands among the problems (warnings leave it usable)."""
 
     intent: Intent | None

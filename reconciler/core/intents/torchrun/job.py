@@ -4,7 +4,7 @@ Two forms are read into one model: that of the documentation (`jobQueue`, `numGP
 torchrun-controller's types (`queue`, `jobName`, `jobID`, `numNodes`, `workspaceStorage`).
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.core.documents import Document
 from reconciler.core.intents.torchrun.fields import Fields, Parsed, duplicates
@@ -23,8 +23,7 @@ from reconciler.core.intents.torchrun.sections import (
 from reconciler.core.reasons import Traced, copied
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reliability:
+class Reliability(Struct, frozen=True, kw_only=True):
     """How often a job is tried, and how long it and its remains may live (seconds)."""
 
     max_restarts: Traced | None = None
@@ -33,8 +32,7 @@ class Reliability:
     deadline: Traced | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TorchrunJob:
+class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
     """A job as it was asked for. `namespace` is empty where the document names none."""
 
     document: Document

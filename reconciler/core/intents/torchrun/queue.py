@@ -5,8 +5,9 @@ Two forms are read into one model: the flat one of the documentation (`kaiQueue`
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.documents import Document
 from reconciler.core.intents.config import Vendor
@@ -29,8 +30,7 @@ TRAINER = "trainer"
 """Name of the container that runs torchrun: the first one of a queue's pod template."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """What a queue is granted of one resource, in the units of KAI's Queue; -1 is unlimited.
 
     GPUs are devices, CPU is millicores, memory is MB (10^6 bytes).
@@ -41,8 +41,7 @@ class Share:
     weight: Traced | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeResources:
+class NodeResources(Struct, frozen=True, kw_only=True):
     """What one node offers to a pod that takes all of it."""
 
     gpus: Traced | None = None
@@ -51,8 +50,7 @@ class NodeResources:
     gpu_type: Traced | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtraResource:
+class ExtraResource(Struct, frozen=True, kw_only=True):
     """An object that comes with the queue."""
 
     name: Traced
@@ -61,8 +59,7 @@ class ExtraResource:
     template: Traced
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TorchrunQueue:
+class TorchrunQueue(Struct, frozen=True, kw_only=True, eq=False):
     """A queue as it was asked for. `namespace` is empty where the document names none."""
 
     document: Document

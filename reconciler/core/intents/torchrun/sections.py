@@ -1,7 +1,9 @@
 """Parts that queues and jobs share: distributed, scheduling, storage. A job's part is laid over its queue's."""
 
-from dataclasses import dataclass, fields, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.intents.torchrun.fields import Fields
 from reconciler.core.reasons import Traced, copied
@@ -9,8 +11,7 @@ from reconciler.core.reasons import Traced, copied
 Entries = tuple[tuple[str, Traced], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distributed:
+class Distributed(Struct, frozen=True, kw_only=True):
     """How the processes of a job find and talk to each other; node counts are those of an elastic job."""
 
     backend: Traced | None = None
@@ -21,8 +22,7 @@ class Distributed:
     max_nodes: Traced | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduling:
+class Scheduling(Struct, frozen=True, kw_only=True):
     """Where and how soon pods run."""
 
     scheduler: Traced | None = None
@@ -32,8 +32,7 @@ class Scheduling:
     tolerations: tuple[Traced, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """A volume: one that is rendered (by size, or by size for each GPU), or one that exists (`claim`)."""
 
     enabled: Traced | None = None
@@ -51,8 +50,7 @@ class Claim:
         return bool(self.enabled.value) if self.enabled else self != _NO_CLAIM
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace:
+class Workspace(Struct, frozen=True, kw_only=True):
     """Where a job's code comes from and how changes reach it."""
 
     source: Traced | None = None
@@ -64,8 +62,7 @@ class Workspace:
     hot_reload: Traced | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class Storage(Struct, frozen=True, kw_only=True):
     """The volumes of a job and the shared memory of its pods."""
 
     workspace: Claim = Claim()
@@ -85,7 +82,7 @@ Section = TypeVar("Section", Distributed, Scheduling, Claim, Workspace)
 
 def laid_over(job: Section, queue: Section) -> Section:
     """Return the queue's section with every value that the job gives in its place."""
-    given = {field.name: value for field in fields(job) if (value := getattr(job, field.name)) not in (None, ())}
+    given = {name: value for name in job.__struct_fields__ if (value := getattr(job, name)) not in (None, ())}
     return replace(queue, **given) if given else queue
 
 
@@ -191,7 +188,7 @@ def _workspace_claim(fields_: Fields) -> Claim:
     old, new = _claim(fields_, "workspaceStorage"), _claim(fields_, "storage", "workspace")
     if "workspaceStorage" in fields_.spec and old.enabled is None:
         old = replace(old, enabled=copied(fields_.document, ("spec", "workspaceStorage"), value=True))
-    both = {field.name: fields_.agree(getattr(new, field.name), getattr(old, field.name)) for field in fields(Claim)}
+    both = {name: fields_.agree(getattr(new, name), getattr(old, name)) for name in Claim.__struct_fields__}
     if new.size_per_gpu and old.size:
         fields_.clash(new.size_per_gpu, old.size)
     return Claim(**both)

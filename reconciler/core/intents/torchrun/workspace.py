@@ -1,7 +1,8 @@
 """Where the code of a job comes from: `WorkspaceSource`, what a sync script is written from."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class SourceKind(StrEnum):
@@ -13,8 +14,7 @@ class SourceKind(StrEnum):
     EXISTING = "existing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceSource:
+class WorkspaceSource(Struct, frozen=True, kw_only=True):
     """What to fetch. `ref` is Git's branch, tag or commit (empty: the remote's HEAD).
 
     `sha256` is the archive's digest in lower-case hex (empty: the archive is not checked).

@@ -1,9 +1,10 @@
 """One policy under one binding with one parameter object: what it says of a request."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.policy.admission.policy import Binding, Parameters, Policy
 from reconciler.core.policy.cel import EvaluationError, Part, Program, compose, runtime
@@ -12,8 +13,7 @@ LONGEST_MESSAGE = 5 * 1024
 """A longer result of a messageExpression is dropped (k8s.io/apiserver/pkg/apis/cel)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """A denial, an audit annotation, or, with `error`, the absence of an answer.
 
     `live` says that an API server might have one: what is missing is known to it alone.

@@ -4,8 +4,9 @@ Answers are three: yes, no, and why it cannot be told offline.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.policy.admission.policy import GROUP, Match, Requirement, ResourceRule
 
@@ -16,8 +17,7 @@ _EXEMPT = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Va
            "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Struct, frozen=True, kw_only=True):
     """What the answer depends on first, and what all objects of a kind share."""
 
     group: str
@@ -44,8 +44,7 @@ class Resource:
         return self.group == GROUP and self.kind in _EXEMPT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """One object that is to be created or updated."""
 
     resource: Resource

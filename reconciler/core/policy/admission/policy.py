@@ -1,8 +1,9 @@
 """Typed values of the two kinds: a policy says what, a binding says where and how hard."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.documents import Document
 
@@ -10,8 +11,7 @@ GROUP = "admissionregistration.k8s.io"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
+class Requirement(Struct, frozen=True, kw_only=True):
     """One condition of a label selector: In, NotIn, Exists or DoesNotExist."""
 
     key: str
@@ -19,8 +19,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceRule:
+class ResourceRule(Struct, frozen=True, kw_only=True):
     """Which requests: `*` stands for all; `scope` is Cluster, Namespaced or `*`; no names means all names."""
 
     groups: tuple[str, ...] = ()
@@ -31,8 +30,7 @@ class ResourceRule:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(Struct, frozen=True, kw_only=True):
     """`matchConstraints` of a policy or `matchResources` of a binding."""
 
     rules: tuple[ResourceRule, ...] = ()
@@ -42,16 +40,14 @@ class Match:
     equivalent: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expression:
+class Expression(Struct, frozen=True, kw_only=True):
     """A named CEL expression: of a variable, a match condition or an audit annotation."""
 
     name: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
+class Validation(Struct, frozen=True, kw_only=True):
     """What must be true, and what to say when it is not."""
 
     expression: str
@@ -59,16 +55,14 @@ class Validation:
     message_expression: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParamKind:
+class ParamKind(Struct, frozen=True, kw_only=True):
     """What kind a policy's parameters are of."""
 
     group: str
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True, eq=False):
     """A policy. `hint` and `fields` come from its annotations; `rule` is its name."""
 
     rule: str
@@ -84,8 +78,7 @@ class Policy:
     fields: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParamRef:
+class ParamRef(Struct, frozen=True, kw_only=True):
     """Which parameter objects a binding takes: by name, or by selector where the name is empty."""
 
     name: str = ""
@@ -94,8 +87,7 @@ class ParamRef:
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Binding:
+class Binding(Struct, frozen=True, kw_only=True, eq=False):
     """A binding. `actions` are deny, warn and audit."""
 
     name: str
@@ -106,8 +98,7 @@ class Binding:
     ref: ParamRef | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parameters:
+class Parameters(Struct, frozen=True, kw_only=True, eq=False):
     """An object that a policy may take its parameters from."""
 
     group: str

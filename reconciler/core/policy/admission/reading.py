@@ -4,8 +4,9 @@ What is said here is what evaluation depends on; unknown fields are the schema c
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, format_path, split_api_version
@@ -29,8 +30,7 @@ _SCOPES = ("Cluster", "Namespaced", "*")
 _ACTIONS = ("Deny", "Warn", "Audit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
+class Fields(Struct, frozen=True, kw_only=True):
     """A mapping inside a document, read field by field; what has the wrong type is noted and read as absent."""
 
     document: Document

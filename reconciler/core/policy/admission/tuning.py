@@ -1,8 +1,9 @@
 """Settings of `reconciler.yaml` applied to policies: another action, other parameters."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.intents.config import RuleSetting
 from reconciler.core.objects import SourceRef

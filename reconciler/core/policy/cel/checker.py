@@ -6,9 +6,10 @@ that nothing else makes (`map(bool, bytes)` and maps of those), since the engine
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.policy.cel.library import SIGNATURES, Signature
 from reconciler.core.policy.cel.library.signature import OPAQUE
@@ -21,8 +22,7 @@ _FAULT = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*?)(?=\n \||\nERROR: |\Z)", 
 _STATUS = re.compile(r"^[A-Z_]+: | ?\[[A-Z_]+\]$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """Why an expression does not compile. `line` and `column` count from 1 within the expression."""
 
     line: int

@@ -5,8 +5,9 @@ The grammar proper is the engine's; whatever is not understood here stays as it 
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 _TOKEN = re.compile(
     r'''
@@ -30,8 +31,7 @@ class Token(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """A call by token positions: `name` is the name as it was asked for, the call reaches from `start` to `end`.
 
     Of a member call, the receiver lies between `start` and `dot`; the arguments lie between `opener` and `end - 1`.

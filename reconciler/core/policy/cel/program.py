@@ -1,8 +1,9 @@
 """Composing: one expression with the variables it needs bound around it, rewritten for the engine, and evaluated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.policy.cel import names, runtime
 from reconciler.core.policy.cel.checker import readable
@@ -21,8 +22,7 @@ class EvaluationError(Exception):
         self.unanswerable = unanswerable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Program:
+class Program(Struct, frozen=True, kw_only=True, eq=False):
     """A composed expression. `reads` are the activation's names that it may read."""
 
     expression: Any
@@ -59,8 +59,7 @@ def _mark(live: str) -> str:
     return _MARK + live.replace(".", "_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """A bool expression, the variables it may refer to, in order, and free names to rename (`params`)."""
 
     expression: str

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.core.census import Demand, Row
 from reconciler.core.census.ledger import is_slice
@@ -13,8 +14,7 @@ from reconciler.core.policy.references.rules import Bench
 _SHARED = "nvidia.com/gpu.shared"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Stock:
+class _Stock(Struct, kw_only=True):
     """Nodes that have a product, by how many GPUs they have: all, and those that take new pods."""
 
     nodes: Counter[int] = field(default_factory=Counter)

@@ -1,8 +1,9 @@
 """The catalogue of cross-document rules, and the bench that collects their verdicts."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
+
+from msgspec import Struct, field
 
 from reconciler.core.census import Row
 from reconciler.core.intents.config import Cluster, RuleSetting
@@ -10,8 +11,7 @@ from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.policy.verdict import Result, Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """What a rule demands, why a reviewer should care, and what it does unless the settings say otherwise."""
 
     title: str
@@ -139,8 +139,7 @@ _MOST_SUGGESTIONS = 50  # of one run: each looks through many names
 _MOST_NAMES = 2_000
 
 
-@dataclass(slots=True, kw_only=True)
-class Bench:
+class Bench(Struct, kw_only=True):
     """Collects the verdicts of one cluster under its settings."""
 
     cluster: Cluster

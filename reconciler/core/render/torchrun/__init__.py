@@ -3,8 +3,9 @@
 What all jobs of a queue share is worked out once per queue, cluster and evidence, and remembered while they live.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from reconciler.core.intents.config import Cluster
 from reconciler.core.intents.inventory import Inventory
@@ -39,8 +40,7 @@ def render_job(
     return _job.render(job, _template(queue, cluster, _Same(inventory)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Same:
+class _Same(Struct, frozen=True, eq=False):
     """Evidence by identity: comparing it by value would cost more than what is remembered."""
 
     inventory: Inventory | None

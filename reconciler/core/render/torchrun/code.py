@@ -1,8 +1,9 @@
 """How a job's code reaches its pods: what is fetched, when, and which part of a manifest an edit of it touches."""
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.intents.torchrun.sections import Workspace
 from reconciler.core.intents.torchrun.workspace import SourceKind, WorkspaceSource
@@ -27,8 +28,7 @@ _RESOURCES = Traced(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Struct, frozen=True, kw_only=True):
     """The source of a workspace, or nothing to fetch (`source` is None)."""
 
     source: WorkspaceSource | None

@@ -1,12 +1,11 @@
 """The two kinds of workload that run torchrun, and what differs inside their pods."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.core.intents.config import Backend
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(Struct, frozen=True, kw_only=True):
     """A kind of workload: how its pods know their rank, how the first one is reached, what its container is called."""
 
     kind: str

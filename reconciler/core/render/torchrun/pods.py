@@ -1,7 +1,8 @@
 """The pod template of a job: the queue's pod, the job's own parts, and the trainer with its share of a node."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.intents.config import Backend
 from reconciler.core.intents.torchrun.job import TorchrunJob
@@ -24,8 +25,7 @@ from reconciler.core.render.torchrun.storage import WORKSPACE_PATH, Mounted, cla
 from reconciler.core.render.torchrun.template import KAI_SCHEDULER, Template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class Pod(Struct, frozen=True, kw_only=True):
     """What a pod template is made of, all settled."""
 
     job: TorchrunJob

@@ -1,6 +1,6 @@
 """What rendering one document gives: manifests, and what is wrong with it. Problems are collected, never raised."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.core.objects import SourceRef, format_path
 from reconciler.core.problems import Problem, Severity
@@ -8,8 +8,7 @@ from reconciler.core.reasons import Traced
 from reconciler.core.render.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
+class Rendered(Struct, frozen=True, kw_only=True):
     """Manifests of one document for one cluster. With an error among the problems there are no manifests."""
 
     manifests: tuple[Manifest, ...] = ()

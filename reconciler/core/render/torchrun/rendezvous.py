@@ -1,6 +1,6 @@
 """How the nodes of a job meet: torchrun's rendezvous backend, endpoint and port."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.core.intents.torchrun.job import TorchrunJob
 from reconciler.core.intents.torchrun.sections import Distributed
@@ -17,8 +17,7 @@ ETCD_ENDPOINT = "etcd.etcd-system.svc.cluster.local:2379"
 _ETCD = ("etcd", "etcd-v2")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendezvous:
+class Rendezvous(Struct, frozen=True, kw_only=True):
     """`hosted` says that the first pod itself serves the meeting point, on `port`."""
 
     backend: str

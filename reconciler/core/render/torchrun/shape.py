@@ -1,6 +1,6 @@
 """How many pods a job has and how many GPUs and processes each: the request spread over nodes, with its reasons."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.core.intents.torchrun.job import TorchrunJob
 from reconciler.core.intents.torchrun.sections import Distributed
@@ -12,8 +12,7 @@ from reconciler.core.render.torchrun.rendered import about, place
 from reconciler.core.render.torchrun.template import Template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(Struct, frozen=True, kw_only=True):
     """Pods, GPUs of each, processes of each. `min_nodes` is set for an elastic job, whose `nodes` is the most."""
 
     nodes: Traced

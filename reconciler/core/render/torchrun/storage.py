@@ -1,8 +1,9 @@
 """Volumes of a job and of its queue: claims sized by GPUs, shared memory, and where they are mounted."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.intents.torchrun.sections import Claim
 from reconciler.core.problems import Problem
@@ -23,8 +24,7 @@ _MANY = Reason(rule="torchrun.access-mode", text="pods on several nodes use the 
 _ONCE = Reason(rule="torchrun.access-mode", text="one pod at a time uses the volume")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mounted:
+class Mounted(Struct, frozen=True, kw_only=True):
     """A volume of a pod and where the trainer sees it."""
 
     volume: dict[str, Any]

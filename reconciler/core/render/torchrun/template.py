@@ -1,9 +1,10 @@
 """What all jobs of a queue share in one cluster, worked out once: GPUs, nodes, and the fixed part of their pods."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.intents.config import Backend, Cluster, Vendor
 from reconciler.core.intents.inventory import Inventory, Node
@@ -39,8 +40,7 @@ _MERGED_TRAINER = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Template:
+class Template(Struct, frozen=True, kw_only=True, eq=False):
     """The shared part. Mappings hold `Traced` values by key; lists hold `Traced` items."""
 
     queue: TorchrunQueue

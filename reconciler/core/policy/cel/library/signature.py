@@ -6,16 +6,16 @@ The bytes are canonical, so that equality of two values is equality of their byt
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 OPAQUE = ("quantity", "ip", "cidr", "url", "semver", "format", "authorizer", "path-check", "group-check",
           "resource-check", "decision")  # fmt: skip
 """Types that only functions make and read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(Struct, frozen=True, kw_only=True):
     """`name(parameters) -> returns`; a member function takes its receiver as the first parameter.
 
     Without `run` the function is known to the checker, and evaluating it is an error: it cannot be answered offline
