@@ -5,7 +5,7 @@ from functools import lru_cache
 from yaml import YAMLError
 
 from reconciler.core.documents.builder import child
-from reconciler.core.documents.parser import LimitExceeded, Limits, Node, ScalarNode, compose, split
+from reconciler.core.documents.parser import Chunk, LimitExceeded, Limits, Node, ScalarNode, compose, split
 from reconciler.core.objects import FieldPath
 
 Place = tuple[int, int]
@@ -13,8 +13,8 @@ Place = tuple[int, int]
 
 _GENEROUS = Limits(depth=1_000, nodes=3_000_000)
 """The document was read before, within the caller's limits."""
-_KEPT = 8
-"""Trees kept for the next question: questions about one document come together."""
+_KEPT = 4
+"""Files and trees kept for the next question: questions about one document come together."""
 
 
 def locate(text: bytes, index: int, path: FieldPath, *, key: bool) -> Place | None:
@@ -49,8 +49,13 @@ def scalar_text(text: bytes, index: int, path: FieldPath) -> str | None:
 
 
 @lru_cache(maxsize=_KEPT)
+def _chunks(text: bytes) -> list[Chunk]:
+    return split(text)
+
+
+@lru_cache(maxsize=_KEPT)
 def _tree(text: bytes, index: int) -> tuple[Node | None, int]:
-    chunks = split(text)
+    chunks = _chunks(text)
     if index >= len(chunks):
         return None, 0
     chunk = chunks[index]
