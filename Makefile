@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 .PHONY: help demo test lint types fmt golden bench features verify docs schemas cluster test-scheduler clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@echo "setting up $(VENV)"
