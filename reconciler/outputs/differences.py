@@ -4,8 +4,9 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.objects import SourceRef
 from reconciler.core.plan import Change, FieldChange, Operation
@@ -14,21 +15,21 @@ from reconciler.outputs.findings import where
 
 _CONTEXT = 2  # unchanged lines around a changed one
 _MOST_LINES = 400  # of one value: beyond it lines are compared no more, only shown
-_BARE = re.compile(r"[A-Za-z/._][A-Za-z0-9/._:@+=-]*(?: [A-Za-z0-9/._:@+=-]+)*")
+_BARE = re.compile(r"(?!\.[0-9]|.*:(?: |$))[A-Za-z0-9/._][A-Za-z0-9/._:@+=-]*(?: [A-Za-z0-9/._:@+=-]+)*")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGTPE]i|[mkMGTP])")
-_WORDS_OF_YAML = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"})
+# Starts with a digit, but holds a letter that no number, time or date has: a digest, a version.
+_NO_NUMBER = re.compile(r"(?!0[xXoObB])[0-9][^ ]*[acdf-nqrsuvwyACDF-NQRSUVWY]")
+_WORDS_OF_YAML = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~", "nan", ".nan", ".inf"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """One line of a difference. `sign` is `-`, `+`, a blank for context, or `…` where context was left out."""
 
     sign: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     """Fields that changed for one and the same reason."""
 
     why: Why | None
@@ -51,7 +52,9 @@ def scalar(value: Any) -> str:
 
 
 def _is_plain(value: str) -> bool:
-    return bool(_QUANTITY.fullmatch(value) or (_BARE.fullmatch(value) and value.lower() not in _WORDS_OF_YAML))
+    if value.lower() in _WORDS_OF_YAML or not _BARE.fullmatch(value):
+        return False
+    return not value[0].isdigit() or bool(_QUANTITY.fullmatch(value) or _NO_NUMBER.match(value))
 
 
 def is_single(value: Any) -> bool:
@@ -145,7 +148,7 @@ def because(why: Why, path: str = "") -> str:
 
 def because_parts(why: Why, path: str = "") -> tuple[str, ...]:
     """Write the same reason in one or two parts: where it comes from, and by what rule or formula."""
-    places = " and ".join(_place(place, field if field != path else "") for place, field in _places(why))
+    places = _listed(list(_places(why)), path)
     rule = "" if why.rule in ("", "source") else f"[{why.rule}]"
     text = " ".join(part for part in (why.text, rule) if part)
     return tuple(part for part in (places, text) if part) or ("no reason was recorded",)
@@ -156,8 +159,16 @@ def _places(why: Why) -> Iterator[tuple[SourceRef, str]]:
     yield from zip(why.places, fields, strict=False)
 
 
-def _place(place: SourceRef, field: str) -> str:
-    return f"{place} {field}" if field else where(place)
+def _listed(places: list[tuple[SourceRef, str]], path: str) -> str:
+    """Write places as a list; a file is named once, places in the same one go on with `:line:column`."""
+    shown, file = [], None
+    for place, field in places:
+        start = f":{place.line}:{place.column}" if place.path == file and place.line else str(place)
+        named = field if field != path else ""
+        shown.append(f"{start} {named}" if named else start if place.path == file else where(place))
+        file = place.path
+    *most, last = shown or [""]
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 # What tells a reviewer most about a new object, by the end of its path, most telling first.
@@ -204,6 +215,8 @@ def telling(change: Change) -> tuple[tuple[str, str], ...]:
     """Return a few fields that say what a created object is: (last step of the path, value on one line)."""
     found: list[tuple[int, str, str]] = []
     for path, value in leaves(change.fields):
+        if value is False or value is None:
+            continue
         rank = next((rank for rank, pattern in enumerate(_TELLING) if pattern.search(path)), None)
         if rank is not None:
             found.append((rank, _last_step(path), scalar(value)))
@@ -218,8 +231,7 @@ def _last_step(path: str) -> str:
     return re.sub(r"\[[^\]]*\]$", "", path).rsplit(".", 1)[-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class Family(Struct, frozen=True, kw_only=True):
     """Changes that are the same edit on several objects of one kind; `first` speaks for all."""
 
     first: Change
@@ -227,12 +239,28 @@ class Family:
 
 
 def families(changes: Iterable[Change]) -> tuple[Family, ...]:
-    """Gather updates that change the same fields in the same way for the same reasons, in order of appearance."""
+    """Gather updates that change the same fields in the same way for the same reasons.
+
+    First come changes of GPUs, then of queues, then what is deleted or moved, last what changes in form alone.
+    """
     gathered: dict[object, list[Change]] = {}
-    for position, change in enumerate(changes):
+    for position, change in enumerate(sorted(changes, key=_weight)):
         key: object = position if change.operation is not Operation.UPDATE else _edit(change)
         gathered.setdefault(key, []).append(change)
     return tuple(Family(first=members[0], others=tuple(members[1:])) for members in gathered.values())
+
+
+_QUEUES = frozenset({"Queue", "ClusterQueue", "LocalQueue", "Cohort"})
+
+
+def _weight(change: Change) -> int:
+    tests = (
+        change.gpus_before != change.gpus_after,
+        change.key.kind in _QUEUES,
+        change.operation in (Operation.DELETE, Operation.MOVE),
+        bool(change.fields),
+    )
+    return next((rank for rank, passed in enumerate(tests) if passed), len(tests))
 
 
 def _edit(change: Change) -> tuple[object, ...]:

@@ -1,7 +1,8 @@
 """A plan in, one pull-request comment out: summary first, details folded, bounded, and deaf to hostile names."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.plan import Change, FieldChange, Operation, Plan, Revision
 from reconciler.core.plan.digest import acknowledgement
@@ -119,8 +120,7 @@ def _standing(plan: Plan) -> Iterator[str]:
         yield f"> [!WARNING]\n> {plural(len(plan.breaches), 'budget')} exceeded, and acknowledged"
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(Struct, frozen=True):
     """A table: `:` after a title means that its column holds numbers."""
 
     titles: tuple[str, ...]
@@ -361,6 +361,9 @@ def _difference(change: Change) -> Iterator[str]:
         if position:
             yield ""
         yield from _group(group)
+    if not change.fields:
+        for why in change.because[:1]:
+            yield from _because(why)
 
 
 def _group(group: Group) -> Iterator[str]:

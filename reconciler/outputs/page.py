@@ -6,8 +6,9 @@ added after that and is the only escape sequence in the output.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from reconciler.outputs.printable import cells, clip, clip_middle, printable, without_commands
 
@@ -27,8 +28,7 @@ class Tone(StrEnum):
     FINE = "1;32"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A piece of a line in one tone."""
 
     text: str
@@ -47,8 +47,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TOKENS = re.compile(r" +|[^ ]+")
 
 
-@dataclass(slots=True, kw_only=True)
-class Page:
+class Page(Struct, kw_only=True):
     """Lines as they are written, for one terminal."""
 
     width: int = 80
@@ -75,11 +74,12 @@ class Page:
         used, line = indent, [left]
         is_fresh = True
         for text, tone in self._tokens(pieces, self.width - indent - hang):
-            if used + cells(text) > self.width and not is_fresh:
+            is_full = used + cells(text) > self.width and not is_fresh
+            if is_full and not text.isspace():
                 self._finish(line)
                 used, line = indent + hang, [" " * (indent + hang)]
                 is_fresh = True
-            if text.isspace() and is_fresh:
+            if text.isspace() and (is_fresh or is_full):
                 continue
             line.append(self._toned(text, tone))
             used += cells(text)

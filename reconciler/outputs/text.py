@@ -247,6 +247,8 @@ def _family(page: Page, family: Family, *, full: bool) -> None:
     else:
         for group in groups(change.fields):
             _group(page, group)
+        if not change.fields:
+            _all_because(page, change)
     if family.others:
         names = [_name(other) for other in family.others]
         shown = names if full else names[:_SHOWN_RELATIVES]
@@ -289,6 +291,11 @@ def _compact(page: Page, change: Change) -> None:
             facts += [*([Span(" · ", Tone.FAINT)] if facts else []), Span(f"{step} ", Tone.FAINT), value]
         if facts:
             page.write(*facts, indent=4)
+    _all_because(page, change)
+
+
+def _all_because(page: Page, change: Change) -> None:
+    """Write the weightiest reason of a change whose fields are not shown one by one."""
     for why in change.because[:1]:
         _because(page, because(why), indent=4)
 

@@ -68,7 +68,16 @@ NASTY = st.sampled_from(
         EVIL,
     )
 )
-TEXT = st.one_of(NASTY, st.text(max_size=20), st.lists(NASTY | st.text(max_size=5), max_size=4).map("".join))
+MIXED = st.one_of(NASTY, st.text(max_size=20), st.lists(NASTY | st.text(max_size=5), max_size=4).map("".join))
+
+
+@st.composite
+def strings(draw: st.DrawFn) -> str:
+    """Draw any string; a strategy of its own, so that Hypothesis names it by two words in what it prints."""
+    return draw(MIXED)
+
+
+TEXT = strings()
 LINE = st.integers(0, 10_000)
 GPUS = st.integers(0, 10_000)
 QUOTA = st.one_of(st.none(), st.integers(0, 999).map(float), st.floats(0, 9, allow_nan=False))
@@ -115,7 +124,7 @@ def several(strategy: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrateg
 
 
 REVISION = st.builds(Revision, label=TEXT, commit=TEXT, tree=TEXT)
-PLANS = st.builds(
+PLAN = st.builds(
     Plan,
     engine=TEXT,
     base=REVISION,
@@ -197,3 +206,12 @@ PLANS = st.builds(
     acknowledged=st.booleans(),
     digest=st.sampled_from((DIGEST, "")),
 )
+
+
+@st.composite
+def any_plan(draw: st.DrawFn) -> Plan:
+    """Draw a plan of any strings and numbers."""
+    return draw(PLAN)
+
+
+PLANS = any_plan()

@@ -1,0 +1,114 @@
+"""Lines of a difference: values as people write them, context where there is much, and never a loss."""
+
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+from reconciler.core.plan import FieldChange
+from reconciler.core.reasons import Why
+from reconciler.outputs.differences import because, compare, families, groups, scalar, telling
+from tests.outputs import plans
+from tests.outputs.strategies import FIELD
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("24.08-py3", "24.08-py3"),
+        ("1e4eca641a96615d", "1e4eca641a96615d"),
+        ("64Gi", "64Gi"),
+        ("two words", "two words"),
+        ("1e3", '"1e3"'),
+        ("12:30", '"12:30"'),
+        ("2026-01-01T00:00:00Z", '"2026-01-01T00:00:00Z"'),
+        ("0x1F", '"0x1F"'),
+        ("1.10", '"1.10"'),
+        ("no", '"no"'),
+        ("NaN", '"NaN"'),
+        (".5", '".5"'),
+        ("a: b", '"a: b"'),
+        ("", '""'),
+        (" x", '" x"'),
+        ("4", '"4"'),
+        (4, "4"),
+        (None, "null"),
+        (True, "true"),
+        ({}, "{}"),
+        ([], "[]"),
+    ],
+)
+def test_strings_are_bare_only_where_nobody_can_mistake_them(value: object, shown: str) -> None:
+    assert scalar(value) == shown
+
+
+def test_scripts_are_compared_line_by_line_with_context() -> None:
+    before = "".join(f"line {n}\n" for n in range(20))
+    field = FieldChange(path="x", before=before, after=before.replace("line 10", "changed"))
+    lines = [(line.sign, line.text) for line in compare(field)]
+    assert lines == [
+        ("…", "8 unchanged lines"),
+        (" ", "line 8"),
+        (" ", "line 9"),
+        ("-", "line 10"),
+        ("+", "changed"),
+        (" ", "line 11"),
+        (" ", "line 12"),
+        ("…", "7 unchanged lines"),
+    ]
+
+
+def test_a_last_line_break_alone_is_seen() -> None:
+    lines = compare(FieldChange(path="x", before="a\nb", after="a\nb\n"))
+    assert [line.text for line in lines] == ['"a\\nb"', '"a\\nb\\n"']
+
+
+def test_values_in_values_are_written_as_yaml() -> None:
+    field = FieldChange(path="x", has_before=False, after={"a": [{"b": "1", "c": "x\ny"}], "d": {}})
+    assert [line.text for line in compare(field)] == ["a:", '  - b: "1"', "    c: |", "      x", "      y", "d: {}"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(FIELD)
+def test_both_sides_can_be_read_off(field: FieldChange) -> None:
+    """Removed and kept lines are the old value, added and kept ones the new: nothing is lost but counted context."""
+    lines = compare(field)
+    if field.has_before != field.has_after or (field.has_before and field.before != field.after):
+        assert any(line.sign in "+-" for line in lines)
+    if not field.has_before:
+        assert all(line.sign == "+" for line in lines)
+    if not field.has_after:
+        assert all(line.sign == "-" for line in lines)
+
+
+def test_fields_with_one_reason_are_one_group() -> None:
+    found = groups(plans.RESIZED.fields)
+    assert [len(group.fields) for group in found] == [3, 1, 1, 1]
+    assert found[0].why == plans.NODES
+
+
+def test_reasons() -> None:
+    assert because(plans.QUOTA, "spec.resources.gpu.quota") == "queues/h200.yaml:11:12"
+    assert because(plans.QUOTA) == "queues/h200.yaml:11:12 spec.resources.gpu.quota"
+    twice = plans.why("r", "a + b", ("f.yaml", 3, 1, "a"), ("f.yaml", 4, 1, "b"), ("g.yaml", 1, 1, ""))
+    assert because(twice) == "f.yaml:3:1 a, :4:1 b and g.yaml: a + b [r]"
+    assert because(Why(rule="source")) == "no reason was recorded"
+
+
+def test_equal_edits_are_a_family_and_gpus_come_first() -> None:
+    changes = (plans.bumped("a"), plans.DELETED, plans.bumped("b"), plans.GROWN, plans.RESIZED)
+    found = families(changes)
+    assert [family.first.key.name for family in found] == [
+        "gpt-35b-pretrain",
+        "h200-research",
+        "old-run-workspace",
+        "a",
+    ]
+    assert [other.key.name for other in found[3].others] == ["b"]
+    other = replace(plans.bumped("c"), fields=plans.bumped("c").fields[:1])
+    assert len(families((plans.bumped("a"), other))) == 2
+
+
+def test_a_new_object_is_told_by_a_few_fields() -> None:
+    assert telling(plans.ADDED)[0] == ("image", "ghcr.io/lab/llama-sft:2026.11.1")
+    assert ("queue", "h200-research") in telling(plans.ADDED)
+    assert len(telling(plans.ADDED)) <= 6

@@ -1,0 +1,55 @@
+"""JUnit XML: one case per source file, failures for errors, parseable whatever the strings."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+
+from reconciler.core.plan import Plan
+from reconciler.outputs.junit import render_junit
+from tests.outputs import plans
+from tests.outputs.goldens import agrees
+from tests.outputs.strategies import PLANS
+
+
+def suite(text: str) -> ET.Element:
+    root = ET.fromstring(text.encode())  # noqa: S314 - our own output
+    (found,) = root
+    return found
+
+
+@pytest.mark.parametrize("name", ["everything", "broken", "hostile"])
+def test_files_are_cases(name: str) -> None:
+    text = render_junit(getattr(plans, name)())
+    suite(text)
+    assert agrees(f"{name}.junit.xml", text)
+
+
+def test_errors_fail_their_file_and_warnings_do_not() -> None:
+    found = suite(render_junit(plans.broken(), files=["jobs/eval/mmlu.yaml", "queues/fine.yaml"]))
+    cases = {case.get("name"): case for case in found}
+    assert found.get("tests") == "4"
+    assert found.get("failures") == "2"
+    failure = cases["jobs/eval/mmlu.yaml"].find("failure")
+    assert failure is not None
+    assert failure.get("type") == "yaml.ambiguous-scalar"
+    assert "jobs/eval/mmlu.yaml:12:14" in (failure.text or "")
+    assert "jobs/eval/mmlu.yaml:15:3" in (failure.text or "")
+    assert cases["queues/h100.yaml"].find("failure") is None
+    assert cases["queues/h100.yaml"].find("system-out") is not None
+    assert len(cases["queues/fine.yaml"]) == 0
+
+
+def test_an_exceeded_budget_fails() -> None:
+    cases = {case.get("name"): case for case in suite(render_junit(plans.everything()))}
+    assert cases["the plan as a whole"].find("failure") is not None
+    assert cases["queues/h200.yaml"].find("failure") is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(PLANS)
+def test_any_strings_give_xml(plan: Plan) -> None:
+    found = suite(render_junit(plan))
+    failures = [case for case in found if case.find("failure") is not None]
+    assert found.get("tests") == str(len(found))
+    assert found.get("failures") == str(len(failures))

@@ -1,0 +1,107 @@
+"""What a plan means for the GPUs: requests joined with quotas, totals, and the first sentence."""
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.core.plan import GpuLine, Plan, QueueLine
+from reconciler.outputs.summary import headline, headlines, lint_headline, number, obstacles, queue_rows, rest, total
+from tests.outputs import plans
+
+
+def plan(*gpus: GpuLine, queues: tuple[QueueLine, ...] = ()) -> Plan:
+    return replace(plans.quiet(), gpus=gpus, queues=queues)
+
+
+def gpu(queue: str, before: int, after: int, *, product: str = "A", cluster: str = "main") -> GpuLine:
+    return GpuLine(cluster=cluster, queue=queue, product=product, before=before, after=after)
+
+
+def quota(
+    queue: str,
+    before: float | None,
+    after: float | None,
+    *,
+    requested: int = 0,
+    product: str = "",
+    limit: float | None = None,
+    exists: bool = True,
+) -> QueueLine:
+    return QueueLine(
+        cluster="main",
+        queue=queue,
+        product=product,
+        before=before,
+        after=after,
+        limit=limit,
+        requested=requested,
+        exists_after=exists,
+    )
+
+
+def test_a_kai_quota_joins_the_requests_of_its_queue() -> None:
+    (row,) = queue_rows(plan(gpu("q", 8, 32), queues=(quota("q", 64, 64, requested=32),)))
+    assert (row.product, row.requested_after, row.guaranteed_after, row.remark) == ("A", 32, 64, "")
+
+
+def test_quotas_by_product_join_their_product() -> None:
+    queues = (quota("q", 8, 8, product="A", requested=9, limit=8), quota("q", 4, 4, product="B", requested=5, limit=8))
+    rows = {row.product: row for row in queue_rows(plan(gpu("q", 0, 9), gpu("q", 0, 5, product="B"), queues=queues))}
+    assert rows["A"].remark == "1 over the limit"
+    assert rows["B"].remark == "1 borrowed"
+
+
+def test_a_parent_is_compared_by_what_is_asked_below_it_and_not_counted_twice() -> None:
+    made = plan(gpu("child", 4, 12), queues=(quota("child", 16, 16, requested=12), quota("parent", 8, 8, requested=12)))
+    rows = {row.queue: row for row in queue_rows(made)}
+    assert rows["parent"].is_parent
+    assert rows["parent"].remark == "4 borrowed"
+    assert (total(made).before, total(made).after) == (4, 12)
+    assert rest(made, [rows["child"]]).after == 0
+
+
+def test_a_deleted_queue_says_who_still_asks() -> None:
+    (row,) = queue_rows(plan(gpu("q", 8, 8), queues=(quota("q", 64, 0, requested=8, limit=0, exists=False),)))
+    assert row.remark == "queue deleted, 8 GPUs still asked for"
+
+
+@pytest.mark.parametrize(
+    ("made", "sentences"),
+    [
+        (plan(), ("No changes",)),
+        (plan(gpu("q", 0, 1)), ("+1 GPU requested on main (q: 0 → 1)",)),
+        (plan(gpu("a", 8, 0), gpu("b", 0, 8)), ("GPU requests shift on main (a: 8 → 0, b: 0 → 8)",)),
+        (plan(gpu("", 8, 0)), ("-8 GPUs requested on main (no queue: 8 → 0)",)),
+        (
+            plan(gpu("a", 0, 8), gpu("a", 8, 4, cluster="edge")),
+            ("-4 GPUs requested on edge (a: 8 → 4)", "+8 GPUs requested on main (a: 0 → 8)"),
+        ),
+        (plan(queues=(quota("q", 8, None),)), ("guarantees change to or from unlimited on main (q: 8 → unlimited)",)),
+        (
+            plan(queues=(quota("q", 8, 4.5), quota("r", 1, 1), quota("s", 2, 5.5))),
+            ("guarantees shift on main (q: 8 → 4.5, s: 2 → 5.5)",),
+        ),
+        (replace(plan(), changes=(plans.MOVED,)), ("No change in GPUs requested or guaranteed",)),
+        (
+            plan(gpu("a", 0, 1), gpu("b", 0, 9), gpu("c", 0, 5)),
+            ("+15 GPUs requested on main (b: 0 → 9, c: 0 → 5, 1 more)",),
+        ),
+    ],
+)
+def test_headlines(made: Plan, sentences: tuple[str, ...]) -> None:
+    assert headlines(made) == sentences
+    assert headline(made) == "; ".join(sentences)
+
+
+def test_obstacles_are_counted() -> None:
+    assert obstacles(plans.everything()) == ("1 policy denial", "1 budget exceeded")
+    assert obstacles(replace(plans.everything(), acknowledged=True)) == ("1 policy denial",)
+    assert obstacles(plans.quiet()) == ()
+
+
+def test_lint_headlines() -> None:
+    assert lint_headline(plans.broken()) == "3 errors and 1 warning in 3 files"
+    assert lint_headline(plans.quiet()) == "No problems"
+
+
+def test_numbers() -> None:
+    assert [number(value) for value in (None, 4.0, 0.5, 12)] == ["unlimited", "4", "0.5", "12"]
