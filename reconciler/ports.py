@@ -110,8 +110,15 @@ class Repository(Protocol):
         """List what the working tree, with untracked files that are not ignored, has other than a commit."""
         ...
 
-    def work_tree(self, paths: Sequence[str] = ()) -> Tree:
-        """List the working tree with uncommitted changes and untracked files that are not ignored."""
+    def work_file(self, path: str) -> Entry | None:
+        """Look at one path of the working tree, tracked or not; None where nothing is there."""
+        ...
+
+    def work_tree(self, paths: Sequence[str] = (), *, head: str | None = None) -> Tree:
+        """List the working tree with uncommitted changes and untracked files that are not ignored.
+
+        `head` is the id of the checked-out commit, where it was found already.
+        """
         ...
 
     def read(self, oids: Iterable[str]) -> Iterator[bytes]:

@@ -7,7 +7,6 @@ error, since a misspelt setting must not pass in silence.
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -93,6 +92,8 @@ _ELSEWHERE = frozenset({"RECONCILER_REPO", "RECONCILER_DEBUG"})
 
 
 def _unknown(where: str, name: str, known: list[str]) -> ConfigError:
+    from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
+
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
     return ConfigError(f"{where} is not a setting", hint=hint)

@@ -14,34 +14,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import ConfigError, InvalidInput, OutsideError, PolicyDenied, StalePlan, UnsafePlan
-from reconciler.pipeline.layout import CONFIG_PATH
 from reconciler.settings import Settings, resolve
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
     from reconciler.adapters.template import Made
     from reconciler.core.documents import Document
+    from reconciler.core.intents.config import Config
     from reconciler.core.plan import Plan
     from reconciler.core.schemas import Catalogue
     from reconciler.outputs.explain import Explanation
     from reconciler.pipeline.head import Head, Tools
     from reconciler.pipeline.planning import Planned
+    from reconciler.pipeline.sides import Side
 
 
 class Session:
     """One run: settings, repository, tools."""
 
-    def __init__(self, settings: Settings, tools: "Tools") -> None:
+    def __init__(self, settings: Settings, tools: "Tools", side: "Side", config: "Config") -> None:
         self.settings = settings
         self.tools = tools
+        self._side = side
+        self._config = config
+
+    @cached_property
+    def head(self) -> "Head":
+        """The compiled revision of the settings."""
+        from reconciler.pipeline.head import Head
+
+        return Head(self.tools, self._side, self._config)
 
     def plan(self, *, against_head: bool = False) -> "Planned":
         """Plan the revision of the settings."""
         from reconciler.pipeline import planning
 
         return planning.plan(
-            self.tools,
-            revision=self.settings.revision,
+            self.head,
             base=self.settings.base,
             date=self.settings.date,
             acknowledge=self.settings.acknowledge,
@@ -52,11 +61,11 @@ class Session:
         """Check the revision of the settings."""
         from reconciler.pipeline import planning
 
-        return planning.lint(self.tools, revision=self.settings.revision, date=self.settings.date)
+        return planning.lint(self.head, date=self.settings.date)
 
     def render(self) -> dict[str, bytes]:
         """Return every rendered file by path below the repository; raises `InvalidInput` where any source is wrong."""
-        head = self._head()
+        head = self.head
         errors = [problem for problem in head.problems() if problem.severity.value == "error"]
         if errors:
             raise InvalidInput(errors)
@@ -89,7 +98,7 @@ class Session:
         """Name the source files whose edits are not committed."""
         from reconciler.pipeline.layout import folders
 
-        head = self._head()
+        head = self.head
         changed = self.tools.repository.changed_since(head.side.commit.oid if head.side.commit else None)
         roots = tuple(root for root in folders(head.config) if root != head.config.rendered)
         return tuple(sorted(path for path in changed if path.startswith(roots)))
@@ -98,12 +107,7 @@ class Session:
         """Say why an object, or one of its fields, is what it is."""
         from reconciler.pipeline.explaining import explain
 
-        return explain(self._head(), wanted, field)
-
-    def _head(self) -> "Head":
-        from reconciler.pipeline.planning import compile_head
-
-        return compile_head(self.tools, self.settings.revision)
+        return explain(self.head, wanted, field)
 
 
 def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Session:
@@ -120,8 +124,9 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
         raise ConfigError(f"--repo {repo} is not a folder", hint="name a config repository")
     repository = GitRepository.open(folder, environ=environ)
     shipped = Shipped()
-    tree = head_side(repository, early.revision).tree(repository, (CONFIG_PATH,))
-    settings = resolve(flags, environ, read_config(repository, tree, shipped.catalogue).defaults)
+    side = head_side(repository, early.revision)
+    config = read_config(repository, side, shipped.catalogue)
+    settings = resolve(flags, environ, config.defaults)
     _set_up_logging(settings)
     return Session(
         settings,
@@ -135,6 +140,8 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
             cluster=settings.cluster,
             progress=lambda title, total: progress(title, total=total),
         ),
+        side,
+        config,
     )
 
 

@@ -17,7 +17,7 @@ from reconciler.errors import ConfigError
 from reconciler.pipeline.compile import Rendering, compile_file
 from reconciler.pipeline.context import Context, build_context
 from reconciler.pipeline.layout import Layout, folders, layout, portability_problems
-from reconciler.pipeline.sides import Side, read_config
+from reconciler.pipeline.sides import Side
 from reconciler.pipeline.sources import Progress, compile_all, files, read_files, read_fresh, silent
 from reconciler.pipeline.state import FileState, State, load_state, save_state
 from reconciler.ports import Cache, Entry, Repository, Tree
@@ -45,11 +45,10 @@ class Tools(Struct, frozen=True, kw_only=True):
 class Head:
     """A compiled revision. Rows and findings are there at once; manifests are made again when they are asked for."""
 
-    def __init__(self, tools: Tools, side: Side) -> None:
+    def __init__(self, tools: Tools, side: Side, config: Config) -> None:
         self.tools = tools
         self.side = side
-        tree = side.tree(tools.repository, ("reconciler.yaml",))
-        self.config: Config = read_config(tools.repository, tree, tools.catalogue)
+        self.config = config
         self.tree: Tree = side.tree(tools.repository, folders(self.config))
         self.layout: Layout = layout(self.config, self.tree)
         self.clusters = _chosen(self.config, tools.cluster)

@@ -1,14 +1,15 @@
 """Which path of a repository is what: settings, sources, policies, evidence, rendered objects."""
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from reconciler.core.intents.config import Cluster, Config
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem, Severity
-from reconciler.ports import Entry, Tree
+from reconciler.ports import FILE_MODES, Entry, Tree
 
 CONFIG_PATH = "reconciler.yaml"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -33,15 +34,15 @@ def folders(config: Config) -> tuple[str, ...]:
 
 def layout(config: Config, tree: Tree) -> Layout:
     """Sort the paths of `tree` by role; symlinks, submodules and unspeakable names become problems."""
-    bad = dict(_entry_problems(config, tree))
-    documents = [path for path in sorted(tree) if path.endswith(SUFFIXES) and path not in bad]
-    sources = _below(documents, tree, config.sources)
+    bad = _entry_problems(config, tree)
+    paths = sorted(tree.keys() - bad.keys() if bad else tree)
+    sources = _documents(paths, tree, config.sources)
     return Layout(
         settings={CONFIG_PATH: tree[CONFIG_PATH]} if CONFIG_PATH in tree else {},
         sources=sources,
-        policies=_below(documents, tree, config.policies),
-        evidence=_below(documents, tree, (config.evidence,)),
-        rendered=_below(sorted(path for path in tree if path not in bad), tree, (config.rendered,)),
+        policies=_documents(paths, tree, config.policies),
+        evidence=_documents(paths, tree, (config.evidence,)),
+        rendered={path: tree[path] for path in below(paths, config.rendered)},
         problems=tuple(bad.values()),
         empty_sources=tuple(
             folder for folder in config.sources if not any(path.startswith(f"{folder}/") for path in sources)
@@ -58,9 +59,16 @@ def selects(cluster: Cluster, path: str, labels: object) -> bool:
     return isinstance(labels, dict) and all(labels.get(name) == value for name, value in cluster.select.labels)
 
 
-def _below(paths: Iterable[str], tree: Tree, roots: tuple[str, ...]) -> dict[str, Entry]:
-    prefixes = tuple(f"{root}/" for root in roots)
-    return {path: tree[path] for path in paths if path.startswith(prefixes)}
+def below(paths: Sequence[str], root: str) -> Sequence[str]:
+    """Cut out of sorted paths those below a folder: `0` is the sign after `/`."""
+    return paths[bisect_left(paths, f"{root}/") : bisect_left(paths, f"{root}0")]
+
+
+def _documents(paths: Sequence[str], tree: Tree, roots: tuple[str, ...]) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for root in sorted(roots, key=lambda root: f"{root}/"):  # so that the whole is sorted
+        found.update((path, tree[path]) for path in below(paths, root) if path.endswith(SUFFIXES))
+    return found
 
 
 _KINDS_OF_ENTRY = {
@@ -69,20 +77,27 @@ _KINDS_OF_ENTRY = {
 }
 
 
-def _entry_problems(config: Config, tree: Tree) -> Iterator[tuple[str, Problem]]:
+def _entry_problems(config: Config, tree: Tree) -> dict[str, Problem]:
+    """Return what is wrong with the paths that a plan reads."""
     roots = tuple(f"{root}/" for root in folders(config)[1:])
-    for path, entry in tree.items():
-        if not (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):
-            continue
-        if not entry.is_file:
-            rule, message, hint = _KINDS_OF_ENTRY.get(
-                entry.mode, ("git.special-file", "is no regular file", "remove it from the repository")
-            )
-            yield path, Problem(rule=rule, place=SourceRef(path=_shown(path)), message=message, hint=hint)
-        elif path.endswith(SUFFIXES) and not path.isprintable():
-            place = SourceRef(path=_shown(path))
-            message = "the name of this file holds bytes that are no printable text"
-            yield path, Problem(rule="git.file-name", place=place, message=message, hint="rename the file")
+    suspects = [path for path, entry in tree.items() if entry.mode not in FILE_MODES]
+    if not "".join(tree).isprintable():  # one look at all names: they nearly always are
+        suspects += [path for path in tree if not path.isprintable() and path.endswith(SUFFIXES)]
+    return {
+        path: _entry_problem(path, tree[path])
+        for path in suspects
+        if path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots
+    }
+
+
+def _entry_problem(path: str, entry: Entry) -> Problem:
+    place = SourceRef(path=_shown(path))
+    if entry.is_file:
+        message = "the name of this file holds bytes that are no printable text"
+        return Problem(rule="git.file-name", place=place, message=message, hint="rename the file")
+    special = ("git.special-file", "is no regular file", "remove it from the repository")
+    rule, message, hint = _KINDS_OF_ENTRY.get(entry.mode, special)
+    return Problem(rule=rule, place=place, message=message, hint=hint)
 
 
 def _shown(path: str) -> str:

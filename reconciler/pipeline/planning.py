@@ -11,12 +11,11 @@ from reconciler.core.policy.exceptions import apply_exceptions
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.render.manifest import Manifest
-from reconciler.errors import OutsideError
 from reconciler.pipeline.compile import compile_file
 from reconciler.pipeline.existing import Existing
 from reconciler.pipeline.head import Head, Tools, digest_of
 from reconciler.pipeline.layout import Layout, folders, layout
-from reconciler.pipeline.sides import Side, base_side, head_side
+from reconciler.pipeline.sides import Side, base_side
 from reconciler.pipeline.sources import read_files
 from reconciler.ports import Entry
 
@@ -42,14 +41,9 @@ class Planned(Struct, frozen=True, kw_only=True):
         return files
 
 
-def compile_head(tools: Tools, revision: str) -> Head:
-    """Compile a revision, or the working tree where none is named."""
-    return Head(tools, head_side(tools.repository, revision))
-
-
-def plan(tools: Tools, *, revision: str, base: str, date: str, acknowledge: str, against_head: bool) -> Planned:
+def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bool) -> Planned:
     """Plan a revision (or the working tree) against a base; `against_head` compares a revision with itself."""
-    head = compile_head(tools, revision)
+    tools = head.tools
     other = head.side if against_head else base_side(tools.repository, base, head.side)
     before = _tree(tools, head, other)
     existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, before))
@@ -88,9 +82,9 @@ def plan(tools: Tools, *, revision: str, base: str, date: str, acknowledge: str,
     return Planned(plan=make_plan(inputs), head=head)
 
 
-def lint(tools: Tools, *, revision: str, date: str) -> Plan:
+def lint(head: Head, *, date: str) -> Plan:
     """Check a revision by itself: a plan without changes."""
-    head = compile_head(tools, revision)
+    tools = head.tools
     existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
     differing = [path for path, oid in existing.oids.items() if _desired_digest(head, path) != oid]
     existing.load(differing)
@@ -140,13 +134,7 @@ def _judged_again(head: Head, existing: Existing, path: str) -> tuple[Verdict, .
 
 def _date_of(head: Head) -> str:
     """Day of the head commit, of HEAD for the working tree; before the first commit no exception has expired."""
-    commit = head.side.commit
-    if commit is None:
-        try:
-            commit = head.tools.repository.resolve("HEAD")
-        except OutsideError:
-            return ""
-    return commit.committed_at[:10]
+    return head.side.tip.committed_at[:10] if head.side.tip else ""
 
 
 def _tree(tools: Tools, head: Head, other: Side | None) -> Layout:

@@ -7,7 +7,7 @@ from reconciler.core.intents.config import Config, parse_config
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError, InvalidInput, OutsideError
 from reconciler.pipeline.layout import CONFIG_PATH
-from reconciler.ports import Commit, Repository, Tree
+from reconciler.ports import Commit, Entry, Repository, Tree
 
 WORK_TREE = "working tree"
 
@@ -17,15 +17,34 @@ class Side(Struct, frozen=True, kw_only=True):
 
     label: str
     commit: Commit | None
+    checked_out: Commit | None = None  # of the working tree: the commit it stands on; None before the first
+
+    @property
+    def tip(self) -> Commit | None:
+        """The commit that this side is, or stands on."""
+        return self.commit or self.checked_out
 
     def tree(self, repository: Repository, paths: tuple[str, ...]) -> Tree:
         """List the files at and below `paths`."""
-        return repository.tree(self.commit.oid, paths) if self.commit else repository.work_tree(paths)
+        if self.commit is None:
+            return repository.work_tree(paths, head=self.checked_out.oid if self.checked_out else None)
+        return repository.tree(self.commit.oid, paths)
+
+    def file(self, repository: Repository, path: str) -> Entry | None:
+        """Look at one file."""
+        if self.commit is None:
+            return repository.work_file(path)
+        return repository.tree(self.commit.oid, (path,)).get(path)
 
 
 def head_side(repository: Repository, revision: str) -> Side:
     """Return the side that is planned: a revision, or the working tree where none is named."""
-    return Side(label=revision, commit=repository.resolve(revision)) if revision else Side(label=WORK_TREE, commit=None)
+    if revision:
+        return Side(label=revision, commit=repository.resolve(revision))
+    try:
+        return Side(label=WORK_TREE, commit=None, checked_out=repository.resolve("HEAD"))
+    except OutsideError:
+        return Side(label=WORK_TREE, commit=None)
 
 
 def base_side(repository: Repository, base: str, head: Side) -> Side | None:
@@ -34,16 +53,14 @@ def base_side(repository: Repository, base: str, head: Side) -> Side | None:
     A named base is met at its merge base with the head, as a pull request's diff is. Without a name it is the merge
     base with the upstream's default branch, or else HEAD.
     """
-    try:
-        tip = head.commit or repository.resolve("HEAD")
-    except OutsideError:
+    tip = head.tip
+    if tip is None:
         if base:
-            raise
+            raise OutsideError("the repository has no commits yet", hint="commit something first: git commit")
         return None
     name = base or repository.upstream_default()
     if not name:
-        at = repository.resolve("HEAD")
-        return Side(label="HEAD", commit=at)
+        return Side(label="HEAD", commit=head.checked_out or repository.resolve("HEAD"))
     found = repository.merge_base(repository.resolve(name).oid, tip.oid)
     shown = name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
     if found is None:
@@ -52,9 +69,9 @@ def base_side(repository: Repository, base: str, head: Side) -> Side | None:
     return Side(label=shown, commit=repository.resolve(found))
 
 
-def read_config(repository: Repository, tree: Tree, catalogue: Catalogue) -> Config:
+def read_config(repository: Repository, side: Side, catalogue: Catalogue) -> Config:
     """Read `reconciler.yaml`. Raises `ConfigError` where there is none, `InvalidInput` where it is wrong."""
-    entry = tree.get(CONFIG_PATH)
+    entry = side.file(repository, CONFIG_PATH)
     if entry is not None and not entry.is_file:
         raise ConfigError(f"{CONFIG_PATH} in {repository.root} is no regular file", hint="commit the file itself")
     if entry is None:

@@ -65,7 +65,11 @@ class MemoryRepository:
         """List a commit."""
         return self._list(self._trees[commit], paths)
 
-    def work_tree(self, paths: Sequence[str] = ()) -> Tree:
+    def work_file(self, path: str) -> Entry | None:
+        """Look at one path of the working tree."""
+        return self.work_tree((path,)).get(path)
+
+    def work_tree(self, paths: Sequence[str] = (), *, head: str | None = None) -> Tree:  # noqa: ARG002 - the port's
         """List the working tree."""
         return self._list(self.work, paths)
 

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
 from reconciler.adapters.git.blobs import read_blobs, read_header
-from reconciler.adapters.git.command import printable, read_all
+from reconciler.adapters.git.command import Git, printable, read_all
 from reconciler.adapters.git.commit import Committing
 from reconciler.adapters.git.filters import without_filters
 from reconciler.adapters.git.location import Location, branch_ref, locate
@@ -22,7 +23,10 @@ _REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f]+")
 
 
 class GitRepository:
-    """A repository on disk. Nothing is kept open between calls; contents of changed files are kept in memory."""
+    """A repository on disk. Nothing is kept open between calls; contents of changed files are kept in memory.
+
+    So are listings of commits: what an id names never changes, and both sides of a plan are often the same commit.
+    """
 
     def __init__(self, location: Location, *, largest_file: int = LARGEST_FILE) -> None:
         self._at = location
@@ -30,6 +34,7 @@ class GitRepository:
         self._largest = largest_file
         self._files = WorkTree(top=location.top)
         self._contents: dict[str, bytes] = {}
+        self._listings: dict[tuple[str, ...], Tree] = {}
 
     @classmethod
     def open(cls, folder: Path, *, environ: Mapping[str, str], largest_file: int = LARGEST_FILE) -> "GitRepository":
@@ -123,7 +128,10 @@ class GitRepository:
 
     def tree(self, commit: str, paths: Sequence[str] = ()) -> Tree:
         """Files of a commit id."""
-        return parse_tree(self._git.run(*self._tree_listing(commit, paths)), self._at.prefix)
+        arguments = self._tree_listing(commit, paths)
+        if arguments not in self._listings:
+            self._listings[arguments] = parse_tree(self._git.run(*arguments), self._at.prefix)
+        return self._listings[arguments]
 
     def _tree_listing(self, commit: str, paths: Sequence[str]) -> tuple[str, ...]:
         return ("ls-tree", "-r", "-z", "--full-tree", _id(commit), "--", *self._at.outer(tuple(paths)))
@@ -151,11 +159,15 @@ class GitRepository:
         with self._looking(base, paths) as (tracked, untracked):
             return self._differences(read_all(tracked), read_all(untracked))
 
+    @cached_property
+    def _unfiltered(self) -> Git:
+        return without_filters(self._git)
+
     @contextmanager
     def _looking(self, base: str, paths: Sequence[str]) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         """Let two gits look over the working tree at the same time: for what differs, and for what is new."""
         wanted = self._at.outer(tuple(paths))
-        git = without_filters(self._git)
+        git = self._unfiltered
         differing = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *wanted)
         new = ("ls-files", "-z", "--others", "--exclude-standard", "--", *wanted)
         with git.stream(*differing) as tracked, git.stream(*new) as untracked:
@@ -186,9 +198,13 @@ class GitRepository:
             self._contents[oid] = there.data
         return entry
 
-    def work_tree(self, paths: Sequence[str] = ()) -> Tree:
+    def work_file(self, path: str) -> Entry | None:
+        """Look at one path of the working tree without asking git."""
+        return self._entry(self._at.prefix + path)
+
+    def work_tree(self, paths: Sequence[str] = (), *, head: str | None = None) -> Tree:
         """List the working tree: the commit that is checked out, and what differs from it."""
-        head = self._git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        head = head or self._git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head is None:
             return {path: entry for path, entry in self.changed_since(None, paths).items() if entry is not None}
         with self._looking(head, paths) as (tracked, untracked):

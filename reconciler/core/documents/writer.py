@@ -8,6 +8,7 @@ exact, so that a script reads as a script in a review.
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from reconciler.core.documents.scalars import is_string
@@ -23,8 +24,9 @@ _PLAIN = re.compile(rf"(?:--?(?=[A-Za-z])|[A-Za-z0-9_/.(+^$;<]){_INSIDE}*(?:[: ]
 _NEEDS_ESCAPE = re.compile(r"""["\\]""")
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 # Left in double quotes as they are: letters and signs that every parser prints; no controls, breaks or direction marks
-_ESCAPED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e\xa1-\xac\xae-\u02ff\u0370-\u05ff\u0900-\u1fff\u3040-\ud7ff]")
-_NOT_IN_BLOCK = re.compile(r"[^\n\t\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u05ff\u0900-\u1fff\u3040-\ud7ff]")
+_BEYOND_ASCII = r"\xa1-\xac\xae-\u02ff\u0370-\u05ff\u0900-\u1fff\u3040-\ud7ff"
+_QUOTED = r"\x20\x21\x23-\x5b\x5d-\x7e"
+_IN_BLOCK = r"\n\t\x20-\x7e"
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 _LONGEST_KEY = 1000
 """YAML parsers look no further than 1024 characters for the colon of a key."""
@@ -148,7 +150,17 @@ def _key(text: str) -> str:
 
 
 def _double_quoted(text: str) -> str:
-    return '"' + _ESCAPED.sub(_escape, text) + '"'
+    return '"' + _other_than(_QUOTED, text).sub(_escape, text) + '"'
+
+
+def _other_than(ascii_signs: str, text: str) -> re.Pattern[str]:
+    """Match any sign but these and the letters of other scripts, which take milliseconds to compile: if needed only."""
+    return _compiled(ascii_signs if text.isascii() else ascii_signs + _BEYOND_ASCII)
+
+
+@cache
+def _compiled(signs: str) -> re.Pattern[str]:
+    return re.compile(f"[^{signs}]")
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -160,7 +172,7 @@ def _escape(match: re.Match[str]) -> str:
 
 def _fits_block(text: str) -> bool:
     """Tell whether a literal block gives the text back exactly under every parser."""
-    return not _NOT_IN_BLOCK.search(text) and text[0] not in "\n\t " and text.strip("\n") != ""
+    return not _other_than(_IN_BLOCK, text).search(text) and text[0] not in "\n\t " and text.strip("\n") != ""
 
 
 def _block(text: str, indent: str) -> str:
