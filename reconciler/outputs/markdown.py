@@ -329,7 +329,7 @@ def _title(family: Family) -> str:
     facts = []
     if change.gpus_before != change.gpus_after:
         facts.append(f"<b>{change.gpus_before} → {gpus(change.gpus_after)}</b>")
-    if change.operation in (Operation.UPDATE, Operation.MOVE):
+    if change.fields and change.operation in (Operation.UPDATE, Operation.MOVE):
         facts.append(plural(len(change.fields), "field"))
     if family.others:
         facts.append(f"the same in {plural(len(family.others), 'more object')}")

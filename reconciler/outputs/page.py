@@ -7,6 +7,8 @@ added after that and is the only escape sequence in the output.
 import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 
 from msgspec import Struct, field
 
@@ -70,21 +72,25 @@ class Page(Struct, kw_only=True):
 
     def write(self, *pieces: Piece, indent: int = 0, hang: int = 2) -> None:
         """Write one paragraph, wrapped between words; lines after the first are indented by `hang` cells more."""
+        spans = [self._span(piece) for piece in pieces]
         left = " " * indent
-        used, line = indent, [left]
+        if indent + sum(cells(text) for text, _ in spans) <= self.width:
+            self._finish([left, *(self._toned(text, tone) for text, tone in spans)])
+            return
+        used, line = indent, [(left, Tone.PLAIN)]
         is_fresh = True
-        for text, tone in self._tokens(pieces, self.width - indent - hang):
+        for text, tone in self._tokens(spans, self.width - indent - hang):
             is_full = used + cells(text) > self.width and not is_fresh
             if is_full and not text.isspace():
-                self._finish(line)
-                used, line = indent + hang, [" " * (indent + hang)]
+                self._finish(self._runs(line))
+                used, line = indent + hang, [(" " * (indent + hang), Tone.PLAIN)]
                 is_fresh = True
             if text.isspace() and (is_fresh or is_full):
                 continue
-            line.append(self._toned(text, tone))
+            line.append((text, tone))
             used += cells(text)
             is_fresh = False
-        self._finish(line)
+        self._finish(self._runs(line))
 
     def append(self, span: Span) -> bool:
         """Add to the line written last if there is room, and tell whether there was."""
@@ -117,7 +123,7 @@ class Page(Struct, kw_only=True):
         Where it is too wide, the columns in `gives` are cut first, at their ends; then the widest, in the middle.
         """
         numbers = frozenset(right)
-        shown = [[self._cell(piece) for piece in row] for row in rows]
+        shown = [[self._span(piece) for piece in row] for row in rows]
         titles = [(title, Tone.FAINT) for title in header]
         widths = [max(cells(row[i][0]) for row in [titles, *shown]) for i in range(len(header))]
         room = self.width - indent - 2 * (len(header) - 1)
@@ -146,16 +152,18 @@ class Page(Struct, kw_only=True):
         """The sign for text that was cut."""
         return "…" if self.unicode else "..."
 
-    def _tokens(self, pieces: Iterable[Piece], longest: int) -> Iterable[tuple[str, Tone]]:
-        for piece in pieces:
-            span = Span(piece) if isinstance(piece, str) else piece
-            for token in _TOKENS.findall(self.shown(span.text)):
-                for part in _cut(token, longest):
-                    yield part, span.tone
+    def _runs(self, line: Iterable[tuple[str, Tone]]) -> Iterable[str]:
+        for tone, run in groupby(line, key=itemgetter(1)):
+            yield self._toned("".join(text for text, _ in run), tone)
 
-    def _cell(self, piece: Piece) -> tuple[str, Tone]:
-        span = Span(piece) if isinstance(piece, str) else piece
-        return self.shown(span.text), span.tone
+    def _span(self, piece: Piece) -> tuple[str, Tone]:
+        return (self.shown(piece), Tone.PLAIN) if isinstance(piece, str) else (self.shown(piece.text), piece.tone)
+
+    def _tokens(self, spans: Iterable[tuple[str, Tone]], longest: int) -> Iterable[tuple[str, Tone]]:
+        for text, tone in spans:
+            for token in _TOKENS.findall(text):
+                for part in _cut(token, longest):
+                    yield part, tone
 
     def _shrink(self, widths: list[int], flexible: list[int], room: int) -> None:
         while sum(widths) > room:

@@ -19,7 +19,8 @@ _LAST_IN_BYTE, _LAST_IN_PLANE = 0xFF, 0xFFFF
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
 _COMBINING = frozenset({"Mn", "Me"})
 _MOST_COMBINING = 2  # marks on one letter; natural languages need no more, and more climb into other lines
-_PLAIN = re.compile(r"[ -~]*")
+# The signs that nearly all text is made of, our own among them: a cell each, and nothing to look up.
+_PLAIN = re.compile(r"[ -~→·…│]*")
 # `##[error]` (GitHub, anywhere in a line), `##vso[` (Azure), `##teamcity[`: commands to the runner.
 _LOG_COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))", re.IGNORECASE)
 # `::error::` counts for GitHub when only blanks stand before it; a colour sequence is a blank to be safe.
@@ -28,7 +29,7 @@ _LINE_COMMAND = re.compile(r"^((?:[ \t]|\x1b\[[0-9;]*m)*):(?=:)", re.MULTILINE)
 
 def printable(text: str, *, unicode: bool = True) -> str:
     """Return `text` on one line with everything that is not plainly visible escaped; pure ASCII if not `unicode`."""
-    if _PLAIN.fullmatch(text):
+    if _PLAIN.fullmatch(text) and (unicode or text.isascii()):
         return text
     shown: list[str] = []
     marks = 0
@@ -65,7 +66,7 @@ def without_commands(text: str) -> str:
 
 def cells(text: str) -> int:
     """Columns that printable text takes in a terminal: wide East Asian signs and emoji two, combining marks none."""
-    if text.isascii():
+    if text.isascii() or _PLAIN.fullmatch(text):
         return len(text)
     return sum(_cells_of(sign) for sign in text)
 
