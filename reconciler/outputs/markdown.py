@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from msgspec import Struct
-
 from reconciler.core.plan import Change, FieldChange, Operation, Plan, Revision
 from reconciler.core.plan.digest import acknowledgement
 from reconciler.core.reasons import Why
@@ -20,7 +18,7 @@ from reconciler.outputs.differences import (
     telling,
 )
 from reconciler.outputs.findings import Finding, Kind, Level, findings, where
-from reconciler.outputs.markup import code, details, fence, html_code, marker, prose, size
+from reconciler.outputs.markup import code, details, fence, html_code, marker, prose, size, table_of
 from reconciler.outputs.printable import without_commands
 from reconciler.outputs.summary import (
     QueueRow,
@@ -120,24 +118,6 @@ def _standing(plan: Plan) -> Iterator[str]:
         yield f"> [!WARNING]\n> {plural(len(plan.breaches), 'budget')} exceeded, and acknowledged"
 
 
-class _Table(Struct, frozen=True):
-    """A table: `:` after a title means that its column holds numbers."""
-
-    titles: tuple[str, ...]
-
-    def write(self, rows: Sequence[Sequence[str]], most: int) -> str:
-        """Return the Markdown, with `most` rows at most and the others counted."""
-        head = "| " + " | ".join(title.rstrip(":") for title in self.titles) + " |"
-        rule = "|" + "|".join("--:" if title.endswith(":") else "---" for title in self.titles) + "|"
-        lines = [head, rule, *("| " + " | ".join(_unbroken(cell) for cell in row) + " |" for row in rows[:most])]
-        rest = len(rows) - most
-        return "\n".join(lines) + (f"\n\n… and {rest:,} more" if rest > 0 else "")
-
-
-def _unbroken(cell: str) -> str:
-    return cell if "`" in cell else cell.replace(" → ", "&nbsp;→&nbsp;").replace(" %", "&nbsp;%")
-
-
 def _section(title: str, rows: int, total: int, body: Callable[[], str]) -> Iterator[str]:
     """Yield a titled part, or only its title and count where no rows are allowed."""
     if total:
@@ -159,7 +139,7 @@ def _queues(plan: Plan, rows: int) -> Iterator[str]:
         table.append(_sum("**total**", total(plan)))
     yield "#### GPUs"
     titles = ("Cluster", "Queue", "Product", "Requested:", "Δ:", "Quota:", "Limit:", "")
-    yield _Table(titles).write(table, len(table))
+    yield table_of(titles, table, most=len(table))
 
 
 def _sum(name: str, asked: Total) -> list[str]:
@@ -203,7 +183,7 @@ def _capacity(plan: Plan, rows: int) -> Iterator[str]:
             ]
         )
     titles = ("Cluster", "Product", "GPUs there:", "Guaranteed:", "Requested:", "")
-    yield from _section("Capacity", rows, len(table), lambda: _Table(titles).write(table, rows))
+    yield from _section("Capacity", rows, len(table), lambda: table_of(titles, table, most=rows))
 
 
 def _jobs(plan: Plan, rows: int) -> Iterator[str]:
@@ -219,7 +199,7 @@ def _jobs(plan: Plan, rows: int) -> Iterator[str]:
         for job in plan.jobs
     ]
     titles = ("", "Job", "Cluster", "GPUs:", "Queue", "Source")
-    yield from _section("Jobs", rows, len(table), lambda: _Table(titles).write(table, rows))
+    yield from _section("Jobs", rows, len(table), lambda: table_of(titles, table, most=rows))
 
 
 def _findings(plan: Plan, rows: int) -> Iterator[str]:

@@ -6,7 +6,7 @@ written as a character reference, and a zero-width space (the trick of dependenc
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from reconciler.outputs.printable import clip, clip_middle, printable
 
@@ -69,6 +69,22 @@ def fence(lines: Iterable[str], *, language: str = "diff") -> str:
 def details(summary: str, body: str) -> str:
     """Fold `body` (Markdown) under `summary` (HTML)."""
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def table_of(titles: Sequence[str], rows: Sequence[Sequence[str]], *, most: int) -> str:
+    """Write a table of cells that are Markdown already, `most` rows at most and the others counted.
+
+    A title that ends in `:` stands over numbers.
+    """
+    head = "| " + " | ".join(title.rstrip(":") for title in titles) + " |"
+    rule = "|" + "|".join("--:" if title.endswith(":") else "---" for title in titles) + "|"
+    lines = [head, rule, *("| " + " | ".join(_unbroken(cell) for cell in row) + " |" for row in rows[:most])]
+    rest = len(rows) - most
+    return "\n".join(lines) + (f"\n\n… and {rest:,} more" if rest > 0 else "")
+
+
+def _unbroken(cell: str) -> str:
+    return cell if "`" in cell else cell.replace(" → ", "&nbsp;→&nbsp;").replace(" %", "&nbsp;%")
 
 
 def marker(scope: str) -> str:
