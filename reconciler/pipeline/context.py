@@ -1,6 +1,6 @@
 """What every source file is compiled against: settings, queues, evidence, policies, schemas. Small, read first."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -13,6 +13,7 @@ from reconciler.core.intents.torchrun import TorchrunQueue, queue_intent
 from reconciler.core.objects import SourceRef
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
+from reconciler.core.policy.switches import switch_problems
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.pipeline.layout import selects
@@ -74,7 +75,7 @@ def build_context(
     engine: str,
     object_format: str,
     catalogue: Catalogue,
-    shipped_policies: Iterable[Document],
+    shipped_policies: Sequence[Document],
     policies: Iterable[File],
     evidence: Iterable[File],
     defining: Iterable[File],
@@ -86,7 +87,8 @@ def build_context(
     users = [document for file in policy_files for document in own.documents(file)]
     definitions = [(document, file) for file in defining_files for document in read(file.path, file.raw).documents]
     catalogue = catalogue.with_crds([document for document, _ in definitions if document.kind == CONTEXT_KINDS[2]])
-    policy_set, policy_problems = load(users, config.rules, shipped=tuple(shipped_policies))
+    policy_set, policy_problems = load(users, config.rules, shipped=shipped_policies)
+    written = {one.key.name for one in (*users, *shipped_policies) if one.kind == "ValidatingAdmissionPolicy"}
     exceptions, exception_problems = load_exceptions(users)
     inventories = _inventories(config, clusters, evidence_files, own)
     namespaces = {
@@ -109,7 +111,7 @@ def build_context(
         inventories=inventories,
         queues=_queues(clusters, definitions, catalogue),
         namespaces=namespaces,
-        problems=(*own.problems, *policy_problems, *exception_problems),
+        problems=(*own.problems, *switch_problems(config.rules, written), *policy_problems, *exception_problems),
     )
 
 

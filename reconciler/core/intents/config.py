@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.core.documents import Document
-from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem
 
 
@@ -56,6 +56,7 @@ class RuleSetting(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     action: str = ""  # empty: as the rule ships
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    place: SourceRef = SourceRef(path="reconciler.yaml")
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
@@ -103,7 +104,10 @@ def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]
             policies=tuple(_folder(folder) for folder in spec.get("policies", shipped.policies)),
             evidence=_folder(spec.get("evidence", shipped.evidence)),
             rendered=_folder(spec.get("rendered", shipped.rendered)),
-            rules={rule: RuleSetting(**setting) for rule, setting in spec.get("rules", {}).items()},
+            rules={
+                rule: RuleSetting(**setting, place=document.at(("spec", "rules", rule), key=True))
+                for rule, setting in spec.get("rules", {}).items()
+            },
             budgets=_budgets(spec.get("budgets", {})),
             defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
         ),
@@ -143,8 +147,9 @@ def _folder(text: str) -> str:
 
 
 def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
-    for name in ("sources", "policies"):
-        for index, folder in enumerate(spec.get(name, ())):
+    shipped = Config(clusters=())
+    for name, usual in (("sources", shipped.sources), ("policies", shipped.policies)):
+        for index, folder in enumerate(spec.get(name, usual)):
             yield ("spec", name, index), folder
     for name in ("evidence", "rendered"):
         yield ("spec", name), spec.get(name, name)
@@ -164,12 +169,36 @@ def _problems(document: Document, spec: Mapping[str, Any]) -> Iterator[Problem]:
             message = f"cluster {cluster['name']!r} is given twice"
             yield problem("config.duplicate-cluster", field, message, "rename one")
         seen.add(cluster["name"])
-    rendered = _folder(spec.get("rendered", "rendered"))
     for field, folder in _folders(spec):
         parts = _folder(folder).split("/")
         if folder.startswith("/") or not all(parts) or {"..", "."} & set(parts):
             hint = "give a folder below the repository's root, as `jobs/team-a`"
             yield problem("config.folder", field, f"{folder!r} is not a folder of this repository", hint)
-        elif field != ("spec", "rendered") and f"{_folder(folder)}/".startswith(f"{rendered}/"):
-            hint = "keep what people write apart from what is rendered"
-            yield problem("config.folder", field, f"{folder!r} lies in the rendered folder", hint)
+    for field, folder, message, hint in _overlaps(spec):
+        yield problem("config.folder", field, f"{folder!r} {message}", hint)
+
+
+def _overlaps(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str, str]]:
+    """Folders of two roles that hold one another, and selectors that no source can meet."""
+    roles: dict[str, list[tuple[FieldPath, str]]] = {
+        role: [] for role in ("sources", "policies", "evidence", "rendered", "clusters")
+    }
+    for path, folder in _folders(spec):
+        roles[str(path[1])].append((path, folder))
+    written = [(role, folder) for role in ("rendered", "evidence", "policies") for _, folder in roles[role]]
+    for role in ("sources", "policies", "evidence"):
+        for path, folder in roles[role]:
+            for other, taken in written:
+                if other != role and (other, role) != ("policies", "evidence") and _meet(folder, taken):
+                    message = f"and {taken!r} of spec.{other} hold one another"
+                    yield path, folder, message, "give each a folder of its own: what lies in both would be read twice"
+    sources = [folder for _, folder in roles["sources"]]
+    for path, folder in roles["clusters"]:
+        if not any(_meet(folder, source) for source in sources):
+            yield path, folder, "is in none of the source folders", f"spec.sources are: {', '.join(sources)}"
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether two folders are the same, or one lies in the other."""
+    first, second = f"{_folder(one)}/", f"{_folder(other)}/"
+    return first.startswith(second) or second.startswith(first)

@@ -6,7 +6,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.core.intents.config import RuleSetting
-from reconciler.core.objects import SourceRef
 from reconciler.core.policy.admission.policy import Binding, Parameters, Policy
 from reconciler.core.problems import Problem
 
@@ -39,7 +38,7 @@ def _with_action(binding: Binding, setting: RuleSetting, problems: list[Problem]
         return binding
     if setting.action not in _ACTIONS:
         message = f"action {setting.action!r} is not known"
-        problems.append(_problem(binding.policy, "action", message, f"use {', '.join(_ACTIONS)}"))
+        problems.append(_problem(binding.policy, setting, "action", message, f"use {', '.join(_ACTIONS)}"))
         return binding
     return replace(binding, actions=(setting.action,))
 
@@ -60,11 +59,12 @@ def _set_parameters(
             else:
                 known = ", ".join(sorted(data)) or "none"
                 message = f"rule {policy.rule!r} has no parameter {name!r}"
-                problems.append(_problem(policy.rule, f"parameters.{name}", message, f"its parameters are: {known}"))
+                hint = f"its parameters are: {known}"
+                problems.append(_problem(policy.rule, setting, f"parameters.{name}", message, hint))
         bodies[index] = replace(one, body={**one.body, "data": data})
         return
     message = f"rule {policy.rule!r} takes no parameters"
-    problems.append(_problem(policy.rule, "parameters", message, "remove them"))
+    problems.append(_problem(policy.rule, setting, "parameters", message, "remove them"))
 
 
 def _written(value: Any) -> str:
@@ -74,6 +74,6 @@ def _written(value: Any) -> str:
     return ",".join(_written(item) for item in value) if isinstance(value, list | tuple) else str(value)
 
 
-def _problem(rule: str, field: str, message: str, hint: str) -> Problem:
-    place = SourceRef(path="reconciler.yaml")
-    return Problem(rule="policy.setting", place=place, field=f"spec.rules.{rule}.{field}", message=message, hint=hint)
+def _problem(rule: str, setting: RuleSetting, below: str, message: str, hint: str) -> Problem:
+    field = f"spec.rules.{rule}.{below}"
+    return Problem(rule="policy.setting", place=setting.place, field=field, message=message, hint=hint)

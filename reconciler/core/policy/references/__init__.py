@@ -13,10 +13,10 @@ from reconciler.core.policy.references.existence import judge_existence
 from reconciler.core.policy.references.identity import judge_identity
 from reconciler.core.policy.references.products import judge_products
 from reconciler.core.policy.references.quotas import judge_quotas
-from reconciler.core.policy.references.rules import RULES, Bench, Rule
+from reconciler.core.policy.references.rules import ALWAYS, RULES, Bench, Rule
 from reconciler.core.policy.verdict import Verdict
 
-__all__ = ["RULES", "Rule", "judge"]
+__all__ = ["ALWAYS", "RULES", "Rule", "judge"]
 
 
 def judge(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from reconciler.core.census import Row
 from reconciler.core.policy.references.rules import Bench
+from reconciler.core.render.ownership import SHARED
 
 # Names that Windows keeps for devices, with any extension: learn.microsoft.com/windows/win32/fileio/naming-a-file.
 _RESERVED = frozenset(
@@ -32,7 +33,7 @@ def _duplicates(bench: Bench, rows: Sequence[Row]) -> None:
     first: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: row.place):
         other = first.setdefault(row.path, row)
-        if other is row:
+        if other is row or (row.kind in SHARED and other.digest == row.digest):
             continue
         if other.key == row.key:
             hint = "keep one of the two documents, or rename the object in one"

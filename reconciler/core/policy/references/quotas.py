@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.core.census import Row
 from reconciler.core.census.ledger import Ledger, QueueKey, is_slice
-from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references.rules import Bench
 from reconciler.core.policy.verdict import Result
 
@@ -152,7 +152,7 @@ def _maximum(bench: Bench, rule: str) -> tuple[int | None, Mapping[str, int]] | 
         bench.object(
             rule,
             ObjectKey(group="gpureconciler.io", kind="ReconcilerConfig", namespace="", name=bench.cluster.name),
-            SourceRef(path="reconciler.yaml"),
+            setting.place,
             f"cannot be judged: {', '.join(wrong) or 'overrides'} of its parameters is no whole number of GPUs",
             hint="write max: 64, and overrides as a mapping from names to numbers",
             field=f"spec.rules.{rule}.parameters",

@@ -17,6 +17,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     title: str
     reason: str
     action: Result = Result.DENY
+    parameters: tuple[str, ...] = ()
 
 
 RULES: Mapping[str, Rule] = {
@@ -127,14 +128,17 @@ RULES: Mapping[str, Rule] = {
     "quota.max-gpus-per-namespace": Rule(
         title="A namespace asks for no more GPUs than it may",
         reason="keeps one team from filling the cluster; set `max`, and `overrides` by namespace, in reconciler.yaml",
+        parameters=("max", "overrides"),
     ),
     "quota.max-gpus-per-queue": Rule(
         title="The workloads of a queue ask for no more GPUs than it may hold",
         reason="keeps a queue from growing without anybody noticing; set `max`, and `overrides` by queue",
+        parameters=("max", "overrides"),
     ),
 }
 
-_ALWAYS = frozenset(("identity.duplicate", "identity.path-collision"))
+ALWAYS = frozenset(("identity.duplicate", "identity.path-collision"))
+"""Rules that `spec.rules` can neither switch off nor soften."""
 _MOST_SUGGESTIONS = 50  # of one run: each looks through many names
 _MOST_NAMES = 2_000
 
@@ -150,7 +154,7 @@ class Bench(Struct, kw_only=True):
     def is_on(self, rule: str) -> bool:
         """Whether a rule judges at all; that two objects share a file cannot be switched off."""
         setting = self.settings.get(rule)
-        return setting is None or setting.enabled or rule in _ALWAYS
+        return setting is None or setting.enabled or rule in ALWAYS
 
     def rule(self, rule: str, row: Row, message: str, *, hint: str = "", field: str = "", at: str = "") -> None:
         """Give a verdict on a row, as the rule ships or as the settings have it; `at` adds a second place."""
@@ -193,7 +197,7 @@ class Bench(Struct, kw_only=True):
     def action(self, rule: str) -> Result:
         """Return what a violation leads to."""
         setting = self.settings.get(rule)
-        if setting is None or not setting.action or rule in _ALWAYS:
+        if setting is None or not setting.action or rule in ALWAYS:
             return RULES[rule].action
         return Result(setting.action.lower())
 
