@@ -18,7 +18,9 @@ from tests.core.plan_cases import (
     job,
     kai_queue,
     local_queue,
+    plain,
     plan,
+    pod_spec,
 )
 
 
@@ -57,6 +59,19 @@ def test_jobs_in_one_word() -> None:
         ("resumed", "starts", 0, 16),
         ("suspended", "stops", 16, 0),
     ]
+
+
+def test_a_job_that_becomes_another_kind_is_one_resize() -> None:
+    """Under KAI a job on one node is a Job, one on several a PyTorchJob of the same name."""
+    template = {"spec": pod_spec(8)}
+    torch = plain(
+        "PyTorchJob",
+        "train",
+        api="kubeflow.org/v1",
+        spec={"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}},
+    )
+    (change,) = plan([job(pods=1)], [torch]).jobs
+    assert (change.word, change.key.kind, change.gpus_before, change.gpus_after) == ("resized", "PyTorchJob", 8, 16)
 
 
 def test_a_change_of_product_is_a_resize() -> None:

@@ -109,6 +109,30 @@ def test_fields_that_change_in_place(before: Body, after: Body) -> None:
     assert risks(plan([before], [after])) == []
 
 
+def torch_job(image: str, *, suspend: bool = False, workers: int = 2) -> Body:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": image}]}}
+    spec = {
+        "runPolicy": {"suspend": suspend},
+        "pytorchReplicaSpecs": {"Worker": {"replicas": workers, "template": template}},
+    }
+    return plain("PyTorchJob", "x", api="kubeflow.org/v1", spec=spec)
+
+
+def test_a_template_that_no_running_pod_takes_over() -> None:
+    """The training operator compares how many pods there are, not what is in them."""
+    made = plan([torch_job("a:1")], [torch_job("a:2")])
+    assert risks(made) == [("risk.not-applied", "x")]
+    assert made.risks[0].message.startswith("spec.pytorchReplicaSpecs.Worker.template:")
+    assert risks(plan([torch_job("a:1", suspend=True)], [torch_job("a:2")])) == []
+    assert risks(plan([torch_job("a:1")], [torch_job("a:1", workers=3)])) == []
+
+
+def test_what_is_kept_is_told_with_the_file_it_lies_in() -> None:
+    made = plan([claim("x", annotations={"gpureconciler.io/keep": "true"})], [])
+    assert risks(made) == [("risk.kept", "x")]
+    assert str(made.risks[0].place) == "rendered/main/ml/persistentvolumeclaim-x.yaml"
+
+
 def test_a_claim_cannot_shrink() -> None:
     assert risks(plan([claim("x", "20Gi")], [claim("x", "10Gi")])) == [("risk.pvc-shrink", "x")]
     assert risks(plan([claim("x", "1Gi")], [claim("x", "1024Mi")])) == []

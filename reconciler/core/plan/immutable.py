@@ -21,6 +21,24 @@ def frozen_fields(key: ObjectKey, before: Body, after: Body) -> tuple[str, ...]:
     return tuple(judge(before, after)) if judge else ()
 
 
+def unapplied_fields(key: ObjectKey, before: Body, after: Body) -> tuple[str, ...]:
+    """Return the fields that differ, are accepted, and reach no pod that runs: of Kubeflow's jobs, the templates.
+
+    The training operator compares the number of pods and not what is in them (training-operator 1.9,
+    pkg/controller.v1/common/pod.go); a suspended job has no pods, and gets new ones when it goes on.
+    """
+    if key.group != "kubeflow.org" or _at(before, "spec.runPolicy.suspend") is True:
+        return ()
+    found = []
+    for section in (name for name in after.get("spec", {}) if name.endswith("ReplicaSpecs")):
+        left, right = _at(before, f"spec.{section}"), _at(after, f"spec.{section}")
+        for role in sorted(left if isinstance(left, Mapping) and isinstance(right, Mapping) else ()):
+            path = f"spec.{section}.{role}.template"
+            if role in right and _at(before, path) != _at(after, path):
+                found.append(path)
+    return tuple(found)
+
+
 def _at(body: Any, path: str) -> Any:
     for part in path.split("."):
         body = body.get(part) if isinstance(body, Mapping) else None

@@ -1,6 +1,8 @@
 """Workloads in one word each: added, removed, resized, suspended or resumed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
 
 from reconciler.core.census import Row
 from reconciler.core.census.ledger import Ledger
@@ -13,7 +15,10 @@ _EMPTY = Ledger()
 def job_changes(
     edits: Iterable[Edit], before: Mapping[str, Ledger], after: Mapping[str, Ledger]
 ) -> tuple[JobChange, ...]:
-    """Return the workloads whose pods or GPUs change, in the order of the edits; a move alone changes none."""
+    """Return the workloads whose pods or GPUs change, in the order of the edits; a move alone changes none.
+
+    A job that grows beyond one node may become another kind: one goes, one of its name comes, and it is one resize.
+    """
     found = []
     for edit in edits:
         row = edit.row_after or edit.row_before
@@ -34,7 +39,22 @@ def job_changes(
                 source=edit.change.source,
             )
         )
-    return tuple(found)
+    return tuple(_joined(found))
+
+
+def _joined(found: list[JobChange]) -> Iterator[JobChange]:
+    added = {_name(change): change for change in found if change.word == "added"}
+    removed = {_name(change): change for change in found if change.word == "removed"}
+    for change in found:
+        gone, come = removed.get(_name(change)), added.get(_name(change))
+        if gone is None or come is None or change not in (gone, come):
+            yield change
+        elif change is come:
+            yield replace(change, word="resized", gpus_before=gone.gpus_before)
+
+
+def _name(change: JobChange) -> tuple[str, str, str]:
+    return (change.cluster, change.key.namespace, change.key.name)
 
 
 def _word(before: Row | None, after: Row | None) -> str:

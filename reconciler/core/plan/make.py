@@ -33,7 +33,7 @@ def make_plan(inputs: Inputs) -> Plan:
         queues=queues,
         capacity=capacity_lines(after, inputs.inventories),
         jobs=job_changes(edited, before, after),
-        risks=risks(edited, sides, queues, after),
+        risks=risks(edited, sides, queues, after, rendered=inputs.config.rendered),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda one: (one.place, one.rule, one.target))),
         problems=tuple(sorted(inputs.problems, key=lambda problem: problem.sort_key)),

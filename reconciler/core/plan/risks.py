@@ -8,7 +8,7 @@ from reconciler.core.census.ledger import Ledger
 from reconciler.core.census.queues import KAI_GROUP, KUEUE_GROUP
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.edits import Edit, source_of
-from reconciler.core.plan.immutable import IMMUTABLE, frozen_fields
+from reconciler.core.plan.immutable import IMMUTABLE, frozen_fields, unapplied_fields
 from reconciler.core.plan.plan import Operation, QueueLine, Risk
 from reconciler.core.plan.sides import KEEP, Sides
 from reconciler.core.quantities import parse_quantity
@@ -17,9 +17,9 @@ _QUEUES = {(KAI_GROUP, "Queue"), (KUEUE_GROUP, "ClusterQueue"), (KUEUE_GROUP, "L
 
 
 def risks(
-    edits: Iterable[Edit], sides: Sides, queues: Iterable[QueueLine], after: Mapping[str, Ledger]
+    edits: Iterable[Edit], sides: Sides, queues: Iterable[QueueLine], after: Mapping[str, Ledger], *, rendered: str
 ) -> tuple[Risk, ...]:
-    """Return every risk, those that lose data first."""
+    """Return every risk, those that lose data first. `rendered` is the folder that the paths of `sides` lie in."""
     found: list[Risk] = []
     users = _users(sides.after.values())
     for edit in edits:
@@ -28,7 +28,7 @@ def risks(
         if edit.change.operation is Operation.UPDATE:
             found += _updated(edit)
         found += _suspended(edit)
-    found += _kept(sides)
+    found += _kept(sides, rendered)
     found += _quotas(queues, after)
     return tuple(sorted(found, key=_weight))
 
@@ -41,6 +41,7 @@ _ORDER = (
     "risk.workload-delete",
     "risk.immutable-object",
     "risk.recreate",
+    "risk.not-applied",
     "risk.pvc-shrink",
     "risk.quota-below-requests",
     "risk.suspend",
@@ -54,6 +55,7 @@ RISKS: Mapping[str, str] = {
     "risk.workload-delete": "a workload with GPUs is deleted or renamed: what runs of it stops",
     "risk.immutable-object": "an object that its owner marked as immutable changes",
     "risk.recreate": "a field changes that the API server only accepts on a new object",
+    "risk.not-applied": "a change reaches no pod that runs already: those go on as they are",
     "risk.pvc-shrink": "a claim asks for less than before: the API server refuses to shrink a volume",
     "risk.quota-below-requests": "a queue's guarantee falls below what this repository's own workloads ask of it",
     "risk.suspend": "a workload with GPUs is suspended: its pods are removed",
@@ -144,6 +146,14 @@ def _updated(edit: Edit) -> Iterator[Risk]:
             f"{', '.join(frozen)} cannot be changed in place: the API server refuses",
             "rename the object, or delete it in the cluster so that it is created anew; what runs of it stops",
         )
+    unapplied = unapplied_fields(edit.change.key, before, after)
+    if unapplied:
+        yield _of(
+            edit,
+            "risk.not-applied",
+            f"{', '.join(unapplied)}: the operator replaces no pod that runs, so they go on as they are",
+            "suspend the job in one change and let it go on in the next, or rename it",
+        )
     if edit.change.key.kind == "PersistentVolumeClaim":
         yield from _shrunk(edit, before, after)
 
@@ -182,7 +192,7 @@ def _suspended(edit: Edit) -> Iterator[Risk]:
         )
 
 
-def _kept(sides: Sides) -> Iterator[Risk]:
+def _kept(sides: Sides, rendered: str) -> Iterator[Risk]:
     for path in sides.kept:
         row = sides.before.get(path)
         if row is not None:
@@ -192,7 +202,7 @@ def _kept(sides: Sides) -> Iterator[Risk]:
                 key=row.key,
                 message="nothing asks for it any more, but it is marked to be kept, so it stays",
                 hint=f"to let it go, remove the annotation {KEEP} from the rendered file in a change of its own",
-                place=SourceRef(path=path),
+                place=SourceRef(path=f"{rendered}/{path}"),
             )
 
 
