@@ -31,7 +31,7 @@ def tree(case: Path, backend: Backend) -> tuple[dict[str, bytes], list[object]]:
     inventory = inventory_of(evidence.read_text(encoding="utf-8"), backend.value) if evidence.exists() else None
     result = rendered(docs, backend, inventory)
     files = {manifest_path(m.cluster, m.key): write(m.body) for m in result.manifests}
-    assert len(files) == len(result.manifests), "two objects share a file"
+    assert len(files) == len({(m.key, write(m.body)) for m in result.manifests}), "two objects share a file"
     problems = sorted(result.problems, key=lambda problem: problem.sort_key)
     if problems:
         files[f"{backend.value}/problems.txt"] = "".join(f"{problem}\n" for problem in problems).encode()

@@ -11,18 +11,22 @@ from reconciler.core.render.manifest import Manifest
 LABEL = "app.kubernetes.io/managed-by"
 OWNER = "gpu-reconciler"
 
+SHARED = frozenset({"ResourceFlavor"})
+"""Kinds of which several documents may ask for the same object: all queues of the same nodes, for their flavor."""
+
 _OWNED = Reason(rule="ownership", text="marks what this repository renders, so that nothing else is ever pruned")
 
 
 def owned(manifest: Manifest, document: Document) -> Manifest:
     """Return the manifest with our label, and with the labels of the document that asked for it.
 
-    So a team's label on a job is on everything that the job is rendered to. What rendering set itself stays.
+    So a team's label on a job is on everything that the job is rendered to. What rendering set itself stays. An object
+    that several documents ask for together carries none of theirs: it is the same whichever of them is read.
     """
     metadata = manifest.body["metadata"]
     labels = dict(metadata.get("labels") or {})
     reasons = dict(manifest.reasons)
-    for name, value in (document.metadata.get("labels") or {}).items():
+    for name, value in ((document.metadata.get("labels") or {}) if manifest.key.kind not in SHARED else {}).items():
         if name not in labels:
             labels[name] = value
             origin = Origin(document=document, field=("metadata", "labels", name))

@@ -117,16 +117,16 @@ def _pod_labels(job: TorchrunJob, template: Template) -> dict[str, Any]:
 
 
 def _metadata(job: TorchrunJob, template: Template, labels: dict[str, Any]) -> dict[str, Any]:
-    """Return the workload's metadata: under KAI and Kueue its labels say the queue and the priority."""
+    """Return the workload's metadata: under KAI and Kueue its labels say the queue, under KAI the priority too.
+
+    Kueue takes the priority of the pods, so that the same PriorityClass serves under each backend.
+    """
     own: dict[str, Any] = {"app": "torchrun", **labels}
-    priority = job.scheduling.priority or template.priority
     if template.cluster.backend is Backend.KAI:
         own |= _pod_labels(job, template)
     elif template.cluster.backend is Backend.KUEUE and not (job.suspend and job.suspend.value):
         # A suspended job stays out of the queue: Kueue would resume it as soon as there is room.
         own["kueue.x-k8s.io/queue-name"] = template.job_queue
-    if template.cluster.backend is Backend.KUEUE and priority:
-        own["kueue.x-k8s.io/priority-class"] = priority
     name = copied(job.document, ("metadata", "name"), job.name)
     return {"name": name, "namespace": _namespace(job, template), "labels": own}
 
@@ -240,6 +240,9 @@ def _service(job: TorchrunJob, template: Template, rendezvous: Rendezvous, label
     }
 
 
+_SYNC_DEADLINE = Traced(3600, Reason(rule="torchrun.default", text="a sync that takes more than an hour hangs"))
+
+
 def _sync_job(pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, Any]) -> dict[str, Any]:
     """Return the Job that fetches the code in place: a new source is a new Job, and nothing else changes."""
     job, template = pod.job, pod.template
@@ -261,5 +264,9 @@ def _sync_job(pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, A
             "labels": own,
             "annotations": {DIGEST: digest},
         },
-        "spec": {"backoffLimit": 3, "template": {"metadata": {"labels": own}, "spec": spec}},
+        "spec": {
+            "backoffLimit": 3,
+            "activeDeadlineSeconds": _SYNC_DEADLINE,
+            "template": {"metadata": {"labels": own}, "spec": spec},
+        },
     }

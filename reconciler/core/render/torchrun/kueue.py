@@ -1,5 +1,11 @@
-"""A TorchrunQueue as Kueue's objects: a ClusterQueue with one flavor, and the LocalQueue that jobs name."""
+"""A TorchrunQueue as Kueue's objects: a ClusterQueue with one flavor, and the LocalQueue that jobs name.
 
+The flavor stands for nodes, not for the queue: Kueue lends within a cohort only what is of the same flavor.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from math import ceil
 from typing import Any
 
@@ -8,7 +14,7 @@ from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
 from reconciler.core.render.torchrun.kai import PARENT, WEIGHT
 from reconciler.core.render.torchrun.rendered import about
-from reconciler.core.render.torchrun.template import Template
+from reconciler.core.render.torchrun.template import PRODUCT_LABELS, Template
 
 _API = "kueue.x-k8s.io/v1beta2"
 
@@ -34,8 +40,10 @@ def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Pro
             problems.append(about(weight, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
     keys = {"cpu": "cpu", "memory": "memory", "gpu": template.gpu_key}
     quotas = [{"name": keys[name], **_quota(name, share, problems)} for name, share in queue.shares]
+    quotas += [{"name": name, "nominalQuota": _endless(name)} for name in _further(template)]
     metadata = {"name": queue.queue_name, "labels": labels}
-    flavor: dict[str, Any] = {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": metadata, "spec": {}}
+    name = _flavor_name(template)
+    flavor: dict[str, Any] = {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {}}
     if template.node_selector:
         flavor["spec"] = {"nodeLabels": dict(template.node_selector)}
     spec = {
@@ -45,8 +53,8 @@ def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Pro
         "fairSharing": {"weight": shares["gpu"].weight or WEIGHT},
         "resourceGroups": [
             {
-                "coveredResources": [keys[name] for name, _ in queue.shares],
-                "flavors": [{"name": queue.queue_name, "resources": quotas}],
+                "coveredResources": [quota["name"] for quota in quotas],
+                "flavors": [{"name": name, "resources": quotas}],
             }
         ],
     }
@@ -56,6 +64,48 @@ def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Pro
         {"apiVersion": _API, "kind": "ClusterQueue", "metadata": metadata, "spec": spec},
         {"apiVersion": _API, "kind": "LocalQueue", "metadata": local, "spec": {"clusterQueue": queue.queue_name}},
     ]
+
+
+def _flavor_name(template: Template) -> Traced:
+    """Name a flavor after its nodes, so that all queues of these nodes share it."""
+    selector = dict(template.node_selector)
+    if template.gpu_type and not selector.keys() & set(PRODUCT_LABELS):
+        selector[PRODUCT_LABELS[0]] = template.gpu_type  # nothing was measured: the wish is all that tells GPUs apart
+    words = [
+        value.value if key in PRODUCT_LABELS else f"{key.rpartition('/')[2]}-{value.value}"
+        for key, value in sorted(selector.items())
+    ]
+    name = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-") or "default-flavor"
+    if len(name) > _LONGEST:
+        digest = sha256(repr([(key, value.value) for key, value in sorted(selector.items())]).encode()).hexdigest()
+        name = f"{name[: _LONGEST - 9]}-{digest[:8]}"
+    origins = tuple(origin for value in selector.values() for origin in value.reason.origins)
+    text = "named after its nodes: queues of the same nodes share the flavor, without which none could borrow"
+    return Traced(name, Reason(rule="torchrun.flavor", text=text, origins=origins))
+
+
+_LONGEST = 63  # characters, as of most names; the API takes more
+
+
+def _further(template: Template) -> list[str]:
+    """Return what else the pods ask for: Kueue never admits a pod that asks for what its queue does not cover."""
+    known = {"cpu", "memory", template.gpu_key}
+    return sorted({name for amounts in _amounts(template) for name in amounts} - known)
+
+
+def _amounts(template: Template) -> Iterator[Mapping[str, Any]]:
+    yield from (template.limits, template.requests)
+    for container in (*template.containers, *template.init_containers):
+        resources = container.value.get("resources")
+        for part in ("limits", "requests"):
+            amounts = resources.get(part) if isinstance(resources, dict) else None
+            yield amounts if isinstance(amounts, dict) else {}
+
+
+def _endless(resource: str) -> Traced:
+    text = f"the queue's pods ask for {resource}, and Kueue admits only what a queue covers: unlimited"
+    in_bytes = resource == "ephemeral-storage" or resource.startswith("hugepages-")
+    return Traced(_UNLIMITED["memory" if in_bytes else "gpu"], Reason(rule="torchrun.quota", text=text))
 
 
 def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Traced]:

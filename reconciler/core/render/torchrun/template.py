@@ -15,7 +15,7 @@ from reconciler.core.reasons import Origin, Reason, Traced, copied
 from reconciler.core.render.torchrun.rendered import about
 from reconciler.core.render.torchrun.vendor import tokens, vendor_in
 
-_PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name")
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name")
 """Node labels that name the GPU: GPU feature discovery of NVIDIA, the node labeller of AMD (two releases)."""
 
 _REPLACED = frozenset(
@@ -265,7 +265,7 @@ def _product_selector(
     wanted = queue.node.gpu_type
     if wanted is None or inventory is None or inventory.document is None:
         return {}
-    for label in _PRODUCT_LABELS:
+    for label in PRODUCT_LABELS:
         products = {node.labels[label] for _, node in nodes if label in node.labels}
         if label in node_selector or len(products) != 1:
             continue

@@ -11,7 +11,6 @@ from reconciler.core.render.torchrun.rendered import about
 
 MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts is 3 unless given"))
 RESTART_POLICY = Traced("OnFailure", Reason(rule="torchrun.default", text="restartPolicy is OnFailure unless given"))
-TTL = Traced(3600, Reason(rule="torchrun.default", text="ttlSecondsAfterFinished is 3600 unless given"))
 SUSPEND = Traced(value=False, reason=Reason(rule="torchrun.default", text="a job runs unless it says suspend"))
 _NEVER = Traced("Never", Reason(rule="torchrun.restart", text="no restarts are allowed, so the first failure is final"))
 _GANG = Reason(rule="torchrun.gang", text="KAI starts the pods only when this many can start together")
@@ -34,7 +33,7 @@ def workload_tree(
             "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
         }
     spec: dict[str, Any] = {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes}
-    spec |= _limits(pod)
+    spec |= _limits(pod, problems)
     suspend = pod.job.suspend or SUSPEND
     if backend is not Backend.KUEUE or suspend.value:  # Kueue itself suspends and resumes what it queues
         spec["suspend"] = suspend
@@ -42,12 +41,16 @@ def workload_tree(
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec | {"template": template}}
 
 
-def _limits(pod: Pod) -> dict[str, Any]:
+def _limits(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
+    """Return restarts, deadline, and the time to live only where it is asked for: what syncs would run it again."""
     reliability = pod.job.reliability
-    limits: dict[str, Any] = {
-        "backoffLimit": reliability.max_restarts or MAX_RESTARTS,
-        "ttlSecondsAfterFinished": reliability.ttl or TTL,
-    }
+    limits: dict[str, Any] = {"backoffLimit": reliability.max_restarts or MAX_RESTARTS}
+    if reliability.ttl:
+        limits["ttlSecondsAfterFinished"] = reliability.ttl
+        gone = f"the job is deleted {reliability.ttl.value} s after its end"
+        message = f"{gone}, and Argo CD or Flux, which finds it missing, makes it anew and runs it again"
+        hint = "leave it out, and remove the job's file when it is done; activeDeadlineSeconds bounds how long it runs"
+        problems.append(about(reliability.ttl, "torchrun.ttl", message, hint, severity=Severity.WARNING))
     if reliability.deadline:
         limits["activeDeadlineSeconds"] = reliability.deadline
     return limits
@@ -70,7 +73,7 @@ def _pytorch_job(
         "nprocPerNode": _text(shape.processes),
         "runPolicy": {
             "cleanPodPolicy": "None",
-            **_limits(pod),
+            **_limits(pod, problems),
             "suspend": pod.job.suspend or SUSPEND,
             "schedulingPolicy": {"minAvailable": _gang(shape.min_nodes or shape.nodes)},
         },
