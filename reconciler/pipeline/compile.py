@@ -26,6 +26,7 @@ from reconciler.pipeline.layout import selects
 
 _TORCHRUN_GROUP = "torchrun.ai"
 _OWN_GROUP = "gpureconciler.io"
+_KUSTOMIZE_GROUP = "kustomize.config.k8s.io"
 
 
 class Rendering(Struct, frozen=True, kw_only=True):
@@ -105,6 +106,10 @@ def _document_problems(context: Context, document: Document, raw: bytes) -> Sequ
         hint = "reconciler.yaml lies at the root, evidence and exceptions in folders of their own"
         message = f"a {document.kind or 'document of this group'} does not belong among the sources"
         return [Problem(rule="layout.kind", place=document.source, field="kind", message=message, hint=hint)]
+    if key.group == _KUSTOMIZE_GROUP:
+        message = "Kustomize is not run on sources: each file is read by itself"
+        hint = "write what `kustomize build` prints, or keep the overlay outside the source folders"
+        return [Problem(rule="layout.kustomize", place=document.source, field="kind", message=message, hint=hint)]
     problems = list(context.catalogue.validate(document))
     if document.kind in CONTEXT_KINDS and document.kind.encode() not in raw:
         place = document.at(("kind",))

@@ -214,6 +214,37 @@ def test_unknown_group_is_a_warning_and_a_definition_in_the_repository_teaches_i
     assert CATALOGUE.is_namespaced("example.com", "Widget") is None
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("spec: {}", "a.yaml:1:1: metadata: required, but missing; add it [schema.missing-field]"),
+        ("metadata: 3", "a.yaml:3:11: metadata: a mapping is wanted here"),
+        ("metadata: {labels: {}}", "a.yaml:3:1: metadata.name: required, but missing; add it"),
+        ("metadata: {name: [1]}", "a.yaml:3:18: metadata.name: a string is wanted here"),
+        ("metadata: {name: no}", 'quote it: "no"'),
+        ("metadata: {name: ../x}", "[schema.bad-name]"),
+        ("metadata: {name: a, namespace: [1]}", "a.yaml:3:32: metadata.namespace: a string is wanted here"),
+        ("metadata: {name: a, labels: [x]}", "a.yaml:3:29: metadata.labels: a mapping is wanted here"),
+        ("metadata: {name: a, labls: {}}", "did you mean labels?"),
+    ],
+)
+def test_metadata_of_unknown_kinds_is_judged(body: str, expected: str) -> None:
+    """What is owned, named and written to a file must have a name, whatever else is unknown about it."""
+    document = read("a.yaml", f"apiVersion: example.com/v1\nkind: Widget\n{body}\n".encode()).documents[0]
+    unknown, wrong = CATALOGUE.validate(document)
+    assert unknown.rule == "schema.unknown-group"
+    assert expected in str(wrong)
+    assert wrong.severity is Severity.ERROR
+
+
+def test_a_known_kind_under_a_misspelt_group() -> None:
+    """Passed over as unknown it would be a Job that nobody counts."""
+    document = read("a.yaml", b"apiVersion: bacth/v1\nkind: Job\nmetadata: {name: a}\n").documents[0]
+    (problem,) = CATALOGUE.validate(document)
+    assert problem.severity is Severity.ERROR
+    assert str(problem).endswith("and Job is of another; did you mean batch/v1? [schema.unknown-kind]")
+
+
 def test_a_broken_definition_teaches_nothing() -> None:
     broken = copy.deepcopy(SPECIMENS["apiextensions.k8s.io/v1/CustomResourceDefinition"])
     broken["spec"]["versions"] = "v1"

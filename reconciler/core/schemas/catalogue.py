@@ -41,7 +41,7 @@ class _Unusable(Struct, frozen=True):
 class _Known:
     """The compiled schema of one kind; the engine and the keyed lists are made when first needed."""
 
-    def __init__(self, name: KindName, schema: Schema, *, namespaced: bool) -> None:
+    def __init__(self, name: KindName, schema: Schema, *, namespaced: bool | None) -> None:
         self.name, self.schema, self.namespaced = name, schema, namespaced
 
     @cached_property
@@ -70,6 +70,7 @@ class Catalogue:
         self._defined = learned or {}
         self._known: dict[KindName, _Known] = {}
         self._met: dict[tuple[str, str], _Known] = {}
+        self._bare: dict[KindName, _Known] = {}
 
     # --- what is known ------------------------------------------------------------------------------------------
 
@@ -159,7 +160,7 @@ class Catalogue:
         """Return everything that a strict API server would refuse in `document`, with exact places."""
         found = list(self.findings(document.data))
         if document.ambiguous or found:
-            known = self._met.get((document.api_version, document.kind))
+            known = self._met.get((document.api_version, document.kind)) or self._bare.get(_named(document))
             found = reread(document, known.schema, found) if known is not None else found
         if not found:
             return ()
@@ -182,7 +183,9 @@ class Catalogue:
         group, version = split_api_version(api_version)
         kinds = self._kinds(group)
         if kinds is None:
-            yield from self._unknown_group(group)
+            yield from self._unknown_group(group, kind)
+            name = KindName(group=group, version=version, kind=kind)
+            yield from self._judge(self._untaught(name, namespaced=None), data)
         elif kind not in kinds or version not in kinds[kind].versions:
             yield from self._unknown_kind(group, version, kind, kinds)
         else:
@@ -193,7 +196,7 @@ class Catalogue:
     def _judge(self, known: _Known, data: dict[str, Any]) -> Iterator[Finding]:
         if isinstance(known.engine, _Unusable):
             yield _unusable(known)
-            return
+            known = self._untaught(known.name, namespaced=known.namespaced)
         if not known.engine.is_valid(data):
             # What follows takes the types for granted.
             yield from words.findings(known.engine.iter_errors(data), known.schema, data)
@@ -205,12 +208,30 @@ class Catalogue:
             yield from metadata.metadata_findings(data, name.group, name.kind, namespaced=known.namespaced)
         yield from builtin_findings(data, name.group, name.kind)
 
-    def _unknown_group(self, group: str) -> Iterator[Finding]:
+    def _untaught(self, name: KindName, *, namespaced: bool | None) -> _Known:
+        """Return what holds of every object, for a kind whose own schema nobody knows: it has metadata and a name."""
+        known = self._bare.get(name)
+        if known is None:
+            from reconciler.core.schemas.definitions import any_object  # noqa: PLC0415 - few repositories need it
+
+            known = self._bare[name] = _Known(name, any_object(self._configmap), namespaced=namespaced)
+        return known
+
+    def _unknown_group(self, group: str, kind: str) -> Iterator[Finding]:
         close = words.did_you_mean(group, [name for name in self._archive.groups() if name])
+        if close and kind in (self._archive.kinds(close) or {}):
+            version = (self._archive.kinds(close) or {})[kind].versions[0]
+            yield Finding(
+                rule="schema.unknown-kind",
+                path=("apiVersion",),
+                message=f"nothing is known about the group {group}, and {kind} is of another",
+                hint=f"did you mean {close}/{version}?",
+            )
+            return
         yield Finding(
             rule="schema.unknown-group",
             path=("apiVersion",),
-            message=f"nothing is known about the group {group or '(core)'}, so the object is not checked",
+            message=f"nothing is known about the group {group or '(core)'}, so only the metadata is checked",
             hint=f"did you mean {close}?" if close else "add its CustomResourceDefinition to the repository",
             severity=Severity.WARNING,
         )
@@ -251,6 +272,11 @@ def _unusable(known: _Known) -> Finding:
         hint="correct its CustomResourceDefinition",
         severity=Severity.WARNING,
     )
+
+
+def _named(document: Document) -> KindName:
+    group, version = split_api_version(document.api_version)
+    return KindName(group=group, version=version, kind=document.kind)
 
 
 def _own_first(group: str) -> tuple[bool, str]:

@@ -46,6 +46,12 @@ def defined(body: dict[str, Any], configmap: Callable[[], Schema]) -> Defined | 
     return Defined(group=group, kind=kind, served=served, schemas=schemas)
 
 
+def any_object(configmap: Callable[[], Schema]) -> Schema:
+    """Return the closed schema of an object of which nothing is known but that it is one."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "required": ["metadata"]}
+    return close_custom(free, group="", version="", kind="", object_meta=object_meta_of(configmap()))
+
+
 def _scaled(entry: Schema) -> Schema:
     """Return the schema of a version; where it can be scaled, the server takes no negative number of replicas."""
     schema: Schema = entry["schema"]["openAPIV3Schema"]
