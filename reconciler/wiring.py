@@ -69,8 +69,8 @@ class Session:
         errors = [problem for problem in head.problems() if problem.severity.value == "error"]
         if errors:
             raise InvalidInput(errors)
-        head.prepare(list(head.rows))
-        return {f"{head.config.rendered}/{path}": head.rendering(path).content for path in sorted(head.rows)}
+        contents = head.contents(sorted(head.rows))
+        return {f"{head.config.rendered}/{path}": content for path, content in contents.items()}
 
     def commit(self, planned: "Planned", *, branch: str | None, message: str | None) -> str | None:
         """Carry a plan out as one commit; None where there is nothing to do."""

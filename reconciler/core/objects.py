@@ -35,6 +35,9 @@ def split_api_version(api_version: str) -> tuple[str, str]:
     return group, version
 
 
+_SPECIAL = frozenset(".[]\"' ")
+
+
 def format_path(path: FieldPath) -> str:
     """Write a path as people do: `spec.containers[0].env`; keys that hold dots or brackets are quoted.
 
@@ -44,7 +47,7 @@ def format_path(path: FieldPath) -> str:
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part.isprintable() and part and not any(sign in part for sign in ".[]\"' "):
+        elif part and _SPECIAL.isdisjoint(part) and part.isprintable():
             text += f".{part}" if text else part
         else:
             escaped = part.replace("\\", "\\\\").replace('"', '\\"')

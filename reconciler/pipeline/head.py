@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 
+import msgspec
 from msgspec import Struct
 
 from reconciler.core.census import Row
@@ -20,6 +21,7 @@ from reconciler.pipeline.layout import Layout, folders, layout, portability_prob
 from reconciler.pipeline.sides import Side
 from reconciler.pipeline.sources import Progress, compile_all, files, read_files, read_fresh, silent
 from reconciler.pipeline.state import FileState, State, load_state, save_state
+from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Cache, Entry, Repository, Tree
 from reconciler.version import __version__
 
@@ -119,6 +121,25 @@ class Head:
         """Read at once the source files that `rendering` will be asked for."""
         sources = sorted({self.rows[path].source for path in paths} - set(self._contents))
         self._contents.update(read_files(self.tools.repository, self.layout.sources, sources))
+
+    def contents(self, paths: list[str]) -> dict[str, bytes]:
+        """Return the bytes of many desired paths, in this order; the files they come from are compiled at once."""
+        sources = sorted({self.rows[path].source for path in paths})
+        self.prepare(paths)
+        wanted = set(paths)
+
+        def work(index: int) -> bytes:
+            compiled = compile_file(self.context, sources[index], self._contents[sources[index]])
+            written = {one.row.path: one.content for one in compiled.renderings if one.row.path in wanted}
+            return msgspec.msgpack.encode(written)
+
+        found: dict[str, bytes] = {}
+        with self.tools.progress("rendering", len(sources)) as advance:
+            results = in_parallel(work, len(sources), processes=self.tools.processes, advance=advance)
+            for source, raw in zip(sources, results, strict=True):
+                written = msgspec.msgpack.decode(raw, type=dict[str, bytes])
+                found.update((path, content) for path, content in written.items() if self.rows[path].source == source)
+        return {path: found[path] for path in paths}
 
     def rendering(self, path: str) -> Rendering:
         """Return the manifest, bytes and row of one desired path."""

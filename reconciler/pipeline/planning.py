@@ -32,12 +32,12 @@ class Planned(Struct, frozen=True, kw_only=True):
         """Return what carrying the plan out writes, by path below the repository's root; None deletes."""
         folder = self.head.config.rendered
         paths = [change.path.removeprefix(f"{folder}/") for change in self.plan.changes]
-        self.head.prepare([path for path in paths if path in self.head.rows])
+        written = self.head.contents([path for path in paths if path in self.head.rows])
         files: dict[str, bytes | None] = {}
         for change, path in zip(self.plan.changes, paths, strict=True):
             if change.moved_from:
                 files[change.moved_from] = None
-            files[change.path] = self.head.rendering(path).content if path in self.head.rows else None
+            files[change.path] = written.get(path)
         return files
 
 

@@ -4,8 +4,17 @@ from functools import lru_cache
 
 from yaml import YAMLError
 
-from reconciler.core.documents.builder import child
-from reconciler.core.documents.parser import Chunk, LimitExceeded, Limits, Node, ScalarNode, compose, split
+from reconciler.core.documents.builder import child, children
+from reconciler.core.documents.parser import (
+    Chunk,
+    LimitExceeded,
+    Limits,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    compose,
+    split,
+)
 from reconciler.core.objects import FieldPath
 
 Place = tuple[int, int]
@@ -22,26 +31,27 @@ def locate(text: bytes, index: int, path: FieldPath, *, key: bool) -> Place | No
 
     Where the path does not exist, it is the key of the nearest ancestor that does.
     """
-    root, offset = _tree(text, index)
-    if root is None:
+    tree = _tree(text, index)
+    if tree.root is None:
         return None
     key_node: Node | None = None
-    node = root
+    node = tree.root
     for part in path:
-        step = child(node, part)
+        step = tree.child(node, part)
         if step is None:
             key = True
             break
         key_node, node = step
     mark = (key_node if key and key_node is not None else node).start_mark
-    return mark.line + 1 + offset, mark.column + 1
+    return mark.line + 1 + tree.line, mark.column + 1
 
 
 def scalar_text(text: bytes, index: int, path: FieldPath) -> str | None:
     """Return the text of the scalar at `path` before any type was made of it; None where there is no scalar."""
-    node, _ = _tree(text, index)
+    tree = _tree(text, index)
+    node = tree.root
     for part in path:
-        step = child(node, part) if node is not None else None
+        step = tree.child(node, part) if node is not None else None
         if step is None:
             return None
         node = step[1]
@@ -54,12 +64,28 @@ def _chunks(text: bytes) -> list[Chunk]:
 
 
 @lru_cache(maxsize=_KEPT)
-def _tree(text: bytes, index: int) -> tuple[Node | None, int]:
+def _tree(text: bytes, index: int) -> "_Tree":
     chunks = _chunks(text)
     if index >= len(chunks):
-        return None, 0
+        return _Tree(None, 0)
     chunk = chunks[index]
     try:
-        return compose(chunk.text, _GENEROUS), chunk.line
+        return _Tree(compose(chunk.text, _GENEROUS), chunk.line)
     except (YAMLError, LimitExceeded, UnicodeError):
-        return None, chunk.line
+        return _Tree(None, chunk.line)
+
+
+class _Tree:
+    """A composed document that begins after `line` lines; every mapping is looked through once."""
+
+    def __init__(self, root: Node | None, line: int) -> None:
+        self.root, self.line = root, line
+        self._steps: dict[int, dict[str | int, tuple[Node | None, Node]]] = {}
+
+    def child(self, node: Node, part: str | int) -> tuple[Node | None, Node] | None:
+        if type(node) is SequenceNode:
+            return child(node, part)
+        steps = self._steps.get(id(node))
+        if steps is None:
+            steps = self._steps[id(node)] = {name: (key_node, value) for name, key_node, value in children(node)}
+        return steps.get(part)

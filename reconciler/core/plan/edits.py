@@ -16,6 +16,10 @@ from reconciler.core.plan.plan import Change, FieldChange, Operation
 from reconciler.core.plan.sides import Sides
 from reconciler.core.reasons import Why
 
+MOST_DETAILED = 500
+"""Creations (and deletions) that are listed field by field, the first by path. Nobody reads thousands of whole objects
+in a plan, and they would fill the memory; `rendered/` shows them, and `explain` says why they are what they are."""
+
 _MOST_REASONS = 8  # that a change lists of its own: every field has its own anyway
 
 Body = Mapping[str, Any]
@@ -35,10 +39,14 @@ def edits(inputs: Inputs, sides: Sides) -> tuple[Edit, ...]:
     """Return every change, in the order of clusters, namespaces, kinds and names."""
     moves = find_moves(inputs, sides)
     arrived, left = {move.new for move in moves}, {move.old for move in moves}
+    created = [path for path in sides.created if path not in arrived]
+    deleted = [path for path in sides.deleted if path not in left]
     found = [_moved(inputs, sides, move) for move in moves]
-    found += [_written(inputs, sides, path, Operation.CREATE) for path in sides.created if path not in arrived]
+    found += [_written(inputs, sides, path, Operation.CREATE) for path in created[:MOST_DETAILED]]
+    found += [_created(inputs, sides, path) for path in created[MOST_DETAILED:]]
     found += [_written(inputs, sides, path, Operation.UPDATE) for path in sides.updated]
-    found += [_deleted(inputs, sides, path) for path in sides.deleted if path not in left]
+    found += [_deleted(inputs, sides, path) for path in deleted[:MOST_DETAILED]]
+    found += [_deleted(inputs, sides, path, detailed=False) for path in deleted[MOST_DETAILED:]]
     return tuple(sorted(found, key=lambda edit: _order(edit.change)))
 
 
@@ -95,7 +103,23 @@ _SAME_MEANING = (Why(rule="plan.formatting", text="the bytes differ, the meaning
 _NO_SOURCE = (Why(rule="plan.no-source", text="no document asks for it any more"),)
 
 
-def _deleted(inputs: Inputs, sides: Sides, path: str) -> Edit:
+def _created(inputs: Inputs, sides: Sides, path: str) -> Edit:
+    """Make a creation from its row alone: no manifest is rendered for it."""
+    row = sides.after[path]
+    change = Change(
+        operation=Operation.CREATE,
+        cluster=row.cluster,
+        key=row.key,
+        path=f"{inputs.config.rendered}/{path}",
+        source=row.place,
+        because=(Why(rule="plan.new", text="a document asks for it", places=(row.place,), fields=("",)),),
+        gpus_after=running(row),
+        digest_after=row.digest,
+    )
+    return Edit(change=change, before=None, after=None, row_before=None, row_after=row)
+
+
+def _deleted(inputs: Inputs, sides: Sides, path: str, *, detailed: bool = True) -> Edit:
     body, row = inputs.body(path), sides.before.get(path)
     change = Change(
         operation=Operation.DELETE,
@@ -103,7 +127,7 @@ def _deleted(inputs: Inputs, sides: Sides, path: str) -> Edit:
         key=row.key if row else _key_of(path),
         path=f"{inputs.config.rendered}/{path}",
         source=None,
-        fields=_redacted(differences(body, None)) if body else (),
+        fields=_redacted(differences(body, None)) if body and detailed else (),
         because=_NO_SOURCE,
         gpus_before=running(row),
         digest_before=inputs.existing[path],
@@ -121,12 +145,13 @@ def _key_of(path: str) -> ObjectKey:
 
 def _redacted(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
     """Hide secrets that a reason's sentence repeats."""
-    return tuple(
-        replace(field, why=replace(field.why, text=redact(field.why.text)))
-        if field.why and redact(field.why.text) != field.why.text
-        else field
-        for field in fields
-    )
+    found = []
+    for field in fields:
+        text = field.why.text if field.why else ""
+        clean = redact(text) if text else text
+        kept = field if clean == text or field.why is None else replace(field, why=replace(field.why, text=clean))
+        found.append(kept)
+    return tuple(found)
 
 
 def _because(fields: Iterable[FieldChange]) -> tuple[Why, ...]:

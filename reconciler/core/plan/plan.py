@@ -43,7 +43,7 @@ class Change(Struct, frozen=True, kw_only=True):
     key: ObjectKey
     path: str
     source: SourceRef | None  # the document that asks for it; of a deletion: none
-    fields: tuple[FieldChange, ...] = ()
+    fields: tuple[FieldChange, ...] = ()  # of creations and deletions: for the first 500 of a plan
     because: tuple[Why, ...] = ()  # distinct reasons, most weighty first
     moved_from: str = ""  # path before a move
     gpus_before: int = 0
