@@ -235,7 +235,10 @@ def test_limits_are_the_callers() -> None:
         (b"a: 1\nb: \x07\n", "a.yaml:2:4: the control character U+0007 is not allowed; remove it, or write it as an"),
         ("ä: 1\nb: ".encode() + b"\xe4\n", "a.yaml:2:4: byte 0xe4 is not UTF-8 text; save the file as UTF-8"),
         ("a: 1".encode("utf-16"), "a.yaml: the file is UTF-16 or UTF-32 text, or binary; save it as UTF-8"),
-        (b"just text\n", "a.yaml:1:1: a document is a mapping with apiVersion and kind [yaml.not-a-mapping]"),
+        (
+            b"just text\n",
+            "a.yaml:1:1: a document is a mapping with apiVersion and kind; write it as one, or move it out of the source folders [yaml.not-a-mapping]",
+        ),
         (
             b"a: {{ x }}\n",
             "a.yaml:1:5: a.?: a mapping cannot be a key; keys are text; if this is a template placeholder",

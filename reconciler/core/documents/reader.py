@@ -23,6 +23,7 @@ _SEPARATOR = re.compile(rb"---[ \t\r]*(?:#|\n|$)")
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _MAYBE_LONE_TAG = re.compile(rb"[\s\[{,]!\s")
 _SIZE_UNIT = 1024 * 1024
+_NO_OBJECT = "write it as one, or move it out of the source folders"
 # Two lines of github.com/git-lfs/git-lfs/blob/main/docs/spec.md, the first of them always first.
 _LFS_POINTER = re.compile(rb"version https://git-lfs\.github\.com/spec/v1\r?\n(?:ext-[^\n]*\n)*oid sha256:")
 
@@ -112,7 +113,8 @@ class _File:
             if data is None and not builder.flaws:
                 return  # nothing but comments, or an explicit null, which kubectl skips as well
             if type(node) is not MappingNode:
-                self._at_node("yaml.not-a-mapping", chunk, node, "a document is a mapping with apiVersion and kind", "")
+                message = "a document is a mapping with apiVersion and kind"
+                self._at_node("yaml.not-a-mapping", chunk, node, message, _NO_OBJECT)
         if b"!" in chunk.text and _MAYBE_LONE_TAG.search(chunk.text):
             builder.flaws += [bad_tag(tagged, "!") for tagged in lone_tags(node, chunk.text.decode("utf-8"))]
         paths = paths_to(node, (flaw.node for flaw in builder.flaws)) if builder.flaws else {}
@@ -128,7 +130,7 @@ class _File:
         mark = node.start_mark
         if not isinstance(data, dict):
             message = "an item of a list is a mapping with apiVersion and kind"
-            self._add("yaml.not-a-mapping", chunk, mark.line, mark.column, message, "", format_path(root))
+            self._add("yaml.not-a-mapping", chunk, mark.line, mark.column, message, _NO_OBJECT, format_path(root))
             return
         source = SourceRef(path=self.path, line=mark.line + 1 + chunk.line, column=mark.column + 1)
         self.documents.append(

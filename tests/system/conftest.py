@@ -1,0 +1,5 @@
+"""Fixtures of tests that act as users, attackers and sceptics on whole repositories."""
+
+from tests.cli.conftest import fleet
+
+__all__ = ["fleet"]

@@ -1,0 +1,302 @@
+"""Repositories that somebody prepared: what they hold, and the answer of each."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hostile:
+    """One repository: `make` prepares a fresh one, `rules` are those that have to be told, `words` what the text says."""
+
+    name: str
+    make: Callable[[Path], None]
+    code: int = 3
+    rules: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    limited: bool = True
+    """Whether one second of processor time and 256 MiB have to do (not for tens of thousands of files)."""
+
+
+def put(path: str, content: str | bytes) -> Callable[[Path], None]:
+    def make(root: Path) -> None:
+        target = os.path.join(os.fsencode(root), os.fsencode(path))  # noqa: PTH118 - bytes: names may be no text
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120 - the same
+        with open(target, "wb") as file:  # noqa: PTH123 - the same
+            file.write(content.encode() if isinstance(content, str) else content)
+
+    return make
+
+
+def link(path: str, to: str) -> Callable[[Path], None]:
+    def make(root: Path) -> None:
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        target.symlink_to(to)
+
+    return make
+
+
+def both(*steps: Callable[[Path], None]) -> Callable[[Path], None]:
+    def make(root: Path) -> None:
+        for step in steps:
+            step(root)
+
+    return make
+
+
+def git(root: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(root), *arguments], check=True, capture_output=True)
+
+
+def committed(step: Callable[[Path], None]) -> Callable[[Path], None]:
+    def make(root: Path) -> None:
+        step(root)
+        git(root, "add", "--all")
+        git(root, "commit", "--quiet", "--message", "hostile")
+
+    return make
+
+
+def _submodule(root: Path) -> None:
+    git(root, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},jobs/module")
+    git(root, "commit", "--quiet", "--message", "submodule")
+    (root / "jobs/module").mkdir()
+
+
+def _fifo(root: Path) -> None:
+    os.mkfifo(root / "jobs/pipe.yaml")
+
+
+def _fifo_over_tracked(root: Path) -> None:
+    (root / "jobs/vision/vit.yaml").unlink()
+    os.mkfifo(root / "jobs/vision/vit.yaml")
+
+
+def _socket(root: Path) -> None:
+    here = os.open(root / "jobs", os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(f"/proc/self/fd/{here}/socket.yaml")
+    os.close(here)
+
+
+def _filters(root: Path) -> None:
+    put(".gitattributes", "*.yaml filter=evil diff=evil merge=evil textconv=evil\n")(root)
+    for name in (
+        "filter.evil.clean",
+        "filter.evil.smudge",
+        "filter.evil.process",
+        "diff.evil.textconv",
+        "diff.evil.command",
+    ):
+        git(root, "config", name, f"touch '{root}/../pwned'; cat")
+    git(root, "config", "filter.evil.required", "true")
+    put("jobs/vision/new.yaml", config_map("new"))(root)
+
+
+def _hooks(root: Path) -> None:
+    for name in (
+        "pre-commit",
+        "post-commit",
+        "post-checkout",
+        "post-index-change",
+        "reference-transaction",
+        "fsmonitor",
+    ):
+        hook = root / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch '{root}/../pwned'\n")
+        hook.chmod(0o755)
+    git(root, "config", "core.fsmonitor", str(root / ".git/hooks/fsmonitor"))
+    git(root, "config", "core.pager", f"touch '{root}/../pwned'")
+    git(root, "config", "core.sshCommand", f"touch '{root}/../pwned'")
+    put("jobs/vision/new.yaml", config_map("new"))(root)
+
+
+def config_map(name: str, extra: str = "", data: str = "") -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  labels: {{team: x}}\n{extra}" + (
+        f"data:\n{data}" if data else ""
+    )
+
+
+def _case_collision(root: Path) -> None:
+    put("jobs/a/CONFIG.yaml", config_map("one"))(root)
+    put("jobs/a/config.yaml", config_map("two"))(root)
+
+
+def _many_files(root: Path) -> None:
+    for number in range(20_000):
+        folder = root / f"jobs/many/{number // 500:03}"
+        if number % 500 == 0:
+            folder.mkdir(parents=True)
+        (folder / f"{number}.yaml").write_bytes(b"x\n")
+
+
+LFS = (
+    "version https://git-lfs.github.com/spec/v1\n"
+    "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+)
+
+CYCLE = """\
+apiVersion: torchrun.ai/v1alpha1
+kind: TorchrunQueue
+metadata: {{name: {name}}}
+spec:
+  queue:
+    name: {name}
+    parentQueue: {parent}
+    resources: {{gpu: {{quota: 1, limit: 2, overQuotaWeight: 1}}}}
+  image: registry.example.com/train:1
+  nodeResources: {{gpus: 8, cpus: 96, memory: 960Gi}}
+"""
+
+JOB = """\
+apiVersion: torchrun.ai/v1alpha1
+kind: TorchrunJob
+metadata: {{name: {name}, labels: {{team: x}}}}
+spec:
+  jobQueue: {queue}
+  numGPUs: 1
+  command: {command}
+  workspaceStorage: {{source: git, url: 'https://git.example.com/a.git', ref: v1}}
+"""
+
+CASES = (
+    # What is no file
+    Hostile(name="symlink below jobs", make=link("jobs/passwd.yaml", "/etc/passwd"), rules=("git.symlink",)),
+    Hostile(name="symlink, committed", make=committed(link("jobs/passwd.yaml", "/etc/passwd")), rules=("git.symlink",)),
+    Hostile(name="symlink without a suffix", make=link("jobs/passwd", "/etc/passwd"), rules=("git.symlink",)),
+    Hostile(name="symlink to a folder", make=link("jobs/etc", "/etc"), rules=("git.symlink",)),
+    Hostile(
+        name="symlink below rendered",
+        make=link("rendered/main/default/job-probe.yaml", "/etc/passwd"),
+        rules=("git.symlink",),
+    ),
+    Hostile(
+        name="symlink below evidence", make=link("evidence/main/nodes.yaml", "/etc/passwd"), rules=("git.symlink",)
+    ),
+    Hostile(name="symlink below policies", make=link("policies/p.yaml", "/etc/passwd"), rules=("git.symlink",)),
+    Hostile(name="symlink as settings", make=link("reconciler.yaml", "/etc/passwd"), code=2),
+    Hostile(name="submodule", make=_submodule, rules=("git.submodule",)),
+    Hostile(name="named pipe", make=_fifo, code=0),
+    Hostile(name="named pipe over a file", make=_fifo_over_tracked, rules=("git.special-file",)),
+    Hostile(name="socket", make=_socket, code=0),
+    Hostile(name="LFS pointer", make=put("jobs/lfs.yaml", LFS), rules=("git.lfs-pointer",), words=("git lfs",)),
+    Hostile(name="filters", make=_filters, code=0),
+    Hostile(name="hooks", make=_hooks, code=0),
+    # Names of files
+    Hostile(name="file name with ..", make=put("jobs/..yaml", config_map("a")), code=0),
+    Hostile(name="file name, percent", make=put("jobs/%2fetc%2fpasswd.yaml", config_map("a")), code=0),
+    Hostile(name="file name, newline", make=put("jobs/a\n::error::b.yaml", config_map("a")), rules=("git.file-name",)),
+    Hostile(name="file name, dash", make=put("jobs/--output=x.yaml", config_map("a")), code=0),
+    Hostile(name="folder name, dash", make=put("jobs/-rf/a.yaml", config_map("a")), code=0),
+    Hostile(name="file name, no UTF-8", make=put("jobs/a\udcff.yaml", config_map("a")), rules=("git.file-name",)),
+    Hostile(name="file name, escape", make=put("jobs/a\x1b[31mred.yaml", config_map("a")), rules=("git.file-name",)),
+    Hostile(
+        name="file name, long", make=put(f"jobs/{'d' * 200}/{'e' * 200}/{'f' * 240}.yaml", config_map("a")), code=0
+    ),
+    Hostile(name="file names, case", make=_case_collision, rules=("git.case-collision",)),
+    Hostile(
+        name="file name, Windows", make=put("jobs/aux.yaml", config_map("a")), code=0, rules=("git.reserved-name",)
+    ),
+    Hostile(name="file name, colon", make=put("jobs/a:b.yaml", config_map("a")), code=0, rules=("git.reserved-name",)),
+    # Size
+    Hostile(name="100 MB", make=put("jobs/large.yaml", b"a: " + b"x" * 100_000_000), rules=("yaml.file-size",)),
+    Hostile(
+        name="10,000 documents",
+        make=put("jobs/many.yaml", "".join(f"---\n{config_map(f'c{n}')}" for n in range(10_000))),
+        code=0,
+        limited=False,
+    ),
+    Hostile(name="20,000 files", make=_many_files, limited=False, rules=("yaml.not-a-mapping",)),
+    Hostile(
+        name="object over 1.5 MiB",
+        make=put("jobs/b.yaml", config_map("b", data="".join(f"  k{n}: '{'x' * 1000}'\n" for n in range(1600)))),
+        rules=("schema.object-size",),
+    ),
+    Hostile(
+        name="annotations",
+        make=put("jobs/b.yaml", config_map("b", extra=f"  annotations: {{a: {'x' * 263_000}}}\n")),
+        rules=("schema.bad-annotation",),
+    ),
+    Hostile(
+        name="label",
+        make=put("jobs/b.yaml", config_map("b", extra="").replace("team: x", f"team: {'x' * 64}")),
+        rules=("schema.bad-label",),
+    ),
+    # Identity
+    Hostile(
+        name="generateName",
+        make=put("jobs/b.yaml", config_map("b").replace("  name: b", "  generateName: b-")),
+        rules=("schema.missing-field",),
+        words=("generateName cannot be applied twice",),
+    ),
+    Hostile(
+        name="no name",
+        make=put("jobs/b.yaml", config_map("b").replace("  name: b\n", "")),
+        rules=("schema.missing-field",),
+    ),
+    Hostile(
+        name="one identity, two files",
+        make=both(put("jobs/b.yaml", config_map("b")), put("jobs/c.yaml", config_map("b"))),
+        code=4,
+        words=("jobs/b.yaml", "jobs/c.yaml"),
+    ),
+    Hostile(
+        name="one identity, one file",
+        make=put("jobs/b.yaml", config_map("b") + "---\n" + config_map("b")),
+        code=4,
+        words=("jobs/b.yaml:1", "jobs/b.yaml:7"),
+    ),
+    Hostile(
+        name="unknown kind",
+        make=put("jobs/b.yaml", config_map("b").replace("ConfigMap", "ConfigMpa")),
+        rules=("schema.unknown-kind",),
+        words=("did you mean",),
+    ),
+    Hostile(
+        name="secret",
+        make=put(
+            "jobs/b.yaml",
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: s, labels: {team: x}}\nstringData: {p: hunter2}\n",
+        ),
+        code=4,
+        words=("no-secrets-in-git",),
+    ),
+    Hostile(
+        name="list kind",
+        make=put(
+            "jobs/b.yaml",
+            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {team: x}}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b, bad: 1}}\n",
+        ),
+        rules=("schema.unknown-field",),
+        words=("jobs/b.yaml:5:",),
+    ),
+    Hostile(
+        name="JSON",
+        make=put("jobs/b.json", '{"apiVersion": "v1",\n "kind": "ConfigMap",\n "metadata": {"name": "a", "bad": 1}}\n'),
+        rules=("schema.unknown-field",),
+        words=("jobs/b.json:3:",),
+    ),
+    # Between documents
+    Hostile(
+        name="queue cycle",
+        make=both(
+            put("queues/a.yaml", CYCLE.format(name="a", parent="b")),
+            put("queues/b.yaml", CYCLE.format(name="b", parent="a")),
+        ),
+        code=4,
+        words=("queues/a.yaml", "a < b < a"),
+    ),
+    Hostile(
+        name="unknown queue",
+        make=put("jobs/j.yaml", JOB.format(name="j", queue="h1000", command="x")),
+        words=("did you mean",),
+    ),
+)
