@@ -14,7 +14,7 @@ from reconciler.core.objects import SourceRef
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.policy.switches import switch_problems
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
 from reconciler.pipeline.layout import selects
 
@@ -115,6 +115,10 @@ def build_context(
     )
 
 
+def _failed(problems: Iterable[Problem]) -> bool:
+    return any(problem.severity is Severity.ERROR for problem in problems)
+
+
 class _Reader:
     """Reads and validates files, keeping their problems."""
 
@@ -129,7 +133,7 @@ class _Reader:
         for document in reading.documents:
             problems = self._catalogue.validate(document)
             self.problems += problems
-            if not problems:
+            if not _failed(problems):
                 valid.append(document)
         return valid
 
@@ -169,7 +173,7 @@ def _queues(
     """Queues by identity. Broken ones are left out here; `compile_file` reports them in their own file."""
     queues: dict[QueueId, QueueSource] = {}
     for document, file in definitions:
-        if document.kind != "TorchrunQueue" or catalogue.validate(document):
+        if document.kind != "TorchrunQueue" or _failed(catalogue.validate(document)):
             continue
         intent = queue_intent(document).intent
         if intent is None:

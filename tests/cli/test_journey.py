@@ -152,3 +152,56 @@ def test_init_inside_a_repository_makes_no_second_one(
     again = run_verb(capsys, ["init", str(outer / inside)])
     assert again.code == 2
     assert "not empty" in again.err
+
+
+PARAMETERS = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: replicas.example.com}
+spec:
+  failurePolicy: Fail
+  paramKind: {apiVersion: rules.example.com/v1, kind: ReplicaLimit}
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
+  validations:
+    - expression: object.spec.replicas <= params.maxReplicas
+      messageExpression: "'at most ' + string(params.maxReplicas)"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: replicas.example.com}
+spec:
+  policyName: replicas.example.com
+  validationActions: [Deny]
+  paramRef: {name: limit, namespace: default, parameterNotFoundAction: Deny}
+---
+apiVersion: rules.example.com/v1
+kind: ReplicaLimit
+metadata: {name: limit, namespace: default}
+maxReplicas: 3
+"""
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {team: web}}
+spec:
+  replicas: 5
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: "web:1"}]
+"""
+
+
+def test_parameters_of_a_kind_that_nobody_defines_here(fleet: Fleet) -> None:
+    """The example of the Kubernetes documentation: its parameter kind has no CRD in the repository, which is a warning."""
+    fleet.write("policies/replicas.yaml", PARAMETERS)
+    fleet.write("jobs/web.yaml", DEPLOYMENT)
+    planned = fleet.run("plan")
+    assert planned.code == 4, planned.out
+    assert "at most 3" in planned.out
+    fleet.edit("jobs/web.yaml", "replicas: 5", "replicas: 3")
+    assert fleet.run("plan").code == 0

@@ -33,6 +33,10 @@ from tests.core.plan_cases import (
 MAIN = Cluster(name="main")
 
 
+OFF = RuleSetting(enabled=False)
+"""Most tests put workloads into one queue without a parent; the rule about that has tests of its own."""
+
+
 def found(
     bodies: Iterable[Body],
     *,
@@ -41,7 +45,7 @@ def found(
     **settings: RuleSetting,
 ) -> tuple[Verdict, ...]:
     named = {name.replace("__", ".").replace("_", "-"): setting for name, setting in settings.items()}
-    return judge(rows(bodies), cluster, nodes, named)
+    return judge(rows(bodies), cluster, nodes, {"quota.leaf-queue": OFF} | named)
 
 
 def rules(bodies: Iterable[Body], **keywords: Any) -> list[tuple[str, str]]:
@@ -282,6 +286,39 @@ def test_children_within_their_parent() -> None:
 def test_a_child_without_end_below_a_parent_with_one() -> None:
     assert rules([kai_queue("root", 16), kai_queue("a", -1, parent="root")]) == [("quota.children", "warn")]
     assert rules([kai_queue("root", -1), kai_queue("a", -1, parent="root")]) == []
+
+
+def test_workloads_are_at_the_bottom_of_kai_s_tree() -> None:
+    """F-040: KAI starts nothing in a queue without a parent, and shares nothing with workloads beside children."""
+    leaf = RuleSetting()
+    root, team = kai_queue("root", -1), kai_queue("team-a", 16, parent="root")
+    assert rules([root, team, job()], quota__leaf_queue=leaf) == []
+    assert (
+        rules([job(queue="elsewhere")], cluster=replace(MAIN, external=("Queue/elsewhere",)), quota__leaf_queue=leaf)
+        == []
+    )
+    (alone,) = found([kai_queue("team-a"), job("a"), job("b")], quota__leaf_queue=leaf)
+    assert (alone.rule, alone.result, alone.key.name) == ("quota.leaf-queue", Result.WARN, "a")
+    assert alone.message == "is in queue team-a, which has no parent: KAI schedules nothing from it; so are 1 more"
+    below = kai_queue("below", 8, parent="team-a")
+    (beside,) = found([root, team, below, job()], quota__leaf_queue=leaf)
+    assert beside.message == "is in queue team-a, which has children (below)"
+
+
+def test_a_cluster_queue_is_no_parent_of_a_cohort_of_its_name() -> None:
+    """F-040: what is a parent under KAI only adds its quota under Kueue."""
+    parent, child = cluster_queue("dept", {"h100": 8}, cohort="all"), cluster_queue("a", {"h100": 8}, cohort="dept")
+    (verdict,) = found([parent, child, flavor("h100", "H100")])
+    assert (verdict.rule, verdict.result, verdict.key.name) == ("quota.cohort", Result.WARN, "dept")
+    assert verdict.message.startswith("is in cohort all, not in cohort dept with a")
+    inside = cluster_queue("dept", {"h100": 8}, cohort="dept")
+    assert rules([inside, child, flavor("h100", "H100")]) == []
+
+
+def test_equal_flavors_of_several_queues_are_one() -> None:
+    """Every queue of the same nodes asks for their flavor; flavors of one name that differ are an error."""
+    assert rules([flavor("h100", "H100"), flavor("h100", "H100")]) == []
+    assert ("identity.duplicate", "deny") in rules([flavor("h100", "H100"), flavor("h100", "A100")])
 
 
 def test_a_cohort_adds_and_never_bounds() -> None:

@@ -15,6 +15,8 @@ def judge_quotas(bench: Bench, rows: Sequence[Row], ledger: Ledger) -> None:
     _cycles(bench, ledger)
     _children(bench, ledger)
     asking = [row for row in rows if row.gpus]
+    _leaves(bench, asking, ledger)
+    _cohorts(bench, ledger)
     _limits(bench, asking, ledger)
     _maximum_by_namespace(bench, asking)
     _maximum_by_queue(bench, asking, ledger)
@@ -83,6 +85,42 @@ def _unbounded(bench: Bench, row: Row, children: Sequence[QueueKey], ledger: Led
                 field="spec.resources.gpu.quota",
                 result=Result.WARN,
             )
+
+
+def _leaves(bench: Bench, asking: Sequence[Row], ledger: Ledger) -> None:
+    """Judge where in KAI's tree workloads are, once a queue; of a queue that is not here nothing is known."""
+    by_queue: dict[QueueKey, list[Row]] = {}
+    for row in asking:
+        queue = ledger.queue_of(row)
+        if queue[0] == "Queue" and queue in ledger.queues:
+            by_queue.setdefault(queue, []).append(row)
+    children = ledger.children() if by_queue else {}
+    for queue, rows in sorted(by_queue.items()):
+        below = sorted(name for _, name in children.get(queue, ()))
+        first = min(rows, key=lambda row: row.place)
+        if below:
+            message = f"is in queue {queue[1]}, which has children ({', '.join(below[:3])}{', …' * (len(below) > 3)})"  # noqa: PLR2004 - enough to find them
+        elif not ledger.queues[queue].parent:
+            message = f"is in queue {queue[1]}, which has no parent: KAI schedules nothing from it"
+        else:
+            continue
+        if len(rows) > 1:
+            message += f"; so are {len(rows) - 1} more"
+        hint = "use a queue below it, and give workloads of its own a child of their own"
+        bench.rule("quota.leaf-queue", first, message, hint=hint, field=first.references[0].field)
+
+
+def _cohorts(bench: Bench, ledger: Ledger) -> None:
+    """Warn of ClusterQueues that look like parents, as KAI has them, and are none."""
+    for (kind, name), children in sorted(ledger.children().items()):
+        row = ledger.queues.get(("ClusterQueue", name)) if kind == "Cohort" else None
+        if row is None or row.parent == name:
+            continue
+        names = sorted(child for _, child in children)
+        message = f"is in cohort {row.parent or '(none)'}, not in cohort {name} with {', '.join(names[:3])}"
+        message += ": they share nothing, and its quota comes on top of theirs"
+        hint = f"name another parent in {names[0]}, or guarantee nothing in {name} and give all to its children"
+        bench.rule("quota.cohort", row, message, hint=hint, field="spec.cohortName")
 
 
 def _limits(bench: Bench, asking: Sequence[Row], ledger: Ledger) -> None:

@@ -94,6 +94,18 @@ RULES: Mapping[str, Rule] = {
         title="Children are guaranteed no more than their parent",
         reason="guarantees that add up to more than the parent's cannot all be kept",
     ),
+    "quota.leaf-queue": Rule(
+        title="Workloads are in KAI queues at the bottom of the tree",
+        reason="KAI schedules nothing from a queue without a parent (kai-scheduler/KAI-Scheduler#621), and what is in"
+        " a queue with children competes with them outside every share",
+        action=Result.WARN,
+    ),
+    "quota.cohort": Rule(
+        title="A ClusterQueue is in the cohort that is named after it",
+        reason="Kueue shares quota within a cohort only: a ClusterQueue outside it is not the parent of those inside,"
+        " and its quota comes on top of theirs",
+        action=Result.WARN,
+    ),
     "quota.queue-limit": Rule(
         title="A workload fits its queue",
         reason="a workload that asks for more than its queue may ever have waits for ever",
