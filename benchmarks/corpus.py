@@ -63,7 +63,6 @@ spec:
     --data /datasets/{team}/{model} --checkpoint /checkpoints/{name}
   reliability:
     maxRestarts: {restarts}
-    ttlSecondsAfterFinished: 7200
     activeDeadlineSeconds: 172800
   env:
     - name: WANDB_PROJECT
@@ -91,7 +90,7 @@ metadata:
   labels:
     app: {name}
     team: {team}
-spec:
+{workload_label}spec:
   replicas: {replicas}
   selector:
     matchLabels:
@@ -101,10 +100,8 @@ spec:
       labels:
         app: {name}
         team: {team}
-        kai.scheduler/queue: {queue}
-    spec:
-      schedulerName: kai-scheduler
-      containers:
+{pod_label}    spec:
+{scheduler}      containers:
         - name: server
           image: registry.example.com/{team}/serve:1.{run}.0
           args: ["--model", "{model}", "--port", "8000", "--max-batch", "{batch}"]
@@ -171,6 +168,12 @@ data:
     Second line, a little longer than the first one.
 """
 
+# How a Deployment names its queue under each backend: label of its own, label of its pods, scheduler of its pods.
+_QUEUED = {
+    "kai": ("", "        kai.scheduler/queue: {queue}\n", "      schedulerName: kai-scheduler\n"),
+    "kueue": ("    kueue.x-k8s.io/queue-name: {queue}\n", "", ""),
+    "none": ("", "", ""),
+}
 _MODELS = ("vit-large", "llama-8b", "mixtral", "whisper", "resnet50", "qwen-14b", "sdxl", "bert-base")
 
 
@@ -198,6 +201,8 @@ def files(count: int, *, backend: str = "kai", seed: int = 7) -> Iterator[tuple[
             "restarts": chance.randrange(5),
             "replicas": chance.randrange(1, 6),
         }
+        queued = (line.format(**values) for line in _QUEUED[backend])
+        values |= zip(("workload_label", "pod_label", "scheduler"), queued, strict=True)
         kind = chance.choices(("job", "serve", "config"), weights=(55, 15, 15))[0]
         name = f"{kind}-{number:05}"
         if kind == "job":
