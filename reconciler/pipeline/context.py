@@ -146,14 +146,18 @@ def _inventories(
     inventories: dict[str, Inventory] = {}
     for file in files:
         cluster, _, rest = file.path.removeprefix(f"{config.evidence}/").partition("/")
-        if rest and cluster not in known:
-            message = f"there is no cluster {cluster!r} in reconciler.yaml"
+        if not rest or cluster not in known:
+            message = f"there is no cluster {cluster!r} in reconciler.yaml" if rest else "lies in no cluster's folder"
+            hint = f"move the file to {config.evidence}/<cluster>/; the clusters are: {', '.join(sorted(known))}"
             place = SourceRef(path=file.path)
-            own.problems.append(Problem(rule="evidence.cluster", place=place, message=message, hint="move the file"))
+            own.problems.append(Problem(rule="evidence.cluster", place=place, message=message, hint=hint))
         if cluster not in names:
             continue
         for document in own.documents(file):
             if document.kind != "NodeInventory":
+                message = f"a {document.kind} is no evidence, so nothing reads it"
+                place, hint = document.source, "move it among the sources, or remove it"
+                own.problems.append(Problem(rule="layout.kind", place=place, field="kind", message=message, hint=hint))
                 continue
             inventory, problems = parse_inventory(document, cluster)
             own.problems += problems

@@ -24,7 +24,6 @@ class Layout(Struct, frozen=True, kw_only=True):
     evidence: dict[str, Entry]
     rendered: dict[str, Entry]
     problems: tuple[Problem, ...]
-    empty_sources: tuple[str, ...]  # source folders that hold no file at all
 
 
 def folders(config: Config) -> tuple[str, ...]:
@@ -43,10 +42,7 @@ def layout(config: Config, tree: Tree) -> Layout:
         policies=_documents(paths, tree, config.policies),
         evidence=_documents(paths, tree, (config.evidence,)),
         rendered={path: tree[path] for path in below(paths, config.rendered)},
-        problems=tuple(bad.values()),
-        empty_sources=tuple(
-            folder for folder in config.sources if not any(path.startswith(f"{folder}/") for path in sources)
-        ),
+        problems=(*bad.values(), *_unread(config, paths)),
     )
 
 
@@ -69,6 +65,29 @@ def _documents(paths: Sequence[str], tree: Tree, roots: tuple[str, ...]) -> dict
     for root in sorted(roots, key=lambda root: f"{root}/"):  # so that the whole is sorted
         found.update((path, tree[path]) for path in below(paths, root) if path.endswith(SUFFIXES))
     return found
+
+
+def _unread(config: Config, paths: Sequence[str]) -> Iterator[Problem]:
+    """Name what somebody probably wants read, and is not: misspelt folders, suffixes in capitals."""
+    for folder in config.sources:
+        if not below(paths, folder):
+            message = f"there is nothing in the source folder {folder}"
+            hint = "correct spec.sources, or keep a README in the folder"
+            place = SourceRef(path=CONFIG_PATH)
+            yield Problem(
+                rule="layout.empty",
+                place=place,
+                field="spec.sources",
+                message=message,
+                hint=hint,
+                severity=Severity.WARNING,
+            )
+    for root in (*config.sources, *config.policies, config.evidence):
+        for path in below(paths, root):
+            if not path.endswith(SUFFIXES) and path.lower().endswith(SUFFIXES):
+                message = "is not read: as for kubectl, suffixes are in lower case"
+                hint = "rename the file to .yaml, .yml or .json"
+                yield Problem(rule="layout.suffix", place=SourceRef(path=path), message=message, hint=hint)
 
 
 _KINDS_OF_ENTRY = {

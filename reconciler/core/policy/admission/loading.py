@@ -16,6 +16,8 @@ from reconciler.core.policy.admission.tuning import tune
 from reconciler.core.problems import Problem, Severity
 from reconciler.version import __version__
 
+_EXCEPTION = ("gpureconciler.io", "PolicyException")  # read elsewhere
+
 
 class Policies(NamedTuple):
     """What `load` returns."""
@@ -41,7 +43,7 @@ def load(
     bindings = [binding for one in sources if _is(one, BINDING) for binding in _binding(one, problems)]
     parameters = [_parameters(one) for one in sources if not _is(one, POLICY) and not _is(one, BINDING)]
     bindings, parameters, tuned = tune(policies, bindings, parameters, settings)
-    problems.extend((*tuned, *_unmatched(policies, bindings, _names(sources))))
+    problems.extend((*tuned, *_unmatched(policies, bindings, _names(sources)), *_idle(documents, sources)))
     bound = [(policies[one.policy], one) for one in bindings if one.policy in policies]
     digest = _digest(bound, parameters, settings)
     found = tuple(sorted(problems, key=lambda problem: problem.sort_key))
@@ -126,6 +128,27 @@ def _unmatched(policies: Mapping[str, Policy], bindings: Sequence[Binding], know
         if one.rule not in bound
     ]
     return found
+
+
+def _idle(documents: Sequence[Document], sources: Sequence[Document]) -> list[Problem]:
+    """Documents beside the policies that are neither policy nor exception, nor of a kind that any policy asks for."""
+    known = ((GROUP, POLICY), (GROUP, BINDING), _EXCEPTION)
+    others = [one for one in documents if (one.key.group, one.kind) not in known]
+    if not others:
+        return []
+    policies = [read_policy(one)[0] for one in sources if _is(one, POLICY)]
+    asked = {(one.params.group, one.params.kind) for one in policies if one.params}
+    return [
+        Problem(
+            rule="policy.idle",
+            place=one.source,
+            field="kind",
+            message=f"no policy takes its parameters from a {one.kind}, so nothing reads this document",
+            hint="move it among the sources if it is to be rendered; rules here are ValidatingAdmissionPolicies",
+        )
+        for one in others
+        if (one.key.group, one.kind) not in asked
+    ]
 
 
 def _digest(

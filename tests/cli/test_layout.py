@@ -1,0 +1,83 @@
+"""What a config repository holds where: nothing that people write is passed over in silence."""
+
+import pytest
+
+from tests.cli.fleet import Fleet
+
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+CLUSTER_POLICY = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\n"
+INVENTORY = (
+    "apiVersion: gpureconciler.io/v1alpha1\nkind: NodeInventory\nspec: {takenAt: '2026-11-01T00:00:00Z', nodes: []}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("jobs/a.yml", CONFIG_MAP),
+        ("jobs/a.json", '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}'),
+        ("jobs/.hidden/.a.yaml", CONFIG_MAP),
+        ("jobs/a.yaml", CONFIG_MAP.replace("\n", "\r\n")),
+        ("jobs/a.yaml", f"# yaml-language-server: $schema=x.json\n---\n# nothing\n---\n{CONFIG_MAP}---\n"),
+        (
+            "jobs/a.yaml",
+            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n",
+        ),
+        ("jobs/a.yaml", "apiVersion: v1\nkind: ConfigMapList\nitems:\n- {metadata: {name: a}}\n"),
+    ],
+)
+def test_every_way_to_write_an_object(fleet: Fleet, path: str, text: str) -> None:
+    (fleet.root / path).parent.mkdir(parents=True, exist_ok=True)
+    (fleet.root / path).write_bytes(text.encode())
+    planned = fleet.run("plan", "-o", "name")
+    assert planned.code == 0, planned.out
+    assert planned.out.split() == ["create", "main", "ConfigMap/default/a"], planned.out
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [
+        ("evidence/nodes.yaml", INVENTORY, "lies in no cluster's folder"),
+        ("evidence/mian/nodes.yaml", INVENTORY, "there is no cluster 'mian'"),
+        ("evidence/main/more.yaml", CONFIG_MAP, "a ConfigMap is no evidence"),
+        ("policies/more.yaml", CLUSTER_POLICY, "no policy takes its parameters from a ClusterPolicy"),
+        ("policies/more.yaml", INVENTORY, "no policy takes its parameters from a NodeInventory"),
+        ("jobs/nodes.yaml", INVENTORY, "does not belong among the sources"),
+        ("jobs/A.YAML", CONFIG_MAP, "suffixes are in lower case"),
+        ("jobs/values.yaml", "replicas: 3\n", "kind: required, but missing"),
+        (
+            "jobs/kustomization.yaml",
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [vision/vit.yaml]\n",
+            "Kustomize is not run on sources",
+        ),
+    ],
+)
+def test_what_nothing_reads_is_an_error(fleet: Fleet, path: str, text: str, words: str) -> None:
+    fleet.write(path, text)
+    linted = fleet.run("lint", "--width", "200")
+    assert linted.code == 3
+    assert path in linted.out
+    assert words in linted.out
+
+
+def test_a_source_folder_without_anything_is_told(fleet: Fleet) -> None:
+    fleet.edit("reconciler.yaml", "sources: [queues, jobs]", "sources: [queues, jobs, jbos]")
+    ran = fleet.run("lint")
+    assert ran.code == 0
+    assert "nothing in the source folder jbos" in ran.out
+    fleet.write("jbos/README.md", "soon\n")
+    assert "jbos" not in fleet.run("lint").out
+
+
+def test_an_unknown_rule_is_named_where_it_is_switched(fleet: Fleet) -> None:
+    """F-124: neither a rule nor a parameter that does not exist passes in silence."""
+    fleet.edit("reconciler.yaml", "spec:\n", "spec:\n  rules:\n    pinned-image: {enabled: false}\n")
+    ran = fleet.run("lint", "--width", "200")
+    assert ran.code == 3
+    assert "reconciler.yaml:8:5" in ran.out
+    assert "did you mean pinned-images?" in ran.out
+    fleet.edit("reconciler.yaml", "pinned-image:", "max-gpus-per-job:")
+    fleet.edit("reconciler.yaml", "{enabled: false}", "{parameters: {maxGpus: 3}}")
+    ran = fleet.run("lint", "--width", "200")
+    assert "reconciler.yaml:8:5" in ran.out
+    assert "has no parameter 'maxGpus'" in ran.out
