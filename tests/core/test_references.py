@@ -315,6 +315,19 @@ def test_a_cluster_queue_is_no_parent_of_a_cohort_of_its_name() -> None:
     assert rules([inside, child, flavor("h100", "H100")]) == []
 
 
+def test_gpus_of_another_vendor_do_not_count() -> None:
+    """F-035: an AMD pod never runs on an NVIDIA node, so the evidence of one is none of the other."""
+    amd = pod()
+    amd["spec"]["containers"][0]["resources"]["limits"]["amd.com/gpu"] = 8
+    (verdict,) = found([amd], nodes=inventory(4, product="NVIDIA-H100-80GB-HBM3"))
+    assert verdict.rule == "quota.product"
+    assert verdict.message == "asks for amd.com/gpu, which no node of main has by the evidence"
+    assert rules([amd], nodes=inventory(4, product="AMD-Instinct-MI300X-OAM")) == []
+    assert rules([amd], nodes=inventory(4, product="whatever")) == []
+    mixed = (*inventory(1, product="H100").nodes, *inventory(1, 4, product="MI300X").nodes)
+    assert rules([amd], nodes=replace(inventory(), nodes=mixed)) == [("quota.node-shape", "deny")]
+
+
 def test_equal_flavors_of_several_queues_are_one() -> None:
     """Every queue of the same nodes asks for their flavor; flavors of one name that differ are an error."""
     assert rules([flavor("h100", "H100"), flavor("h100", "H100")]) == []

@@ -8,8 +8,10 @@ from msgspec import Struct, field
 from reconciler.core.census import Demand, Row
 from reconciler.core.census.ledger import is_slice
 from reconciler.core.census.pods import PRODUCT_LABELS
+from reconciler.core.intents.config import Vendor
 from reconciler.core.intents.inventory import Inventory, Node
 from reconciler.core.policy.references.rules import Bench
+from reconciler.core.render.torchrun.vendor import vendor_in
 
 _SHARED = "nvidia.com/gpu.shared"
 
@@ -67,7 +69,7 @@ def _against(bench: Bench, asking: Sequence[Row], flavors: Sequence[Row], stock:
     slices: dict[str, list[Row]] = {}
     for row in asking:
         for demand in row.demands:
-            held = stock.get(demand.product)
+            held = stock.get(_wanted(demand))
             if held is not None and 0 < demand.pods <= held.fits(demand.gpus_per_pod)[1]:
                 continue
             if is_slice(demand.product):
@@ -89,18 +91,32 @@ def _unknown(bench: Bench, rows: Sequence[Row], resource: str = "") -> None:
 
 
 def _stock(nodes: Iterable[Node]) -> dict[str, _Stock]:
-    """Return the nodes by every name that a pod may select their product by; the empty one stands for all."""
-    stock: dict[str, _Stock] = {"": _Stock()}
+    """Return the nodes by every name that a pod may select their product by; the empty one stands for all.
+
+    Under the resource key of a vendor stand its nodes, and those of which nobody can tell whose they are.
+    """
+    stock: dict[str, _Stock] = {"": _Stock(), **{vendor.resource: _Stock() for vendor in Vendor}}
     for node in nodes:
         if node.gpus:
-            names = {node.product, *(node.labels.get(label, "") for label in PRODUCT_LABELS)} - {""}
-            for name in ("", *sorted(names)):
+            labels = {label: node.labels[label] for label in PRODUCT_LABELS if label in node.labels}
+            vendor = vendor_in((node.product, *labels, *labels.values()))
+            keys = [each.resource for each in Vendor if vendor in (each, None)]
+            names = {node.product, *labels.values()} - {""}
+            for name in ("", *keys, *sorted(names)):
                 stock.setdefault(name, _Stock()).add(node)
     return stock
 
 
+def _wanted(demand: Demand) -> str:
+    """Return what a demand is looked up by: its product, else its vendor's resource key, else nothing."""
+    return demand.product or (demand.resource if demand.resource in _RESOURCES else "")
+
+
+_RESOURCES = frozenset(vendor.resource for vendor in Vendor)
+
+
 def _no_such_product(bench: Bench, row: Row, product: str, stock: Mapping[str, _Stock]) -> None:
-    names = sorted(name for name in stock if name)
+    names = sorted(name for name in stock if name and name not in _RESOURCES)
     meant = bench.meant(product, names)
     hint = meant or (f"the evidence knows {', '.join(names[:5])}" if names else "the evidence knows no GPU at all")
     message = f"selects GPU product {product}, which no node of {bench.cluster.name} has by the evidence"
@@ -113,9 +129,14 @@ def _daemon_set(bench: Bench, row: Row) -> None:
 
 
 def _judge(bench: Bench, row: Row, demand: Demand, stock: Mapping[str, _Stock]) -> None:
-    held = stock.get(demand.product)
+    held = stock.get(_wanted(demand))
     if held is None:
         _no_such_product(bench, row, demand.product, stock)
+        return
+    if not held.nodes and stock[""].nodes:
+        message = f"asks for {demand.resource}, which no node of {bench.cluster.name} has by the evidence"
+        hint = "set the cluster's `vendor` or the queue's gpuType, or measure the nodes anew"
+        bench.rule("quota.product", row, message, hint=hint)
         return
     each, name = demand.gpus_per_pod, f"{demand.product} " if demand.product else ""
     if each > held.largest:
