@@ -15,7 +15,7 @@ from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError
-from reconciler.pipeline.compile import Rendering, compile_file
+from reconciler.pipeline.compile import Rendering, compile_file, compile_files
 from reconciler.pipeline.context import Context, build_context
 from reconciler.pipeline.layout import Layout, folders, layout, portability_problems
 from reconciler.pipeline.sides import Side
@@ -126,12 +126,13 @@ class Head:
         """Return the bytes of many desired paths, in this order; the files they come from are compiled at once."""
         sources = sorted({self.rows[path].source for path in paths})
         self.prepare(paths)
-        wanted = set(paths)
 
-        def work(index: int) -> bytes:
-            compiled = compile_file(self.context, sources[index], self._contents[sources[index]])
-            written = {one.row.path: one.content for one in compiled.renderings if one.row.path in wanted}
-            return msgspec.msgpack.encode(written)
+        def work(positions: range) -> list[bytes]:
+            chosen = [(sources[position], self._contents[sources[position]]) for position in positions]
+            return [
+                msgspec.msgpack.encode({one.row.path: one.content for one in compiled.renderings})
+                for compiled in compile_files(self.context, chosen)
+            ]
 
         found: dict[str, bytes] = {}
         with self.tools.progress("rendering", len(sources)) as advance:

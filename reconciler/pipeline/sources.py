@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from msgspec import Struct
 
-from reconciler.pipeline.compile import Compiled, compile_file
+from reconciler.pipeline.compile import Compiled, compile_files
 from reconciler.pipeline.context import Context, File, holds_context
 from reconciler.pipeline.state import FileState, State, Summary, encode_summary, summary_decoder
 from reconciler.pipeline.workers import in_parallel
@@ -67,9 +67,9 @@ def compile_all(
     contents = {**fresh.contents}
     contents.update(read_files(repository, sources, [path for path in paths if path not in contents]))
 
-    def work(index: int) -> bytes:
-        path = paths[index]
-        return encode_summary(summarise(compile_file(context, path, contents[path])))
+    def work(positions: range) -> list[bytes]:
+        chosen = [(paths[position], contents[paths[position]]) for position in positions]
+        return [encode_summary(summarise(compiled)) for compiled in compile_files(context, chosen)]
 
     with progress("compiling", len(paths)) as advance:
         results = in_parallel(work, len(paths), processes=processes, advance=advance)
