@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.core.census import Row
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.plan.explanation import ExplainedField, Explanation, Origin
-from reconciler.core.plan.masking import MASK, is_secret_field, redact
+from reconciler.core.plan.masking import MASK, follows_secret_flag, is_secret_field, redact
 from reconciler.core.render.manifest import Manifest
 from reconciler.errors import ConfigError
 from reconciler.pipeline.head import Head
@@ -69,9 +69,11 @@ def _find(head: Head, wanted: str) -> Row:
     if found:
         choices = ", ".join(f"{head.config.rendered}/{row.path}" for row in found)
         raise ConfigError(f"{wanted!r} names {len(found)} objects", hint=f"name one of the files: {choices}")
+    short = {f"{row.kind}/{row.name}": row.name for row in head.rows.values()}
     names = {f"{row.kind}/{row.namespace}/{row.name}".replace("//", "/") for row in head.rows.values()}
-    short = {f"{row.kind}/{row.name}" for row in head.rows.values()}
-    near = get_close_matches(wanted, sorted(names | short), n=3)
+    # Who forgets the kind, or writes another one, still knows the name.
+    near = sorted(full for full, own in short.items() if own == name)[:3]
+    near = near or get_close_matches(wanted, sorted({*names, *short}), n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`reconciler render` lists all objects"
     raise ConfigError(f"nothing is rendered as {wanted!r}", hint=hint)
 
@@ -155,6 +157,8 @@ def _is_secret(manifest: Manifest, path: FieldPath) -> bool:
         decides = depth == 0 or not isinstance(node[step], dict | list)
         parent = str(path[depth - 1]) if depth else ""
         if isinstance(step, str) and decides and is_secret_field(manifest.key.kind, depth, parent, node, step):
+            return True
+        if isinstance(step, int) and follows_secret_flag(node, step):
             return True
         node = node[step]
     return False

@@ -375,6 +375,24 @@ def test_a_time_to_live_that_would_run_the_job_again_is_told() -> None:
     assert result.one("PyTorchJob")["spec"]["runPolicy"]["ttlSecondsAfterFinished"] == 600
 
 
+@pytest.mark.parametrize(("cpus", "told"), [(96, True), (128, True), (95, False), (88, False)])
+def test_a_pod_leaves_a_node_some_cpus(cpus: int, told: bool) -> None:
+    """F-030: a pod that asks for all that a node has fits no node, because the node's daemons run there too."""
+    nodes = """
+apiVersion: gpureconciler.io/v1alpha1
+kind: NodeInventory
+metadata: {name: kai}
+spec:
+  takenAt: "2026-11-20T08:00:00Z"
+  nodes:
+    - {name: a, gpu: {product: H100, count: 8, memoryMiB: 81559}, cpus: 96}
+    - {name: b, gpu: {product: H100, count: 8, memoryMiB: 81559}}
+"""
+    text = queue().replace("cpus: 96", f"cpus: {cpus}")
+    assert rendered(text, "kai", inventory_of(nodes, "kai")).rules == ["torchrun.node-cpus"] * told
+    assert rendered(text, "kai").rules == []
+
+
 def test_kueue_refuses_what_it_cannot_grant() -> None:
     assert rendered(queue("  queue: {resources: {gpu: {quota: 0.5}}}\n")).errors == ["torchrun.kueue-fraction"]
     assert rendered(queue("  queue: {resources: {gpu: {quota: 8, limit: 4}}}\n")).errors == ["torchrun.quota"]

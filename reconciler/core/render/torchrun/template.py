@@ -12,6 +12,7 @@ from reconciler.core.intents.torchrun.queue import TorchrunQueue, trainer_of
 from reconciler.core.placement.distribution import NodeKind
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced, copied
+from reconciler.core.render.torchrun.amounts import whole_cpus
 from reconciler.core.render.torchrun.rendered import about
 from reconciler.core.render.torchrun.vendor import tokens, vendor_in
 
@@ -81,6 +82,7 @@ def template_of(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | N
     nodes = tuple(_nodes(inventory, node_selector))
     matching = _of_type(queue, nodes, inventory, problems)
     per_node, kinds, origins = _node_sizes(queue, matching, inventory)
+    problems += _crowded(queue, [node for _, node in matching])
     resources: dict[str, Any] = found if isinstance(found := trainer.get("resources"), dict) else {}
     return Template(
         queue=queue,
@@ -253,6 +255,16 @@ def _node_sizes(
     )
     text = f"the largest nodes measured on {inventory.cluster} have {sizes[0]} GPUs"
     return Traced(sizes[0], Reason(rule="torchrun.node-size", text=text, origins=origins[:1])), kinds, origins
+
+
+def _crowded(queue: TorchrunQueue, nodes: list[Node]) -> Iterator[Problem]:
+    """Warn of pods that leave a node no CPU for its own daemons: they fit no node, and wait for ever."""
+    cpus, most = queue.node.cpus, max((node.cpus for node in nodes), default=0)
+    if cpus is None or most == 0 or whole_cpus(cpus.value) < most:
+        return
+    message = f"a pod that takes a whole node asks for {cpus.value} CPUs, and the largest measured node has {most}"
+    hint = "leave some to the kubelet and the daemons: give what `kubectl describe node` calls Allocatable, less theirs"
+    yield about(cpus, "torchrun.node-cpus", message, hint, severity=Severity.WARNING)
 
 
 def _product_selector(
