@@ -55,6 +55,15 @@ def test_a_deleted_queue_tells_who_still_uses_it() -> None:
     assert made.risks[0].message == "the queue is deleted; 2 objects of this repository still refer to it"
 
 
+def torch_job(image: str, *, suspend: bool = False, workers: int = 2) -> Body:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": image}]}}
+    spec = {
+        "runPolicy": {"suspend": suspend},
+        "pytorchReplicaSpecs": {"Worker": {"replicas": workers, "template": template}},
+    }
+    return plain("PyTorchJob", "x", api="kubeflow.org/v1", spec=spec)
+
+
 JOB = job()
 STATEFUL = plain("StatefulSet", "x", api="apps/v1", spec={"replicas": 1, "serviceName": "a", "template": {}})
 SERVICE = plain("Service", "x", spec={"ports": []})
@@ -96,6 +105,8 @@ def test_fields_that_need_a_new_object(before: Body, after: Body, field: str) ->
     ("before", "after"),
     [
         (JOB, with_spec(JOB, ttlSecondsAfterFinished=1)),
+        (job(overhead={"memory": "1Gi"}), job(overhead={"memory": "1024Mi"})),
+        (torch_job("a:1"), torch_job("a:1", suspend=True)),
         (INDEXED, with_spec(INDEXED, completions=4, parallelism=4)),
         (job(suspend=True), job(suspend=True, nodeSelector={"a": "b"})),
         (claim("x", "10Gi"), claim("x", "20Gi")),
@@ -107,15 +118,6 @@ def test_fields_that_need_a_new_object(before: Body, after: Body, field: str) ->
 )
 def test_fields_that_change_in_place(before: Body, after: Body) -> None:
     assert risks(plan([before], [after])) == []
-
-
-def torch_job(image: str, *, suspend: bool = False, workers: int = 2) -> Body:
-    template = {"spec": {"containers": [{"name": "pytorch", "image": image}]}}
-    spec = {
-        "runPolicy": {"suspend": suspend},
-        "pytorchReplicaSpecs": {"Worker": {"replicas": workers, "template": template}},
-    }
-    return plain("PyTorchJob", "x", api="kubeflow.org/v1", spec=spec)
 
 
 def test_a_template_that_no_running_pod_takes_over() -> None:

@@ -138,7 +138,7 @@ def _updated(edit: Edit) -> Iterator[Risk]:
             f"it is marked {IMMUTABLE} and changes in {_listed(edit)}",
             "make a new object under another name, or remove the annotation in a change of its own",
         )
-    frozen = frozen_fields(edit.change.key, before, after)
+    frozen = _differing(edit, frozen_fields(edit.change.key, before, after))
     if frozen:
         yield _of(
             edit,
@@ -146,7 +146,7 @@ def _updated(edit: Edit) -> Iterator[Risk]:
             f"{', '.join(frozen)} cannot be changed in place: the API server refuses",
             "rename the object, or delete it in the cluster so that it is created anew; what runs of it stops",
         )
-    unapplied = unapplied_fields(edit.change.key, before, after)
+    unapplied = _differing(edit, unapplied_fields(edit.change.key, before, after))
     if unapplied:
         yield _of(
             edit,
@@ -156,6 +156,12 @@ def _updated(edit: Edit) -> Iterator[Risk]:
         )
     if edit.change.key.kind == "PersistentVolumeClaim":
         yield from _shrunk(edit, before, after)
+
+
+def _differing(edit: Edit, paths: Iterable[str]) -> list[str]:
+    """Return the paths at or below which the meaning differs: 1Gi and 1024Mi are one to the API server as well."""
+    changed = [change.path for change in edit.change.fields]
+    return [path for path in paths if any(f"{one}.".startswith((f"{path}.", f"{path}[")) for one in changed)]
 
 
 def _listed(edit: Edit) -> str:
