@@ -8,7 +8,7 @@ import pytest
 from reconciler.core.intents.config import Budgets
 from reconciler.core.plan import Plan
 from reconciler.core.plan.risks import RISKS
-from tests.core.plan_cases import Body, claim, flavor, job, kai_queue, local_queue, plain, plan
+from tests.core.plan_cases import KUEUE_QUEUE, Body, claim, flavor, job, kai_queue, local_queue, plain, plan
 
 
 def risks(made: Plan) -> list[tuple[str, str]]:
@@ -73,9 +73,13 @@ INDEXED = with_spec(JOB, completionMode="Indexed")
 TOPOLOGY = plain("ResourceFlavor", "x", namespace="", api="kueue.x-k8s.io/v1beta2", spec={"topologyName": "t"})
 JOB_SET = plain("JobSet", "x", api="jobset.x-k8s.io/v1alpha2", spec={"replicatedJobs": [{"name": "a"}]})
 
+QUEUE_PATH = f'metadata.labels["{KUEUE_QUEUE}"]'
+
 RECREATED: dict[str, tuple[Body, Body, str]] = {
     "job template": (JOB, job(hostname="x"), "spec.template"),
     "job completions": (JOB, with_spec(JOB, completions=1), "spec.completions"),
+    "job's queue": (job(label=KUEUE_QUEUE), job(label=KUEUE_QUEUE, queue="b"), QUEUE_PATH),
+    "job that goes on under Kueue": (job(queue="", suspend=True), job(label=KUEUE_QUEUE), QUEUE_PATH),
     "job selector": (JOB, with_spec(JOB, selector={"matchLabels": {}}), "spec.selector"),
     "claim class": (claim("x"), with_spec(claim("x"), storageClassName="fast"), "spec.storageClassName"),
     "stateful set": (STATEFUL, with_spec(STATEFUL, serviceName="b"), "spec.serviceName"),
@@ -109,6 +113,7 @@ def test_fields_that_need_a_new_object(before: Body, after: Body, field: str) ->
         (torch_job("a:1"), torch_job("a:1", suspend=True)),
         (INDEXED, with_spec(INDEXED, completions=4, parallelism=4)),
         (job(suspend=True), job(suspend=True, nodeSelector={"a": "b"})),
+        (job(label=KUEUE_QUEUE, suspend=True), job(label=KUEUE_QUEUE, queue="b", suspend=True)),
         (claim("x", "10Gi"), claim("x", "20Gi")),
         (STATEFUL, with_spec(STATEFUL, replicas=2, template={"spec": {}})),
         (SERVICE, with_spec(SERVICE, ports=[{"port": 1}])),

@@ -68,9 +68,11 @@ _PLACING = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 def _job(before: Body, after: Body) -> list[str]:
     """Judge a Job: its template is fixed, but for where its pods may run while it is suspended (KEP-2926).
 
-    An indexed Job may be resized by changing `completions` and `parallelism` together (KEP-3715).
+    An indexed Job may be resized by changing `completions` and `parallelism` together (KEP-3715). Kueue's webhook lets
+    the queue of a suspended Job change only (pkg/controller/jobframework/validation.go, validateUpdateForQueueName).
     """
-    found = _only(
+    found = [_QUEUE_PATH] if _at(after, "spec.suspend") is not True and _queue(before) != _queue(after) else []
+    found += _only(
         "spec.selector",
         "spec.completionMode",
         "spec.podFailurePolicy",
@@ -87,6 +89,15 @@ def _job(before: Body, after: Body) -> list[str]:
     if left != right:
         found.append("spec.template")
     return found
+
+
+_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_QUEUE_PATH = f'metadata.labels["{_QUEUE_LABEL}"]'
+
+
+def _queue(body: Body) -> Any:
+    labels = _at(body, "metadata.labels")
+    return labels.get(_QUEUE_LABEL) if isinstance(labels, Mapping) else None
 
 
 def _is_resize(after: Body) -> bool:
