@@ -92,6 +92,10 @@ class Repository(Protocol):
         """Find the best common ancestor of two commit ids."""
         ...
 
+    def last_change(self, commit: str, path: str) -> str | None:
+        """Find the newest commit, `commit` itself or an ancestor of it, that changed anything at or below `path`."""
+        ...
+
     def upstream_default(self) -> str | None:
         """Name the upstream's default branch as a full name (`refs/remotes/origin/main`), where it is known."""
         ...

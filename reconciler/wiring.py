@@ -74,7 +74,7 @@ class Session:
 
     def commit(self, planned: "Planned", *, branch: str | None, message: str | None) -> str | None:
         """Carry a plan out as one commit; None where there is nothing to do."""
-        from reconciler.outputs.commit import EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, commit
+        from reconciler.outputs.commit import ACKNOWLEDGED, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, commit
         from reconciler.outputs.summary import headline
 
         plan, head = planned.plan, planned.head
@@ -88,6 +88,7 @@ class Session:
                 PLAN_DIGEST: plan.digest,
                 SOURCE_COMMIT: head.side.commit.oid,
                 EVIDENCE_DIGEST: plan.evidence,
+                **({ACKNOWLEDGED: self.settings.acknowledge} if plan.breaches and plan.acknowledged else {}),
             },
             branch=branch,
             expected_head=head.side.commit.oid,

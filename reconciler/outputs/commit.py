@@ -10,6 +10,8 @@ from reconciler.ports import Commit, Draft, Repository
 PLAN_DIGEST = "Reconciler-Plan-Digest"
 SOURCE_COMMIT = "Reconciler-Source-Commit"
 EVIDENCE_DIGEST = "Reconciler-Evidence-Digest"
+ACKNOWLEDGED = "Reconciler-Acknowledged"
+"""The token under which a plan exceeds its budgets: who allowed it is the commit's author."""
 
 
 class Committed(Struct, frozen=True, kw_only=True):

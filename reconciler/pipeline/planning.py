@@ -14,7 +14,7 @@ from reconciler.core.render.manifest import Manifest
 from reconciler.pipeline.compile import compile_file
 from reconciler.pipeline.existing import Existing
 from reconciler.pipeline.head import Head, Tools, digest_of
-from reconciler.pipeline.layout import Layout, folders, layout
+from reconciler.pipeline.layout import Layout, below, folders, layout
 from reconciler.pipeline.sides import Side, base_side
 from reconciler.pipeline.sources import read_files
 from reconciler.ports import Entry
@@ -32,7 +32,7 @@ class Planned(Struct, frozen=True, kw_only=True):
         """Return what carrying the plan out writes, by path below the repository's root; None deletes."""
         folder = self.head.config.rendered
         paths = [change.path.removeprefix(f"{folder}/") for change in self.plan.changes]
-        written = self.head.contents([path for path in paths if path in self.head.rows])
+        written = self.head.contents([path for path in paths if path in self.head.digests])
         files: dict[str, bytes | None] = {}
         for change, path in zip(self.plan.changes, paths, strict=True):
             if change.moved_from:
@@ -47,13 +47,13 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
     other = head.side if against_head else base_side(tools.repository, base, head.side)
     before = _tree(tools, head, other)
     existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, before))
-    differing = [path for path, oid in existing.oids.items() if _desired_digest(head, path) != oid]
+    differing = existing.differing(head.digests)
     existing.load(differing)
     foreign = existing.foreign(differing)
     if other is not head.side:
         foreign |= _foreign_of_head(tools, head, existing)
-    owned = {path: oid for path, oid in existing.oids.items() if path not in foreign}
-    changed = [path for path, row in head.rows.items() if owned.get(path) != row.digest]
+    owned = existing.oids if not foreign else {p: oid for p, oid in existing.oids.items() if p not in foreign}
+    changed = [path for path, digest in head.digests.items() if owned.get(path) != digest]
     head.prepare(changed)
     findings = _Findings(head, existing, [path for path in changed if path in owned], foreign, date)
     rows = {path: row for path in differing if path not in foreign and (row := existing.row(path))}
@@ -64,9 +64,10 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
         evidence=digest_of(head.layout.evidence),
         policies=head.context.policies.digest,
         config=head.config,
-        desired={path: row for path, row in head.rows.items() if path not in foreign},
-        existing=owned,
+        desired=head.some_rows(path for path in changed if path not in foreign),
+        existing={path: owned[path] for path in differing if path in owned},
         existing_rows=rows,
+        common=head.common(changed),
         manifest=lambda path: _manifest(head, path),
         body=existing.body,
         list_keys=head.context.catalogue.list_keys,
@@ -76,7 +77,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
         verdicts=findings.verdicts,
         problems=findings.problems,
         exceptions=findings.in_force,
-        folders=_folders(head, before),
+        folders=_folders(head, _last_rendered(tools, head) if other is head.side else before),
         acknowledgement=acknowledge,
     )
     return Planned(plan=make_plan(inputs), head=head)
@@ -86,7 +87,7 @@ def lint(head: Head, *, date: str) -> Plan:
     """Check a revision by itself: a plan without changes."""
     tools = head.tools
     existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
-    differing = [path for path, oid in existing.oids.items() if _desired_digest(head, path) != oid]
+    differing = existing.differing(head.digests)
     existing.load(differing)
     findings = _Findings(head, existing, [], existing.foreign(differing), date)
     at = _revision(head.side, _written(head.layout))
@@ -96,7 +97,7 @@ def lint(head: Head, *, date: str) -> Plan:
         head=at,
         evidence=digest_of(head.layout.evidence),
         policies=head.context.policies.digest,
-        unchanged=len(head.rows),
+        unchanged=len(head.digests),
         verdicts=findings.verdicts,
         problems=findings.problems,
         exceptions=findings.in_force,
@@ -109,7 +110,7 @@ class _Findings:
     def __init__(
         self, head: Head, existing: Existing, updated: list[str], foreign: Mapping[str, Problem], date: str
     ) -> None:
-        again = {(head.rows[path].cluster, head.rows[path].key): path for path in updated}
+        again = {(row.cluster, row.key): path for path, row in head.some_rows(updated).items()}
         rules = set(head.context.policies.rules)
         raw = [
             verdict
@@ -153,16 +154,9 @@ def _of_clusters(head: Head, before: Layout) -> dict[str, Entry]:
 
 def _foreign_of_head(tools: Tools, head: Head, base: Existing) -> dict[str, Problem]:
     now = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
-    suspects = [
-        path for path, oid in now.oids.items() if base.oids.get(path) != oid and _desired_digest(head, path) != oid
-    ]
+    suspects = [path for path in now.differing(head.digests) if base.oids.get(path) != now.oids[path]]
     now.load(suspects)
     return now.foreign(suspects)
-
-
-def _desired_digest(head: Head, path: str) -> str:
-    row = head.rows.get(path)
-    return row.digest if row else ""
 
 
 def _manifest(head: Head, path: str) -> Manifest:
@@ -183,6 +177,18 @@ def _origins(tools: Tools, head: Head, before: Layout, problems: tuple[Problem, 
             return None
         origins.update((rendering.row.path, path) for rendering in compiled.renderings)
     return origins
+
+
+def _last_rendered(tools: Tools, head: Head) -> Layout:
+    """Return the paths of the commit that last changed what is rendered: a folder that is empty since then counts.
+
+    A revision that is compared with itself would otherwise never tell that its sources vanished.
+    """
+    commit = head.side.commit
+    if commit is None or all(below(tuple(head.layout.sources), folder) for folder in head.config.sources):
+        return head.layout
+    found = tools.repository.last_change(commit.oid, head.config.rendered)
+    return layout(head.config, tools.repository.tree(found, head.config.sources)) if found else head.layout
 
 
 def _folders(head: Head, before: Layout) -> dict[str, tuple[int, int]]:

@@ -26,6 +26,7 @@ from tests.cluster.parts import (
     KUBERNETES,
     KUBERNETES_MINOR,
     SCHEDULER_PARTS,
+    SYNC_MODULES,
     ControlPlane,
     Module,
     Part,
@@ -68,10 +69,10 @@ def control_plane_is_built() -> bool:
     return bool(os.environ.get("KUBEBUILDER_ASSETS")) or _control_plane_folder().is_dir()
 
 
-def crds(say: Say = to_stderr) -> Path:
+def crds(say: Say = to_stderr, modules: tuple[Module, ...] = CRD_MODULES) -> Path:
     """Return the folder of all pinned CRDs: `<group>_<plural>.yaml` as published, and the same as `.json`."""
-    digest = _digest(repr(CRD_MODULES).encode(), b"crds-1")
-    return made_once(cache_folder() / f"crds-{digest}", lambda scratch: _extract_crds(scratch, say), say)
+    digest = _digest(repr(modules).encode(), b"crds-1")
+    return made_once(cache_folder() / f"crds-{digest}", lambda scratch: _extract_crds(modules, scratch, say), say)
 
 
 def part(what: Part, say: Say = to_stderr) -> Path:
@@ -170,10 +171,10 @@ def _downloaded(modules: tuple[Module, ...], say: Say) -> dict[Module, Path]:
     return {names[f"{answer['Path']}@{answer['Version']}"]: Path(answer["Dir"]) for answer in answers}
 
 
-def _extract_crds(scratch: Path, say: Say) -> None:
-    ticker = Ticker(f"fetching the CRDs of {len(CRD_MODULES)} modules", say)
-    say(f"fetching the CRDs of {len(CRD_MODULES)} modules …")
-    for module, folder in _downloaded(CRD_MODULES, say).items():
+def _extract_crds(modules: tuple[Module, ...], scratch: Path, say: Say) -> None:
+    ticker = Ticker(f"fetching the CRDs of {len(modules)} modules", say)
+    say(f"fetching the CRDs of {len(modules)} modules …")
+    for module, folder in _downloaded(modules, say).items():
         found = 0
         for path in sorted((folder / module.crds).glob("*.yaml")):
             text = path.read_text(encoding="utf-8")
@@ -197,6 +198,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         programs, definitions = control_plane(), crds()
+        crds(modules=SYNC_MODULES)
         to_stderr(f"control plane: {programs.apiserver}")
         to_stderr(f"CRDs: {definitions}")
         to_stderr(f"stored state: {stored_state(programs, definitions, to_stderr)}")

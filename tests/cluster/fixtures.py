@@ -21,7 +21,7 @@ from tests.cluster.build import (
 )
 from tests.cluster.judges import Judge
 from tests.cluster.kai import Kai, Programs, scheduling_cluster
-from tests.cluster.parts import KAI, KWOK, SCHEDULER_PARTS, TRAINING_OPERATOR, ControlPlane
+from tests.cluster.parts import KAI, KWOK, SCHEDULER_PARTS, SYNC_MODULES, TRAINING_OPERATOR, ControlPlane
 from tests.cluster.server import ApiServer
 from tests.cluster.store import PartsUnavailableError
 
@@ -60,6 +60,15 @@ def crd_folder() -> Path:
     """Return the folder of the pinned CRDs, `<group>_<plural>.yaml` and `.json`."""
     try:
         return crds()
+    except PartsUnavailableError as problem:
+        left_out(str(problem))
+
+
+@pytest.fixture(scope="session")
+def sync_crd_folder() -> Path:
+    """Return the folder of the CRDs of Argo CD and Flux."""
+    try:
+        return crds(modules=SYNC_MODULES)
     except PartsUnavailableError as problem:
         left_out(str(problem))
 

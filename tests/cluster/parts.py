@@ -64,6 +64,13 @@ CRD_MODULES = (
     Module(path="github.com/kubeflow/trainer/v2", version="v2.0.0", crds="manifests/base/crds"),
 )
 
+# What syncs the rendered tree: the template's objects are judged by these definitions.
+SYNC_MODULES = (
+    Module(path="github.com/argoproj/argo-cd/v3", version="v3.2.0", crds="manifests/crds"),
+    Module(path="github.com/fluxcd/kustomize-controller", version="v1.7.3", crds="config/crd/bases"),
+    Module(path="github.com/fluxcd/source-controller", version="v1.7.3", crds="config/crd/bases"),
+)
+
 KAI = Part(
     name="kai",
     module=KAI_MODULE,

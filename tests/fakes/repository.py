@@ -57,6 +57,14 @@ class MemoryRepository:
         known = set(self._ancestors(one))
         return next((oid for oid in self._ancestors(other) if oid in known), None)
 
+    def last_change(self, commit: str, path: str) -> str | None:
+        """Compare each commit with its first parent."""
+        for oid in self._ancestors(commit):
+            before = self.tree(parents[0], (path,)) if (parents := self._commits[oid].parents) else {}
+            if self.tree(oid, (path,)) != before:
+                return oid
+        return None
+
     def upstream_default(self) -> str | None:
         """Know no upstream."""
         return None

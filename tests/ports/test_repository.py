@@ -124,6 +124,9 @@ def test_commits_are_compared(bench: Bench) -> None:
     }  # fmt: skip
     assert set(repository.changed(first, second, ("rendered",))) == set()
     assert repository.merge_base(first, second) == first
+    assert repository.last_change(second, "rendered") == first
+    assert repository.last_change(second, "jobs") == second
+    assert repository.last_change(second, "nothing") is None
     assert repository.upstream_default() is None
 
 

@@ -1,14 +1,21 @@
 """The template of a config repository: its rendered tree is what its sources mean, and its helpers are sound YAML."""
 
+import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from reconciler import wiring
+from reconciler.adapters import bundle
 from reconciler.core.documents import read
-from tests.cli.fleet import Fleet
+from reconciler.core.schemas import Catalogue
+from tests.cli.fleet import IDENTITY, Fleet, run_verb
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "gitops-repo-template"
 
@@ -31,3 +38,112 @@ def test_rendered_tree_is_what_the_sources_mean(tmp_path: Path, capsys: pytest.C
 def test_every_yaml_file_reads(path: str) -> None:
     """Also the sync objects and the pipelines that forges read."""
     assert read(path, (TEMPLATE / path).read_bytes()).problems == () or path.startswith((".github", ".gitea"))
+
+
+def test_sync_objects_are_what_argo_cd_and_flux_take(sync_crd_folder: Path) -> None:
+    """By the definitions that their releases ship, read by our own catalogue."""
+    definitions = [
+        document
+        for path in sorted(sync_crd_folder.glob("*.yaml"))
+        for document in read(path.name, path.read_bytes()).documents
+    ]
+    catalogue = Catalogue(bundle).with_crds(definitions)
+    kinds = set()
+    for path in ("argocd/applicationset.yaml", "flux/main.yaml"):
+        for document in read(path, (TEMPLATE / path).read_bytes()).documents:
+            assert catalogue.validate(document) == (), path
+            assert catalogue.is_namespaced(document.key.group, document.kind)
+            kinds.add(document.kind)
+    assert kinds == {"ApplicationSet", "GitRepository", "Kustomization"}
+
+
+def test_sync_objects_name_what_is_rendered() -> None:
+    """Each cluster of the settings has its Flux object; Argo CD takes every folder below `rendered/`."""
+    clusters = {one["name"] for one in yaml.safe_load((TEMPLATE / "reconciler.yaml").read_text())["spec"]["clusters"]}
+    assert {path.name for path in (TEMPLATE / "rendered").iterdir()} == clusters
+    flux = [one for path in (TEMPLATE / "flux").iterdir() for one in yaml.safe_load_all(path.read_text())]
+    assert {one["spec"]["path"] for one in flux if "path" in one["spec"]} == {f"./rendered/{name}" for name in clusters}
+    (argo,) = yaml.safe_load_all((TEMPLATE / "argocd/applicationset.yaml").read_text())
+    assert argo["spec"]["generators"][0]["git"]["directories"] == [{"path": "rendered/*"}]
+
+
+def test_editors_find_the_schemas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every `yaml-language-server` comment leads, from its own file, to the schema of the kind in that file."""
+    root = tmp_path / "fleet"
+    assert run_verb(capsys, ["init", str(root)]).code == 0
+    written = [path for path in root.rglob("*.yaml") if not {"rendered", "argocd", "flux"} & set(path.parts)]
+    ours = [
+        path for path in written if re.search(r"^apiVersion: (gpureconciler|torchrun)", path.read_text(), re.MULTILINE)
+    ]
+    assert len(ours) >= 5
+    for path in ours:
+        comment = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
+        assert comment, path
+        schema = json.loads((path.parent / comment[1]).read_text())
+        assert schema["title"] == yaml.safe_load(path.read_text())["kind"]
+
+
+PIPELINES = (".github/workflows/plan.yaml", ".gitea/workflows/plan.yaml", ".gitlab-ci.yml")
+
+
+@pytest.mark.parametrize("path", PIPELINES)
+def test_pipelines_call_verbs_and_flags_that_exist(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = re.findall(r"reconciler ((?:plan|show|verify)\b[^|;>\n]*)", (TEMPLATE / path).read_text())
+    assert {call.split()[0] for call in calls} >= {"plan", "verify"}
+    for call in calls:
+        verb, *words = call.split()
+        known = run_verb(capsys, [verb, "--help"]).out
+        for flag in (word for word in words if word.startswith("-")):
+            assert re.search(rf"(^|\s){flag}\b", known), f"{flag} of {call}"
+
+
+def script(path: str) -> str:
+    """Return what the plan job of a pipeline runs, without the forge's own expressions."""
+    jobs = yaml.safe_load((TEMPLATE / path).read_text())
+    if "jobs" not in jobs:
+        return "\n".join(jobs["plan"]["script"])
+    (step,) = (step for step in jobs["jobs"]["plan"]["steps"] if step.get("name") == "Plan")
+    return str(step["run"])
+
+
+def forge(root: Path, path: str, base: str) -> subprocess.CompletedProcess[str]:
+    """Run that as a forge does: the branch checked out with a detached HEAD, stop at the first failure."""
+    environ = {**os.environ, "BASE": base, "GITHUB_STEP_SUMMARY": str(root.parent / "summary.md")}
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
+    call = ["bash", "-e", "-c", script(path)]
+    return subprocess.run(call, cwd=root, env=environ, check=False, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("path", PIPELINES)
+def test_pipelines_plan_refuse_and_take_an_acknowledgement(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scripts themselves, in a clone of a branch: a plain change, one over budget, and one acknowledged."""
+    for name, value in IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    fleet = Fleet(tmp_path / "fleet", capsys)
+    assert run_verb(capsys, ["init", str(fleet.root)]).code == 0
+    base = fleet.git("rev-parse", "HEAD")
+    fleet.git("checkout", "--quiet", "-b", "change")
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    fleet.commit()
+    fleet.git("checkout", "--quiet", "--detach")
+    planned = forge(fleet.root, path, base)
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert "+16 GPUs" in planned.stdout
+    fleet.git("checkout", "--quiet", "change")
+    for job in (fleet.root / "jobs").rglob("*.yaml"):
+        job.unlink()
+    fleet.commit()
+    refused = forge(fleet.root, path, base)
+    assert refused.returncode == 5, refused.stdout + refused.stderr
+    token = refused.stderr.split("--acknowledge ")[1].split()[0]
+    committed = fleet.run("commit", "--acknowledge", token)
+    assert committed.code == 0, committed.err
+    assert f"Reconciler-Acknowledged: {token}" in fleet.git("log", "-1", "--format=%B")
+    acknowledged = forge(fleet.root, path, base)
+    assert acknowledged.returncode == 0, acknowledged.stdout + acknowledged.stderr
+    fleet.edit("queues/h100.yaml", "quota: 32", "quota: 33")
+    fleet.commit()
+    assert forge(fleet.root, path, base).returncode == 5

@@ -115,6 +115,10 @@ class GitRepository:
         """Find the best common ancestor of two commit ids."""
         return self._git.ask("merge-base", _id(one), _id(other))
 
+    def last_change(self, commit: str, path: str) -> str | None:
+        """Find the newest commit that changed anything at or below a path."""
+        return self._git.ask("rev-list", "--max-count=1", _id(commit), "--", *self._at.outer((path,)))
+
     def upstream_default(self) -> str | None:
         """`refs/remotes/origin/HEAD`'s target, or else `main`, or else `master` there."""
         remote = "refs/remotes/origin/"
