@@ -1,5 +1,6 @@
 """A new config repository: the shipped template on disk, in Git by the user's own configuration."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,10 +10,14 @@ from reconciler.errors import ConfigError, OutsideError
 
 
 class Made(Struct, frozen=True, kw_only=True):
-    """What `init` left: number of files, whether a first commit was made, and what to type next."""
+    """What `init` left: number of files, why there is no first commit (empty: there is one), and what to type next.
+
+    `inside` is where the new folder lies in a repository that was there before; empty at its top.
+    """
 
     files: int
-    committed: bool
+    uncommitted: str
+    inside: str
     next_commands: tuple[str, ...]
 
 
@@ -31,29 +36,37 @@ def init(folder: Path, contents: Mapping[str, bytes]) -> Made:
             target.write_bytes(content)
     except OSError as error:
         raise OutsideError(f"{folder} cannot be written: {error.strerror}", hint="choose another folder") from error
-    committed = _commit(folder)
-    enter = () if folder.resolve() == Path.cwd() else (f"cd {folder}",)
-    add = () if committed else ('git add -A && git commit -m "GPU fleet"',)
-    edit = ("$EDITOR jobs/vision/vit.yaml",) if committed else ()
-    return Made(files=len(contents), committed=committed, next_commands=(*enter, *add, *edit, "reconciler plan")[:3])
+    uncommitted, inside = _commit(folder)
+    enter = () if folder.resolve() == Path.cwd() else (f"cd {shlex.quote(str(folder))}",)
+    add = ('git add . && git commit -m "GPU fleet"',) if uncommitted else ()
+    edit = () if uncommitted else ("$EDITOR jobs/vision/vit.yaml",)
+    commands = (*enter, *add, *edit, "reconciler plan", "reconciler verify")[:3]
+    return Made(files=len(contents), uncommitted=uncommitted, inside=inside, next_commands=commands)
 
 
-def _commit(folder: Path) -> bool:
-    """Make a repository with a first commit, unless the folder lies in one; False where no commit was made."""
+def _commit(folder: Path) -> tuple[str, str]:
+    """Make a repository with a first commit, unless the folder lies in one; say why none was made, and where it is."""
     from git import Repo  # noqa: PLC0415 - costs 56 ms, and `init` alone needs it
-    from git.exc import GitError, InvalidGitRepositoryError  # noqa: PLC0415 - the same
+    from git.exc import GitCommandError, GitError, InvalidGitRepositoryError  # noqa: PLC0415 - the same
 
     try:
-        Repo(folder, search_parent_directories=True)
+        around = Repo(folder, search_parent_directories=True)
     except InvalidGitRepositoryError:
         pass
     else:
-        return False
+        top = Path(around.working_dir).resolve()
+        return "the folder lies in a repository of yours", folder.resolve().relative_to(top).as_posix().strip(".")
     try:
         repository = Repo.init(folder, initial_branch="main")
         repository.git.add("--all")
         repository.git.commit("--quiet", "--message", "GPU fleet: queues, jobs, policies, evidence, rendered")
-    except GitError:
+    except GitError as error:
         # No identity, or a hook that refuses: the files are there, and the user is told to commit them.
-        return False
-    return True
+        said = str(error.stderr) if isinstance(error, GitCommandError) else str(error)
+        return f"git refused: {_last_line(said)}", ""
+    return "", ""
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip(" '\n") for line in said.splitlines() if line.strip(" '\n")]
+    return lines[-1] if lines else "it gave no reason"

@@ -22,7 +22,14 @@ def command(*, folder: Path) -> int:
     from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
 
     made = wiring.init(folder)
-    click.echo(f"{made.files} files written below {folder}.")
+    click.echo(f"{made.files} files written to {folder}")
+    if made.uncommitted:
+        click.echo(f"Nothing is committed yet: {made.uncommitted}")
+    if made.inside:
+        click.echo(
+            f"Forges and Argo CD look at the top of a repository: move the pipelines there (with --repo {made.inside}),"
+        )
+        click.echo(f"and put {made.inside}/ before the paths in argocd/ and flux/.")
     click.echo("\nNext:")
     for line in made.next_commands:
         click.echo(f"  {line}")

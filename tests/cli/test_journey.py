@@ -2,11 +2,12 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.cli.fleet import Fleet, run_verb
+from tests.cli.fleet import IDENTITY, Fleet, run_verb
 
 
 def test_a_new_repository_is_clean_and_empty(fleet: Fleet) -> None:
@@ -145,13 +146,31 @@ def test_init_inside_a_repository_makes_no_second_one(
     other.git("init", "--quiet", "--initial-branch", "main")
     made = run_verb(capsys, ["init", str(outer / inside)])
     assert made.code == 0, made.err
-    assert "git add -A" in made.out
+    assert "git add . && git commit" in made.out
+    assert ("--repo sub" in made.out) == (inside == "sub")
     assert not (outer / "sub" / ".git").exists()
     other.commit("fleet")
     assert run_verb(capsys, ["plan", "--repo", str(outer / inside), "--exit-code"]).code == 0
     again = run_verb(capsys, ["init", str(outer / inside)])
     assert again.code == 2
     assert "not empty" in again.err
+
+
+def test_init_without_an_identity_says_why_nothing_is_committed(
+    tmp_path: Path, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And prints commands that a shell takes as they are, whatever the folder is called."""
+    for name in [name for name in IDENTITY if "AUTHOR" in name or "COMMITTER" in name]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "user.useConfigOnly")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "true")
+    made = run_verb(fleet.capture, ["init", str(tmp_path / "our fleet")])
+    assert made.code == 0
+    assert "Nothing is committed yet: git refused: " in made.out
+    commands = made.out.split("Next:\n")[1].splitlines()
+    assert len(commands) == 3
+    assert shlex.split(commands[0]) == ["cd", str(tmp_path / "our fleet")]
 
 
 PARAMETERS = """\
