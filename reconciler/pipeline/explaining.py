@@ -21,7 +21,7 @@ def explain(head: Head, wanted: str, field: str) -> Explanation:
     row = _find(head, wanted)
     manifest = head.rendering(row.path).manifest
     root = _locate(manifest, field) if field else ()
-    lines = _Lines(head)
+    lines = _Lines(head, _secrets(manifest))
     fields = tuple(_explained(manifest, path, lines) for path in _leaves(_value(manifest.body, root), root))
     return Explanation(
         cluster=manifest.cluster,
@@ -33,10 +33,11 @@ def explain(head: Head, wanted: str, field: str) -> Explanation:
 
 
 class _Lines:
-    """Lines of source and evidence files, read once each."""
+    """Lines of source and evidence files, read once each, without what is secret in the object they explain."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, secrets: tuple[str, ...]) -> None:
         self._head = head
+        self._secrets = secrets
         self._texts: dict[str, list[str]] = {}
 
     def __call__(self, place: SourceRef) -> str:
@@ -46,7 +47,10 @@ class _Lines:
             raw = next(iter(self._head.tools.repository.read([entry.oid]))) if entry else b""
             self._texts[place.path] = raw.decode("utf-8", "replace").splitlines()
         lines = self._texts[place.path]
-        return lines[place.line - 1] if 0 < place.line <= len(lines) else ""
+        line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
+        for secret in self._secrets:
+            line = line.replace(secret, MASK)
+        return redact(line)
 
     def is_evidence(self, place: SourceRef) -> bool:
         """Whether a place lies in what was measured."""
@@ -142,12 +146,23 @@ def _explained(manifest: Manifest, path: FieldPath, lines: _Lines) -> ExplainedF
             Origin(
                 place=place,
                 field=field,
-                line="" if secret else redact(lines(place)),
+                line="" if secret else lines(place),
                 is_evidence=lines.is_evidence(place),
             )
             for place, field in zip(why.places, why.fields, strict=True)
         ),
     )
+
+
+def _secrets(manifest: Manifest) -> tuple[str, ...]:
+    """Return the values that are hidden wherever they stand, the longest first: a line may hold several fields."""
+    leaves = (path for path in _leaves(manifest.body, ()) if path and _is_secret(manifest, path))
+    values = {value for path in leaves if isinstance(value := _value(manifest.body, path), str)}
+    lines = {line.strip() for value in values for line in value.splitlines()}
+    return tuple(sorted((line for line in lines if len(line) >= _LEAST_SECRET), key=lambda text: (-len(text), text)))
+
+
+_LEAST_SECRET = 4  # characters; less would blot out half of every line
 
 
 def _is_secret(manifest: Manifest, path: FieldPath) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.core.objects import FieldPath
 from reconciler.core.plan.listing import ListKeys, Matched, by_position, matched, unknown_lists
-from reconciler.core.plan.masking import CHANGED, MASK, is_secret_field, redact
+from reconciler.core.plan.masking import CHANGED, MASK, follows_secret_flag, is_secret_field, redact
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.reasons import Why
@@ -129,11 +129,13 @@ class _Walk:
             pairs = by_position(before, after)
         for pair in pairs.items:
             if pair.before is None:
-                self.item_leaves(after[pair.after or 0], _item(at, pair, present=True), pairs.keys, added=True)
+                self.item_leaves(after[pair.after or 0], _item(at, pair, after, present=True), pairs.keys, added=True)
             elif pair.after is None:
-                self.item_leaves(before[pair.before], _item(at, pair, present=False), pairs.keys, added=False)
+                self.item_leaves(before[pair.before], _item(at, pair, before, present=False), pairs.keys, added=False)
             elif not _identical(before[pair.before], after[pair.after]):
-                self.compare(before[pair.before], after[pair.after], _item(at, pair, present=True))
+                below = _item(at, pair, after, present=True)
+                hidden = below.secret or _item(at, pair, before, present=False).secret
+                self.compare(before[pair.before], after[pair.after], below._replace(secret=hidden))
         if pairs.moved:
             order = at._replace(text=f"{at.text} (order)")
             self.change(order, list(pairs.moved[0]), list(pairs.moved[1]))
@@ -149,7 +151,7 @@ class _Walk:
                 pairs = by_position([], value) if added else by_position(value, [])
             for pair in pairs.items:
                 index = pair.after if added else pair.before
-                self.item_leaves(value[index or 0], _item(at, pair, present=added), pairs.keys, added=added)
+                self.item_leaves(value[index or 0], _item(at, pair, value, present=added), pairs.keys, added=added)
         elif added:
             self.found.append(
                 FieldChange(path=at.text, after=_shown(value, at.secret), has_before=False, why=self.reason(at))
@@ -205,10 +207,11 @@ def _identical(before: Any, after: Any) -> bool:
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def _item(at: _At, pair: Matched, *, present: bool) -> _At:
-    index = pair.after if present else pair.before
-    field = (*at.field, index or 0)
-    return _At(f"{at.text}[{pair.label}]", field, field if present else at.near, at.secret, at.quantity)
+def _item(at: _At, pair: Matched, items: list[Any], *, present: bool) -> _At:
+    index = (pair.after if present else pair.before) or 0
+    field = (*at.field, index)
+    secret = at.secret or follows_secret_flag(items, index)
+    return _At(f"{at.text}[{pair.label}]", field, field if present else at.near, secret, at.quantity)
 
 
 def _quoted(key: str) -> str:

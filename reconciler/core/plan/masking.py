@@ -5,6 +5,7 @@ In doubt a value is hidden: a reviewer still sees that it changed.
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -57,6 +58,19 @@ def is_secret_field(kind: str, depth: int, parent: str, holder: Any, name: str) 
     return _is_secret_key(name)
 
 
+_SECRET_FLAG = re.compile(
+    r"--?(?:[\w-]*[-_])?(?:token|password|passwd|secret|api[-_]?key|secret[-_]key|access[-_]key)", re.IGNORECASE
+)
+
+
+def follows_secret_flag(items: Sequence[Any], index: int) -> bool:
+    """Tell whether an item of a list is the value of the flag before it, as in `[--password, hunter2]`."""
+    flag, value = items[index - 1] if index else None, items[index]
+    if not isinstance(flag, str) or not isinstance(value, str) or value.startswith(("-", "$")):
+        return False
+    return _SECRET_FLAG.fullmatch(flag) is not None
+
+
 # Every repetition is bounded, or stops at what the next one starts with: hostile text must not cost quadratic time.
 _REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?P<keep>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)[^\s/@'\"]+@"), rf"\g<keep>{MASK}@"),
@@ -70,7 +84,7 @@ _REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
             r"(?P<keep>(?<![\w-])--?(?:[\w-]*[-_])?(?:token|password|passwd|secret|api[-_]?key|secret[-_]key|access[-_]key)"
-            r"(?:=|\s+))(?![-$\s])(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)",
+            r"(?:=|\s+|['\"]?,\s*))(?![-$\s])(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)",
             re.IGNORECASE,
         ),
         rf"\g<keep>{MASK}",
