@@ -89,10 +89,11 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; nothing was written", err=True)
         return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader (`| head`) has seen enough; Python must not complain while it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except (BrokenPipeError, SystemExit):
+        # The reader (`| head`) has seen enough, of which click makes an exit with 1: that would mean pending changes.
+        # Python must not complain while it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug must not look like "changes pending"
         if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
             _trace()
@@ -101,6 +102,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 _INTERRUPTED = 128 + 2  # by SIGINT, as shells say it
+_PIPE_CLOSED = 128 + 13  # by SIGPIPE, which is no success: what a plan was refused for may not have been said
 
 
 def _report(error: Exception) -> int:

@@ -1,5 +1,6 @@
 """Every documented exit code, met as a user meets it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -192,6 +193,16 @@ def test_interrupt_leaves_no_trace(fleet: Fleet) -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 128 + signal.SIGINT
     assert "Traceback" not in ran.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_neither_success_nor_pending_changes(fleet: Fleet) -> None:
+    """`plan | head` ends as other programs do (141), without a word."""
+    read, write = os.pipe()
+    os.close(read)
+    call = [sys.executable, "-m", "reconciler", "plan", "--repo", str(fleet.root), "-o", "json"]
+    ran = subprocess.run(call, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (ran.returncode, ran.stderr) == (128 + signal.SIGPIPE, "")
 
 
 def test_foreign_files_in_rendered_are_errors_and_stay(fleet: Fleet) -> None:

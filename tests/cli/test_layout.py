@@ -81,3 +81,10 @@ def test_an_unknown_rule_is_named_where_it_is_switched(fleet: Fleet) -> None:
     ran = fleet.run("lint", "--width", "200")
     assert "reconciler.yaml:8:5" in ran.out
     assert "has no parameter 'maxGpus'" in ran.out
+
+
+def test_a_namespace_where_none_belongs_is_dropped(fleet: Fleet) -> None:
+    fleet.write("jobs/space.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team, namespace: other}\n")
+    planned = fleet.run("plan", "-o", "name")
+    assert planned.out.split() == ["create", "main", "Namespace/team"]
+    assert "namespace: other" not in fleet.run("render").out

@@ -11,7 +11,10 @@ _SERVER_FIELDS = ("creationTimestamp", "generation", "managedFields", "resourceV
 
 
 def render_plain(document: Document, cluster: Cluster, *, namespaced: bool) -> Manifest:
-    """Render `document` for `cluster`; an object that needs a namespace and names none gets the cluster's default."""
+    """Render `document` for `cluster`; an object that needs a namespace and names none gets the cluster's default.
+
+    One that belongs to no namespace loses what it names, as it would on the server.
+    """
     metadata = {name: value for name, value in document.metadata.items() if name not in _SERVER_FIELDS}
     reasons: dict[FieldPath, Reason] = {(): Reason(rule="source", origins=(Origin(document=document),), copied=True)}
     if namespaced and not metadata.get("namespace"):
@@ -20,6 +23,8 @@ def render_plain(document: Document, cluster: Cluster, *, namespaced: bool) -> M
         reasons["metadata", "namespace"] = Reason(
             rule="namespace.default", text=text, origins=(Origin(document=document, field=("metadata",)),)
         )
+    if not namespaced:
+        metadata.pop("namespace", None)
     body = {name: value for name, value in document.data.items() if name != "status"} | {"metadata": metadata}
     key = document.key
     key = ObjectKey(group=key.group, kind=key.kind, namespace=metadata.get("namespace", ""), name=key.name)
