@@ -42,9 +42,10 @@ class InvalidInput(ReconcilerError):
 
     exit_code = 3
 
-    def __init__(self, problems: Sequence[Located], *, hint: str = "") -> None:
-        super().__init__(f"{len(problems)} problem{'' if len(problems) == 1 else 's'} in the repository", hint=hint)
-        self.problems = tuple(problems)
+    def __init__(self, problems: Sequence[Located], *, hint: str = "", already_shown: bool = False) -> None:
+        count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
+        super().__init__(f"{count} in the repository{', shown above' if already_shown else ''}", hint=hint)
+        self.problems = () if already_shown else tuple(problems)
 
 
 class PolicyDenied(ReconcilerError):

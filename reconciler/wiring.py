@@ -13,12 +13,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reconciler.errors import ConfigError, InvalidInput, OutsideError, PolicyDenied, StalePlan, UnsafePlan
+from reconciler.errors import ConfigError, InvalidInput
 from reconciler.settings import Settings, resolve
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
-    from reconciler.adapters.template import Made
+    from reconciler.adapters.checkout import Made
     from reconciler.core.documents import Document
     from reconciler.core.intents.config import Config
     from reconciler.core.plan import Plan
@@ -236,82 +236,40 @@ def render_explanation(explanation: "Explanation", settings: Settings) -> str:
 
 
 def raise_if_refused(plan: "Plan", *, budgets: bool = True) -> None:
-    """Turn what was shown into the documented exit: invalid input, then policy, then budgets."""
-    if plan.errors:
-        count = len(plan.errors)
-        raise Refused(f"{count} error{'' if count == 1 else 's'} in the repository, shown above", exit_code=3)
-    if plan.denials:
-        count = len(plan.denials)
-        raise PolicyDenied(
-            f"{count} denial{'' if count == 1 else 's'} by policy, shown above",
-            hint="change what is denied, or add a PolicyException with an expiry date",
-        )
-    if budgets and plan.breaches and not plan.acknowledged:
-        from reconciler.core.plan.digest import acknowledgement
+    """Turn what was shown into the documented exit."""
+    from reconciler.pipeline.gate import refuse
 
-        raise UnsafePlan(
-            "over budget: " + "; ".join(breach.message for breach in plan.breaches),
-            hint=f"if exactly this plan is meant: --acknowledge {acknowledgement(plan.digest)}",
-        )
-
-
-class Refused(InvalidInput):
-    """Invalid input whose problems were already shown."""
-
-    def __init__(self, message: str, *, exit_code: int) -> None:
-        super().__init__(())
-        self.message = message
-        self.exit_code = exit_code  # type: ignore[misc]
+    refuse(plan, budgets=budgets)
 
 
 def raise_if_stale(plan: "Plan") -> None:
     """Refuse a rendered folder that is not what the sources mean."""
-    if not plan.is_empty:
-        count = len(plan.changes)
-        raise StalePlan(
-            f"rendered/ is not what the sources mean: {count} file{'' if count == 1 else 's'} differ",
-            hint="run `reconciler commit` on this branch; never edit rendered/ by hand",
-        )
+    from reconciler.pipeline.gate import refuse_stale
+
+    refuse_stale(plan)
 
 
 def save_plan(plan: "Plan", path: Path) -> None:
     """Write a plan as JSON, whole or not at all."""
+    from reconciler.adapters.files import write_file
     from reconciler.outputs.json_report import render_json
 
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(render_json(plan), encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise OutsideError(
-            f"{path} cannot be written: {error.strerror}", hint="name another file with --out"
-        ) from error
+    write_file(path, render_json(plan))
 
 
 def load_plan(path: Path) -> "Plan":
     """Read a plan that `save_plan` wrote; `ConfigError` where it is none."""
+    from reconciler.adapters.files import read_file
     from reconciler.core.plan.codec import from_json
 
-    try:
-        return from_json(path.read_bytes())
-    except OSError as error:
-        raise OutsideError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is not a plan: {error}", hint="give what `reconciler plan --out` wrote") from error
+    return from_json(read_file(path))
 
 
 def write_folder(contents: Mapping[str, bytes], folder: Path) -> None:
     """Write files below an empty or absent folder."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty", hint="name an empty or absent folder")
-    try:
-        for path, content in contents.items():
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-    except OSError as error:
-        raise OutsideError(f"{folder} cannot be written: {error.strerror}") from error
+    from reconciler.adapters import files
+
+    files.write_folder(folder, contents)
 
 
 def schema(kind: str) -> str:
@@ -319,7 +277,7 @@ def schema(kind: str) -> str:
     from difflib import get_close_matches
 
     catalogue = Shipped().catalogue
-    names = [f"{name.kind}  {name.group}/{name.version}" for name in catalogue.kinds()]
+    names = [f"{name.kind}  {f'{name.group}/{name.version}'.lstrip('/')}" for name in catalogue.kinds()]
     if not kind:
         return "\n".join(names) + "\n"
     found = catalogue.json_schema(kind)
@@ -340,7 +298,7 @@ def versions() -> dict[str, str]:
 
 def init(folder: Path) -> "Made":
     """Make a config repository from the template, with the schemas that its files name for editors."""
-    from reconciler.adapters import bundle, template
+    from reconciler.adapters import bundle, checkout, files
 
     prefix = "gitops-repo-template/"
     contents = {path.removeprefix(prefix): bundle.read(path) for path in bundle.walk(prefix.rstrip("/"))}
@@ -349,7 +307,8 @@ def init(folder: Path) -> "Made":
         if name.group in _OWN_GROUPS:
             text = json.dumps(catalogue.json_schema(name.kind), indent=2) + "\n"
             contents[f".schemas/{name.kind.lower()}.json"] = text.encode()
-    return template.init(folder, contents)
+    files.write_folder(folder, contents)
+    return checkout.adopt(folder, files=len(contents))
 
 
 _OWN_GROUPS = ("gpureconciler.io", "torchrun.ai")

@@ -1,12 +1,9 @@
-"""A new config repository: the shipped template on disk, in Git by the user's own configuration."""
+"""The first commit of a new config repository, by the user's own git: hooks, signing and identity as they set them."""
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
-
-from reconciler.errors import ConfigError, OutsideError
 
 
 class Made(Struct, frozen=True, kw_only=True):
@@ -21,31 +18,18 @@ class Made(Struct, frozen=True, kw_only=True):
     next_commands: tuple[str, ...]
 
 
-def init(folder: Path, contents: Mapping[str, bytes]) -> Made:
-    """Write `contents` into an empty or absent folder; outside any repository, make one and its first commit.
-
-    GitPython runs the user's own git here, so that hooks, signing and identity are as the user set them. Raises
-    `ConfigError` where the folder holds something, `OutsideError` where it cannot be written.
-    """
-    if folder.is_file() or (folder.is_dir() and any(entry.name != ".git" for entry in folder.iterdir())):
-        raise ConfigError(f"{folder} is not empty", hint="name an empty or absent folder; nothing was written")
-    try:
-        for path, content in contents.items():
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-    except OSError as error:
-        raise OutsideError(f"{folder} cannot be written: {error.strerror}", hint="choose another folder") from error
+def adopt(folder: Path, *, files: int) -> Made:
+    """Make a repository of a new folder and its first commit, unless the folder lies in a repository already."""
     uncommitted, inside = _commit(folder)
     enter = () if folder.resolve() == Path.cwd() else (f"cd {shlex.quote(str(folder))}",)
     add = ('git add . && git commit -m "GPU fleet"',) if uncommitted else ()
     edit = () if uncommitted else ("$EDITOR jobs/vision/vit.yaml",)
     commands = (*enter, *add, *edit, "reconciler plan", "reconciler verify")[:3]
-    return Made(files=len(contents), uncommitted=uncommitted, inside=inside, next_commands=commands)
+    return Made(files=files, uncommitted=uncommitted, inside=inside, next_commands=commands)
 
 
 def _commit(folder: Path) -> tuple[str, str]:
-    """Make a repository with a first commit, unless the folder lies in one; say why none was made, and where it is."""
+    """Commit by GitPython, unless the folder lies in one; say why none was made, and where it is."""
     from git import Repo  # noqa: PLC0415 - costs 56 ms, and `init` alone needs it
     from git.exc import GitCommandError, GitError, InvalidGitRepositoryError  # noqa: PLC0415 - the same
 
