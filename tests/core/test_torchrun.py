@@ -463,6 +463,7 @@ def test_reliability_defaults(reliability: str, expected: tuple[int, int | None,
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2)
     policy = rendered(queue() + job(f"numGPUs: 16{reliability}"), "kai").one("PyTorchJob")["spec"]
     assert policy["runPolicy"]["backoffLimit"] == expected[0]
+    assert policy["runPolicy"]["cleanPodPolicy"] == "Running"
     assert policy["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] == expected[3]
 
 

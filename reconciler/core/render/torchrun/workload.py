@@ -13,6 +13,10 @@ MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts is 3 
 RESTART_POLICY = Traced("OnFailure", Reason(rule="torchrun.default", text="restartPolicy is OnFailure unless given"))
 SUSPEND = Traced(value=False, reason=Reason(rule="torchrun.default", text="a job runs unless it says suspend"))
 _NEVER = Traced("Never", Reason(rule="torchrun.restart", text="no restarts are allowed, so the first failure is final"))
+_CLEAN = Traced(
+    "Running",
+    Reason(rule="torchrun.clean", text="a job that failed must not hold GPUs by pods that still wait for each other"),
+)
 _GANG = Reason(rule="torchrun.gang", text="KAI starts the pods only when this many can start together")
 
 
@@ -72,7 +76,7 @@ def _pytorch_job(
     spec: dict[str, Any] = {
         "nprocPerNode": _text(shape.processes),
         "runPolicy": {
-            "cleanPodPolicy": "None",
+            "cleanPodPolicy": _CLEAN,
             **_limits(pod, problems),
             "suspend": pod.job.suspend or SUSPEND,
             "schedulingPolicy": {"minAvailable": _gang(shape.min_nodes or shape.nodes)},
