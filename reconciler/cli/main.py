@@ -112,7 +112,7 @@ def _report(error: Exception) -> int:
         click.echo(f"error: {error}", err=True)
         return error.exit_code
     click.echo(f"bug: {type(error).__name__}: {error}", err=True)
-    click.echo("This is a bug in gpu-reconciler; run again with --debug and report the trace.", err=True)
+    click.echo("This is a bug in gpu-reconciler; run again with RECONCILER_DEBUG=1 and report the trace.", err=True)
     return ReconcilerError.exit_code
 
 
