@@ -39,7 +39,8 @@ def _commit(folder: Path) -> tuple[str, str]:
         pass
     else:
         top = Path(around.working_dir).resolve()
-        return "the folder lies in a repository of yours", folder.resolve().relative_to(top).as_posix().strip(".")
+        inside = folder.resolve().relative_to(top)
+        return "the folder lies in a repository of yours", inside.as_posix() if inside.parts else ""
     try:
         repository = Repo.init(folder, initial_branch="main")
         repository.git.add("--all")
