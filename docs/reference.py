@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
 
 def _cli() -> str:
     parts = [_NOTE, "# Verbs\n", _help(reconciler, "reconciler", None)]
-    root = click.Context(reconciler, info_name="reconciler")
+    root = click.Context(reconciler, info_name="reconciler", **reconciler.context_settings)
     for verb in VERBS:
         command = reconciler.get_command(root, verb)
         if command is not None:
@@ -46,7 +46,8 @@ def _cli() -> str:
 
 
 def _help(command: click.Command, name: str, parent: click.Context | None) -> str:
-    context = click.Context(command, info_name=name, parent=parent, terminal_width=100, max_content_width=100)
+    settings: dict[str, Any] = {**reconciler.context_settings, "terminal_width": 100, "max_content_width": 100}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
     return f"```text\n{command.get_help(context)}\n```"
 
 
