@@ -21,7 +21,7 @@ from reconciler.core.render.ownership import owned
 from reconciler.core.render.plain import render_plain
 from reconciler.core.render.size import size_problems
 from reconciler.core.render.torchrun import Rendered, render_job, render_queue
-from reconciler.pipeline.context import CONTEXT_KINDS, Context
+from reconciler.pipeline.context import ANY_QUEUE, CONTEXT_KINDS, Context
 from reconciler.pipeline.layout import selects
 
 _TORCHRUN_GROUP = "torchrun.ai"
@@ -224,6 +224,7 @@ def _render_intent(
     queue = context.queues.get((cluster.name, namespace, intent.queue))
     if queue is not None:
         return render_job(intent, queue.intent, cluster, inventory, known_queues=(intent.queue,))
+    needs.add(ANY_QUEUE)
     known = sorted(name for (at, where, name) in context.queues if (at, where) == (cluster.name, namespace))
     return render_job(intent, None, cluster, inventory, known_queues=tuple(known))
 

@@ -23,6 +23,9 @@ from reconciler.pipeline.layout import selects
 CONTEXT_KINDS = ("TorchrunQueue", "Namespace", "CustomResourceDefinition")
 _MARKS = tuple(kind.encode() for kind in CONTEXT_KINDS)
 
+ANY_QUEUE = ""
+"""Needed by a job whose own queue is not there: what is said of that depends on all others."""
+
 QueueId = tuple[str, str, str]
 """Cluster, namespace and name."""
 
@@ -52,7 +55,9 @@ class Context(Struct, frozen=True, kw_only=True):
     def queue_digest(self, needs: Iterable[str]) -> str:
         """Digest the definitions of the queues that a file's jobs name, in any cluster and namespace."""
         names = set(needs)
-        found = sorted((*key, source.file_id) for key, source in self.queues.items() if key[2] in names)
+        found = sorted(
+            (*key, source.file_id) for key, source in self.queues.items() if key[2] in names or ANY_QUEUE in names
+        )
         return sha256(repr(found).encode()).hexdigest()
 
 
@@ -98,7 +103,7 @@ def build_context(
         for cluster in clusters
         if selects(cluster, document.source.path, document.metadata.get("labels"))
     }
-    crds = sorted(file.oid for document, file in definitions if document.kind != CONTEXT_KINDS[0])
+    others = sorted((file.path, file.oid) for document, file in definitions if document.kind != CONTEXT_KINDS[0])
     files = sorted((file.path, file.oid) for file in (*policy_files, *evidence_files))
     return Context(
         config=config,
@@ -107,7 +112,7 @@ def build_context(
         policies=policy_set,
         exceptions=exceptions,
         object_format=object_format,
-        digest=sha256(repr((engine, config, policy_set.digest, files, crds)).encode()).hexdigest(),
+        digest=sha256(repr((engine, config, policy_set.digest, files, others)).encode()).hexdigest(),
         inventories=inventories,
         queues=_queues(clusters, definitions, catalogue),
         namespaces=namespaces,

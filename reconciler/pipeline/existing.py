@@ -18,8 +18,13 @@ class Existing:
         self._repository = repository
         self._folder = folder
         self._prefix = f"{folder}/"
-        self.oids = {path.removeprefix(self._prefix): entry.oid for path, entry in entries.items()}
+        cut = len(self._prefix)
+        self.oids = {path[cut:]: entry.oid for path, entry in entries.items()}
         self._bodies: dict[str, Mapping[str, Any] | None] = {}
+
+    def differing(self, desired: Mapping[str, str]) -> list[str]:
+        """Return the paths whose content is not the desired one, by blob id."""
+        return [path for path, oid in self.oids.items() if desired.get(path) != oid]
 
     def load(self, paths: Iterable[str]) -> None:
         """Read these files at once."""

@@ -1,15 +1,18 @@
 """Everything that the sources of one revision mean: the compile stage, from a tree to rows and findings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
 
 from reconciler.core.census import Row
+from reconciler.core.census.ledger import ledgers, shapes_queues, without
 from reconciler.core.documents import Document
 from reconciler.core.intents.config import Cluster, Config
+from reconciler.core.plan.inputs import Common
 from reconciler.core.policy.references import judge
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
@@ -20,7 +23,7 @@ from reconciler.pipeline.context import Context, build_context
 from reconciler.pipeline.layout import Layout, folders, layout, portability_problems
 from reconciler.pipeline.sides import Side
 from reconciler.pipeline.sources import Progress, compile_all, files, read_files, read_fresh, silent
-from reconciler.pipeline.state import FileState, State, load_state, save_state
+from reconciler.pipeline.state import Counted, FileState, State, facts_of, load_state, save_state
 from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Cache, Entry, Repository, Tree
 from reconciler.version import __version__
@@ -54,14 +57,15 @@ class Head:
         self.tree: Tree = side.tree(tools.repository, folders(self.config))
         self.layout: Layout = layout(self.config, self.tree)
         self.clusters = _chosen(self.config, tools.cluster)
+        self._key = f"state:{tools.repository.root}:{tools.cluster}"
         self.context, self.states = self._compile()
+        self.remember()
         self._files: dict[str, dict[str, Rendering]] = {}
         self._contents: dict[str, bytes] = {}
 
     def _compile(self) -> tuple[Context, dict[str, FileState]]:
         tools, repository = self.tools, self.tools.repository
-        key = f"state:{repository.root}:{tools.cluster}"
-        state = load_state(tools.cache, key)
+        state = self._before = load_state(tools.cache, self._key)
         fresh = read_fresh(repository, self.layout.sources, state)
         defining = [path for path, defines in fresh.defines.items() if defines]
         context = build_context(
@@ -84,47 +88,108 @@ class Head:
             processes=tools.processes,
             progress=tools.progress,
         )
-        after = State(context=context.digest, files=states)
-        if after.context != state.context or after.files != state.files:
-            save_state(tools.cache, key, after)
         return context, states
 
     @cached_property
+    def digests(self) -> dict[str, str]:
+        """Blob ids by path below the rendered folder. Of two objects with one path the first counts: `judge` tells."""
+        files = reversed(self.states.values())
+        return dict(chain.from_iterable(reversed(held.summary.written) for held in files))
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """Source files by path below the rendered folder."""
+        sources: dict[str, str] = {}
+        for source, held in self.states.items():
+            for path, _ in held.summary.written:
+                sources.setdefault(path, source)
+        return sources
+
+    @cached_property
     def rows(self) -> dict[str, Row]:
-        """Rows by path below the rendered folder. Of two objects with one path the first is kept: `judge` tells."""
+        """Rows by path below the rendered folder."""
         rows: dict[str, Row] = {}
         for held in self.states.values():
             for row in held.summary.rows:
                 rows.setdefault(row.path, row)
         return rows
 
+    def common(self, changed: list[str]) -> Common:
+        """Return what is the same on both sides of a plan: all rows but the changed ones."""
+        names = set(changed)
+
+        def rows() -> Iterator[Row]:
+            return (row for path, row in self.rows.items() if path not in names)
+
+        gone = self.some_rows(changed).values()
+        counted = None if any(map(shapes_queues, gone)) else without(self.counted.ledgers, gone)
+        return Common(count=len(self.digests) - len(names), rows=rows, ledgers=counted)
+
+    def some_rows(self, paths: Iterable[str]) -> dict[str, Row]:
+        """Rows of these paths: a few of them cost less than all."""
+        wanted = list(paths)
+        sources = {self.sources[path] for path in wanted}
+        found = {row.path: row for source in sources for row in reversed(self.states[source].summary.rows)}
+        return {path: found[path] for path in wanted}
+
     def problems(self) -> tuple[Problem, ...]:
         """All problems of all files."""
         found = [*self.layout.problems, *portability_problems(self.layout), *self.context.problems]
         for held in self.states.values():
-            found += held.summary.problems
+            found += held.summary.findings.problems
         return tuple(sorted(dict.fromkeys(found), key=lambda problem: problem.sort_key))
 
     def verdicts(self) -> list[Verdict]:
         """Judge each object by itself, and all objects together, before exceptions."""
-        found = [verdict for held in self.states.values() for verdict in held.summary.verdicts]
+        found = [verdict for held in self.states.values() for verdict in held.summary.findings.verdicts]
+        return [*found, *self.counted.verdicts]
+
+    @cached_property
+    def counted(self) -> Counted:
+        """What all rows say together: remembered from the last plan, unless the facts have changed."""
+        return self._remembered or self._count()
+
+    @property
+    def _remembered(self) -> Counted | None:
+        held = self._before.counted
+        return held if held is not None and held.facts == self._facts else None
+
+    @cached_property
+    def _facts(self) -> bytes:
+        names = " ".join(cluster.name for cluster in self.clusters)
+        return facts_of(f"{self.context.digest} {names}", self.states)
+
+    def _count(self) -> Counted:
         by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
         for held in self.states.values():
             for row in held.summary.rows:
                 by_cluster[row.cluster].append(row)
+        verdicts: list[Verdict] = []
         for cluster in self.clusters:
             inventory = self.context.inventories.get(cluster.name)
-            found += judge(by_cluster[cluster.name], cluster, inventory, self.config.rules)
-        return found
+            verdicts += judge(by_cluster[cluster.name], cluster, inventory, self.config.rules)
+        return Counted(facts=self._facts, verdicts=tuple(verdicts), ledgers=ledgers(self.rows.values()))
+
+    def remember(self) -> None:
+        """Leave everything for the next plan."""
+        counted = None if self._has_doubles else self.counted
+        after = State(context=self.context.digest, files=self.states, counted=counted)
+        if after != self._before:
+            save_state(self.tools.cache, self._key, after)
+
+    @property
+    def _has_doubles(self) -> bool:
+        """Whether two objects have one path: judging those looks at blob ids, which are no facts."""
+        return sum(len(held.summary.written) for held in self.states.values()) != len(self.digests)
 
     def prepare(self, paths: list[str]) -> None:
         """Read at once the source files that `rendering` will be asked for."""
-        sources = sorted({self.rows[path].source for path in paths} - set(self._contents))
+        sources = sorted({self.sources[path] for path in paths} - set(self._contents))
         self._contents.update(read_files(self.tools.repository, self.layout.sources, sources))
 
     def contents(self, paths: list[str]) -> dict[str, bytes]:
         """Return the bytes of many desired paths, in this order; the files they come from are compiled at once."""
-        sources = sorted({self.rows[path].source for path in paths})
+        sources = sorted({self.sources[path] for path in paths})
         self.prepare(paths)
 
         def work(positions: range) -> list[bytes]:
@@ -139,12 +204,12 @@ class Head:
             results = in_parallel(work, len(sources), processes=self.tools.processes, advance=advance)
             for source, raw in zip(sources, results, strict=True):
                 written = msgspec.msgpack.decode(raw, type=dict[str, bytes])
-                found.update((path, content) for path, content in written.items() if self.rows[path].source == source)
+                found.update((path, content) for path, content in written.items() if self.sources[path] == source)
         return {path: found[path] for path in paths}
 
     def rendering(self, path: str) -> Rendering:
         """Return the manifest, bytes and row of one desired path."""
-        source = self.rows[path].source
+        source = self.sources[path]
         if source not in self._files:
             if source not in self._contents:
                 self.prepare([path])

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 
 from msgspec import Struct
 
-from reconciler.pipeline.compile import Compiled, compile_files
+from reconciler.pipeline.compile import compile_files
 from reconciler.pipeline.context import Context, File, holds_context
-from reconciler.pipeline.state import FileState, State, Summary, encode_summary, summary_decoder
+from reconciler.pipeline.state import FileState, State, decode_summary, summarise
 from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Entry, Repository
 
@@ -60,45 +61,31 @@ def compile_all(
     progress: Progress,
 ) -> dict[str, FileState]:
     """Summarise every source file, in the order of `sources`."""
+    queue_digest = cache(context.queue_digest)
     kept: dict[str, FileState] = {}
     if state.context == context.digest:
-        kept = {path: held for path, entry in sources.items() if (held := _valid(context, state, path, entry))}
+        for path, entry in sources.items():
+            held = state.files.get(path)
+            if held is not None and held.oid == entry.oid:
+                needs = held.summary.needs
+                if not needs or held.queues == queue_digest(needs):
+                    kept[path] = held
     paths = [path for path in sources if path not in kept]
     contents = {**fresh.contents}
     contents.update(read_files(repository, sources, [path for path in paths if path not in contents]))
 
     def work(positions: range) -> list[bytes]:
         chosen = [(paths[position], contents[paths[position]]) for position in positions]
-        return [encode_summary(summarise(compiled)) for compiled in compile_files(context, chosen)]
+        return [summarise(compiled) for compiled in compile_files(context, chosen)]
 
     with progress("compiling", len(paths)) as advance:
         results = in_parallel(work, len(paths), processes=processes, advance=advance)
         for path, raw in zip(paths, results, strict=True):
-            summary = summary_decoder.decode(raw)
+            summary = decode_summary(raw)
             kept[path] = FileState(
                 oid=sources[path].oid,
                 defines=fresh.defines[path],
-                queues=context.queue_digest(summary.needs) if summary.needs else "",
+                queues=queue_digest(summary.needs) if summary.needs else "",
                 summary=summary,
             )
     return {path: kept[path] for path in sources}
-
-
-def _valid(context: Context, state: State, path: str, entry: Entry) -> FileState | None:
-    held = state.files.get(path)
-    if held is None or held.oid != entry.oid:
-        return None
-    if held.summary.needs and held.queues != context.queue_digest(held.summary.needs):
-        return None
-    return held
-
-
-def summarise(compiled: Compiled) -> Summary:
-    """Drop the manifests."""
-    return Summary(
-        rows=tuple(rendering.row for rendering in compiled.renderings),
-        problems=compiled.problems,
-        verdicts=compiled.verdicts,
-        needs=compiled.needs,
-        documents=compiled.documents,
-    )

@@ -7,6 +7,7 @@ plan both count by this ledger, so that they never disagree.
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.census.queues import KAI_GROUP, KUEUE_GROUP
 from reconciler.core.census.row import Demand, Quota, Row
@@ -104,9 +105,13 @@ def added(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
 
 
-def ledgers(rows: Iterable[Row]) -> dict[str, Ledger]:
-    """Make the ledger of every cluster that has a queue or a workload with GPUs."""
-    found: dict[str, Ledger] = {}
+def ledgers(rows: Iterable[Row], *, on: "Mapping[str, Ledger] | None" = None) -> dict[str, Ledger]:
+    """Make the ledger of every cluster that has a queue or a workload with GPUs.
+
+    `on` holds ledgers of other rows, which these are added to. Then no row may be one that `shapes_queues`: what was
+    counted before could have been counted elsewhere.
+    """
+    found: dict[str, Ledger] = {cluster: _copy(ledger) for cluster, ledger in (on or {}).items()}
     asking: list[Row] = []
     for row in rows:
         if row.gpus:
@@ -120,6 +125,27 @@ def ledgers(rows: Iterable[Row]) -> dict[str, Ledger]:
 
 
 _GROUPS = frozenset((KAI_GROUP, KUEUE_GROUP))
+
+
+def shapes_queues(row: Row) -> bool:
+    """Whether a row is a queue, a flavor or the like, which decide where the GPUs of workloads are counted."""
+    return row.group in _GROUPS and not row.gpus
+
+
+def without(whole: Mapping[str, Ledger], rows: Iterable[Row]) -> dict[str, Ledger]:
+    """Take rows out of the ledgers that they were counted in; none may be one that `shapes_queues`."""
+    left = {cluster: _copy(ledger) for cluster, ledger in whole.items()}
+    for cluster, ledger in ledgers(rows, on={name: replace(one, asked={}) for name, one in whole.items()}).items():
+        asked = left[cluster].asked
+        for entry, gpus in ledger.asked.items():
+            asked[entry] -= gpus
+            if not asked[entry]:
+                del asked[entry]
+    return left
+
+
+def _copy(ledger: Ledger) -> Ledger:
+    return Ledger(queues={**ledger.queues}, local={**ledger.local}, flavors={**ledger.flavors}, asked={**ledger.asked})
 
 
 def _enter(found: dict[str, Ledger], row: Row) -> None:

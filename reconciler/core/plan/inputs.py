@@ -1,11 +1,12 @@
 """`Inputs`: everything a plan is made from. The pipeline fills it; nothing else has any influence."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
 from reconciler.core.census import Row
+from reconciler.core.census.ledger import Ledger
 from reconciler.core.intents.config import Config
 from reconciler.core.intents.inventory import Inventory
 from reconciler.core.objects import FieldPath
@@ -33,12 +34,24 @@ def no_schema_quantity(_: str, __: str, ___: FieldPath) -> bool:
     return False
 
 
+class Common(Struct, frozen=True, kw_only=True):
+    """Objects that are the same on both sides, which a plan only has to count.
+
+    `ledgers` holds them counted; None: nobody has. `rows` gives them one by one, for the few questions that need it.
+    """
+
+    count: int = 0
+    rows: Callable[[], Iterable[Row]] = tuple
+    ledgers: Mapping[str, Ledger] | None = None
+
+
 class Inputs(Struct, frozen=True, kw_only=True):
     """Desired and existing objects, what was found about them, and what pins them.
 
     Paths are below the rendered folder (`<cluster>/<namespace>/<kind>-<name>.yaml`), as `Row.path` is. `existing` lists
     the base's files that we own (foreign ones are the pipeline's errors) with their blob ids. `existing_rows` holds a
     row for each of them that is not desired with the same blob id: rows of the others are those of `desired`.
+    What is the same on both sides may be left out of these three and told by `common`.
     `manifest` and `body` are asked only for paths that differ; `body` gives None where the file cannot be read.
     `origins` tells which existing paths came from source files that now have errors: those are held back. None says
     that nobody knows: then everything that would vanish while any file has errors is held back.
@@ -63,4 +76,5 @@ class Inputs(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()
     folders: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # files in each source folder: before, after
+    common: Common = Common()
     acknowledgement: str = ""  # what the user gave to go over budget

@@ -1,8 +1,12 @@
 """`make_plan`: the pure function from `Inputs` to `Plan`."""
 
+from collections.abc import Collection
+from itertools import chain
+
 from msgspec.structs import replace
 
-from reconciler.core.census.ledger import ledgers
+from reconciler.core.census import Row
+from reconciler.core.census.ledger import Ledger, ledgers, shapes_queues
 from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.digest import acknowledgement, digest
 from reconciler.core.plan.edits import edits
@@ -18,7 +22,7 @@ def make_plan(inputs: Inputs) -> Plan:
     """Compare desired with existing and say what it means. The order of the inputs' mappings has no influence."""
     sides = compare(inputs)
     edited = edits(inputs, sides)
-    before, after = ledgers(sides.before.values()), ledgers(sides.after.values())
+    before, after = _counted(inputs, sides.before.values()), _counted(inputs, sides.after.values())
     queues = queue_lines(before, after)
     changes = tuple(edit.change for edit in edited)
     plan = Plan(
@@ -33,7 +37,7 @@ def make_plan(inputs: Inputs) -> Plan:
         queues=queues,
         capacity=capacity_lines(after, inputs.inventories),
         jobs=job_changes(edited, before, after),
-        risks=risks(edited, sides, queues, after, rendered=inputs.config.rendered),
+        risks=risks(edited, sides, queues, after, inputs),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda one: (one.place, one.rule, one.target))),
         problems=tuple(sorted(inputs.problems, key=lambda problem: problem.sort_key)),
@@ -41,10 +45,18 @@ def make_plan(inputs: Inputs) -> Plan:
         breaches=breaches(
             inputs.config.budgets,
             changes=changes,
-            existed=len(inputs.existing),
+            existed=inputs.common.count + len(inputs.existing),
             queues=queues,
             folders=inputs.folders,
         ),
     )
     bound = digest(plan)
     return replace(plan, digest=bound, acknowledged=inputs.acknowledgement == acknowledgement(bound))
+
+
+def _counted(inputs: Inputs, rows: Collection[Row]) -> dict[str, Ledger]:
+    """Count one side: on top of what is common, unless one of its rows decides where that is counted."""
+    common = inputs.common
+    if common.ledgers is None or any(map(shapes_queues, rows)):
+        return ledgers(chain(common.rows(), rows))
+    return ledgers(rows, on=common.ledgers)

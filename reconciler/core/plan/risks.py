@@ -1,6 +1,7 @@
 """Risks: what a reviewer must see before approving, because Git can undo the text and not the effect."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from reconciler.core.census import Row
@@ -9,6 +10,7 @@ from reconciler.core.census.queues import KAI_GROUP, KUEUE_GROUP
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.edits import Edit, source_of
 from reconciler.core.plan.immutable import IMMUTABLE, frozen_fields, unapplied_fields
+from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Operation, QueueLine, Risk
 from reconciler.core.plan.sides import KEEP, Sides
 from reconciler.core.quantities import parse_quantity
@@ -17,22 +19,24 @@ _QUEUES = {(KAI_GROUP, "Queue"), (KUEUE_GROUP, "ClusterQueue"), (KUEUE_GROUP, "L
 
 
 def risks(
-    edits: Iterable[Edit], sides: Sides, queues: Iterable[QueueLine], after: Mapping[str, Ledger], *, rendered: str
+    edits: Sequence[Edit], sides: Sides, queues: Iterable[QueueLine], after: Mapping[str, Ledger], inputs: Inputs
 ) -> tuple[Risk, ...]:
-    """Return every risk, those that lose data first. `rendered` is the folder that the paths of `sides` lie in."""
+    """Return every risk, those that lose data first."""
     found: list[Risk] = []
-    users = _users(sides.after.values())
+    is_any_gone = any(edit.change.operation in _GONE for edit in edits)
+    users = _users(chain(inputs.common.rows(), sides.after.values())) if is_any_gone else {}
     for edit in edits:
-        if edit.change.operation in (Operation.DELETE, Operation.MOVE):
+        if edit.change.operation in _GONE:
             found += _gone(edit, users)
         if edit.change.operation is Operation.UPDATE:
             found += _updated(edit)
         found += _suspended(edit)
-    found += _kept(sides, rendered)
+    found += _kept(sides, inputs.config.rendered)
     found += _quotas(queues, after)
     return tuple(sorted(found, key=_weight))
 
 
+_GONE = (Operation.DELETE, Operation.MOVE)
 _ORDER = (
     "risk.pvc-data-loss",
     "risk.namespace-delete",

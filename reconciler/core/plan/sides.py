@@ -13,7 +13,7 @@ KEEP = "gpureconciler.io/keep"
 
 
 class Sides(Struct, frozen=True, kw_only=True):
-    """What is compared. `after` is what `rendered/` holds once the plan is carried out."""
+    """What is compared. `after` is what `rendered/` holds once the plan is carried out; both without the common."""
 
     before: Mapping[str, Row]
     after: Mapping[str, Row]
@@ -35,7 +35,7 @@ def compare(inputs: Inputs) -> Sides:
     gone = [path for path in gone if path not in held]
     kept = {path for path in gone if _is_kept(inputs, path)}
     before = {path: desired[path] for path, oid in existing.items() if path in desired and desired[path].digest == oid}
-    unchanged = len(before) + len(kept)
+    unchanged = inputs.common.count + len(before) + len(kept)
     before.update((path, row) for path, row in inputs.existing_rows.items() if path in existing)
     after = {**desired}
     for path in held:
