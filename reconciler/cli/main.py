@@ -1,5 +1,6 @@
 """The `reconciler` command: finds the verb, runs it, and turns every error into its exit code. Imports only click."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from typing import Any
 
 import click
 
-from reconciler.errors import ReconcilerError
+from reconciler.errors import OutsideError, ReconcilerError
 from reconciler.version import __version__
 
 # Verb -> (module, one line). The lines stand here so that `--help` imports none of the modules.
@@ -79,21 +80,28 @@ def reconciler(*, debug: bool) -> None:
     """GPU clusters run from Git: queues, jobs and policies as YAML in, reviewed diffs and rendered manifests out."""
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to end
     """Run the command line and return its exit code: the only place that prints errors."""
     try:
         result: Any = reconciler.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()  # here, where it can still be told that the output is not whole
     except click.ClickException as error:
         error.show()
         return 2
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; nothing was written", err=True)
+        click.echo("interrupted", err=True)
         return _INTERRUPTED
+    except Terminated:
+        click.echo("terminated", err=True)
+        return _TERMINATED
     except (BrokenPipeError, SystemExit):
         # The reader (`| head`) has seen enough, of which click makes an exit with 1: that would mean pending changes.
-        # Python must not complain while it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        _give_up_output()
         return _PIPE_CLOSED
+    except OSError as error:
+        _give_up_output()
+        return _report(OutsideError(str(error), hint="free some disk space" if error.errno == errno.ENOSPC else ""))
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug must not look like "changes pending"
         if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
             _trace()
@@ -101,7 +109,17 @@ def run(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+class Terminated(BaseException):
+    """SIGTERM, as an exception: what was opened is closed and what was started is ended."""
+
+
+def _give_up_output() -> None:
+    """Drop what could not be written: Python would complain again while it closes standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+
+
 _INTERRUPTED = 128 + 2  # by SIGINT, as shells say it
+_TERMINATED = 128 + 15  # by SIGTERM
 _PIPE_CLOSED = 128 + 13  # by SIGPIPE, which is no success: what a plan was refused for may not have been said
 
 

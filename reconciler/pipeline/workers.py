@@ -2,7 +2,9 @@
 
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 # Below this a fork costs more than it saves (a worker is up in about 10 ms; a file takes about 0.25 ms).
 _WORTH_FORKING = 400
@@ -31,12 +33,34 @@ def in_parallel(work: Work, count: int, *, processes: int, advance: Callable[[in
     _work = work
     gc.freeze()  # children must not copy pages only because the collector touched them
     try:
-        with multiprocessing.get_context("fork").Pool(processes) as pool:
+        with _signals_held():
+            pool = multiprocessing.get_context("fork").Pool(processes, _start_worker)
+        with pool:
             for results in pool.imap(_run_chunk, chunks):
                 yield from results
                 advance(len(results))
     finally:
         _work = None
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let no signal meet a child before it has its own answer to it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C, which reaches the whole group, to the parent; end without a word when the parent says so."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 def _run_chunk(positions: range) -> list[bytes]:

@@ -97,8 +97,9 @@ class Git(Struct, frozen=True, kw_only=True):
                 given.seek(0)
             process = self.start(*arguments, stdin=given, stderr=errors)
             timer = threading.Timer(DEADLINE_SECONDS, process.kill)
-            timer.start()
+            timer.daemon = True  # an interrupt may come before it can be cancelled
             try:
+                timer.start()
                 assert process.stdout is not None  # noqa: S101  # asked for by `start`
                 with process.stdout as output:
                     yield output
