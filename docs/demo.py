@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 _AUTHOR = {
@@ -22,7 +23,7 @@ def main() -> int:
     """Run the demo in a temporary folder; return the exit code of the first step that fails."""
     with tempfile.TemporaryDirectory(prefix="reconciler-demo-") as scratch:
         fleet = Path(scratch) / "fleet"
-        steps = (
+        steps: tuple[Callable[[], int], ...] = (
             lambda: _run("reconciler", "init", "fleet", cwd=Path(scratch)),
             lambda: _edit(fleet),
             lambda: _run("reconciler", "plan", cwd=fleet),

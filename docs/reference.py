@@ -54,7 +54,9 @@ def _help(command: click.Command, name: str, parent: click.Context | None) -> st
 def _exit_codes() -> str:
     lines = [_NOTE, "# Exit codes\n", "| Code | Means | Raised as |", "|---|---|---|", "| 0 | done | |"]
     lines.append("| 1 | changes pending; only with `--exit-code` | |")
-    family = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    family = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.ReconcilerError)
+    ]
     for code in sorted({kind.exit_code for kind in family}):
         kinds = [kind for kind in family if kind.exit_code == code]
         meaning = "a bug" if code == errors.ReconcilerError.exit_code else _first_line(kinds[0].__doc__)

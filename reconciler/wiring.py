@@ -75,7 +75,7 @@ class Session:
     def commit(self, planned: "Planned", *, branch: str | None, message: str | None) -> str | None:
         """Carry a plan out as one commit; None where there is nothing to do."""
         from reconciler.outputs.commit import ACKNOWLEDGED, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, commit
-        from reconciler.outputs.summary import headline
+        from reconciler.outputs.summary import description
 
         plan, head = planned.plan, planned.head
         if head.side.commit is None:
@@ -83,7 +83,7 @@ class Session:
         made = commit(
             self.tools.repository,
             files=planned.contents(),
-            message=message or f"Render: {headline(plan)}",
+            message=message or description(plan),
             trailers={
                 PLAN_DIGEST: plan.digest,
                 SOURCE_COMMIT: head.side.commit.oid,

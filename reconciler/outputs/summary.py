@@ -200,8 +200,14 @@ def headlines(plan: Plan) -> tuple[str, ...]:
 
 
 def headline(plan: Plan) -> str:
-    """Return the headlines as one line, for the subject of a commit."""
+    """Return the headlines as one line."""
     return "; ".join(headlines(plan))
+
+
+def description(plan: Plan) -> str:
+    """Return the message of the commit that carries the plan out: counts as its subject, headlines below."""
+    done = ", ".join(text for operation, text in counts(plan) if operation is not None)
+    return "\n".join((f"Render: {done}", "", *headlines(plan)))
 
 
 def _by_cluster(rows: Iterable[QueueRow]) -> dict[str, list[QueueRow]]:
