@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 _AUTHOR = {
@@ -23,7 +22,7 @@ def main() -> int:
     """Run the demo in a temporary folder; return the exit code of the first step that fails."""
     with tempfile.TemporaryDirectory(prefix="reconciler-demo-") as scratch:
         fleet = Path(scratch) / "fleet"
-        steps: tuple[Callable[[], int], ...] = (
+        steps = [
             lambda: _run("reconciler", "init", "fleet", cwd=Path(scratch)),
             lambda: _edit(fleet),
             lambda: _run("reconciler", "plan", cwd=fleet),
@@ -32,10 +31,9 @@ def main() -> int:
             lambda: _run("git", "--no-pager", "log", "--stat", "-1", cwd=fleet),
             lambda: _run("reconciler", "plan", "--exit-code", cwd=fleet),
             lambda: _run("reconciler", "verify", cwd=fleet),
-        )
+        ]
         for step in steps:
-            code = step()
-            if code:
+            if code := step():
                 return code
     return 0
 
