@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 _AUTHOR = {
@@ -23,14 +24,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="reconciler-demo-") as scratch:
         fleet = Path(scratch) / "fleet"
         steps = [
-            lambda: _run("reconciler", "init", "fleet", cwd=Path(scratch)),
-            lambda: _edit(fleet),
-            lambda: _run("reconciler", "plan", cwd=fleet),
-            lambda: _run("git", "commit", "--quiet", "--all", "--message", "vit: 16 -> 32 GPUs", cwd=fleet),
-            lambda: _run("reconciler", "commit", "-o", "name", cwd=fleet),
-            lambda: _run("git", "--no-pager", "log", "--stat", "-1", cwd=fleet),
-            lambda: _run("reconciler", "plan", "--exit-code", cwd=fleet),
-            lambda: _run("reconciler", "verify", cwd=fleet),
+            partial(_run, "reconciler", "init", "fleet", cwd=Path(scratch)),
+            partial(_edit, fleet),
+            partial(_run, "reconciler", "plan", cwd=fleet),
+            partial(_run, "git", "commit", "--quiet", "--all", "--message", "vit: 16 -> 32 GPUs", cwd=fleet),
+            partial(_run, "reconciler", "commit", "-o", "name", cwd=fleet),
+            partial(_run, "git", "--no-pager", "log", "--stat", "-1", cwd=fleet),
+            partial(_run, "reconciler", "plan", "--exit-code", cwd=fleet),
+            partial(_run, "reconciler", "verify", cwd=fleet),
         ]
         for step in steps:
             if code := step():
