@@ -1,5 +1,7 @@
 """`python -m reconciler` and the `reconciler` command."""
 
+import io
+import os
 import signal
 import sys
 
@@ -12,7 +14,20 @@ def main() -> None:
         raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
+    _set_up_output()
     sys.exit(run(sys.argv[1:]))
+
+
+def _set_up_output() -> None:
+    """Where standard output is closed, write to nowhere; where it has no buffer, give it one.
+
+    Without one (PYTHONUNBUFFERED) a write that a full disk or a closed pipe cuts short passes for a whole one.
+    """
+    out = sys.stdout
+    if out is None:
+        sys.stdout = io.TextIOWrapper(io.FileIO(os.devnull, "w"), encoding="utf-8")
+    elif isinstance(raw := getattr(out, "buffer", None), io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=out.encoding, errors=out.errors)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,86 @@
+"""What is installed from the wheel works alone: in an empty environment, from another folder."""
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fleet import IDENTITY
+from tests.system.child import ROOT
+
+
+def _run(*arguments: str | Path, folder: Path, environ: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [str(argument) for argument in arguments],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel, from the files that Git knows."""
+    folder = tmp_path_factory.mktemp("wheel")
+    code = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    name = _run(sys.executable, "-c", code, folder, folder=ROOT).split()[-1]
+    return folder / name
+
+
+def test_the_wheel_holds_all_data_with_its_dot_files(wheel: Path) -> None:
+    """Schemas, rules and the template, `.github` and `.gitattributes` too, and no tests."""
+    names = zipfile.ZipFile(wheel).namelist()
+    inside = {name.removeprefix("reconciler/bundle/") for name in names if name.startswith("reconciler/bundle/")}
+    for folder in ("schemas", "policies", "gitops-repo-template"):
+        there = {
+            str(path.relative_to(ROOT))
+            for path in (ROOT / folder).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        assert there <= inside
+    for name in (".gitattributes", ".gitignore", ".gitlab-ci.yml", ".github/workflows/plan.yaml"):
+        assert f"gitops-repo-template/{name}" in inside
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))]
+
+
+@pytest.mark.timeout(300)
+def test_the_installed_command_works_alone(wheel: Path, tmp_path: Path) -> None:
+    """Install into an empty environment; `init`, `plan`, `commit`, `schema` from another folder by PATH alone."""
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=True)
+    _run(home / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, folder=tmp_path)
+    environ = {
+        "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "LC_ALL": "C.UTF-8",
+        **IDENTITY,
+    }
+
+    def reconciler(*arguments: str, folder: Path = tmp_path) -> str:
+        return _run("reconciler", *arguments, folder=folder, environ=environ)
+
+    where = _run(
+        home / "bin/python", "-c", "import reconciler; print(reconciler.__file__)", folder=tmp_path, environ=environ
+    )
+    assert where.startswith(str(home))
+    assert '"TorchrunJob"' in reconciler("schema", "TorchrunJob")
+    reconciler("init", "fleet")
+    fleet = tmp_path / "fleet"
+    assert (fleet / ".github/workflows/plan.yaml").is_file()
+    assert "No changes" in reconciler("plan", folder=fleet)
+    job = fleet / "jobs/vision/vit.yaml"
+    job.write_text(job.read_text().replace("numGPUs: 16", "numGPUs: 24"))
+    assert "vit" in reconciler("plan", folder=fleet)
+    _run("git", "commit", "-qam", "more", folder=fleet, environ=environ)
+    reconciler("commit", folder=fleet)
+    assert "verified" in reconciler("verify", folder=fleet)
+    assert reconciler("explain", "PyTorchJob/vit", folder=fleet)
