@@ -106,12 +106,14 @@ class Git(Struct, frozen=True, kw_only=True):
                 code = process.wait()
             finally:
                 timer.cancel()
-                _end(process)
+                end(process)
             if code not in accept:
                 errors.seek(0)
                 raise failure(arguments[0], code, errors.read(65536))
 
-    def start(self, *arguments: str, stdin: IO[bytes] | int, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, stdin: IO[bytes] | int, stderr: IO[bytes], stdout: IO[bytes] | int = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
         """Start the process itself."""
         try:
             return subprocess.Popen(
@@ -119,7 +121,7 @@ class Git(Struct, frozen=True, kw_only=True):
                 cwd=self.folder,
                 env=self.hardened(),
                 stdin=stdin,
-                stdout=subprocess.PIPE,
+                stdout=stdout,
                 stderr=stderr,
             )
         except FileNotFoundError as error:
@@ -161,7 +163,7 @@ class Git(Struct, frozen=True, kw_only=True):
         return done.returncode, done.stdout, done.stderr
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """End a git that nobody listens to any more; asked politely, it removes its lock files."""
     if process.poll() is None:
         process.terminate()
@@ -180,9 +182,14 @@ def read_all(output: IO[bytes]) -> bytes:
         chunks.append(chunk)
         size += len(chunk)
         if size > LISTING_BYTES:
-            hint = "name fewer source folders in reconciler.yaml"
-            raise RepositoryError("the repository holds too many files", hint=hint)
+            raise too_long()
     return b"".join(chunks)
+
+
+def too_long() -> RepositoryError:
+    """Make the error of a listing over `LISTING_BYTES`."""
+    hint = "name fewer source folders in reconciler.yaml"
+    return RepositoryError("the repository holds too many files", hint=hint)
 
 
 def failure(verb: str, code: int, errors: bytes) -> RepositoryError:

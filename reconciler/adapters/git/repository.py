@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import IO
 
 from reconciler.adapters.git.blobs import read_blobs, read_header
-from reconciler.adapters.git.command import Git, printable, read_all
+from reconciler.adapters.git.command import Git, printable
 from reconciler.adapters.git.commit import Committing
 from reconciler.adapters.git.filters import without_filters
 from reconciler.adapters.git.location import Location, branch_ref, locate
 from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_commit, parse_tree, parse_unmerged, text_of
+from reconciler.adapters.git.running import Running
 from reconciler.adapters.git.worktree import WorkTree
 from reconciler.errors import RepositoryError
 from reconciler.ports import Commit, Draft, Entry, Tree
@@ -35,6 +34,7 @@ class GitRepository:
         self._files = WorkTree(top=location.top)
         self._contents: dict[str, bytes] = {}
         self._listings: dict[tuple[str, ...], Tree] = {}
+        self._looks: dict[tuple[str, ...], tuple[Running, ...]] = {}
 
     @classmethod
     def open(cls, folder: Path, *, environ: Mapping[str, str], largest_file: int = LARGEST_FILE) -> "GitRepository":
@@ -160,22 +160,27 @@ class GitRepository:
     def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
         """Compare the working tree with a commit. Only files that git finds changed are read."""
         base = self._empty_tree() if commit is None else _id(commit)
-        with self._looking(base, paths) as (tracked, untracked):
-            return self._differences(read_all(tracked), read_all(untracked))
+        tracked, untracked = self._look(base, paths)
+        return self._differences(tracked.output(), untracked.output())
 
     @cached_property
     def _unfiltered(self) -> Git:
         return without_filters(self._git)
 
-    @contextmanager
-    def _looking(self, base: str, paths: Sequence[str]) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        """Let two gits look over the working tree at the same time: for what differs, and for what is new."""
+    def anticipate(self, paths: Sequence[str], *, head: str) -> None:
+        """Let git look over the working tree while the caller does something else; `work_tree` asks for the result."""
+        self._looks[(head, *paths)] = self._look(head, paths, listing=True)
+
+    def _look(self, base: str, paths: Sequence[str], *, listing: bool = False) -> tuple[Running, ...]:
+        """Let gits look at the same time for what differs from a commit, for what is new, and for what it holds."""
         wanted = self._at.outer(tuple(paths))
         git = self._unfiltered
         differing = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *wanted)
         new = ("ls-files", "-z", "--others", "--exclude-standard", "--", *wanted)
-        with git.stream(*differing) as tracked, git.stream(*new) as untracked:
-            yield tracked, untracked
+        looks = [Running(git, *differing), Running(git, *new)]
+        if listing:
+            looks.append(Running(self._git, *self._tree_listing(base, paths)))
+        return tuple(looks)
 
     def _differences(self, tracked: bytes, untracked: bytes) -> dict[str, Entry | None]:
         prefix = self._at.prefix
@@ -211,9 +216,11 @@ class GitRepository:
         head = head or self._git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head is None:
             return {path: entry for path, entry in self.changed_since(None, paths).items() if entry is not None}
-        with self._looking(head, paths) as (tracked, untracked):
-            tree = dict(self.tree(head, paths))  # read while the others look
-            changes = self._differences(read_all(tracked), read_all(untracked))
+        tracked, untracked, listing = self._looks.pop((head, *paths), None) or self._look(head, paths, listing=True)
+        listed = parse_tree(listing.output(), self._at.prefix)  # read while the others look
+        self._listings[self._tree_listing(head, paths)] = listed
+        tree = {**listed}
+        changes = self._differences(tracked.output(), untracked.output())
         for path, entry in changes.items():
             if entry is None:
                 tree.pop(path, None)
