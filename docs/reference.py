@@ -62,7 +62,9 @@ def _exit_codes() -> str:
         meaning = "a bug" if code == errors.ReconcilerError.exit_code else _first_line(kinds[0].__doc__)
         names = "" if code == errors.ReconcilerError.exit_code else ", ".join(f"`{kind.__name__}`" for kind in kinds)
         lines.append(f"| {code} | {meaning} | {names} |")
-    lines.append("| 130 | interrupted by Ctrl-C; nothing was written | |")
+    lines.append("| 130 | interrupted by Ctrl-C | |")
+    lines.append("| 141 | whoever read the output has left, as `head` does | |")
+    lines.append("| 143 | ended by SIGTERM | |")
     return "\n".join(lines) + "\n"
 
 
