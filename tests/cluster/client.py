@@ -89,7 +89,7 @@ class Client:
             headers["Content-Type"] = content_type
         try:
             return self._exchange(self._connection(), method, path, data, headers)
-        except (http.client.HTTPException, ConnectionError):
+        except (http.client.HTTPException, ConnectionError, ssl.SSLEOFError):
             return self._exchange(self._new_connection(), method, path, data, headers)
 
     def _connection(self) -> http.client.HTTPSConnection:
