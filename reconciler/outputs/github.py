@@ -31,7 +31,8 @@ def _command(finding: Finding) -> str:
             properties["col"] = str(finding.place.column)
     properties["title"] = clip(printable(finding.rule), _LONGEST_TITLE)
     written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{_COMMANDS[finding.level]} {written}::{_data(clip(printable(finding.sentence), _LONGEST))}"
+    message = without_commands(clip(printable(finding.sentence), _LONGEST))  # of other runners, inside this one
+    return f"::{_COMMANDS[finding.level]} {written}::{_data(message)}"
 
 
 def _data(text: str) -> str:
