@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,6 @@ from reconciler.version import __version__
 
 if TYPE_CHECKING:
     from reconciler.adapters.checkout import Made
-    from reconciler.core.documents import Document
     from reconciler.core.intents.config import Config
     from reconciler.core.plan import Plan
     from reconciler.core.schemas import Catalogue
@@ -136,6 +135,7 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
             cache=_cache(settings, environ),
             catalogue=shipped.catalogue,
             shipped=shipped.policies,
+            read_shipped=shipped.read,
             bundle_digest=shipped.digest,
             processes=settings.processes or _processors(),
             cluster=settings.cluster,
@@ -163,18 +163,18 @@ class Shipped:
         return Catalogue(bundle)
 
     @cached_property
-    def _policy_files(self) -> dict[str, bytes]:
+    def policies(self) -> tuple[str, ...]:
+        """Files of the shipped rules."""
         from reconciler.adapters import bundle
 
-        wanted = [path for path in bundle.walk("policies") if path.endswith(".yaml") and path.count("/") == _RULE_DEPTH]
-        return {path: bundle.read(path) for path in wanted}
+        return tuple(p for p in bundle.walk("policies") if p.endswith(".yaml") and p.count("/") == _RULE_DEPTH)
 
-    @cached_property
-    def policies(self) -> "tuple[Document, ...]":
-        """Documents of the shipped rules."""
-        from reconciler.core.documents import read
+    @staticmethod
+    def read(paths: list[str]) -> Iterator[bytes]:
+        """Read shipped files."""
+        from reconciler.adapters import bundle
 
-        return tuple(document for path, raw in self._policy_files.items() for document in read(path, raw).documents)
+        return map(bundle.read, paths)
 
     @cached_property
     def digest(self) -> str:
@@ -186,7 +186,7 @@ class Shipped:
         digest = sha256()
         for path in ("schemas/kubernetes/versions.json", *(p for p in bundle.walk("schemas") if "/v1" in p)):
             digest.update(bundle.read(path))
-        for path, raw in self._policy_files.items():
+        for path, raw in zip(self.policies, self.read(list(self.policies)), strict=True):
             digest.update(path.encode() + raw)
         return digest.hexdigest()
 

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
-from itertools import chain
 
 import msgspec
 from msgspec import Struct
 
 from reconciler.core.census import Row
 from reconciler.core.census.ledger import ledgers, shapes_queues, without
-from reconciler.core.documents import Document
 from reconciler.core.intents.config import Cluster, Config
 from reconciler.core.plan.inputs import Common
 from reconciler.core.policy.references import judge
@@ -21,9 +19,10 @@ from reconciler.errors import ConfigError
 from reconciler.pipeline.compile import Rendering, compile_file, compile_files
 from reconciler.pipeline.context import Context, build_context
 from reconciler.pipeline.layout import Layout, folders, layout, portability_problems
+from reconciler.pipeline.readings import Contents, FileReading, Readings
 from reconciler.pipeline.sides import Side
-from reconciler.pipeline.sources import Progress, compile_all, files, read_files, read_fresh, silent
-from reconciler.pipeline.state import Counted, FileState, State, facts_of, load_state, save_state
+from reconciler.pipeline.sources import Progress, compile_all, read_files, read_fresh, silent
+from reconciler.pipeline.state import Counted, FileState, State, digests_of, facts_of, load_state, save_state
 from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Cache, Entry, Repository, Tree
 from reconciler.version import __version__
@@ -35,7 +34,8 @@ class Tools(Struct, frozen=True, kw_only=True):
     repository: Repository
     cache: Cache
     catalogue: Catalogue
-    shipped: tuple[Document, ...]  # policies
+    shipped: tuple[str, ...]  # paths of policies
+    read_shipped: Contents
     bundle_digest: str
     processes: int = 1
     cluster: str = ""
@@ -67,18 +67,7 @@ class Head:
         tools, repository = self.tools, self.tools.repository
         state = self._before = load_state(tools.cache, self._key)
         fresh = read_fresh(repository, self.layout.sources, state)
-        defining = [path for path, defines in fresh.defines.items() if defines]
-        context = build_context(
-            self.config,
-            engine=tools.engine,
-            object_format=repository.object_format,
-            catalogue=tools.catalogue,
-            shipped_policies=tools.shipped,
-            policies=files(repository, self.layout.policies, list(self.layout.policies)),
-            evidence=files(repository, self.layout.evidence, list(self.layout.evidence)),
-            defining=files(repository, self.layout.sources, defining),
-            clusters=self.clusters,
-        )
+        context = self._context([path for path, defines in fresh.defines.items() if defines])
         states = compile_all(
             repository,
             context,
@@ -90,18 +79,41 @@ class Head:
         )
         return context, states
 
+    def _context(self, defining: list[str]) -> Context:
+        tools = self.tools
+        readings = Readings(tools.cache, str(tools.repository.root), tools.engine, tools.catalogue)
+
+        def read(entries: Mapping[str, Entry], paths: Iterable[str]) -> tuple[FileReading, ...]:
+            def contents(wanted: list[str]) -> Iterable[bytes]:
+                return tools.repository.read([entries[path].oid for path in wanted])
+
+            return readings.read([(path, entries[path].oid) for path in paths], contents)
+
+        context = build_context(
+            self.config,
+            engine=tools.engine,
+            object_format=tools.repository.object_format,
+            catalogue=tools.catalogue,
+            shipped=readings.read([(path, "shipped") for path in tools.shipped], tools.read_shipped),
+            policies=read(self.layout.policies, self.layout.policies),
+            evidence=read(self.layout.evidence, self.layout.evidence),
+            defining=read(self.layout.sources, defining),
+            clusters=self.clusters,
+        )
+        readings.save()
+        return context
+
     @cached_property
     def digests(self) -> dict[str, str]:
         """Blob ids by path below the rendered folder. Of two objects with one path the first counts: `judge` tells."""
-        files = reversed(self.states.values())
-        return dict(chain.from_iterable(reversed(held.summary.written) for held in files))
+        return digests_of(self.states.values())
 
     @cached_property
     def sources(self) -> dict[str, str]:
         """Source files by path below the rendered folder."""
         sources: dict[str, str] = {}
         for source, held in self.states.items():
-            for path, _ in held.summary.written:
+            for path in held.paths:
                 sources.setdefault(path, source)
         return sources
 
@@ -110,7 +122,7 @@ class Head:
         """Rows by path below the rendered folder."""
         rows: dict[str, Row] = {}
         for held in self.states.values():
-            for row in held.summary.rows:
+            for row in held.rows:
                 rows.setdefault(row.path, row)
         return rows
 
@@ -129,19 +141,19 @@ class Head:
         """Rows of these paths: a few of them cost less than all."""
         wanted = list(paths)
         sources = {self.sources[path] for path in wanted}
-        found = {row.path: row for source in sources for row in reversed(self.states[source].summary.rows)}
+        found = {row.path: row for source in sources for row in reversed(self.states[source].rows)}
         return {path: found[path] for path in wanted}
 
     def problems(self) -> tuple[Problem, ...]:
         """All problems of all files."""
         found = [*self.layout.problems, *portability_problems(self.layout), *self.context.problems]
         for held in self.states.values():
-            found += held.summary.findings.problems
+            found += held.findings.problems
         return tuple(sorted(dict.fromkeys(found), key=lambda problem: problem.sort_key))
 
     def verdicts(self) -> list[Verdict]:
         """Judge each object by itself, and all objects together, before exceptions."""
-        found = [verdict for held in self.states.values() for verdict in held.summary.findings.verdicts]
+        found = [verdict for held in self.states.values() for verdict in held.findings.verdicts]
         return [*found, *self.counted.verdicts]
 
     @cached_property
@@ -162,7 +174,7 @@ class Head:
     def _count(self) -> Counted:
         by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
         for held in self.states.values():
-            for row in held.summary.rows:
+            for row in held.rows:
                 by_cluster[row.cluster].append(row)
         verdicts: list[Verdict] = []
         for cluster in self.clusters:
@@ -172,15 +184,21 @@ class Head:
 
     def remember(self) -> None:
         """Leave everything for the next plan."""
-        counted = None if self._has_doubles else self.counted
-        after = State(context=self.context.digest, files=self.states, counted=counted)
-        if after != self._before:
-            save_state(self.tools.cache, self._key, after)
+        if self._remembered and self.states == self._before.files:
+            return
+        needed = {held.needs for held in self.states.values()} - {""}
+        after = State(
+            context=self.context.digest,
+            files=self.states,
+            queues={needs: self.context.queue_digest(needs) for needs in sorted(needed)},
+            counted=None if self._has_doubles else self.counted,
+        )
+        save_state(self.tools.cache, self._key, after)
 
     @property
     def _has_doubles(self) -> bool:
         """Whether two objects have one path: judging those looks at blob ids, which are no facts."""
-        return sum(len(held.summary.written) for held in self.states.values()) != len(self.digests)
+        return sum(held.count for held in self.states.values()) != len(self.digests)
 
     def prepare(self, paths: list[str]) -> None:
         """Read at once the source files that `rendering` will be asked for."""
@@ -220,8 +238,9 @@ class Head:
 
 def digest_of(entries: Mapping[str, Entry]) -> str:
     """Digest paths and contents, whatever their order."""
-    lines = "\n".join(f"{entry.oid} {path}" for path, entry in sorted(entries.items()))
-    return sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+    paths = sorted(entries)
+    text = "\0".join([*paths, *(entries[path].oid for path in paths)])
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _chosen(config: Config, name: str) -> tuple[Cluster, ...]:

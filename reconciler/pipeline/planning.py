@@ -51,7 +51,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
     existing.load(differing)
     foreign = existing.foreign(differing)
     if other is not head.side:
-        foreign |= _foreign_of_head(tools, head, existing)
+        foreign |= _foreign_of_head(tools, head, before, existing)
     owned = existing.oids if not foreign else {p: oid for p, oid in existing.oids.items() if p not in foreign}
     changed = [path for path, digest in head.digests.items() if owned.get(path) != digest]
     head.prepare(changed)
@@ -152,7 +152,9 @@ def _of_clusters(head: Head, before: Layout) -> dict[str, Entry]:
     return {path: entry for path, entry in before.rendered.items() if path.startswith(prefix)}
 
 
-def _foreign_of_head(tools: Tools, head: Head, base: Existing) -> dict[str, Problem]:
+def _foreign_of_head(tools: Tools, head: Head, before: Layout, base: Existing) -> dict[str, Problem]:
+    if head.layout.rendered == before.rendered:
+        return {}
     now = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
     suspects = [path for path in now.differing(head.digests) if base.oids.get(path) != now.oids[path]]
     now.load(suspects)
@@ -193,7 +195,7 @@ def _last_rendered(tools: Tools, head: Head) -> Layout:
 
 def _folders(head: Head, before: Layout) -> dict[str, tuple[int, int]]:
     def count(side: Layout, folder: str) -> int:
-        return sum(path.startswith(f"{folder}/") for path in side.sources)
+        return len(below(tuple(side.sources), folder))
 
     return {folder: (count(before, folder), count(head.layout, folder)) for folder in head.config.sources}
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
 
 from msgspec import Struct
 
 from reconciler.pipeline.compile import compile_files
-from reconciler.pipeline.context import Context, File, holds_context
-from reconciler.pipeline.state import FileState, State, decode_summary, summarise
+from reconciler.pipeline.context import Context, holds_context
+from reconciler.pipeline.state import FileState, State, decode_file, summarise
 from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Entry, Repository
 
@@ -45,11 +44,6 @@ def read_files(repository: Repository, entries: Mapping[str, Entry], paths: list
     return zip(paths, repository.read([entries[path].oid for path in paths]), strict=True)
 
 
-def files(repository: Repository, entries: Mapping[str, Entry], paths: list[str]) -> list[File]:
-    """Read files with their ids."""
-    return [File(path=path, oid=entries[path].oid, raw=raw) for path, raw in read_files(repository, entries, paths)]
-
-
 def compile_all(
     repository: Repository,
     context: Context,
@@ -61,31 +55,26 @@ def compile_all(
     progress: Progress,
 ) -> dict[str, FileState]:
     """Summarise every source file, in the order of `sources`."""
-    queue_digest = cache(context.queue_digest)
-    kept: dict[str, FileState] = {}
-    if state.context == context.digest:
-        for path, entry in sources.items():
-            held = state.files.get(path)
-            if held is not None and held.oid == entry.oid:
-                needs = held.summary.needs
-                if not needs or held.queues == queue_digest(needs):
-                    kept[path] = held
+    unchanged = state.files if state.context == context.digest else {}
+    current = {needs: context.queue_digest(needs) == digest for needs, digest in state.queues.items()}
+    kept = {
+        path: held
+        for path, entry in sources.items()
+        if (held := unchanged.get(path)) and held.oid == entry.oid and (not held.needs or current[held.needs])
+    }
     paths = [path for path in sources if path not in kept]
     contents = {**fresh.contents}
     contents.update(read_files(repository, sources, [path for path in paths if path not in contents]))
 
     def work(positions: range) -> list[bytes]:
-        chosen = [(paths[position], contents[paths[position]]) for position in positions]
-        return [summarise(compiled) for compiled in compile_files(context, chosen)]
+        chosen = [paths[position] for position in positions]
+        compiled = compile_files(context, [(path, contents[path]) for path in chosen])
+        return [
+            summarise(one, oid=sources[path].oid, defines=fresh.defines[path])
+            for path, one in zip(chosen, compiled, strict=True)
+        ]
 
     with progress("compiling", len(paths)) as advance:
         results = in_parallel(work, len(paths), processes=processes, advance=advance)
-        for path, raw in zip(paths, results, strict=True):
-            summary = decode_summary(raw)
-            kept[path] = FileState(
-                oid=sources[path].oid,
-                defines=fresh.defines[path],
-                queues=queue_digest(summary.needs) if summary.needs else "",
-                summary=summary,
-            )
-    return {path: kept[path] for path in sources}
+        kept.update((path, decode_file(raw)) for path, raw in zip(paths, results, strict=True))
+    return {path: kept[path] for path in sources} if paths else kept

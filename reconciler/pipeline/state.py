@@ -1,6 +1,6 @@
 """What a plan remembers of every source file, by path and blob id, so that the next one costs what changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 import msgspec
@@ -22,16 +22,18 @@ class Findings(Struct, frozen=True, array_like=True):
     verdicts: tuple[Verdict, ...]
 
 
-class Summary(Struct, frozen=True, array_like=True):
-    """A compiled file without its manifests: enough for everything but the differences.
+class FileState(Struct, frozen=True, array_like=True):
+    """One source file as it was compiled, without its manifests: enough for everything but the differences.
 
     Rows and findings stay encoded until somebody asks, because most are never asked for. `facts` is a digest of all
     that rows tell besides blob ids: as long as no file's facts change, all that is counted over files is the same.
     """
 
-    written: tuple[tuple[str, str], ...]  # path below the rendered folder, blob id
-    needs: tuple[str, ...]
+    oid: str
+    defines: bool  # other files depend on it
+    needs: str  # names of the queues that it depends on
     facts: bytes
+    written: str  # paths below the rendered folder and blob ids, alternating
     encoded_rows: bytes
     encoded_findings: bytes  # empty: none
 
@@ -45,14 +47,15 @@ class Summary(Struct, frozen=True, array_like=True):
         """Problems and verdicts."""
         return _findings.decode(self.encoded_findings) if self.encoded_findings else _NONE
 
+    @property
+    def paths(self) -> list[str]:
+        """Paths below the rendered folder."""
+        return self.written.split(SEPARATOR)[::2] if self.written else []
 
-class FileState(Struct, frozen=True, array_like=True):
-    """One source file: its blob id, whether other files depend on it, and its summary under `queues`' digest."""
-
-    oid: str
-    defines: bool
-    queues: str
-    summary: Summary
+    @property
+    def count(self) -> int:
+        """How many objects it renders."""
+        return (self.written.count(SEPARATOR) + 1) // 2 if self.written else 0
 
 
 class Counted(Struct, frozen=True):
@@ -64,19 +67,23 @@ class Counted(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """All source files of one repository under one context."""
+    """All source files of one repository under one context; `queues` digests the queues by what files need."""
 
     context: str
     files: dict[str, FileState]
+    queues: dict[str, str] = {}
     counted: Counted | None = None
 
+
+SEPARATOR = "\0"
+"""In no name of Kubernetes, and in no path."""
 
 _NONE = Findings(problems=(), verdicts=())
 _EMPTY = State(context="", files={})
 _FACTS_BYTES = 16
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(State)
-_summary = msgspec.msgpack.Decoder(Summary)
+_file = msgspec.msgpack.Decoder(FileState)
 _rows = msgspec.msgpack.Decoder(tuple[Row, ...])
 _findings = msgspec.msgpack.Decoder(Findings)
 
@@ -97,28 +104,38 @@ def save_state(cache: Cache, key: str, state: State) -> None:
     cache.put(key, _encoder.encode(state))
 
 
-def summarise(compiled: Compiled) -> bytes:
+def summarise(compiled: Compiled, *, oid: str, defines: bool) -> bytes:
     """Drop the manifests, and encode for the way from a worker to the parent."""
     rows = [rendering.row for rendering in compiled.renderings]
     findings = Findings(problems=compiled.problems, verdicts=compiled.verdicts)
-    summary = Summary(
-        written=tuple((row.path, row.digest) for row in rows),
-        needs=compiled.needs,
-        facts=_digest(_encoder.encode([replace(row, digest="") for row in rows])),
-        encoded_rows=_encoder.encode(rows),
-        encoded_findings=_encoder.encode(findings) if findings != _NONE else b"",
+    return _encoder.encode(
+        FileState(
+            oid=oid,
+            defines=defines,
+            needs=SEPARATOR.join(compiled.needs),
+            facts=_digest(_encoder.encode([replace(row, digest="") for row in rows])),
+            written=SEPARATOR.join([part for row in rows for part in (row.path, row.digest)]),
+            encoded_rows=_encoder.encode(rows),
+            encoded_findings=_encoder.encode(findings) if findings != _NONE else b"",
+        )
     )
-    return _encoder.encode(summary)
 
 
-def decode_summary(raw: bytes) -> Summary:
+def decode_file(raw: bytes) -> FileState:
     """Read what a worker sent."""
-    return _summary.decode(raw)
+    return _file.decode(raw)
+
+
+def digests_of(files: Iterable[FileState]) -> dict[str, str]:
+    """Return blob ids by path below the rendered folder. Of two objects with one path the first counts."""
+    parts = SEPARATOR.join([held.written for held in files if held.written]).split(SEPARATOR)
+    parts.reverse()  # now ids come before paths, and what is set last was first
+    return dict(zip(parts[1::2], parts[::2], strict=True))
 
 
 def facts_of(context: str, files: Mapping[str, FileState]) -> bytes:
     """Digest everything that is counted and judged over all files: their facts, in order, under one context."""
-    return _digest(b"".join((context.encode(), *(held.summary.facts for held in files.values()))))
+    return _digest(b"".join((context.encode(), *(held.facts for held in files.values()))))
 
 
 def _digest(data: bytes) -> bytes:

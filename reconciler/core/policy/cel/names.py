@@ -5,6 +5,7 @@ The grammar proper is the engine's; whatever is not understood here stays as it 
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -44,8 +45,9 @@ class Call(Struct, frozen=True, kw_only=True):
     end: int
 
 
+@lru_cache(maxsize=1024)
 def tokens(expression: str) -> list[Token]:
-    """Cut an expression into tokens; blanks and comments are left out."""
+    """Cut an expression into tokens; blanks and comments are left out. The list is shared: nobody may change it."""
     return [
         Token(match.lastgroup or "sign", match[0])
         for match in _TOKEN.finditer(expression)
@@ -97,6 +99,9 @@ def find_call(parts: list[Token], wanted: Collection[str]) -> Call | None:
 
     The last call has no other one in its arguments, so rewriting call after call ends.
     """
+    names = {name.rpartition(".")[2] for name in wanted}
+    if not any(part.text in names for part in parts):
+        return None
     pairs = _pairs(parts)
     for opener in range(len(parts) - 1, 0, -1):
         name = opener - 1

@@ -75,19 +75,24 @@ def compose(parts: Sequence[Part]) -> Program:
     """
     bound: dict[str, str] = {}  # text of a variable: its name in the program
     bodies = []
+    reads: set[str] = set()
+
+    def written(prepared: list[Token]) -> str:
+        reads.update(token.text for token in prepared if token.kind in ("name", "native"))
+        return names.write(prepared)
+
     for part in parts:
         named: dict[tuple[str, str], str] = {}
         needed = _needed(part.expression, dict(part.variables))
         for name, source in part.variables:
             if name in needed:
-                text = names.write(_prepare(source, part.renamed, named))
+                text = written(_prepare(source, part.renamed, named))
                 named["variables", name] = bound.setdefault(text, f"k8s_v{len(bound)}")
-        bodies.append(names.write(_prepare(part.expression, part.renamed, named)))
+        bodies.append(written(_prepare(part.expression, part.renamed, named)))
     text = bodies[0] if len(bodies) == 1 else " && ".join(f"({body})" for body in bodies)
     for source, name in reversed(bound.items()):
         text = f"cel.bind({name}, {source}, {text})"
-    reads = frozenset(part.text for part in names.tokens(text) if part.kind == "name")
-    return Program(expression=runtime.parse(text), reads=reads)
+    return Program(expression=runtime.parse(text), reads=frozenset(reads))
 
 
 def _needed(expression: str, variables: Mapping[str, str]) -> set[str]:
