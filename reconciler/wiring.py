@@ -19,6 +19,7 @@ from reconciler.version import __version__
 
 if TYPE_CHECKING:
     from reconciler.adapters.checkout import Made
+    from reconciler.adapters.git import GitRepository
     from reconciler.core.intents.config import Config
     from reconciler.core.plan import Plan
     from reconciler.core.schemas import Catalogue
@@ -113,8 +114,7 @@ class Session:
 def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Session:
     """Find the repository and settle all settings, of which `reconciler.yaml` gives the lowest."""
     from reconciler.adapters.git import GitRepository
-    from reconciler.outputs.progress import progress
-    from reconciler.pipeline.head import Tools
+    from reconciler.pipeline.layout import folders
     from reconciler.pipeline.sides import head_side, read_config
 
     gc.disable()  # one short run over many small objects: the collector would cost more than the run
@@ -125,24 +125,28 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
     repository = GitRepository.open(folder, environ=environ)
     shipped = Shipped()
     side = head_side(repository, early.revision)
-    config = read_config(repository, side, shipped.catalogue)
+    config = read_config(repository, side, lambda: shipped.catalogue, _cache(early, environ), shipped.digest)
+    if side.commit is None and side.checked_out is not None:  # git looks while we import the rest
+        repository.anticipate(folders(config), head=side.checked_out.oid)
     settings = resolve(flags, environ, config.defaults)
     _set_up_logging(settings)
-    return Session(
-        settings,
-        Tools(
-            repository=repository,
-            cache=_cache(settings, environ),
-            catalogue=shipped.catalogue,
-            shipped=shipped.policies,
-            read_shipped=shipped.read,
-            bundle_digest=shipped.digest,
-            processes=settings.processes or _processors(),
-            cluster=settings.cluster,
-            progress=lambda title, total: progress(title, total=total),
-        ),
-        side,
-        config,
+    return Session(settings, _tools(repository, shipped, settings, environ), side, config)
+
+
+def _tools(repository: "GitRepository", shipped: "Shipped", settings: Settings, environ: Mapping[str, str]) -> "Tools":
+    from reconciler.outputs.progress import progress
+    from reconciler.pipeline.head import Tools
+
+    return Tools(
+        repository=repository,
+        cache=_cache(settings, environ),
+        catalogue=shipped.catalogue,
+        shipped=shipped.policies,
+        read_shipped=shipped.read,
+        bundle_digest=shipped.digest,
+        processes=settings.processes or _processors(),
+        cluster=settings.cluster,
+        progress=lambda title, total: progress(title, total=total),
     )
 
 

@@ -3,6 +3,7 @@
 Inside a wheel they lie in `reconciler/bundle/`; in a checkout at its root, beside the package.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,9 +26,12 @@ def read(relative_path: str) -> bytes:
 
 def walk(folder: str) -> Iterator[str]:
     """Yield the paths of all files below a shipped folder, sorted, relative to the same root as `read`."""
-    top = _shipped(folder)
-    for path in sorted(path for path in top.rglob("*") if path.is_file()):
-        yield path.relative_to(_ROOT).as_posix()
+    found = []
+    for here, folders, names in os.walk(_shipped(folder)):
+        folders.sort()
+        below = Path(here).relative_to(_ROOT).as_posix()
+        found += [f"{below}/{name}" for name in names]
+    yield from sorted(found)
 
 
 def _shipped(relative_path: str) -> Path:

@@ -1,13 +1,19 @@
 """The two sides of a plan: what is compared, and with what."""
 
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
 from msgspec import Struct
 
-from reconciler.core.documents import read
 from reconciler.core.intents.config import Config, parse_config
-from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError, InvalidInput, OutsideError
 from reconciler.pipeline.layout import CONFIG_PATH
-from reconciler.ports import Commit, Entry, Repository, Tree
+from reconciler.ports import Cache, Commit, Entry, Repository, Tree
+
+if TYPE_CHECKING:
+    from reconciler.core.schemas import Catalogue
 
 WORK_TREE = "working tree"
 
@@ -69,8 +75,13 @@ def base_side(repository: Repository, base: str, head: Side) -> Side | None:
     return Side(label=shown, commit=repository.resolve(found))
 
 
-def read_config(repository: Repository, side: Side, catalogue: Catalogue) -> Config:
-    """Read `reconciler.yaml`. Raises `ConfigError` where there is none, `InvalidInput` where it is wrong."""
+def read_config(
+    repository: Repository, side: Side, catalogue: Callable[[], "Catalogue"], memory: Cache, engine: str
+) -> Config:
+    """Read `reconciler.yaml`. Raises `ConfigError` where there is none, `InvalidInput` where it is wrong.
+
+    Remembered by its blob id, so that a run knows its folders before it has imported what parses YAML.
+    """
     entry = side.file(repository, CONFIG_PATH)
     if entry is not None and not entry.is_file:
         raise ConfigError(f"{CONFIG_PATH} in {repository.root} is no regular file", hint="commit the file itself")
@@ -79,6 +90,19 @@ def read_config(repository: Repository, side: Side, catalogue: Catalogue) -> Con
             f"there is no {CONFIG_PATH} in {repository.root}",
             hint="run inside a config repository, name one with --repo DIR, or make one: reconciler init DIR",
         )
+    key = f"config:{engine}:{entry.oid}"
+    if (known := memory.get(key)) is not None:
+        with suppress(msgspec.MsgspecError):
+            return msgspec.msgpack.decode(known, type=Config)
+    config = _parsed(repository, entry, catalogue())
+    with suppress(OverflowError, ValueError):  # numbers beyond 64 bits
+        memory.put(key, msgspec.msgpack.encode(config))
+    return config
+
+
+def _parsed(repository: Repository, entry: Entry, catalogue: "Catalogue") -> Config:
+    from reconciler.core.documents import read  # noqa: PLC0415 - not where the settings are remembered
+
     (raw,) = repository.read([entry.oid])
     reading = read(CONFIG_PATH, raw)
     problems = list(reading.problems)

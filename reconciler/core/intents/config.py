@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem
+
+if TYPE_CHECKING:
+    from reconciler.core.documents import Document
 
 
 class Backend(StrEnum):
@@ -90,7 +92,7 @@ class Config(Struct, frozen=True, kw_only=True):
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
 
-def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]]:
+def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ...]]:
     """Read a document that its JSON Schema has accepted; problems are about what a schema cannot say."""
     spec = document.data["spec"]
     problems = tuple(_problems(document, spec))
@@ -158,7 +160,7 @@ def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
             yield ("spec", "clusters", index, "select", "folders", position), folder
 
 
-def _problems(document: Document, spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _problems(document: "Document", spec: Mapping[str, Any]) -> Iterator[Problem]:
     def problem(rule: str, field: FieldPath, message: str, hint: str) -> Problem:
         return Problem(rule=rule, place=document.at(field), field=format_path(field), message=message, hint=hint)
 
