@@ -128,7 +128,10 @@ def decode_file(raw: bytes) -> FileState:
 
 def digests_of(files: Iterable[FileState]) -> dict[str, str]:
     """Return blob ids by path below the rendered folder. Of two objects with one path the first counts."""
-    parts = SEPARATOR.join([held.written for held in files if held.written]).split(SEPARATOR)
+    written = [held.written for held in files if held.written]
+    if not written:
+        return {}
+    parts = SEPARATOR.join(written).split(SEPARATOR)
     parts.reverse()  # now ids come before paths, and what is set last was first
     return dict(zip(parts[1::2], parts[::2], strict=True))
 
