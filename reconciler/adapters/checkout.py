@@ -1,6 +1,7 @@
 """The first commit of a new config repository, by the user's own git: hooks, signing and identity as they set them."""
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -33,12 +34,8 @@ def _commit(folder: Path) -> tuple[str, str]:
     from git import Repo  # noqa: PLC0415 - costs 56 ms, and `init` alone needs it
     from git.exc import GitCommandError, GitError, InvalidGitRepositoryError  # noqa: PLC0415 - the same
 
-    try:
-        around = Repo(folder, search_parent_directories=True)
-    except InvalidGitRepositoryError:
-        pass
-    else:
-        top = Path(around.working_dir).resolve()
+    with suppress(InvalidGitRepositoryError):
+        top = Path(Repo(folder, search_parent_directories=True).working_dir).resolve()
         inside = folder.resolve().relative_to(top)
         return "the folder lies in a repository of yours", inside.as_posix() if inside.parts else ""
     try:
