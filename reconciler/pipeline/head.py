@@ -67,7 +67,7 @@ class Head:
         tools, repository = self.tools, self.tools.repository
         state = self._before = load_state(tools.cache, self._key)
         fresh = read_fresh(repository, self.layout.sources, state)
-        context = self._context([path for path, defines in fresh.defines.items() if defines])
+        context = self._context([path for path in self.layout.sources if fresh.defines[path]])
         states = compile_all(
             repository,
             context,
@@ -192,6 +192,8 @@ class Head:
             files=self.states,
             queues={needs: self.context.queue_digest(needs) for needs in sorted(needed)},
             counted=None if self._has_doubles else self.counted,
+            saved=self._before.saved,
+            stamp=self._before.stamp,
         )
         save_state(self.tools.cache, self._key, after)
 

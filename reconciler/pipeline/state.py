@@ -67,12 +67,47 @@ class Counted(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """All source files of one repository under one context; `queues` digests the queues by what files need."""
+    """All source files of one repository under one context; `queues` digests the queues by what files need.
+
+    `saved` are the files of the last whole state on disk, under `stamp`: the next plan only writes what differs.
+    """
 
     context: str
     files: dict[str, FileState]
     queues: dict[str, str] = {}
     counted: Counted | None = None
+    saved: dict[str, FileState] = {}
+    stamp: bytes = b""
+
+
+class _Whole(Struct, frozen=True, array_like=True):
+    """The files of a state in columns, named as the fields of `FileState`: a fraction of the objects to decode."""
+
+    stamp: bytes
+    paths: list[str]
+    oid: list[str]
+    defines: list[bool]
+    needs: list[str]
+    facts: list[bytes]
+    written: list[str]
+    encoded_rows: list[bytes]
+    encoded_findings: list[bytes]
+
+    @property
+    def files(self) -> dict[str, FileState]:
+        columns = (getattr(self, name) for name in FileState.__struct_fields__)
+        return dict(zip(self.paths, map(FileState, *columns), strict=True))
+
+
+class _Since(Struct, frozen=True, array_like=True):
+    """What a state has other than the whole one of this stamp."""
+
+    stamp: bytes
+    context: str
+    changed: dict[str, FileState]
+    gone: list[str]
+    queues: dict[str, str]
+    counted: Counted | None
 
 
 SEPARATOR = "\0"
@@ -82,7 +117,8 @@ _NONE = Findings(problems=(), verdicts=())
 _EMPTY = State(context="", files={})
 _FACTS_BYTES = 16
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(State)
+_whole = msgspec.msgpack.Decoder(_Whole)
+_since = msgspec.msgpack.Decoder(_Since)
 _file = msgspec.msgpack.Decoder(FileState)
 _rows = msgspec.msgpack.Decoder(tuple[Row, ...])
 _findings = msgspec.msgpack.Decoder(Findings)
@@ -90,18 +126,53 @@ _findings = msgspec.msgpack.Decoder(Findings)
 
 def load_state(cache: Cache, key: str) -> State:
     """Return what an earlier plan left behind; the empty state where there is nothing, or nothing readable."""
-    raw = cache.get(key)
-    if raw is None:
+    parts = cache.get(f"files:{key}"), cache.get(f"since:{key}")
+    if parts[0] is None or parts[1] is None:
         return _EMPTY
     try:
-        return _decoder.decode(raw)
-    except msgspec.MsgspecError:
+        whole, since = _whole.decode(parts[0]), _since.decode(parts[1])
+        saved = whole.files
+    except (msgspec.MsgspecError, ValueError):
         return _EMPTY
+    if since.stamp != whole.stamp:  # another process has just written one of the two
+        return _EMPTY
+    files = {**saved, **since.changed}
+    for path in since.gone:
+        files.pop(path, None)
+    return State(
+        context=since.context,
+        files=files,
+        queues=since.queues,
+        counted=since.counted,
+        saved=saved,
+        stamp=whole.stamp,
+    )
 
 
 def save_state(cache: Cache, key: str, state: State) -> None:
-    """Leave the state for the next plan."""
-    cache.put(key, _encoder.encode(state))
+    """Leave the state for the next plan: what differs from the whole one on disk or, where that is much, all."""
+    saved, stamp = state.saved, state.stamp
+    changed = {path: held for path, held in state.files.items() if saved.get(path) is not held}
+    if not saved or len(changed) > max(_FEW, len(saved) // _FEW):
+        fields = FileState.__struct_fields__
+        columns = {name: [getattr(held, name) for held in state.files.values()] for name in fields}
+        content = _encoder.encode(([*state.files], columns))
+        stamp = _digest(content)
+        cache.put(f"files:{key}", _encoder.encode(_Whole(stamp=stamp, paths=[*state.files], **columns)))
+        saved, changed = state.files, {}
+    since = _Since(
+        stamp=stamp,
+        context=state.context,
+        changed=changed,
+        gone=[path for path in saved if path not in state.files],
+        queues=state.queues,
+        counted=state.counted,
+    )
+    cache.put(f"since:{key}", _encoder.encode(since))
+
+
+_FEW = 50
+"""So many files, or one in so many, are written beside the whole state instead of writing that again."""
 
 
 def summarise(compiled: Compiled, *, oid: str, defines: bool) -> bytes:

@@ -323,3 +323,7 @@ def test_settings_of_a_run_do_not_mix(flags: dict[str, str]) -> None:
         one = render_json(made.session(cache_dir=str(made.cache), **flags).plan().plan)
         assert one == render_json(made.session(cache="off", **flags).plan().plan)
         assert made.warm() == made.cold()
+
+
+def test_of_two_queues_with_one_name_the_first_file_counts_whichever_was_read_last() -> None:
+    edited(lambda made: made.write("queues/a.yaml", queue("q2", 8)))
