@@ -42,7 +42,11 @@ def measure(command: Sequence[str], *, cwd: Path, runs: int, before: Sequence[ob
             prepare()  # type: ignore[operator]
         start = time.perf_counter()
         with subprocess.Popen(
-            command, cwd=cwd, env={**os.environ, **_INSTALLED, **environ}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            command,
+            cwd=cwd,
+            env={**os.environ, **_INSTALLED, **environ},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         ) as process:
             with _watched(process.pid) as memory:
                 _, problems = process.communicate()
