@@ -1,22 +1,7 @@
-"""Config repositories of any size, made from a seed: realistic queues, jobs and plain manifests."""
+"""The short mix: one shape of each kind, about thirty lines."""
 
 import random
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-
-_CONFIG = """\
-apiVersion: gpureconciler.io/v1alpha1
-kind: ReconcilerConfig
-metadata: {{name: bench}}
-spec:
-  clusters:
-    - name: main
-      backend: {backend}
-      external: [Namespace, Queue/default, PriorityClass, ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim]
-  sources: [queues, jobs, manifests]
-  budgets: {{deletes: {{count: null, share: null}}, gpuQuotaChange: {{share: null}}}}
-"""
 
 _QUEUE = """\
 # Queue of {team}.
@@ -177,11 +162,10 @@ _QUEUED = {
 _MODELS = ("vit-large", "llama-8b", "mixtral", "whisper", "resnet50", "qwen-14b", "sdxl", "bert-base")
 
 
-def files(count: int, *, backend: str = "kai", seed: int = 7) -> Iterator[tuple[str, str]]:
-    """Yield path and text of files that hold about `count` documents together."""
+def files(count: int, *, backend: str, seed: int) -> Iterator[tuple[str, str]]:
+    """Yield path and text of the source files."""
     chance = random.Random(seed)
     teams = [f"team-{number:03}" for number in range(max(2, count // 100))]
-    yield "reconciler.yaml", _CONFIG.format(backend=backend)
     made = 0
     for team in teams:
         yield f"queues/{team}.yaml", _QUEUE.format(name=f"{team}-train", team=team, patch=chance.randrange(9))
@@ -215,25 +199,3 @@ def files(count: int, *, backend: str = "kai", seed: int = 7) -> Iterator[tuple[
             yield f"manifests/{team}/{name}.yaml", _CONFIGMAP.format(name=name, **values)
             made += 1
         number += 1
-
-
-def write(folder: Path, count: int, *, backend: str = "kai") -> int:
-    """Make a Git repository with a corpus and its first commit; return the bytes of its sources."""
-    size = 0
-    for path, text in files(count, backend=backend):
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-        size += len(text)
-    git(folder, "init", "--quiet", "--initial-branch", "main")
-    git(folder, "config", "user.name", "Bench")
-    git(folder, "config", "user.email", "bench@example.com")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "corpus")
-    return size
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder."""
-    call = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(call, check=True, capture_output=True, text=True).stdout
