@@ -3,11 +3,14 @@
 import json
 from typing import Any
 
+import msgspec
+
 from reconciler.core.plan.explanation import ExplainedField, Explanation, Origin
 from reconciler.outputs.differences import is_single, scalar, value_lines
 from reconciler.outputs.findings import subject_of, where
 from reconciler.outputs.page import Page, Span, Tone
 from reconciler.outputs.printable import clip
+from reconciler.outputs.sizing import write_candidates, write_note
 
 __all__ = ["ExplainedField", "Explanation", "Origin", "render_explain", "render_explain_json"]
 
@@ -20,6 +23,10 @@ def render_explain(explanation: Explanation, *, width: int = 80, colour: bool = 
     page = Page(width=width, colour=colour, unicode=unicode)
     page.write(Span(subject_of(explanation.cluster, explanation.key), Tone.STRONG))
     page.write(Span(f"{explanation.path} from {where(explanation.source)}", Tone.FAINT))
+    if explanation.sizing is not None:
+        page.heading("Sizing")
+        write_note(page, explanation.sizing, indent=2)
+        write_candidates(page, explanation.sizing.candidates)
     for group in _groups(explanation.fields):
         page.blank()
         for field in group:
@@ -41,6 +48,8 @@ def render_explain_json(explanation: Explanation) -> str:
         "source": _place(explanation.source.path, explanation.source.line, explanation.source.column),
         "fields": [_field(field) for field in explanation.fields],
     }
+    if explanation.sizing is not None:
+        data["sizing"] = msgspec.to_builtins(explanation.sizing)
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 

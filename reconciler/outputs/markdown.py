@@ -20,6 +20,7 @@ from reconciler.outputs.differences import (
 from reconciler.outputs.findings import Finding, Kind, Level, findings, where
 from reconciler.outputs.markup import code, details, fence, html_code, marker, prose, size, table_of
 from reconciler.outputs.printable import without_commands
+from reconciler.outputs.sizing import markdown_sizings
 from reconciler.outputs.summary import (
     QueueRow,
     Total,
@@ -93,6 +94,7 @@ def _summary(plan: Plan, rows: int) -> Iterator[str]:
     yield from _queues(plan, rows)
     yield from _capacity(plan, rows)
     yield from _jobs(plan, rows)
+    yield from markdown_sizings(plan, rows)
     yield from _findings(plan, rows)
     yield from _exceptions(plan, rows)
 
@@ -224,7 +226,7 @@ def _held_back(plan: Plan, rows: int) -> Iterator[str]:
         names = ", ".join(code(path) for path in plan.held_back[:rows])
         rest = len(plan.held_back) - rows
         more = f" and {rest:,} more" if rest > 0 else ""
-        yield f"{count} left as is, for the source has errors: {names}{more}"
+        yield f"{count} left as is, for the source has errors or waits for an answer: {names}{more}"
 
 
 def _list(members: Sequence[Finding], most: int) -> str:

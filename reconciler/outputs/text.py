@@ -10,6 +10,7 @@ from reconciler.outputs.differences import Family, Group, because, compare, fami
 from reconciler.outputs.findings import Finding, Kind, Level, findings, where
 from reconciler.outputs.page import Page, Piece, Span, Tone
 from reconciler.outputs.printable import cells
+from reconciler.outputs.sizing import write_sizings
 from reconciler.outputs.summary import (
     QueueRow,
     Total,
@@ -69,6 +70,7 @@ def render_text(
     _queues(page, plan, full=full)
     _capacity(page, plan)
     _jobs(page, plan)
+    write_sizings(page, plan, full=full)
     _findings(page, plan, full=full)
     _objects(page, plan, full=full)
     _exceptions(page, plan)
@@ -190,7 +192,7 @@ def _held_back(page: Page, plan: Plan) -> None:
     if plan.held_back:
         page.blank()
         count = plural(len(plan.held_back), "rendered file")
-        page.write(Span(f"{count} left as is, for the source has errors:", Tone.CAUTION))
+        page.write(Span(f"{count} left as is, for the source has errors or waits for an answer:", Tone.CAUTION))
         for path in plan.held_back:
             page.write(path, indent=2)
 

@@ -95,6 +95,7 @@ def _edit(inputs: Inputs, sides: Sides, operation: Operation, old: str, new: str
         gpus_after=running(row_after),
         digest_before=inputs.existing.get(old, "") if operation is not Operation.CREATE else "",
         digest_after=row_after.digest,
+        sizing=manifest.sizing,
     )
     return Edit(change=change, before=before, after=manifest.body, row_before=row_before, row_after=row_after)
 

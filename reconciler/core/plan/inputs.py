@@ -54,7 +54,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     What is the same on both sides may be left out of these three and told by `common`.
     `manifest` and `body` are asked only for paths that differ; `body` gives None where the file cannot be read.
     `origins` tells which existing paths came from source files that now have errors: those are held back. None says
-    that nobody knows: then everything that would vanish while any file has errors is held back.
+    that nobody knows: then everything that would vanish while any file has errors is held back. `waiting` are paths
+    whose document cannot be rendered before an answer comes: what exists there stays.
     """
 
     engine: str
@@ -71,6 +72,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     list_keys: KindListKeys = no_schema
     is_quantity: KindQuantities = no_schema_quantity
     origins: Mapping[str, str] | None = None
+    waiting: frozenset[str] = frozenset()
     inventories: Mapping[str, Inventory] = field(default_factory=dict)  # by cluster; none: never measured
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -10,6 +10,7 @@ from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Why
+from reconciler.core.sizing.note import SizingNote
 
 
 class Operation(StrEnum):
@@ -50,6 +51,7 @@ class Change(Struct, frozen=True, kw_only=True):
     gpus_after: int = 0
     digest_before: str = ""  # blob ids of the written bytes; empty where there is no file on that side
     digest_after: str = ""
+    sizing: SizingNote | None = None  # how its GPUs were computed
 
 
 class GpuLine(Struct, frozen=True, kw_only=True):
@@ -145,7 +147,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()
     problems: tuple[Problem, ...] = ()
-    held_back: tuple[str, ...] = ()  # rendered paths left untouched because their source file has errors
+    held_back: tuple[str, ...] = ()  # rendered paths left untouched: their source has errors or waits for an answer
     breaches: tuple[Breach, ...] = ()
     acknowledged: bool = False
     digest: str = ""

@@ -32,6 +32,7 @@ def compare(inputs: Inputs) -> Sides:
     gone = sorted(path for path in existing if path not in desired)
     broken = {problem.place.path for problem in inputs.problems if problem.severity is Severity.ERROR}
     held = _held(inputs, differing, gone, broken) if broken else set()
+    held.update(inputs.waiting.intersection(gone))
     gone = [path for path in gone if path not in held]
     kept = {path for path in gone if _is_kept(inputs, path)}
     before = {path: desired[path] for path, oid in existing.items() if path in desired and desired[path].digest == oid}

@@ -7,16 +7,18 @@ from msgspec import Struct, field
 
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.reasons import Reason, Reasons, Why, untrace, why
+from reconciler.core.sizing.note import SizingNote
 
 
 class Manifest(Struct, frozen=True, kw_only=True, eq=False):
-    """A rendered object of one cluster. `source` is the document that asked for it."""
+    """A rendered object of one cluster. `source` is the document that asked for it; `sizing` tells how it was sized."""
 
     cluster: str
     key: ObjectKey
     body: dict[str, Any]
     source: SourceRef
     reasons: Reasons = field(default_factory=dict)
+    sizing: SizingNote | None = None
 
     def why(self, path: FieldPath) -> Why:
         """Why the value at `path` is what it is."""

@@ -39,6 +39,7 @@ def owned(manifest: Manifest, document: Document) -> Manifest:
         body={**manifest.body, "metadata": {**metadata, "labels": labels}},
         source=manifest.source,
         reasons=reasons,
+        sizing=manifest.sizing,
     )
 
 
