@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.core.objects import FieldPath
 
@@ -122,7 +122,7 @@ class SizingSettings(Struct, frozen=True, kw_only=True):
     model_version: str = "3.1.0"
     patch_cpu_request: bool = True
     unsuspend: bool = False
-    prices: Mapping[str, float] = field(default_factory=dict)
+    prices: tuple[tuple[str, float], ...] = ()  # product, price: pairs, because settings are hashed
     write: Write = Write.RENDERED
     labels: Labels = Labels()
     when_pending: Unanswered = Unanswered.BLOCK
@@ -179,7 +179,7 @@ def sizing_settings(spec: Mapping[str, Any]) -> SizingSettings:
         wrapper=_wrapper(spec["wrapper"]) if "wrapper" in spec else None,
         rest=_rest(spec["rest"]) if "rest" in spec else None,
         goal=Goal(spec.get("goal", shipped.goal)),
-        prices={product: float(price) for product, price in sorted(spec.get("prices", {}).items())},
+        prices=tuple((product, float(price)) for product, price in sorted(spec.get("prices", {}).items())),
         write=Write(spec.get("write", shipped.write)),
         labels=_labels(spec.get("labels", {})),
         when_pending=Unanswered(spec.get("whenPending", shipped.when_pending)),
