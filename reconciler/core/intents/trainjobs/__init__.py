@@ -3,7 +3,7 @@
 from reconciler.core.intents.trainjobs.container import Container
 from reconciler.core.intents.trainjobs.job import Kind, Pods, TrainingJob, named_product, requested_gpus
 from reconciler.core.intents.trainjobs.reading import is_training_kind, training_job
-from reconciler.core.intents.trainjobs.selection import is_done, is_selected
+from reconciler.core.intents.trainjobs.selection import is_done, is_selected, is_watched
 
 __all__ = [
     "Container",
@@ -13,6 +13,7 @@ __all__ = [
     "is_done",
     "is_selected",
     "is_training_kind",
+    "is_watched",
     "named_product",
     "requested_gpus",
     "training_job",

@@ -42,8 +42,8 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
 
     `command` and `args` are read as a kubelet would: a kind that holds its line in one string (`line` says where)
     gives `("/bin/sh", "-c", line)`. `pods[0]` leads (the Master); others run the same line. `env` are the variables
-    that the line can see. `meets` says that several pods of it find each other: the operator tells them how, or the
-    line does.
+    that the line can see; `seen_by` are further containers that give it some (Ray's head, which runs it). `meets`
+    says that several pods of it find each other: the operator tells them how, or the line does.
     """
 
     document: Document
@@ -54,6 +54,7 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
     args: tuple[str, ...]
     env: tuple[tuple[str, str | None], ...]
     line: FieldPath | None = None
+    seen_by: tuple[FieldPath, ...] = ()
     meets: bool = True
     suspended: bool = False
 

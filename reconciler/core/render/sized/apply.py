@@ -1,0 +1,115 @@
+"""One decision applied to one job: every field that sizing owns, and nothing else."""
+
+from reconciler.core.documents import Document
+from reconciler.core.intents.config import SizingSettings
+from reconciler.core.intents.trainjobs import Kind, TrainingJob
+from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.problems import Problem
+from reconciler.core.reasons import Origin
+from reconciler.core.render.sized.draft import Draft
+from reconciler.core.render.sized.grounds import Grounds
+from reconciler.core.render.sized.line import Line
+from reconciler.core.render.sized.protocol import set_done, set_waiting
+from reconciler.core.render.sized.replicas import set_replicas
+from reconciler.core.render.sized.resources import set_resources
+from reconciler.core.render.sized.sized import Sized, finished, unchanged
+from reconciler.core.render.sized.variables import set_variables, variables
+from reconciler.core.sizing.decision import Decision
+from reconciler.core.sizing.question import Goal, Question
+
+
+def apply_decision(  # noqa: PLR0917 - who, what, why
+    job: TrainingJob,
+    line: Line,
+    question: Question,
+    decision: Decision,
+    settings: SizingSettings,
+    origins: tuple[Origin, ...] = (),
+) -> Sized:
+    """Write a decision into its job; without a recommendation the job passes as it is, marked (`refused`).
+
+    `line` are the edited words; `origins` are the places that the question and the evidence came from. Problems
+    (`sizing.effective-batch`, `sizing.rendezvous`) leave the document alone.
+    """
+    if decision.chosen is None:
+        return refused(job.document, decision, settings, origins)
+    grounds = Grounds(question=question, chosen=decision.chosen, origins=origins)
+    problems = tuple(_problems(job, grounds))
+    if problems:
+        return unchanged(job.document, problems)
+    draft = Draft(job.document)
+    set_replicas(draft, job, grounds)
+    wanted = list(variables(job, grounds))
+    for container in (*_trainers(draft, job), *job.seen_by):
+        set_variables(draft, (*container, "env"), wanted)
+    for container in _trainers(draft, job):
+        if job.kind is not Kind.TORCHRUN_JOB:
+            name = "resourcesPerNode" if job.kind is Kind.TRAIN_JOB else "resources"
+            set_resources(draft, (*container, name), grounds, settings)
+        _set_line(draft, job, container, line, grounds)
+    if settings.unsuspend:
+        _unsuspend(draft, job, grounds)
+    set_done(draft, decision, settings, origins)
+    return finished(draft)
+
+
+def refused(
+    document: Document, decision: Decision, settings: SizingSettings, origins: tuple[Origin, ...] = ()
+) -> Sized:
+    """Let a job without a recommendation pass as it is written, marked so that it is not asked for again."""
+    draft = Draft(document)
+    set_done(draft, decision, settings, origins)
+    return finished(draft)
+
+
+def waiting(document: Document, request: str, settings: SizingSettings) -> Sized:
+    """Mark a job that waits for an answer with the id of its request: for sources that are edited in place."""
+    draft = Draft(document)
+    set_waiting(draft, request, settings)
+    return finished(draft)
+
+
+def _problems(job: TrainingJob, grounds: Grounds) -> list[Problem]:
+    layout, asked = grounds.chosen.layout, grounds.question
+    found = []
+    if asked.goal is Goal.MIN_GPU and layout.effective_batch != asked.effective_batch:
+        message = f"the layout changes what is trained: {grounds.batch}"
+        found.append(_problem(job, "sizing.effective-batch", (), message, "choose a batch that the GPUs divide"))
+    if grounds.workers > 1 and not job.meets:
+        message = f"needs {grounds.workers} nodes, but nothing tells the pods of this {job.kind.value} of each other"
+        hint = "make it a PyTorchJob, TrainJob or TorchrunJob, or name the main process in the launch line"
+        found.append(_problem(job, "sizing.rendezvous", job.lead.container.path, message, hint))
+    return found
+
+
+def _problem(job: TrainingJob, rule: str, path: FieldPath, message: str, hint: str) -> Problem:
+    return Problem(rule=rule, place=job.document.at(path), field=format_path(path), message=message, hint=hint)
+
+
+def _trainers(draft: Draft, job: TrainingJob) -> list[FieldPath]:
+    """Return the containers that run the line once it is sized: a Worker may have come or gone."""
+    lead = job.lead.container.path
+    if job.kind is not Kind.PYTORCH_JOB:
+        return [lead]
+    specs: FieldPath = (*job.root, "spec", "pytorchReplicaSpecs")
+    others = [pods.container.path for pods in job.pods[1:]] or [(*specs, "Worker", *lead[len(specs) + 1 :])]
+    return [lead, *(path for path in others if draft.get(path) is not None)]
+
+
+def _set_line(draft: Draft, job: TrainingJob, container: FieldPath, line: Line, grounds: Grounds) -> None:
+    reason = grounds.because("command", f"{grounds.spread}; {grounds.batch}")
+    if job.line is not None:
+        draft.set(job.line, line.command[-1], reason)
+        return
+    if line.command != job.command:
+        draft.set_words((*container, "command"), list(line.command), reason)
+    if line.args != job.args:
+        draft.set_words((*container, "args"), list(line.args), reason)
+
+
+def _unsuspend(draft: Draft, job: TrainingJob, grounds: Grounds) -> None:
+    """Let a suspended job run, where it or its wrapper says that it waits."""
+    inner: FieldPath = ("runPolicy",) if job.kind is Kind.PYTORCH_JOB else ()
+    path: FieldPath = ("spec", "suspend") if job.is_wrapped else ("spec", *inner, "suspend")
+    if draft.get(path) is True:
+        draft.set(path, value=False, reason=grounds.because("suspend", "sized, so it may run (sizing.unsuspend)"))

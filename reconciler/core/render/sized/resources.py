@@ -1,0 +1,36 @@
+"""GPUs and CPUs of a container: request and limit equal, as Kubernetes wants it of extended resources."""
+
+from typing import Any
+
+from reconciler.core.intents.config import SizingSettings, Vendor
+from reconciler.core.objects import FieldPath
+from reconciler.core.render.sized.draft import Draft
+from reconciler.core.render.sized.grounds import Grounds
+
+_SECTIONS = ("requests", "limits")
+CPUS_PER_GPU = 2
+"""What the autoconf controller gives a process for loading data."""
+
+
+def set_resources(draft: Draft, resources: FieldPath, grounds: Grounds, settings: SizingSettings) -> None:
+    """Write the share of one node; the other vendor's GPUs go, and so do slices (MIG) of the same cards."""
+    key, gpus = grounds.chosen.gpu.vendor.resource, grounds.per_worker
+    reason = grounds.because("gpus", f"{grounds.spread}; {grounds.memory}")
+    for section in _SECTIONS:
+        for vendor in Vendor:
+            if vendor.resource != key:
+                text = f"the job was sized for {grounds.chosen.gpu.product}"
+                draft.remove((*resources, section, vendor.resource), grounds.because("vendor", text))
+        path = (*resources, section, key)
+        draft.set(path, as_written(draft.get(path), gpus), reason)
+    if settings.patch_cpu_request:
+        cpus = CPUS_PER_GPU * max(1, gpus)
+        reason = grounds.because("cpu", f"{CPUS_PER_GPU} CPUs for each of {gpus} GPUs = {cpus}")
+        for section in _SECTIONS:
+            path = (*resources, section, "cpu")
+            draft.set(path, as_written(draft.get(path), cpus), reason)
+
+
+def as_written(before: Any, number: int) -> int | str:
+    """Return a quantity in the form that stands there: `"8"` stays text."""
+    return str(number) if isinstance(before, str) else number
