@@ -1,0 +1,132 @@
+"""The matrices of the blocks that decoders are made of."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from reconciler.core.sizing.architecture import Linear, Role
+from reconciler.core.sizing.models.numbers import Numbers
+from reconciler.core.sizing.models.traits import Experts, QkNorm, Traits
+
+
+class Heads(Struct, frozen=True, kw_only=True):
+    """Attention's numbers."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def queries(self) -> int:
+        """Width of all query heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def keys(self) -> int:
+        """Width of all key heads, and of all value heads."""
+        return self.kv_heads * self.head_dim
+
+
+def matrix(name: str, inputs: int, outputs: int, count: int, role: Role, *, bias: bool = False) -> Linear:
+    """Return a matrix that each token passes."""
+    return Linear(name=name, inputs=inputs, outputs=outputs, count=count, active=count, role=role, bias=bias)
+
+
+def attention(heads: Heads, layers: int, config: Numbers, traits: Traits) -> tuple[Linear, ...]:
+    """Return the matrices of grouped-query attention (arXiv 2305.13245) in `layers` layers."""
+    bias = config.flag(*traits.bias_keys, default=traits.qkv_bias) if traits.bias_keys else traits.qkv_bias
+    out = bias if traits.out_bias is None else traits.out_bias
+    width, role = heads.hidden, Role.ATTENTION
+    output = matrix(traits.names[0], heads.queries, width, layers, role, bias=out)
+    if traits.joined_qkv:
+        return matrix("qkv_proj", width, heads.queries + 2 * heads.keys, layers, role, bias=bias), output
+    return (
+        matrix("q_proj", width, heads.queries, layers, role, bias=bias),
+        matrix("k_proj", width, heads.keys, layers, role, bias=bias),
+        matrix("v_proj", width, heads.keys, layers, role, bias=bias),
+        output,
+    )
+
+
+def qk_norms(heads: Heads, config: Numbers, traits: Traits) -> int:
+    """Return the parameters of one layer's normalisation of queries and keys."""
+    if traits.qk_norm_key and not config.flag(traits.qk_norm_key, default=False):
+        return 0
+    if traits.qk_norm is QkNorm.HEAD:
+        return 2 * heads.head_dim
+    return heads.queries + heads.keys if traits.qk_norm in {QkNorm.FULL, QkNorm.EACH} else 0
+
+
+def latent_attention(config: Numbers, hidden: int, heads: int, layers: int) -> tuple[tuple[Linear, ...], int]:
+    """Return the matrices of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), and one layer's norms."""
+    role = Role.ATTENTION
+    rope = config.count("qk_rope_head_dim")
+    plain = config.count("qk_nope_head_dim")
+    values = config.count("v_head_dim")
+    latent = config.count("kv_lora_rank")
+    low = config.count("q_lora_rank", default=0, least=0)
+    queries = heads * (plain + rope)
+    query: tuple[Linear, ...]
+    if low:
+        query = (matrix("q_a_proj", hidden, low, layers, role), matrix("q_b_proj", low, queries, layers, role))
+    else:
+        query = (matrix("q_proj", hidden, queries, layers, role),)
+    rest = (
+        matrix("kv_a_proj_with_mqa", hidden, latent + rope, layers, role),
+        matrix("kv_b_proj", latent, heads * (plain + values), layers, role),
+        matrix("o_proj", heads * values, hidden, layers, role),
+    )
+    return (*query, *rest), latent + low
+
+
+def feed_forward(hidden: int, width: int, layers: int, traits: Traits, *, bias: bool = False) -> Iterator[Linear]:
+    """Yield the matrices of dense feed-forward blocks; none where there are no layers."""
+    if not layers:
+        return
+    role, (_, up, down) = Role.FEED_FORWARD, traits.names
+    if traits.joined_up:
+        yield matrix(traits.joined_up, hidden, 2 * width, layers, role, bias=bias)
+    else:
+        if traits.gated:
+            yield matrix("gate_proj", hidden, width, layers, role, bias=bias)
+        yield matrix(up, hidden, width, layers, role, bias=bias)
+    yield matrix(down, width, hidden, layers, role, bias=bias)
+
+
+class Mixture(Struct, frozen=True, kw_only=True):
+    """Experts' numbers: `chosen` of `experts` for each token, `shared` is the width that all tokens pass."""
+
+    experts: int
+    chosen: int
+    width: int
+    shared: int
+    layers: int
+
+
+def mixture(hidden: int, mix: Mixture, traits: Traits, *, bias: bool = False) -> Iterator[Linear]:
+    """Yield the matrices of mixture-of-experts blocks: router, experts, shared expert."""
+    if not mix.layers:
+        return
+    role, fused = Role.FEED_FORWARD, traits.experts is Experts.FUSED
+    names = {
+        Experts.FUSED: ("experts_gate_up", "", "experts_down"),
+        Experts.MIXTRAL: ("w1", "w3", "w2"),
+        Experts.MODULES: ("gate_proj", "up_proj", "down_proj"),
+    }[traits.experts]
+    router = matrix("router" if fused else "gate", hidden, mix.experts, mix.layers, role, bias=bias)
+    yield router
+    count, active = mix.layers * mix.experts, mix.layers * mix.chosen
+    for name, inputs, outputs in (
+        (names[0], hidden, 2 * mix.width if fused else mix.width),
+        (names[1], hidden, mix.width),
+        (names[2], mix.width, hidden),
+    ):
+        if name:
+            yield Linear(
+                name=name, inputs=inputs, outputs=outputs, count=count, active=active, role=role, bias=bias, fused=fused
+            )
+    if mix.shared:
+        yield from feed_forward(hidden, mix.shared, mix.layers, traits)
+        if traits.shared_gate:
+            yield matrix("shared_expert_gate", hidden, 1, mix.layers, role)

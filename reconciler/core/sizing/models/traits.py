@@ -1,0 +1,119 @@
+"""How decoders that are built like Llama differ: what their `model_type` implies and `config.json` does not say."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class QkNorm(StrEnum):
+    """Normalisation of queries and keys."""
+
+    NONE = "none"
+    HEAD = "head"  # one vector of a head's width for all heads
+    FULL = "full"  # over the whole projection
+    EACH = "each"  # a vector for every head
+
+
+class Experts(StrEnum):
+    """How the experts of a mixture are held."""
+
+    MODULES = "modules"  # gate_proj, up_proj, down_proj of every expert are modules
+    MIXTRAL = "mixtral"  # the same, named w1, w3, w2
+    FUSED = "fused"  # one tensor for all experts
+
+
+class Traits(Struct, frozen=True, kw_only=True):
+    """Defaults are Llama's. `tied`, `qkv_bias` and `mlp_bias` hold where `config.json` is silent.
+
+    `norms` counts the normalisations of a layer, `norm_bias` says that they are LayerNorms with a bias.
+    """
+
+    tied: bool = False
+    qkv_bias: bool = False
+    out_bias: bool | None = None  # of the output projection; None: as the other three
+    mlp_bias: bool = False
+    bias_keys: tuple[str, ...] = ("attention_bias",)
+    norms: int = 2
+    norm_bias: bool = False
+    qk_norm: QkNorm = QkNorm.NONE
+    qk_norm_key: str = ""  # the flag that turns qk_norm on; empty: always
+    gated: bool = True
+    joined_qkv: bool = False  # one matrix for queries, keys and values
+    joined_up: str = ""  # the name of one matrix for gate and up; empty: they are two
+    names: tuple[str, str, str] = ("o_proj", "up_proj", "down_proj")
+    experts: Experts = Experts.MODULES
+    shared_gate: bool = False  # a shared expert has a gate of its own
+    head_bias: bool = False
+
+
+_GEMMA2 = Traits(tied=True, norms=4)
+_GEMMA3 = Traits(tied=True, norms=4, qk_norm=QkNorm.HEAD)
+_QWEN2 = Traits(qkv_bias=True, out_bias=False)
+_QWEN3 = Traits(qk_norm=QkNorm.HEAD)
+_OLMO2 = Traits(qk_norm=QkNorm.FULL)
+_COHERE = Traits(tied=True, norms=1, qk_norm=QkNorm.EACH, qk_norm_key="use_qk_norm")
+_GRANITE_MOE = Traits(
+    experts=Experts.FUSED, joined_up="input_linear", names=("o_proj", "input_linear", "output_linear")
+)
+_DEEPSEEK = Traits()
+_GLM = Traits(qkv_bias=True, out_bias=False, joined_up="gate_up_proj")
+
+TRAITS = {
+    "llama": Traits(),
+    "mistral": Traits(),
+    "ministral": Traits(),
+    "mixtral": Traits(experts=Experts.MIXTRAL),
+    "qwen2": _QWEN2,
+    "qwen2_moe": Traits(qkv_bias=True, out_bias=False, shared_gate=True),
+    "qwen3": _QWEN3,
+    "qwen3_moe": _QWEN3,
+    "gemma": Traits(tied=True),
+    "gemma2": _GEMMA2,
+    "gemma3_text": _GEMMA3,
+    "phi3": Traits(joined_qkv=True, joined_up="gate_up_proj"),
+    "phimoe": Traits(norm_bias=True, experts=Experts.MIXTRAL, head_bias=True),
+    "granite": Traits(),
+    "granitemoe": _GRANITE_MOE,
+    "granitemoeshared": _GRANITE_MOE,
+    "granitemoehybrid": _GRANITE_MOE,
+    "olmo": Traits(norms=0),
+    "olmo2": _OLMO2,
+    "olmo3": _OLMO2,
+    "olmoe": Traits(qk_norm=QkNorm.FULL),
+    "smollm3": Traits(tied=True),
+    "stablelm": Traits(
+        norm_bias=True, bias_keys=("use_qkv_bias",), out_bias=False, qk_norm=QkNorm.EACH, qk_norm_key="qk_layernorm"
+    ),
+    "cohere": _COHERE,
+    "cohere2": _COHERE,
+    "starcoder2": Traits(
+        tied=True,
+        qkv_bias=True,
+        mlp_bias=True,
+        bias_keys=("use_bias",),
+        norm_bias=True,
+        gated=False,
+        names=("o_proj", "c_fc", "c_proj"),
+    ),
+    "phi": Traits(
+        qkv_bias=True,
+        mlp_bias=True,
+        bias_keys=(),
+        norms=1,
+        norm_bias=True,
+        gated=False,
+        names=("dense", "fc1", "fc2"),
+        head_bias=True,
+    ),
+    "deepseek_v2": _DEEPSEEK,
+    "deepseek_v3": _DEEPSEEK,
+    "kimi_k2": _DEEPSEEK,
+    "glm": _GLM,
+    "glm4": Traits(qkv_bias=True, out_bias=False, joined_up="gate_up_proj", norms=4),
+    "glm4_moe": Traits(qkv_bias=True, out_bias=False, qk_norm=QkNorm.HEAD, qk_norm_key="use_qk_norm"),
+    "gpt_oss": Traits(qkv_bias=True, mlp_bias=True, experts=Experts.FUSED),
+    "llama4_text": Traits(experts=Experts.FUSED),
+    "jamba": Traits(),
+    "bamba": Traits(),
+}
+"""From the modelling files of Hugging Face transformers 4.57, by `model_type`."""

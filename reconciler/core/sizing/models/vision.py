@@ -1,0 +1,63 @@
+"""The part of a model that sees: its tower and the projector to the decoder."""
+
+from msgspec import Struct
+
+from reconciler.core.sizing.models.numbers import Numbers, UnreadableError
+
+
+class _Tower(Struct, frozen=True):
+    gated: bool = False
+    bias: bool = True
+    positions: bool = True  # learned ones
+    first: bool = False  # a class token, and a norm before the layers
+
+
+_TOWERS = {
+    "siglip_vision_model": _Tower(),
+    "clip_vision_model": _Tower(first=True),
+    "pixtral": _Tower(gated=True, bias=False, positions=False),
+}
+_PROJECTORS = frozenset({"llava", "llava_next", "gemma3", "mistral3", "granite_vision"})
+
+
+def vision_parameters(config: Numbers, hidden: int) -> int:
+    """Return the parameters of the tower and of the projector to a decoder of width `hidden`; 0 without a tower.
+
+    A tower is a vision transformer (arXiv 2010.11929): 4 w^2 of attention and 2 or 3 w x i of feed-forward a layer.
+    Raises UnreadableError for one whose shape is not known.
+    """
+    vision = config.section("vision_config")
+    if vision is None:
+        return 0
+    kind = vision.text("model_type")
+    tower = _TOWERS.get(kind)
+    if tower is None:
+        raise UnreadableError(f"vision tower of type {kind!r} is not known")
+    width = vision.count("hidden_size", most=100_000)
+    return _tower(vision, tower, width) + _projector(config, width, hidden)
+
+
+def _tower(vision: Numbers, tower: _Tower, width: int) -> int:
+    inner = vision.count("intermediate_size", most=1_000_000)
+    layers = vision.count("num_hidden_layers", most=10_000)
+    patch = vision.count("patch_size", most=1000)
+    side = vision.count("image_size", default=224, most=100_000) // patch
+    matrices = 4 * width * width + (3 if tower.gated else 2) * width * inner
+    biases = 5 * width + inner if tower.bias else 0
+    norms = (4 if tower.bias else 2) * width
+    embedding = vision.count("num_channels", default=3, most=100) * patch * patch * width + (width if tower.bias else 0)
+    positions = side * side * width if tower.positions else 0
+    return layers * (matrices + biases + norms) + embedding + positions + (5 if tower.first else 2) * width
+
+
+def _projector(config: Numbers, width: int, hidden: int) -> int:
+    """Return the projector's parameters: two layers (llava), one (gemma3), two and a merger of patches (mistral3)."""
+    kind = config.text("model_type")
+    if kind not in _PROJECTORS:
+        raise UnreadableError(f"model type {kind!r} with a vision tower is not known")
+    if kind == "gemma3":
+        return width * hidden + width
+    taken = config.items("vision_feature_layer")
+    first = width * max(1, len(taken)) * hidden + hidden * hidden
+    merger = 4 * width * width + width if kind == "mistral3" else 2 * hidden
+    return first + merger
