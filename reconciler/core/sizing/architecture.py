@@ -51,7 +51,7 @@ class ParameterParts(Struct, frozen=True, kw_only=True):
         return self.embedding + self.attention + self.feed_forward + self.state_space + self.vision + self.norms
 
 
-class Architecture(Struct, frozen=True, kw_only=True):
+class Architecture(Struct, frozen=True, kw_only=True, cache_hash=True):
     """A decoder's numbers as in its Hugging Face `config.json`; `source` says where they were read.
 
     `parameters` counts all weights, with every expert and a tied embedding once; `active_parameters` those that one

@@ -25,13 +25,15 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
     `parts` sum to `peak_gib`. `floor_gib` cannot be avoided (weights, and gradients of what is trained): a GPU smaller
     than it can never hold the run. `unpaged_gib` is set where `peak_gib` counts on paging of the optimizer to the
-    host: what it would need to run at full speed.
+    host: what it would need to run at full speed. `need_gib` is what is alive at the worst moment: the peak without
+    blocks that the allocator merely keeps and gives back when the card is full. The run goes through if it fits.
     """
 
     peak_gib: float
     low_gib: float
     high_gib: float
     floor_gib: float
+    need_gib: float
     confidence: Confidence
     parts: tuple[Part, ...]
     unpaged_gib: float | None = None

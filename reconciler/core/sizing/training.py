@@ -59,7 +59,7 @@ class Offload(StrEnum):
     ALL = "all"  # optimizer and parameters
 
 
-class Training(Struct, frozen=True, kw_only=True):
+class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     """One training run. Names of optimizers are those of `transformers.TrainingArguments.optim`."""
 
     model: str  # as the job wrote it

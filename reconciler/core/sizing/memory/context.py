@@ -1,0 +1,19 @@
+"""What CUDA and NCCL take before the first tensor."""
+
+from functools import lru_cache
+
+from reconciler.core.sizing.memory.stacks import Stack
+
+_LINKED = ("SXM", "HBM", "H200", "B200", "B300", "GH200", "MI2", "MI3")
+
+
+@lru_cache(maxsize=1024)
+def linked(product: str) -> bool:
+    """Tell whether cards of this product are joined by NVLink or Infinity Fabric, by their name."""
+    name = product.upper()
+    return any(word in name for word in _LINKED)
+
+
+def context_gib(stack: Stack, product: str, *, many: bool) -> float:
+    """Return GiB of the context of one GPU, alone or among others."""
+    return stack.context + (stack.links if many and linked(product) else 0.0)

@@ -1,0 +1,61 @@
+"""What lies on one GPU through a whole step, in bytes."""
+
+from typing import NamedTuple
+
+from reconciler.core.sizing.memory.sharding import FSDP, shards_of
+from reconciler.core.sizing.memory.terms import Terms
+from reconciler.core.sizing.training import Layout, Offload, Training
+
+
+class Holdings(NamedTuple):
+    """Shards of weights, gradients and optimizer; what sharding holds besides; what one token adds.
+
+    `temporary` are the copies of the optimizer's step, `gathered` the units whose weights are whole, `whole` gradients
+    that stay whole between the steps of an accumulation. `sharded`: the weights are divided. `inputs` are bytes of one
+    token. `alone` is what one GPU would hold of weights, gradients and optimizer.
+    """
+
+    weights: float
+    gradients: float
+    optimizer: float
+    temporary: float
+    gathered: float
+    whole: float
+    inputs: float
+    sharded: bool
+    alone: float
+
+
+def holdings_of(training: Training, layout: Layout, terms: Terms) -> Holdings:
+    """Divide the terms of a training by its strategy.
+
+    While weights are sharded, FSDP and ZeRO-3 hold two layers whole (the one that computes, the one that is fetched),
+    and the root unit: embedding and head, and their gradients where they are trained.
+    """
+    weights_by, gradients_by, optimizer_by = shards_of(training, layout)
+    adapters = training.method.has_adapters
+    weights = (terms.frozen + terms.weight) / weights_by
+    gathered = whole = inputs = 0.0
+    if weights_by > 1:
+        gathered = 2 * terms.layer + terms.ends * (1 if adapters else 2)
+        if terms.cast and not adapters:
+            gathered += terms.half / weights_by  # FSDP's shard in 2 bytes beside the one in fp32
+        gathered = min(terms.half, gathered)
+        inputs = terms.inputs
+    if layout.accumulation > 1 and layout.gpus > 1 and not adapters and training.strategy in FSDP:
+        whole = terms.half if terms.stack.accumulates else 0.0
+    optimizer, temporary = terms.optimizer / optimizer_by, terms.temporary / optimizer_by
+    if training.offload is not Offload.NONE:
+        optimizer = temporary = 0.0
+        weights = 0.0 if training.offload is Offload.ALL else weights
+    return Holdings(
+        weights,
+        terms.gradient / gradients_by,
+        optimizer,
+        temporary,
+        gathered,
+        whole,
+        inputs,
+        weights_by > 1,
+        terms.frozen + terms.weight + terms.gradient + terms.optimizer,
+    )

@@ -1,0 +1,124 @@
+"""The prediction: one layout's peak, in parts, with its band."""
+
+from typing import NamedTuple
+
+from reconciler.core.sizing.estimate import Confidence, Estimate, Part
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.memory.context import context_gib
+from reconciler.core.sizing.memory.holdings import Holdings, holdings_of
+from reconciler.core.sizing.memory.stacks import Stack
+from reconciler.core.sizing.memory.terms import Terms, terms_of
+from reconciler.core.sizing.training import Layout, Training
+
+GIB = float(1 << 30)
+
+FULL_CARD = 0.975
+"""Share of a card at which PyTorch has been seen to return cached blocks to the driver rather than to fail."""
+
+REUSE = 0.5
+"""Share of the smaller of two peaks of a step (the loss, the optimizer's copies) that finds no cached block to use."""
+
+NEEDED_CONTEXT = 1.4
+"""GiB of context that counts for what is needed: the same for one GPU and many, so that more GPUs never need more."""
+
+
+class _Moving(NamedTuple):
+    """What passes through one GPU in a step, in bytes, as far as the allocator keeps it."""
+
+    transients: float
+    activations: float
+    logits: float
+    context: float
+
+
+class _Totals(NamedTuple):
+    peak: float
+    need: float
+    unpaged: float | None
+
+
+def estimate(training: Training, layout: Layout, gpu: Gpu) -> Estimate:
+    """Predict the peak memory of the fullest GPU, as NVML reports it: the larger of loading the model and one step.
+
+    A step holds weights, gradients and optimizer by their shards, what sharding gathers, the kept activations, and on
+    top the loss or the optimizer's copies. PyTorch's allocator keeps freed blocks, so the phases partly add; where that
+    would pass the card it gives them back, down to what is alive. A paged optimizer leaves to the host what does not
+    fit.
+    """
+    terms = terms_of(training, many=layout.gpus > 1)
+    held = holdings_of(training, layout, terms)
+    tokens = layout.batch * training.sequence
+    moving = _moving(terms, held, tokens, context_gib(terms.stack, gpu.product, many=layout.gpus > 1) * GIB)
+    full = held.weights + held.gradients + held.optimizer + sum(moving)
+    need = _need(terms, held, tokens, accumulates=layout.accumulation > 1) + NEEDED_CONTEXT * GIB
+    limit = FULL_CARD * gpu.memory_gib * GIB
+    peak, spilled = full, 0.0
+    if terms.states.paged:
+        spilled = min(held.optimizer, max(0.0, full - limit))
+        peak -= spilled
+    if peak > limit:
+        peak = min(peak, max(need, (need + limit) / 2))
+    held = held._replace(optimizer=held.optimizer - spilled)
+    return _answer(terms.stack, held, moving, _Totals(peak, need, full if spilled else None))
+
+
+def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Moving:
+    """Add up a step; where loading the model needs more, transients grow by the difference.
+
+    Loading gathers, casts and flattens unit by unit; what is cast to fp32 lies whole on every GPU before it is divided.
+    """
+    activations = tokens * (terms.kept + held.inputs + terms.block)
+    logits = tokens * terms.logits
+    flow = activations + logits
+    step = held.temporary
+    if not terms.frozen:
+        step = max(held.temporary, flow) + REUSE * min(held.temporary, flow) - flow
+    transients = held.gathered + held.whole + step
+    if held.sharded:
+        loading = terms.stack.loading * max(terms.layer, terms.ends)
+        if terms.cast and not terms.frozen:
+            loading = max(loading, 2 * terms.half)
+        later = held.gradients + held.optimizer + flow + context - terms.stack.context * GIB
+        transients = max(transients, loading - later)
+    return _Moving(transients, activations, logits, context)
+
+
+def _need(terms: Terms, held: Holdings, tokens: int, *, accumulates: bool) -> float:
+    """Return the bytes alive at once: at the loss, in the first block of the backward pass, or in the optimizer's step.
+
+    Without accumulation there are no gradients yet at the loss. A paged optimizer may lie in the host's memory.
+    Sharding never needs more than one GPU that holds all.
+    """
+    states = min(held.weights + held.gradients + held.optimizer + held.gathered + held.whole, held.alone)
+    if terms.states.paged:
+        states -= held.optimizer
+    loss = states + tokens * (terms.kept + terms.live) - (0.0 if accumulates else held.gradients)
+    return max(loss, states + tokens * (terms.kept + terms.block), states + held.temporary)
+
+
+def _answer(stack: Stack, held: Holdings, moving: _Moving, totals: _Totals) -> Estimate:
+    """Put the parts together; what the allocator gave back is taken from all that moves."""
+    peak, need, unpaged = totals
+    states = held.weights + held.gradients + held.optimizer
+    rest = moving.transients + moving.activations + moving.logits
+    share = max(0.0, (peak - states - moving.context) / rest) if rest else 1.0
+    sizes = (
+        ("weights", held.weights),
+        ("gradients", held.gradients),
+        ("optimizer", held.optimizer),
+        ("transients", moving.transients * share),
+        ("activations", moving.activations * share),
+        ("logits", moving.logits * share),
+        ("overhead", moving.context),
+    )
+    low, high = stack.spread
+    return Estimate(
+        peak_gib=peak / GIB,
+        low_gib=peak / GIB * low,
+        high_gib=peak / GIB * high,
+        floor_gib=(held.weights + held.gradients) / GIB,
+        need_gib=need / GIB,
+        confidence=Confidence.HIGH if stack.trusted else Confidence.MEDIUM,
+        parts=tuple([Part(name=name, gib=size / GIB) for name, size in sizes]),
+        unpaged_gib=None if unpaged is None else unpaged / GIB,
+    )
