@@ -74,3 +74,13 @@ class OutsideError(ReconcilerError):
 
 class RepositoryError(OutsideError):
     """Git could not do what was asked: the message holds what was attempted and git's own reason."""
+
+
+class PredictorError(OutsideError):
+    """A sizing engine outside failed, or said something that is no answer; asking again would change nothing."""
+
+
+class PredictorUnavailable(PredictorError):
+    """A sizing engine outside gave no answer now: it was too slow, died, or the server was busy."""
+
+    retryable = True

@@ -1,10 +1,15 @@
 """Everything outside, as Protocols: the pipeline and the outputs know these and nothing behind them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from reconciler.core.intents.config import Engine
+    from reconciler.core.sizing.question import Asked
 
 FILE_MODES = frozenset({"100644", "100755"})
 
@@ -150,4 +155,75 @@ class Cache(Protocol):
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a value if possible."""
+        ...
+
+
+class Outcome(StrEnum):
+    """What became of a question to a sizing engine outside."""
+
+    OK = "ok"
+    NO_RECOMMENDATION = "no-recommendation"  # the engine answered: no number of GPUs is enough
+    OUT_OF_DOMAIN = "out-of-domain"  # the engine does not know the model, the card or the method
+    PENDING = "pending"  # asked, not answered yet: `request` finds the answer later
+    ENGINE_ERROR = "engine-error"  # no answer; `retryable` tells whether asking again may help
+
+
+class Prediction(Struct, frozen=True, kw_only=True):
+    """What a sizing engine outside made of one question. `gpus` are those of one worker, as ado-autoconf counts them.
+
+    `chances` are (GPUs in all, samples of one step over all of them, share of 1 that the run goes through).
+    `text` is the engine's own reason, one line. `versions` name all that the answer depends on.
+    """
+
+    engine: "Engine"
+    outcome: Outcome
+    gpus: int = 0
+    workers: int = 0
+    chances: tuple[tuple[int, int, float], ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+    text: str = ""
+    request: str = ""
+    retryable: bool = False
+
+    def __post_init__(self) -> None:
+        """Keep 0 GPUs from ever being an answer."""
+        if (self.outcome is Outcome.OK) != (self.gpus > 0 and self.workers > 0):
+            raise ValueError(f"{self.outcome}: {self.gpus} GPUs, {self.workers} workers")
+
+
+class Predictor(Protocol):
+    """A sizing engine outside. Every method may raise `PredictorError`; none takes longer than its deadlines."""
+
+    @property
+    def engine(self) -> "Engine":
+        """Which one it is."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Name the versions of the engine and of its model, as far as they can be known."""
+        ...
+
+    def predict(self, question: "Asked", layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
+        """Answer one question; engines that give chances do so for `layouts`: (GPUs in all, samples of one step)."""
+        ...
+
+    def close(self) -> None:
+        """Stop whatever was started; may be called twice."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@runtime_checkable
+class DeferredPredictor(Predictor, Protocol):
+    """An engine that takes a question now and answers it later, perhaps to another run."""
+
+    def submit(self, question: "Asked") -> str:
+        """Ask once and return the id of the request."""
+        ...
+
+    def resume(self, question: "Asked", request: str) -> Prediction:
+        """Fetch the answer of an earlier request; `Outcome.PENDING` where there is none yet."""
         ...

@@ -1,0 +1,206 @@
+"""`InstalledPredictor`: the user's ado-autoconf, kept warm in one child process."""
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from reconciler.adapters.predictors.asked import inputs, one_line, recommender, whole
+from reconciler.adapters.predictors.process import Process, Program, found
+from reconciler.core.intents.config import Engine
+from reconciler.core.sizing.question import Asked
+from reconciler.errors import PredictorError, PredictorUnavailable
+from reconciler.ports import Outcome, Prediction
+
+CALL_SECONDS = 5.0
+COLD_SECONDS = 30.0  # the import of the library, and the first question to each version of its model
+MEMORY_BYTES = 2 << 30  # 1.9.7 holds 0.3 GiB, 1.5.0 0.5 GiB
+_ATTEMPTS = 2  # of a question, each with a fresh child
+_MOST_FAILURES = 4  # children in a row that answered nothing, before no other is started
+_MOST_BYTES = 16 << 20
+_CHILD = Path(__file__).with_name("child.py")
+HINT = "install it with `pip install 'gpu-reconciler[autoconf]'`, or name the interpreter that has it"
+
+
+class Reply(Struct, frozen=True):
+    """What every answer of the child may hold besides its own fields."""
+
+    id: int
+    error: str = ""
+
+
+class _Hello(Reply, frozen=True, kw_only=True):
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+class _Recommended(Reply, frozen=True, kw_only=True):
+    outcome: Outcome = Outcome.ENGINE_ERROR
+    gpus: int = 0
+    workers: int = 0
+    chances: tuple[tuple[int, int, float], ...] = ()
+    text: str = ""
+
+
+Replied = TypeVar("Replied", bound=Reply)
+
+
+class InstalledPredictor:
+    """ado-autoconf in a child process of `python`, started with the first question; one question at a time.
+
+    A child that is silent, dies, talks nonsense or takes more than `memory_bytes` is ended with all it started and
+    the question is put once more to a fresh one; after four children in a row without an answer no other is started.
+    """
+
+    engine = Engine.AUTOCONF
+
+    def __init__(
+        self,
+        python: str = sys.executable,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        call_seconds: float = CALL_SECONDS,
+        cold_seconds: float = COLD_SECONDS,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        self._python = found(python)
+        self._environ = environ
+        self._call_seconds = call_seconds
+        self._cold_seconds = cold_seconds
+        self._memory_bytes = memory_bytes
+        self._lock = threading.Lock()
+        self._process: Process | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._warm: set[str] = set()  # versions of the model that the child has loaded
+        self._versions: Mapping[str, str] = {}
+        self._failures = 0
+        self._reason = ""
+        self._asked = 0
+
+    def versions(self) -> Mapping[str, str]:
+        """Name the versions of ado-autoconf and of what it stands on; starts the child."""
+        with self._lock:
+            self._attempt("hello", [], _Hello, self._cold_seconds)
+            return self._versions
+
+    def predict(self, question: Asked, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
+        """Ask for the recommendation, and for the chance of each layout."""
+        bounds = {"gpus_per_worker": question.gpus_per_worker, "max_gpus": question.max_gpus}
+        arguments = [recommender(question), inputs(question), bounds, layouts]
+        reply = self.ask("recommend", arguments, _Recommended, version=question.model_version)
+        if reply.outcome is Outcome.OK and (whole(reply.gpus) is None or whole(reply.workers) is None):
+            raise PredictorError(f"ado-autoconf recommends {reply.gpus} GPUs and {reply.workers} workers")
+        answered = [(gpus, batch) for gpus, batch, chance in reply.chances if 0 <= chance <= 1]
+        if reply.outcome is not Outcome.OUT_OF_DOMAIN and answered != list(layouts):
+            raise PredictorError("ado-autoconf gives other chances than it was asked for, or some that are none")
+        return Prediction(
+            engine=self.engine,
+            outcome=reply.outcome,
+            gpus=reply.gpus,
+            workers=reply.workers,
+            chances=reply.chances,
+            versions=tuple(sorted({**self._versions, "model": question.model_version}.items())),
+            text=one_line(reply.text),
+        )
+
+    def ask(self, do: str, arguments: Sequence[Any], reply: type[Replied], *, version: str) -> Replied:
+        """Call a method of the child's library; `version` is that of the model it needs. For threads too."""
+        with self._lock:
+            seconds = self._call_seconds if version in self._warm else self._cold_seconds
+            answer = self._attempt(do, arguments, reply, seconds)
+            self._warm.add(version)
+            return answer
+
+    def close(self) -> None:
+        """End the child."""
+        with self._lock:
+            self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _attempt(self, do: str, arguments: Sequence[Any], reply: type[Replied], seconds: float) -> Replied:
+        """Call the child, and once more a fresh one where the first gave no answer."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                answer = self._call(self._running(), do, arguments, reply, seconds)
+            except PredictorUnavailable as error:
+                self._fail(error)
+                if attempt == _ATTEMPTS:
+                    raise
+            except PredictorError:  # said by a child that is well
+                raise
+            except BaseException:  # an interrupt in the middle of an answer
+                self._stop()
+                raise
+            else:
+                self._failures = 0
+                return answer
+        raise AssertionError  # unreachable
+
+    def _running(self) -> Process:
+        """Return the child; start it where there is none."""
+        if self._process is not None:
+            return self._process
+        if self._failures >= _MOST_FAILURES:
+            raise PredictorError(f"ado-autoconf failed {self._failures} times and is not started again: {self._reason}")
+        self._folder = tempfile.TemporaryDirectory(prefix="reconciler-", ignore_cleanup_errors=True)
+        try:
+            self._process = Process(self._program(Path(self._folder.name)), talks=True)
+            hello = self._call(self._process, "hello", [], _Hello, self._cold_seconds)
+        except PredictorUnavailable:
+            raise
+        except PredictorError as error:
+            self._fail(error)
+            raise PredictorError(error.message, hint=HINT) from error
+        self._versions = hello.versions
+        return self._process
+
+    def _call(
+        self, process: Process, do: str, arguments: Sequence[Any], reply: type[Replied], seconds: float
+    ) -> Replied:
+        self._asked += 1
+        message = msgspec.json.encode({"id": self._asked, "do": do, "with": arguments}) + b"\n"
+        line = process.exchange(message, seconds=seconds, most=_MOST_BYTES)
+        try:
+            answer = msgspec.json.decode(line, type=reply)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise PredictorUnavailable(f"ado-autoconf answered nonsense: {one_line(error)}") from error
+        if answer.id != self._asked:
+            raise PredictorUnavailable("ado-autoconf answered another question")
+        if answer.error:
+            raise PredictorError(f"ado-autoconf failed: {one_line(answer.error)}")
+        return answer
+
+    def _program(self, folder: Path) -> Program:
+        # One thread is enough for one question, and no release may fetch data or models from the network.
+        quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TMPDIR": str(folder)}
+        return Program(
+            name="ado-autoconf",
+            argv=(self._python, str(_CHILD)),
+            folder=folder,
+            environ={**self._environ, **quiet},
+            memory_bytes=self._memory_bytes,
+        )
+
+    def _fail(self, error: PredictorError) -> None:
+        self._failures += 1
+        self._reason = error.message
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+        self._warm.clear()
