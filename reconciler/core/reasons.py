@@ -1,8 +1,8 @@
 """Why a rendered value is what it is: values travel through rendering together with their reason.
 
-Renderers build a tree of plain values and `Traced` leaves or subtrees; `untrace` splits it into the body of the
-manifest and a table of reasons by field path. `why` answers for any leaf: the longest recorded path wins, and for a
-copied subtree the rest of the path is followed into the source document, so that the line is exact.
+Renderers build a tree of plain values and `Traced` leaves or subtrees; `untrace` makes the manifest's body of it.
+`why` answers for any leaf: the reason nearest above it wins, and for a copied subtree the rest of the path is followed
+into the source document, so that the line is exact. Reasons are looked up when somebody asks: few are ever asked for.
 """
 
 from collections.abc import Mapping
@@ -58,41 +58,61 @@ def copied(document: "Document", field: FieldPath, value: Any, *, rule: str = "s
     return Traced(value, Reason(rule=rule, text=text, origins=(Origin(document=document, field=field),), copied=True))
 
 
-def untrace(tree: Any) -> tuple[Any, dict[FieldPath, Reason]]:
-    """Split a tree with `Traced` values into the plain body and the reasons by path."""
-    reasons: dict[FieldPath, Reason] = {}
-    return _strip(tree, (), reasons), reasons
+def untrace(tree: Any) -> Any:
+    """Return a tree with `Traced` values as plain dicts and lists.
+
+    Exact types first: this runs for every value of every manifest. A copied value holds nothing traced.
+    """
+    kind = type(tree)
+    if kind in _SCALARS:
+        return tree
+    if kind is Traced:
+        return tree.value if tree.reason.copied else untrace(tree.value)
+    if kind is dict or isinstance(tree, Mapping):
+        return {key: value if type(value) in _SCALARS else untrace(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [value if type(value) in _SCALARS else untrace(value) for value in tree]
+    return tree
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def _strip(node: Any, path: FieldPath, reasons: dict[FieldPath, Reason]) -> Any:
-    """Exact types first: this runs for every value of every manifest. A copied value holds nothing traced."""
-    kind = type(node)
-    if kind in _SCALARS:
-        return node
-    if kind is Traced:
-        reasons[path] = node.reason
-        return node.value if node.reason.copied else _strip(node.value, path, reasons)
-    if isinstance(node, Mapping):
-        return {
-            key: value if type(value) in _SCALARS else _strip(value, (*path, key), reasons)
-            for key, value in node.items()
-        }
-    if isinstance(node, list | tuple):
-        return [_strip(value, (*path, index), reasons) for index, value in enumerate(node)]
-    return node
+def why(tree: Any, added: Reasons, path: FieldPath) -> Why:
+    """Return the reason for the value at `path`, its places looked up: the one that is nearest above it.
+
+    `added` are reasons of values that were put into the body beside the tree; they win over those of the tree.
+    """
+    reason, depth = _nearest(tree, path)
+    for length in range(len(path), depth - 1, -1):
+        if path[:length] in added:
+            reason, depth = added[path[:length]], length
+            break
+    if reason is None:
+        return Why(rule="unknown")
+    return _resolve(reason, path[depth:] if reason.copied else ())
 
 
-def why(reasons: Reasons, path: FieldPath) -> Why:
-    """Return the reason for the value at `path`: the longest recorded prefix, its places looked up."""
-    for length in range(len(path), -1, -1):
-        reason = reasons.get(path[:length])
-        if reason is not None:
-            rest = path[length:] if reason.copied else ()
-            return _resolve(reason, rest)
-    return Why(rule="unknown")
+def _nearest(tree: Any, path: FieldPath) -> tuple[Reason | None, int]:
+    """Walk down a tree; return the last reason on the way, and how many steps led to it."""
+    reason: Reason | None = None
+    depth = 0
+    node = tree
+    for length, step in enumerate((*path, None)):
+        while type(node) is Traced:
+            reason, depth = node.reason, length
+            if reason.copied:
+                return reason, depth
+            node = node.value
+        inside = step in node if isinstance(node, Mapping) else isinstance(node, list | tuple) and _is_index(node, step)
+        if not inside:
+            break
+        node = node[step]
+    return reason, depth
+
+
+def _is_index(items: list[Any] | tuple[Any, ...], step: object) -> bool:
+    return isinstance(step, int) and step < len(items)
 
 
 def _resolve(reason: Reason, rest: FieldPath) -> Why:

@@ -60,6 +60,7 @@ class Builder:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self._deepest, self._most = limits.depth, limits.nodes
         self.nodes = 0
         self.flaws: list[Flaw] = []
         self.odd = False
@@ -82,21 +83,24 @@ class Builder:
             return node.value
         return self._mapping(node, depth) if type(node) is MappingNode else self._sequence(node, depth)
 
-    def _enter(self, node: Node, depth: int) -> None:
-        self.nodes += 1 + len(node.value)
-        if depth >= self.limits.depth:
-            raise LimitExceeded("depth", node)
-        if self.nodes > self.limits.nodes:
-            raise LimitExceeded("nodes", node)
+    def _exceed(self, node: Node, depth: int) -> None:
+        raise LimitExceeded("depth" if depth >= self.limits.depth else "nodes", node)
 
     def _sequence(self, node: Node, depth: int) -> list[Any]:
-        self._enter(node, depth)
+        self.nodes += 1 + len(node.value)
+        if depth >= self._deepest or self.nodes > self._most:
+            self._exceed(node, depth)
         depth += 1
-        build = self.build
-        return [build(item, depth) for item in node.value]
+        build, mapping = self.build, self._mapping
+        return [
+            mapping(item, depth) if item.tag is COLLECTION and type(item) is MappingNode else build(item, depth)
+            for item in node.value
+        ]
 
-    def _mapping(self, node: Node, depth: int) -> dict[str, Any]:
-        self._enter(node, depth)
+    def _mapping(self, node: Node, depth: int) -> dict[str, Any]:  # noqa: C901 - in one piece: it takes half the time
+        self.nodes += 1 + len(node.value)
+        if depth >= self._deepest or self.nodes > self._most:
+            self._exceed(node, depth)
         depth += 1
         data: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -117,6 +121,8 @@ class Builder:
                     data[name] = self._plain(value_node)
             elif tag is QUOTED:
                 data[name] = value_node.value
+            elif tag is COLLECTION and type(value_node) is MappingNode:
+                data[name] = self._mapping(value_node, depth)
             else:
                 data[name] = self.build(value_node, depth)
         if len(data) != len(node.value):

@@ -32,9 +32,15 @@ _LONGEST_KEY = 1000
 """YAML parsers look no further than 1024 characters for the colon of a key."""
 _MEMO_SIZE = 50_000
 _MEMO_TEXT = 128
+_MEMO_KEYS = 1000
+_MEMO_ORDERS = 5_000
 
 _memo: dict[str, str] = {}
 """Pure memo of `_inline`; emptied when it grows too large."""
+_Keys = tuple[str, ...]
+_Order = tuple[tuple[str, str], ...]
+_orders: dict[_Keys, dict[_Keys, _Order]] = {_TOP: {}, _METADATA: {}, _ITEM: {}, (): {}}
+"""Pure memos of `_order`, by what comes first: most mappings have the keys of an earlier one."""
 
 
 def write(body: Mapping[str, Any]) -> bytes:
@@ -44,57 +50,92 @@ def write(body: Mapping[str, Any]) -> bytes:
     """
     lines: list[str] = []
     if body:
-        _mapping(lines, body, "", _ordered(body, _TOP), top=True)
+        _mapping(lines, body, "", _order(body, _TOP), top=True)
     else:
         lines.append("{}")
     lines.append("")
     return "\n".join(lines).encode("utf-8")
 
 
-def _ordered(body: Mapping[str, Any], first: tuple[str, ...]) -> list[str]:
-    keys = sorted(body)
-    head = [key for key in first if key in body]
-    return [*head, *(key for key in keys if key not in first)] if head else keys
+def _order(body: Mapping[str, Any], first: _Keys) -> _Order:
+    """Return the keys in the order in which they are written, each with its text up to the colon; some come first."""
+    keys, known = tuple(body), _orders[first]
+    order = known.get(keys)
+    if order is None:
+        ordered = sorted(keys, key=lambda key: (first.index(key) if key in first else len(first), key))
+        order = tuple((key, _head(key)) for key in ordered)
+        if sum(map(len, keys)) <= _MEMO_KEYS:
+            if len(known) >= _MEMO_ORDERS:
+                known.clear()
+            known[keys] = order
+    return order
 
 
-def _mapping(lines: list[str], body: Mapping[str, Any], indent: str, keys: Iterable[str], *, top: bool = False) -> None:
-    for key in keys:
+def _head(key: str) -> str:
+    """Return a key's text up to the colon; empty where it is too long for that."""
+    name = _key(key)
+    return f"{name}:" if len(name) < _LONGEST_KEY else ""
+
+
+def _long_head(key: str, indent: str) -> str:
+    return f"? {_key(key)}\n{indent}:"
+
+
+def _key(text: str) -> str:
+    name = _inline(text)
+    return name if name != "\n" else _double_quoted(text)
+
+
+def _mapping(lines: list[str], body: Mapping[str, Any], indent: str, order: _Order, *, top: bool = False) -> None:
+    add = lines.append
+    for key, name in order:
         value = body[key]
-        name = _memo.get(key) or _key(key)
-        head = f"{indent}{name}:" if len(name) < _LONGEST_KEY else f"{indent}? {name}\n{indent}:"
         kind = type(value)
+        head = name or _long_head(key, indent)
         if kind is str:
             text = _memo.get(value) or _inline(value)
-            lines.append(f"{head} {text}" if text[0] != "\n" else f"{head} {_block(value, indent)}")
-        elif not value or kind is int or kind is bool:
-            lines.append(f"{head} {_scalar(value)}")
-        elif kind is dict or isinstance(value, Mapping):
-            lines.append(head)
-            order = _ordered(value, _METADATA) if top and key == "metadata" else sorted(value)
-            _mapping(lines, value, indent + "  ", order)
-        elif isinstance(value, _LISTS):
-            lines.append(head)
+            add(f"{indent}{head} {text}" if text != "\n" else f"{indent}{head} {_block(value, indent)}")
+        elif kind is dict and value:
+            add(indent + head)
+            _mapping(lines, value, indent + "  ", _order(value, _METADATA if top and key == "metadata" else ()))
+        elif kind is list and value:
+            add(indent + head)
             _sequence(lines, value, indent)
         else:
-            lines.append(f"{head} {_scalar(value, indent)}")
+            _other(lines, indent + head, value, indent, top=top and key == "metadata")
+
+
+def _other(lines: list[str], head: str, value: Any, indent: str, *, top: bool) -> None:
+    """Write what is no plain string, list or dict, or is an empty one."""
+    if not value or type(value) is int or type(value) is bool:
+        lines.append(f"{head} {_scalar(value)}")
+    elif isinstance(value, _LISTS):
+        lines.append(head)
+        _sequence(lines, value, indent)
+    elif isinstance(value, Mapping):
+        lines.append(head)
+        _mapping(lines, value, indent + "  ", _order(value, _METADATA if top else ()))
+    else:
+        lines.append(f"{head} {_scalar(value, indent)}")
 
 
 def _sequence(lines: list[str], items: Iterable[Any], indent: str) -> None:
     inner = indent + "  "
+    cut = len(inner)
     for item in items:
-        start = len(lines)
         kind = type(item)
         if kind is str:
             text = _memo.get(item) or _inline(item)
-            lines.append(f"{indent}- {text}" if text[0] != "\n" else f"{indent}- {_block(item, indent)}")
+            lines.append(f"{indent}- {text}" if text != "\n" else f"{indent}- {_block(item, indent)}")
             continue
+        start = len(lines)
         if item and (kind is dict or isinstance(item, Mapping)):
-            _mapping(lines, item, inner, _ordered(item, _ITEM))
+            _mapping(lines, item, inner, _order(item, _ITEM))
         elif item and isinstance(item, _LISTS):
             _sequence(lines, item, inner)
         else:
             lines.append(inner + _scalar(item, indent))
-        lines[start] = f"{indent}- {lines[start][len(inner) :]}"
+        lines[start] = f"{indent}- {lines[start][cut:]}"
 
 
 def _scalar(value: Any, indent: str = "") -> str:
@@ -142,11 +183,6 @@ def _inline(text: str) -> str:
             _memo.clear()
         _memo[text] = written
     return written
-
-
-def _key(text: str) -> str:
-    name = _inline(text)
-    return name if name != "\n" else _double_quoted(text)
 
 
 def _double_quoted(text: str) -> str:

@@ -38,6 +38,7 @@ def owned(manifest: Manifest, document: Document) -> Manifest:
         key=manifest.key,
         body={**manifest.body, "metadata": {**metadata, "labels": labels}},
         source=manifest.source,
+        tree=manifest.tree,
         reasons=reasons,
         sizing=manifest.sizing,
     )
