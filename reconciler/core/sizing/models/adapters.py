@@ -32,7 +32,8 @@ def adapter_parameters(architecture: Architecture, rank: int, targets: tuple[str
     """Return the parameters of adapters of `rank` on `targets`: rank x (inputs + outputs) of each matrix.
 
     `all-linear` means every linear layer except the head, as PEFT reads it; a name of several parts counts by its
-    last. Only the decoder is counted, not a tower for images. Raises UnknownTargetError for a target that the model has not.
+    last. Only the decoder is counted, not a tower for images. Raises UnknownTargetError for a target that the model
+    has not.
     """
     linears = {linear.name for linear in architecture.linears if not linear.fused}
     wanted = set()

@@ -21,6 +21,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
     vectors: int
     bias: bool = True
     positions: int = 0
+    narrow: int = 0  # width of embeddings, where it is another than that of layers
     head_bias: bool = False
     split: bool = False  # queries, keys and values are three matrices
     gated: bool = False
@@ -45,7 +46,7 @@ def read_classic(config: Numbers, name: str, kind: str) -> Architecture:
     )
     plan = CLASSIC[kind](config, sizes)
     vocabulary = config.count("vocab_size", most=100_000_000)
-    embedding = (vocabulary * (1 if plan.tied else 2) + plan.positions) * sizes.hidden
+    words = vocabulary * (1 if plan.tied else 2) * (plan.narrow or sizes.hidden)
     return Architecture(
         name=name,
         layers=sizes.layers,
@@ -61,7 +62,7 @@ def read_classic(config: Numbers, name: str, kind: str) -> Architecture:
         gated=plan.gated,
         source=f"config.json of type {kind}",
         linears=_linears(sizes, plan),
-        embedding=embedding,
+        embedding=words + (plan.positions + 2 * plan.narrow) * sizes.hidden,
         norms=plan.vectors + (vocabulary if plan.head_bias else 0),
     )
 
@@ -125,6 +126,7 @@ def _bloom(config: Numbers, sizes: _Sizes) -> _Plan:
 
 def _opt(config: Numbers, sizes: _Sizes) -> _Plan:
     last = config.flag("do_layer_norm_before", default=True)
+    narrow = config.count("word_embed_proj_dim", default=sizes.hidden, most=1_000_000)
     return _Plan(
         kv_heads=sizes.heads,
         width=config.count("ffn_dim"),
@@ -132,6 +134,7 @@ def _opt(config: Numbers, sizes: _Sizes) -> _Plan:
         tied=config.flag("tie_word_embeddings", default=True),
         vectors=_layer_norms(sizes, 2) - (0 if last else 2 * sizes.hidden),
         positions=config.count("max_position_embeddings", default=2048) + 2,
+        narrow=narrow if narrow != sizes.hidden else 0,
         split=True,
     )
 

@@ -15,9 +15,10 @@ class _Tower(Struct, frozen=True):
 _TOWERS = {
     "siglip_vision_model": _Tower(),
     "clip_vision_model": _Tower(first=True),
+    "llama4_vision_model": _Tower(first=True),
     "pixtral": _Tower(gated=True, bias=False, positions=False),
 }
-_PROJECTORS = frozenset({"llava", "llava_next", "gemma3", "mistral3", "granite_vision"})
+_PROJECTORS = frozenset({"llava", "llava_next", "gemma3", "mistral3", "llama4"})
 
 
 def vision_parameters(config: Numbers, hidden: int) -> int:
@@ -34,7 +35,7 @@ def vision_parameters(config: Numbers, hidden: int) -> int:
     if tower is None:
         raise UnreadableError(f"vision tower of type {kind!r} is not known")
     width = vision.count("hidden_size", most=100_000)
-    return _tower(vision, tower, width) + _projector(config, width, hidden)
+    return _tower(vision, tower, width) + _projector(config, vision, width, hidden)
 
 
 def _tower(vision: Numbers, tower: _Tower, width: int) -> int:
@@ -50,13 +51,16 @@ def _tower(vision: Numbers, tower: _Tower, width: int) -> int:
     return layers * (matrices + biases + norms) + embedding + positions + (5 if tower.first else 2) * width
 
 
-def _projector(config: Numbers, width: int, hidden: int) -> int:
-    """Return the projector's parameters: two layers (llava), one (gemma3), two and a merger of patches (mistral3)."""
+def _projector(config: Numbers, vision: Numbers, width: int, hidden: int) -> int:
+    """Return the projector's parameters: two layers, in some families one, or more that merge neighbouring patches."""
     kind = config.text("model_type")
-    if kind not in _PROJECTORS:
-        raise UnreadableError(f"model type {kind!r} with a vision tower is not known")
     if kind == "gemma3":
         return width * hidden + width
+    if kind == "llama4":
+        between, out = vision.count("projector_input_dim"), vision.count("projector_output_dim")
+        return vision.count("intermediate_size") * between + between * out + out * hidden
+    if kind not in _PROJECTORS:
+        raise UnreadableError(f"model type {kind!r} with a vision tower is not known")
     taken = config.items("vision_feature_layer")
     first = width * max(1, len(taken)) * hidden + hidden * hidden
     merger = 4 * width * width + width if kind == "mistral3" else 2 * hidden

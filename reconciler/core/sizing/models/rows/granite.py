@@ -3,6 +3,7 @@
 from typing import Any
 
 from reconciler.core.sizing.models.rows.row import Row, Shape, decoder
+from reconciler.core.sizing.models.rows.towers import siglip
 
 
 def _granite(shape: Shape) -> dict[str, Any]:
@@ -49,22 +50,12 @@ def _fourth(
     return decoder("granitemoehybrid", (*shape, 100352), **more)
 
 
-_SIGLIP = {
-    "model_type": "siglip_vision_model",
-    "hidden_size": 1152,
-    "image_size": 384,
-    "intermediate_size": 4304,
-    "num_hidden_layers": 27,
-    "patch_size": 14,
-}
-
-
 def _vision(text: dict[str, Any]) -> dict[str, Any]:
     layers = [-24, -20, -12, -1]
     return {
         "model_type": "llava_next",
         "text_config": text,
-        "vision_config": _SIGLIP,
+        "vision_config": siglip(384),
         "vision_feature_layer": layers,
     }
 

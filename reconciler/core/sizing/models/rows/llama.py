@@ -1,6 +1,17 @@
 """Llama, and what has its shape or its weights."""
 
+from typing import Any
+
 from reconciler.core.sizing.models.rows.row import Row, decoder
+from reconciler.core.sizing.models.rows.towers import LLAMA4
+
+
+def _fourth(experts: int, step: int) -> dict[str, Any]:
+    """Return a Llama 4: every `step`th layer is a mixture; of its `experts` one is chosen, and one is shared."""
+    more = {"intermediate_size_mlp": 16384, "num_local_experts": experts, "num_experts_per_tok": 1, "head_dim": 128}
+    text = decoder("llama4_text", (48, 5120, 8192, 40, 8, 202048), interleave_moe_layer_step=step, **more)
+    return {"model_type": "llama4", "text_config": text, "vision_config": LLAMA4}
+
 
 LLAMA = (
     Row(
@@ -107,5 +118,38 @@ LLAMA = (
         autoconf="allam-1-13b",
         also="allam-1-13b-instruct allam-1-13b-instruct-20240607",
         source="ALLaM (arXiv 2407.15390): Llama 2 13B with a vocabulary of 61,568",
+    ),
+    Row(
+        "codellama-70b",
+        "codellama/CodeLlama-70b-hf codellama/CodeLlama-70b-Instruct-hf",
+        decoder("llama", (80, 8192, 28672, 64, 8, 32016)),
+    ),
+    Row(
+        "vicuna-7b-v1.5",
+        "lmsys/vicuna-7b-v1.5",
+        decoder("llama", (32, 4096, 11008, 32, 32, 32000)),
+        autoconf="llama-7b",
+    ),
+    Row(
+        "vicuna-13b-v1.5",
+        "lmsys/vicuna-13b-v1.5",
+        decoder("llama", (40, 5120, 13824, 40, 40, 32000)),
+        autoconf="llama-13b",
+    ),
+    Row(
+        "llama3.1-nemotron-70b",
+        "nvidia/Llama-3.1-Nemotron-70B-Instruct-HF",
+        decoder("llama", (80, 8192, 28672, 64, 8, 128256)),
+        autoconf="llama3.1-70b",
+    ),
+    Row(
+        "llama4-scout-17b-16e",
+        "meta-llama/Llama-4-Scout-17B-16E meta-llama/Llama-4-Scout-17B-16E-Instruct",
+        _fourth(16, 1),
+    ),
+    Row(
+        "llama4-maverick-17b-128e",
+        "meta-llama/Llama-4-Maverick-17B-128E meta-llama/Llama-4-Maverick-17B-128E-Instruct",
+        _fourth(128, 2),
     ),
 )

@@ -1,6 +1,7 @@
 """Mistral and Mixtral."""
 
 from reconciler.core.sizing.models.rows.row import Row, decoder
+from reconciler.core.sizing.models.rows.towers import pixtral
 
 _EIGHT = {"num_local_experts": 8, "num_experts_per_tok": 2}
 
@@ -77,5 +78,31 @@ MISTRAL = (
         "mixtral-8x22b-instruct-v0.1",
         "mistralai/Mixtral-8x22B-Instruct-v0.1",
         decoder("mixtral", (56, 6144, 16384, 48, 8, 32768), **_EIGHT),
+    ),
+    Row(
+        "codestral-22b",
+        "mistralai/Codestral-22B-v0.1",
+        decoder("mistral", (56, 6144, 16384, 48, 8, 32768), head_dim=128),
+    ),
+    Row(
+        "devstral-small-2505",
+        "mistralai/Devstral-Small-2505 mistralai/Magistral-Small-2506",
+        decoder("mistral", (40, 5120, 32768, 32, 8, 131072), head_dim=128),
+    ),
+    Row(
+        "mistral-small-3.1-24b",
+        "mistralai/Mistral-Small-3.1-24B-Base-2503 mistralai/Mistral-Small-3.1-24B-Instruct-2503"
+        " mistralai/Mistral-Small-3.2-24B-Instruct-2506",
+        {
+            "model_type": "mistral3",
+            "text_config": decoder("mistral", (40, 5120, 32768, 32, 8, 131072), head_dim=128),
+            "vision_config": pixtral(1540),
+        },
+    ),
+    Row(
+        "zephyr-7b",
+        "HuggingFaceH4/zephyr-7b-beta HuggingFaceH4/zephyr-7b-alpha",
+        decoder("mistral", (32, 4096, 14336, 32, 8, 32000)),
+        autoconf="mistral-7b-v0.1",
     ),
 )

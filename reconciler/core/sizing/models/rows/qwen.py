@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.core.sizing.models.rows.row import Row, decoder
+from reconciler.core.sizing.models.rows.row import Row, Shape, decoder
 
 
 def _first(layers: int, hidden: int, width: int, heads: int, vocabulary: int) -> dict[str, Any]:
@@ -18,6 +18,12 @@ def _third(layers: int, hidden: int, width: int, heads: int, *, tied: bool = Fal
 def _moe(layers: int, hidden: int, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
     more = {"head_dim": 128, "moe_intermediate_size": width, "num_experts": 128, "num_experts_per_tok": 8}
     return decoder("qwen3_moe", (layers, hidden, 3 * hidden, heads, kv_heads, 151936), **more)
+
+
+def _second_moe(shape: Shape, experts: tuple[int, int], width: int, shared: int) -> dict[str, Any]:
+    """Return a mixture with `experts` (in all, of a token) of `width`, and a `shared` one."""
+    more = {"moe_intermediate_size": width, "shared_expert_intermediate_size": shared}
+    return decoder("qwen2_moe", shape, num_experts=experts[0], num_experts_per_tok=experts[1], **more)
 
 
 def _tied(layers: int, hidden: int, width: int, heads: int, kv_heads: int) -> dict[str, Any]:
@@ -40,6 +46,16 @@ QWEN = (
     Row("qwen1.5-14b", "Qwen/Qwen1.5-14B Qwen/Qwen1.5-14B-Chat", decoder("qwen2", (40, 5120, 13696, 40, 40, 152064))),
     Row("qwen1.5-32b", "Qwen/Qwen1.5-32B Qwen/Qwen1.5-32B-Chat", decoder("qwen2", (64, 5120, 27392, 40, 8, 152064))),
     Row("qwen1.5-72b", "Qwen/Qwen1.5-72B Qwen/Qwen1.5-72B-Chat", decoder("qwen2", (80, 8192, 24576, 64, 64, 152064))),
+    Row(
+        "qwen1.5-moe-a2.7b",
+        "Qwen/Qwen1.5-MoE-A2.7B Qwen/Qwen1.5-MoE-A2.7B-Chat",
+        _second_moe((24, 2048, 5632, 16, 16, 151936), (60, 4), 1408, 5632),
+    ),
+    Row(
+        "qwen2-57b-a14b",
+        "Qwen/Qwen2-57B-A14B Qwen/Qwen2-57B-A14B-Instruct",
+        _second_moe((28, 3584, 18944, 28, 4, 151936), (64, 8), 2560, 20480),
+    ),
     Row("qwen2-0.5b", "Qwen/Qwen2-0.5B Qwen/Qwen2-0.5B-Instruct", _tied(24, 896, 4864, 14, 2)),
     Row("qwen2-1.5b", "Qwen/Qwen2-1.5B Qwen/Qwen2-1.5B-Instruct", _tied(28, 1536, 8960, 12, 2)),
     Row("qwen2-7b", "Qwen/Qwen2-7B Qwen/Qwen2-7B-Instruct", decoder("qwen2", (28, 3584, 18944, 28, 4, 152064))),
