@@ -123,7 +123,7 @@ def recommended(
     known = _known(engine, question, answered_at, versions)
     error, can = reply.get("error"), reply.get("can_recommend", True)
     if error:
-        return Answer(**known, outcome=Outcome.ERROR, error=_brief(error))
+        return Answer(**known, outcome=Outcome.ERROR, error=_brief(error) or "it does not say why")
     if can is not True and not _is_whole(can):
         return Answer(**known, outcome=Outcome.ERROR, error=f"can_recommend is {_brief(repr(can))}, neither yes nor no")
     if can is not True and can != 1:
