@@ -1,8 +1,13 @@
 """What a reviewer is told of a sized job: three lines, and the table of what was weighed."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from reconciler.core.objects import SourceRef
+from reconciler.core.sizing.decision import Candidate, Decision
+
+_MOST_REJECTED = 3  # sentences; the table has them all
 
 
 class Weighed(Struct, frozen=True, kw_only=True):
@@ -28,3 +33,46 @@ class SizingNote(Struct, frozen=True, kw_only=True):
     rejected: str
     places: tuple[SourceRef, ...] = ()
     candidates: tuple[Weighed, ...] = ()
+
+
+def note(decision: Decision, *, read: str, places: tuple[SourceRef, ...] = ()) -> SizingNote:
+    """Tell a decision in three lines; `read` and `places` say what the question was made from."""
+    everything = (*decision.candidates, *decision.others)
+    return SizingNote(
+        read=read,
+        chosen=_chosen(decision),
+        rejected=_rejected(everything),
+        places=places,
+        candidates=tuple(_weighed(one, decision.chosen) for one in everything),
+    )
+
+
+def _chosen(decision: Decision) -> str:
+    if decision.chosen is None:
+        return f"no recommendation ({decision.reason}): {decision.text}"
+    gpu = decision.chosen.gpu
+    return f"{decision.text} ({gpu.product}, confidence {decision.confidence})"
+
+
+def _rejected(candidates: Sequence[Candidate]) -> str:
+    """Name the failed candidates nearest to running: each smaller one says no more than the next larger."""
+    failed = [one for one in candidates if not one.fits]
+    told = [f"{one.layout.gpus} x {one.gpu.product} {one.text}" for one in failed[-_MOST_REJECTED:]]
+    more = [f"{len(failed) - len(told)} more"] if len(failed) > len(told) else []
+    return "; ".join([*reversed(told), *more])
+
+
+def _weighed(one: Candidate, chosen: Candidate | None) -> Weighed:
+    estimate = one.estimate
+    return Weighed(
+        gpus=one.layout.gpus,
+        workers=one.layout.workers,
+        product=one.gpu.product,
+        memory_gib=one.gpu.memory_gib,
+        fits=one.fits,
+        chosen=one is chosen,
+        text=one.text,
+        peak_gib=estimate.peak_gib if estimate else None,
+        low_gib=estimate.low_gib if estimate else None,
+        high_gib=estimate.high_gib if estimate else None,
+    )
