@@ -1,0 +1,78 @@
+"""What the configured engine has to say of a question: chances, a recommendation, or why it is silent."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from reconciler.core.intents.config import Engine
+from reconciler.core.sizing.answers import Answer, Answers, Outcome, Recommendation
+from reconciler.core.sizing.decide.layouts import voiced
+from reconciler.core.sizing.decision import Reason
+from reconciler.core.sizing.question import Question, asked
+
+
+class Voice(Struct, frozen=True, kw_only=True):
+    """One engine besides physics. `name` empty: nobody was heard.
+
+    `chances` are by GPUs and samples of one step over all of them. `silence` set: there can be no recommendation,
+    for the reason `text`.
+    """
+
+    name: str = ""
+    version: str = ""
+    chances: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    recommendation: Recommendation | None = None
+    silence: Reason | None = None
+    text: str = ""
+
+    @property
+    def called(self) -> str:
+        """Name and version, for people."""
+        return f"{self.name} {self.version}".rstrip()
+
+
+_NOBODY = Voice()
+
+
+def hear(question: Question, answers: Answers) -> Voice:
+    """Look up what the configured engine answered; ado-autoconf is not asked beyond what its predictor learnt."""
+    engine = answers.engine
+    if not engine.is_external:
+        return _NOBODY
+    layouts = () if engine.recommends else voiced(question)
+    if not engine.recommends and not layouts:
+        return _NOBODY
+    answer = answers.of(asked(question))
+    if answer is None:
+        text = f"{engine.value} was not asked yet: run reconciler size --record"
+        return Voice(name=engine.value, silence=Reason.PENDING, text=text)
+    version = ", ".join(version for _, version in answer.versions)
+    voice = Voice(name=engine.value, version=version, recommendation=answer.recommendation)
+    if answer.outcome is Outcome.CHANCES:
+        chances = {(chance.gpus, chance.batch_size): chance.probability for chance in answer.chances}
+        lacking = sorted({one.gpus for one in layouts if (one.gpus, one.gpus * one.batch) not in chances})
+        if lacking or engine.recommends:
+            text = f"{voice.called} gave no chance for {lacking[0] if lacking else 'a recommendation'}"
+            return _silent(voice, Reason.PENDING, f"{text} GPUs: run reconciler size --record")
+        return Voice(name=voice.name, version=version, chances=chances)
+    return _without_chances(voice, answer, engine)
+
+
+def _without_chances(voice: Voice, answer: Answer, engine: Engine) -> Voice:
+    match answer.outcome:
+        case Outcome.PENDING:
+            text = f"{voice.called} has not answered request {answer.request_id} of {answer.submitted_at}"
+            return _silent(voice, Reason.PENDING, text)
+        case Outcome.REFUSAL if not engine.recommends:  # outside its domain, which is nobody's fault
+            return voice
+        case Outcome.REFUSAL:
+            return _silent(voice, Reason.REFUSED, f"{voice.called} gives no recommendation: {answer.refusal}")
+        case Outcome.RECOMMENDATION if engine.recommends:
+            return voice
+        case _:
+            text = answer.error or "it gave a recommendation, where chances were asked for"
+            return _silent(voice, Reason.ENGINE_ERROR, f"{voice.called} failed: {text}")
+
+
+def _silent(voice: Voice, reason: Reason, text: str) -> Voice:
+    return Voice(name=voice.name, version=voice.version, silence=reason, text=text)

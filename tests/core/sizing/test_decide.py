@@ -1,0 +1,482 @@
+"""The decision: candidates of each goal, how engines combine, refusals, and what may never be chosen."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reconciler.core.intents.config import Engine, Goal
+from reconciler.core.sizing.answers import NO_ANSWERS, Answers
+from reconciler.core.sizing.decide import decide, decide_over
+from reconciler.core.sizing.decide.layouts import counts, spreads
+from reconciler.core.sizing.decision import Candidate, Decision
+from reconciler.core.sizing.estimate import Confidence, Estimate
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.training import Layout, Method, Training
+from tests.core.sizing.questions import (
+    A100,
+    H200,
+    L40S,
+    LLAMA,
+    chances,
+    estimate,
+    fits_from,
+    needing,
+    peaking_at,
+    question,
+    steady,
+    training,
+    waiting,
+    wrapper_says,
+)
+
+
+def gpus_of(decision: Decision) -> int | None:
+    return None if decision.chosen is None else decision.chosen.layout.gpus
+
+
+def chosen(decision: Decision) -> Candidate:
+    assert decision.chosen is not None, decision.text
+    return decision.chosen
+
+
+# --- the fewest GPUs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("least", [1, 2, 4, 8])
+def test_the_first_number_that_fits_is_taken(least: int) -> None:
+    """F-006: powers of two, fewest first."""
+    decision = decide(question(batch=8), estimator=fits_from(least), speed=steady)
+    assert gpus_of(decision) == least
+    assert [one.layout.gpus for one in decision.candidates] == [n for n in (1, 2, 4, 8) if n <= least]
+
+
+def test_a_batch_that_does_not_divide_excludes_the_number() -> None:
+    """F-006: a batch of 6 excludes 4; it is told with its arithmetic and never floored."""
+    decision = decide(question(batch=6), estimator=fits_from(4), speed=steady)
+    assert decision.chosen is None
+    four = next(one for one in decision.candidates if one.layout.gpus == 4)
+    assert (four.fits, four.reason, four.estimate) == (False, "indivisible", None)
+    assert four.text == "6 samples a step (6 a GPU x 1) do not divide among 4 GPUs"
+
+
+def test_the_effective_batch_is_kept_by_the_fewest_gpus() -> None:
+    """F-006: batch a GPU x GPUs x steps is what it was; accumulation stays."""
+    decision = decide(question(batch=4, processes=4, accumulation=3), estimator=fits_from(2), speed=steady)
+    assert chosen(decision).layout == Layout(gpus=2, workers=1, batch=8, accumulation=3)
+    assert "8 samples a GPU x 2 x 3 steps keep the effective batch of 48" in decision.text
+
+
+def test_beyond_one_node_whole_nodes_are_tried_too() -> None:
+    assert counts(question(gpus_per_worker=8, max_gpus=40)) == [1, 2, 4, 8, 16, 24, 32, 40]
+    assert counts(question(gpus_per_worker=6, max_gpus=20)) == [1, 2, 4, 8, 12, 16, 18]
+
+
+def test_nodes_get_equal_shares() -> None:
+    """A job of several workers gives each the same number of GPUs, never more than a node has."""
+    decision = decide(question(batch=48, gpus_per_worker=6, max_gpus=64), estimator=fits_from(12), speed=steady)
+    assert chosen(decision).layout == Layout(gpus=12, workers=2, batch=4)
+    decision = decide(question(batch=48, gpus_per_worker=6, max_gpus=64), estimator=fits_from(13), speed=steady)
+    assert chosen(decision).layout == Layout(gpus=16, workers=4, batch=3)
+
+
+def test_tensor_parallel_copies_are_whole() -> None:
+    asking = question(training=training(tensor=4), batch=8)
+    decision = decide(asking, estimator=fits_from(1), speed=steady)
+    assert gpus_of(decision) == 4
+    assert "one copy of the model takes 4 GPUs" in decision.candidates[0].text
+
+
+def test_nothing_fits() -> None:
+    decision = decide(question(batch=64, max_gpus=8), estimator=fits_from(64), speed=steady)
+    assert (decision.chosen, decision.reason) == (None, "does-not-fit")
+    assert decision.text == (
+        "nothing up to 8 x NVIDIA-A100-SXM4-80GB will do: 8 GPUs: needs 160.0 of 80.0 GiB: optimizer 120.0, weights 40.0"
+    )
+
+
+# --- the number that the job asks for -------------------------------------------------------------------------------
+
+
+def test_the_jobs_own_number_stays_if_it_fits() -> None:
+    """F-007: 2 GPUs that fit stay 2, though 1 would do."""
+    asking = question(goal=Goal.AVOID_OOM, batch=4, processes=2, requested_gpus=2)
+    decision = decide(asking, estimator=fits_from(1), speed=steady)
+    assert chosen(decision).layout == Layout(gpus=2, batch=4)
+    assert decision.text.endswith("the number that the job asks for")
+
+
+def test_a_number_that_fails_goes_up() -> None:
+    """F-007: 2 GPUs that run out of memory become 4."""
+    asking = question(goal=Goal.AVOID_OOM, batch=4, processes=2, accumulation=2, requested_gpus=2)
+    decision = decide(asking, estimator=fits_from(4), speed=steady)
+    assert chosen(decision).layout == Layout(gpus=4, batch=4, accumulation=1)
+    assert "instead of 2, which needs 160.0 of 80.0 GiB" in decision.text
+
+
+def test_where_accumulation_cannot_make_room_the_batch_of_a_gpu_shrinks() -> None:
+    """F-007: what is learnt stays the same."""
+    asking = question(goal=Goal.AVOID_OOM, batch=4, processes=2, requested_gpus=2)
+    decision = decide(asking, estimator=fits_from(4), speed=steady)
+    assert chosen(decision).layout == Layout(gpus=4, batch=2, accumulation=1)
+    assert "2 samples a GPU x 4 keep the effective batch of 8" in decision.text
+
+
+def test_three_gpus_go_to_four_only_if_the_batch_divides() -> None:
+    asking = question(goal=Goal.AVOID_OOM, batch=3, processes=3, requested_gpus=3)
+    decision = decide(asking, estimator=fits_from(4), speed=steady)
+    assert decision.chosen is None
+    assert "an effective batch of 9 (3 a GPU x 3 x 1 steps) does not divide among 4 GPUs" in {
+        one.text for one in decision.candidates
+    }
+
+
+# --- the most tokens a second ---------------------------------------------------------------------------------------
+
+
+def test_the_fastest_layout_is_taken() -> None:
+    """F-008: the summit of the speed, wherever it lies."""
+    asking = question(goal=Goal.THROUGHPUT, batch=16, accumulation=4, max_gpus=16)
+    decision = decide(asking, estimator=fits_from(1), speed=peaking_at(4, 8))
+    assert chosen(decision).layout == Layout(gpus=4, batch=8, accumulation=2)
+    assert "9,000 tokens/s, give or take 10%" in decision.text
+
+
+def test_what_does_not_fit_is_never_the_fastest() -> None:
+    """F-008: the summit is out of reach where it runs out of memory."""
+    asking = question(goal=Goal.THROUGHPUT, batch=16, accumulation=4, max_gpus=16)
+    decision = decide(asking, estimator=fits_from(8), speed=peaking_at(4, 8))
+    assert gpus_of(decision) == 8, "all others are equally fast: the cheapest"
+
+
+def test_a_cheaper_layout_within_the_error_is_told() -> None:
+    def flat(_: Training, layout: Layout, __: Gpu) -> tuple[float, float]:
+        return 1000.0 + layout.gpus, 0.2
+
+    decision = decide(question(goal=Goal.THROUGHPUT, batch=8, max_gpus=8), estimator=fits_from(1), speed=flat)
+    assert gpus_of(decision) == 8
+    assert decision.text.endswith("1,008 tokens/s, give or take 20%; 1 GPU may be as fast (1,001)")
+
+
+# --- how engines combine --------------------------------------------------------------------------------------------
+
+ONE = question(batch=1, max_gpus=1)
+
+
+@pytest.mark.parametrize(
+    ("need", "chance", "fits", "reason", "confidence"),
+    [
+        (40, 0.5, True, "ok", "high"),
+        (40, 0.49, True, "ok", "medium"),
+        (40, 0.1, True, "ok", "medium"),
+        (40, 0.09, False, "disagree", "low"),
+        (40, None, True, "ok", "medium"),
+        (74, 0.9, True, "ok", "high"),
+        (75, 0.5, True, "ok", "medium"),
+        (75, 0.49, False, "band", "low"),
+        (75, None, False, "band", "low"),
+        (86, 0.5, True, "ok", "medium"),
+        (87, 0.9, False, "does-not-fit", "low"),
+        (87, 0.91, False, "paged", "low"),
+        (87, None, False, "does-not-fit", "low"),
+    ],
+)
+def test_physics_and_chances(need: float, chance: float | None, fits: bool, reason: str, confidence: str) -> None:
+    answers = NO_ANSWERS if chance is None else chances(ONE, {1: chance})
+    decision = decide(ONE, answers, estimator=needing({1: need}), speed=steady)
+    (found,) = decision.candidates
+    assert (found.fits, found.reason, found.confidence.value, found.probability) == (fits, reason, confidence, chance)
+    assert (decision.chosen is not None) == fits
+    assert decision.reason == reason
+
+
+@pytest.mark.parametrize("chance", [None, 0.0, 0.5, 1.0])
+def test_what_cannot_be_avoided_is_a_veto(chance: float | None) -> None:
+    """Weights that exceed the card never fit, whatever an engine says and the settings allow."""
+    asking = replace(ONE, allow_paged=True, allow_disagreement=True)
+    answers = NO_ANSWERS if chance is None else chances(asking, {1: chance})
+    decision = decide(asking, answers, estimator=needing({1: 40}, floor=80.1), speed=steady)
+    assert (decision.chosen, decision.reason) == (None, "veto")
+    assert "needs 80.1 of 80.0 GiB for weights and gradients alone" in decision.text
+
+
+def test_disagreement_is_the_last_resort_and_only_if_allowed() -> None:
+    asking = question(batch=2, max_gpus=2)
+    estimator = fits_from(1)
+    refused = decide(asking, chances(asking, {}), estimator=estimator, speed=steady)
+    assert (refused.chosen, refused.reason) == (None, "disagree")
+    assert "needs 40.0 of 80.0 GiB by physics, but autoconf 1.9.7 gives it a chance of 0%" in refused.text
+    allowed = replace(asking, allow_disagreement=True)
+    taken = decide(allowed, chances(allowed, {}), estimator=estimator, speed=steady)
+    assert (gpus_of(taken), taken.reason, taken.confidence) == (1, "disagree", Confidence.LOW)
+    assert chosen(taken) in taken.candidates
+    better = decide(allowed, chances(allowed, {2: 0.8}), estimator=estimator, speed=steady)
+    assert (gpus_of(better), better.reason) == (2, "ok"), "agreement wins over fewer GPUs"
+
+
+def test_paging_is_told_with_its_price() -> None:
+    asking = question(batch=2, max_gpus=2)
+    estimator = needing({1: 100, 2: 50})
+    decision = decide(asking, chances(asking, {1: 0.99, 2: 0.9}), estimator=estimator, speed=steady)
+    assert gpus_of(decision) == 2
+    assert "fits only by paging the optimizer to the host, about 20 times slower" in decision.candidates[0].text
+    allowed = replace(asking, allow_paged=True)
+    taken = decide(allowed, chances(allowed, {1: 0.99}), estimator=estimator, speed=steady)
+    assert (gpus_of(taken), taken.reason, taken.confidence) == (1, "paged", Confidence.LOW)
+
+
+def test_lora_never_pages() -> None:
+    asking = replace(ONE, training=training(method=Method.LORA))
+    decision = decide(asking, chances(asking, {1: 1.0}), estimator=needing({1: 100}), speed=steady)
+    assert decision.reason == "does-not-fit"
+
+
+def test_an_estimate_that_counts_on_paging_is_not_taken_for_a_fit() -> None:
+    def estimator(_: Training, layout: Layout, __: Gpu) -> Estimate:
+        return estimate(40, unpaged=90 / layout.gpus)
+
+    decision = decide(question(batch=2), estimator=estimator, speed=steady)
+    assert [(one.layout.gpus, one.reason) for one in decision.candidates] == [(1, "paged"), (2, "ok")]
+    assert "needs 90.0 of 80.0 GiB" in decision.candidates[0].text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training": training(sequence=8193)},
+        {"batch": 129},
+        {"gpu": H200},
+        {"training": training(method=Method.QLORA)},
+        {"training": training(architecture=replace(LLAMA, autoconf=""))},
+    ],
+)
+def test_autoconf_is_not_asked_beyond_what_it_learnt(changes: dict[str, Any]) -> None:
+    asking = question(max_gpus=1, **changes)
+    decision = decide(asking, Answers(engine=Engine.AUTOCONF), estimator=fits_from(1), speed=steady)
+    assert (gpus_of(decision), decision.confidence) == (1, Confidence.MEDIUM)
+    assert decision.engines == (("analytic", "1"),)
+
+
+@pytest.mark.parametrize(("need", "reason"), [(55.9, "ok"), (56.1, "unmeasured")])
+def test_samples_far_longer_than_measured_need_headroom(need: float, reason: str) -> None:
+    asking = replace(ONE, training=training(sequence=32_769))
+    decision = decide(asking, estimator=needing({1: need}), speed=steady)
+    assert (decision.reason, decision.confidence) == (reason, Confidence.LOW)
+
+
+# --- whole recommendations, refusals, failures ----------------------------------------------------------------------
+
+
+def test_a_recommendation_that_physics_confirms() -> None:
+    asking = question(batch=8)
+    decision = decide(asking, wrapper_says(asking, {"gpus": 4, "workers": 1}), estimator=fits_from(2), speed=steady)
+    assert (gpus_of(decision), decision.confidence) == (4, Confidence.HIGH)
+    assert "wrapper 1.5.0 recommends it" in decision.text
+    assert decision.engines == (("analytic", "1"), ("wrapper", "1.5.0"))
+
+
+def test_a_recommendation_of_several_workers_is_kept() -> None:
+    asking = question(batch=8)
+    decision = decide(asking, wrapper_says(asking, {"gpus": 2, "workers": 4}), estimator=fits_from(2), speed=steady)
+    assert chosen(decision).layout == Layout(gpus=8, workers=4, batch=1)
+
+
+def test_a_recommendation_that_physics_vetoes_shows_both() -> None:
+    asking = question(batch=8, training=training(method=Method.LORA))
+    decision = decide(asking, wrapper_says(asking, {"gpus": 1, "workers": 1}), estimator=fits_from(4), speed=steady)
+    assert (decision.chosen, decision.reason) == (None, "does-not-fit")
+    assert decision.text.startswith("wrapper 1.5.0 recommends 1 GPU, but that needs 160.0 of 80.0 GiB")
+    assert "by physics alone 4 GPUs: peak 40.0 of 80.0 GiB" in decision.text
+
+
+def test_no_recommendation_shows_physics_beside() -> None:
+    """A refusal is no failure, and never zero GPUs."""
+    asking = question(batch=8)
+    decision = decide(asking, wrapper_says(asking, {"can_recommend": 0}), estimator=fits_from(2), speed=steady)
+    assert (decision.chosen, decision.reason) == (None, "refused")
+    assert "by physics alone 2 GPUs" in decision.text
+    assert [one.layout.gpus for one in decision.candidates] == [1, 2]
+
+
+@pytest.mark.parametrize("gpus", [0, None, -1, "2", 1.5, True, math.nan, [], 10**9])
+def test_garbage_is_an_error_and_never_no_gpus(gpus: object) -> None:
+    asking = question(batch=8)
+    for reply in ({"gpus": gpus, "workers": 1}, {"gpus": 1, "workers": gpus}):
+        decision = decide(asking, wrapper_says(asking, reply), estimator=fits_from(1), speed=steady)
+        assert (decision.chosen, decision.reason) == (None, "engine-error"), reply
+
+
+def test_a_recommendation_beyond_the_limit_or_the_batch() -> None:
+    asking = question(batch=6, max_gpus=8)
+    many = decide(asking, wrapper_says(asking, {"gpus": 8, "workers": 2}), estimator=fits_from(1), speed=steady)
+    assert (many.chosen, many.reason) == (None, "over-limit")
+    odd = decide(asking, wrapper_says(asking, {"gpus": 4, "workers": 1}), estimator=fits_from(1), speed=steady)
+    assert (odd.chosen, odd.reason) == (None, "indivisible")
+
+
+@pytest.mark.parametrize("engine", [Engine.AUTOCONF, Engine.AUTOCONF_TABLE, Engine.WRAPPER, Engine.REST])
+def test_an_engine_that_was_not_asked_holds_the_job_back(engine: Engine) -> None:
+    decision = decide(question(), Answers(engine=engine), estimator=fits_from(1), speed=steady)
+    assert (decision.chosen, decision.reason, decision.is_pending) == (None, "pending", True)
+    assert "run reconciler size --record" in decision.text
+
+
+def test_a_request_that_waits() -> None:
+    """What was submitted is told by its id."""
+    decision = decide(question(), waiting(question()), estimator=fits_from(1), speed=steady)
+    assert decision.is_pending
+    assert "request f6db88" in decision.text
+
+
+def test_an_answer_to_another_question_is_none() -> None:
+    answers = wrapper_says(question(batch=8), {"gpus": 4, "workers": 1})
+    decision = decide(question(batch=16), answers, estimator=fits_from(1), speed=steady)
+    assert decision.is_pending
+
+
+# --- several cards --------------------------------------------------------------------------------------------------
+
+
+def test_the_cheapest_card_that_fits() -> None:
+    """The price of an hour times the GPUs decides; the others are shown."""
+    needs = {"NVIDIA-A100-SXM4-80GB": 2, "NVIDIA-L40S": 8, "NVIDIA-H200": 1}
+
+    def estimator(training: Training, layout: Layout, gpu: Gpu) -> Estimate:
+        return fits_from(needs[gpu.product])(training, layout, gpu)
+
+    decision = decide_over([question(gpu=gpu) for gpu in (H200, L40S, A100)], estimator=estimator, speed=steady)
+    assert chosen(decision).gpu is A100
+    assert [(one.gpu.product, one.layout.gpus) for one in decision.others] == [("NVIDIA-H200", 1), ("NVIDIA-L40S", 8)]
+    assert "cost of an hour beside this: 1 x NVIDIA-H200 1.2, 8 x NVIDIA-L40S 2" in decision.text
+
+
+def test_a_card_on_which_nothing_fits_comes_last() -> None:
+    def estimator(_: Training, __: Layout, gpu: Gpu) -> Estimate:
+        return estimate(60)
+
+    decision = decide_over([question(gpu=gpu) for gpu in (L40S, A100)], estimator=estimator, speed=steady)
+    assert chosen(decision).gpu is A100
+    assert [(one.gpu.product, one.fits) for one in decision.others] == [("NVIDIA-L40S", False)]
+
+
+def test_while_one_card_waits_the_decision_does() -> None:
+    questions = [question(gpu=gpu) for gpu in (A100, L40S)]
+    decision = decide_over(questions, chances(questions[0], {}, 0.9), estimator=fits_from(1), speed=steady)
+    assert decision.is_pending
+
+
+# --- numbers that no run can have -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch": 0},
+        {"batch": -4},
+        {"batch": 10**8},
+        {"processes": 0},
+        {"accumulation": 10**7, "batch": 2},
+        {"training": training(sequence=0)},
+        {"training": training(sequence=10**8)},
+        {"max_gpus": 0},
+        {"gpus_per_worker": 0},
+        {"requested_gpus": -1},
+        {"gpu": replace(A100, memory_gib=0.0)},
+        {"gpu": replace(A100, memory_gib=math.nan)},
+    ],
+)
+@pytest.mark.parametrize("goal", list(Goal))
+def test_invalid_numbers_are_refused(changes: dict[str, Any], goal: Goal) -> None:
+    decision = decide(question(goal=goal, **changes), estimator=fits_from(1), speed=steady)
+    assert (decision.chosen, decision.reason, decision.candidates) == (None, "invalid-input", ())
+
+
+def test_an_estimate_that_is_no_number_never_fits() -> None:
+    decision = decide(question(), estimator=lambda *_: estimate(math.nan, floor=math.nan), speed=steady)
+    assert decision.chosen is None
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+sizes = st.integers(1, 48)
+goals = st.sampled_from(list(Goal))
+questions = st.builds(
+    question,
+    batch=sizes,
+    processes=sizes,
+    accumulation=st.integers(1, 12),
+    requested_gpus=st.none() | st.integers(1, 40),
+    goal=goals,
+    gpus_per_worker=st.sampled_from([1, 3, 4, 6, 8]),
+    max_gpus=st.integers(1, 100),
+    allow_paged=st.booleans(),
+    allow_disagreement=st.booleans(),
+)
+probabilities = st.floats(0, 1)
+
+
+def sliding(weight: float, activation: float) -> Any:
+    """Make an engine as physics is: what is divided among the GPUs, and what each sample takes."""
+
+    def estimator(_: Training, layout: Layout, gpu: Gpu) -> Estimate:
+        return estimate(weight / layout.gpus + activation * layout.batch + 1, floor=weight / layout.gpus)
+
+    return estimator
+
+
+@given(questions)
+def test_every_layout_keeps_the_effective_batch(asking: Question) -> None:
+    for found in spreads(asking):
+        for layout in found.layouts:
+            assert layout.effective_batch == asking.effective_batch
+            assert layout.gpus % layout.workers == 0
+            assert layout.gpus_per_worker <= asking.gpus_per_worker
+        assert bool(found.layouts) != bool(found.obstacle)
+
+
+@given(questions, st.floats(1, 4000), st.floats(0, 5), st.lists(probabilities, min_size=40, max_size=40))
+def test_a_decision_is_sound(asking: Question, weight: float, activation: float, given_chances: list[float]) -> None:
+    """Whatever engines say: the batch stays, nothing over the floor is taken, limits hold, and it repeats."""
+    answers = chances(asking, dict(enumerate(given_chances)), 0.5)
+    decision = decide(asking, answers, estimator=sliding(weight, activation), speed=steady, every=True)
+    again = decide(asking, answers, estimator=sliding(weight, activation), speed=steady, every=True)
+    assert decision == again
+    if decision.chosen is None:
+        assert decision.reason != "ok"
+        return
+    found = decision.chosen
+    assert found in decision.candidates
+    assert found.layout.effective_batch == asking.effective_batch
+    assert found.estimate is not None
+    assert found.estimate.floor_gib <= asking.gpu.memory_gib
+    if found.reason == "ok":
+        assert found.estimate.need_gib <= asking.gpu.memory_gib * (1 + asking.safety)
+    else:
+        assert asking.allow_paged or asking.allow_disagreement
+
+
+@given(questions, st.floats(1, 4000), st.floats(0, 5), st.lists(probabilities, min_size=40, max_size=40))
+def test_more_gpus_and_smaller_batches_never_turn_a_fit_into_a_failure(
+    asking: Question, weight: float, activation: float, given_chances: list[float]
+) -> None:
+    answers = chances(asking, dict(enumerate(given_chances)), 0.5)
+    decision = decide(asking, answers, estimator=sliding(weight, activation), speed=steady, every=True)
+    if decision.reason == "disagree":
+        return  # the last resort stands alone
+    fitting = [one.layout for one in decision.candidates if one.fits]
+    for one in decision.candidates:
+        if not one.fits and one.estimate is not None:
+            assert not [less for less in fitting if less.gpus <= one.layout.gpus and less.batch >= one.layout.batch]
+
+
+@given(questions, st.floats(1, 4000), st.floats(0, 5))
+def test_a_larger_card_never_needs_more_gpus(asking: Question, weight: float, activation: float) -> None:
+    asking = replace(asking, goal=Goal.MIN_GPU)
+    small = decide(asking, estimator=sliding(weight, activation), speed=steady)
+    large = decide(replace(asking, gpu=H200), estimator=sliding(weight, activation), speed=steady)
+    if small.chosen is not None:
+        assert chosen(large).layout.gpus <= small.chosen.layout.gpus
