@@ -261,7 +261,9 @@ def test_autoconf_is_not_asked_beyond_what_it_learnt(changes: dict[str, Any]) ->
     assert decision.engines == (("analytic", "1"),)
 
 
-@pytest.mark.parametrize(("need", "reason"), [(55.9, "ok"), (56.1, "unmeasured")])
+@pytest.mark.parametrize(
+    ("need", "reason"), [(55.9, "ok"), (56.1, "unmeasured"), (80.0, "unmeasured"), (90.0, "does-not-fit")]
+)
 def test_samples_far_longer_than_measured_need_headroom(need: float, reason: str) -> None:
     asking = replace(ONE, training=training(sequence=32_769))
     decision = decide(asking, estimator=needing({1: need}), speed=steady)
@@ -351,7 +353,7 @@ def test_the_cheapest_card_that_fits() -> None:
     decision = decide_over([question(gpu=gpu) for gpu in (H200, L40S, A100)], estimator=estimator, speed=steady)
     assert chosen(decision).gpu is A100
     assert [(one.gpu.product, one.layout.gpus) for one in decision.others] == [("NVIDIA-H200", 1), ("NVIDIA-L40S", 8)]
-    assert "cost of an hour beside this: 1 x NVIDIA-H200 1.2, 8 x NVIDIA-L40S 2" in decision.text
+    assert "chosen beside 1 x NVIDIA-H200 (1.2 times the price), 8 x NVIDIA-L40S (2 times the price)" in decision.text
 
 
 def test_a_card_on_which_nothing_fits_comes_last() -> None:

@@ -8,7 +8,7 @@ from reconciler.core.sizing.answers import NO_ANSWERS, Answers, Recommendation
 from reconciler.core.sizing.decide.bench import Bench, Estimator, Speed
 from reconciler.core.sizing.decide.hearing import Voice, hear
 from reconciler.core.sizing.decide.layouts import spread, spreads
-from reconciler.core.sizing.decide.telling import gpus, tell_chosen, tell_none, told
+from reconciler.core.sizing.decide.telling import gpus, nearest_of, tell_chosen, tell_none, told
 from reconciler.core.sizing.decision import Candidate, Decision, Reason
 from reconciler.core.sizing.estimate import Confidence
 from reconciler.core.sizing.memory import estimate
@@ -89,7 +89,7 @@ def _rank(decision: Decision) -> tuple[float, float, int, str]:
 
 def _others(decisions: Iterable[Decision]) -> tuple[Candidate, ...]:
     """Return the best layout on each other card, cheapest first; cards on which nothing fits come last."""
-    best = [one.chosen or one.candidates[-1] for one in decisions if one.candidates]
+    best = [one.chosen or nearest_of(one.candidates) for one in decisions if one.candidates]
     return tuple(sorted(best, key=lambda one: (not one.fits, one.cost, one.layout.gpus, one.gpu.product)))
 
 

@@ -75,12 +75,17 @@ def _fast(candidates: Sequence[Candidate], chosen: Candidate) -> str:
 
 def tell_none(question: Question, candidates: Sequence[Candidate]) -> tuple[Reason, str]:
     """Say why nothing was chosen, by the candidate that was nearest to running."""
-    nearest = min(candidates, key=lambda one: (_WEIGHT.index(Reason(one.reason)), -one.layout.gpus))
+    nearest = nearest_of(candidates)
     reason = Reason(nearest.reason)
     card = question.gpu.product
     if reason is Reason.INDIVISIBLE:
         return reason, f"no number of GPUs up to {question.max_gpus} keeps the batch: {nearest.text}"
     return reason, f"nothing up to {question.max_gpus} x {card} will do: {gpus(nearest.layout)}: {nearest.text}"
+
+
+def nearest_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate that was nearest to running; of several with that reason the largest."""
+    return min(candidates, key=lambda one: (_WEIGHT.index(Reason(one.reason)), -one.layout.gpus))
 
 
 def told(best: Decision, others: Sequence[Decision]) -> str:
@@ -89,5 +94,7 @@ def told(best: Decision, others: Sequence[Decision]) -> str:
     found = [one.chosen for one in others if one.chosen is not None]
     if chosen is None or not found:
         return ""
-    listed = ", ".join(f"{one.layout.gpus} x {one.gpu.product} {one.cost / chosen.cost:.2g}" for one in found)
-    return f"; cost of an hour beside this: {listed}"
+    listed = ", ".join(
+        f"{one.layout.gpus} x {one.gpu.product} ({one.cost / chosen.cost:.2g} times the price)" for one in found
+    )
+    return f"; chosen beside {listed}"

@@ -38,7 +38,7 @@ def verdict(question: Question, estimate: Estimate, chance: float | None) -> Ver
     room, need = question.gpu.memory_gib, estimate.need_gib
     if not estimate.floor_gib <= room:
         return _no(Reason.VETO)
-    if _is_long(question) and not need <= (1 - _AMPLE) * room:
+    if _is_long(question) and (1 - _AMPLE) * room < need <= room:
         return _no(Reason.UNMEASURED)
     if need * (1 + question.safety) <= room:
         return _roomy(question, estimate, chance)
