@@ -42,6 +42,9 @@ def _cli() -> str:
         command = reconciler.get_command(root, verb)
         if command is not None:
             parts.append(f"\n## {verb}\n\n{_help(command, verb, root)}")
+            for name, below in getattr(command, "commands", {}).items():
+                above = click.Context(command, info_name=verb, parent=root)
+                parts.append(f"\n### {verb} {name}\n\n{_help(below, name, above)}")
     return "\n".join(parts)
 
 

@@ -23,11 +23,11 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
         raise OutsideError(f"{folder} cannot be written: {error.strerror}", hint="choose another folder") from error
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all; `OutsideError` where that fails."""
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all, text as UTF-8; `OutsideError` where that fails."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_bytes(content if isinstance(content, bytes) else content.encode())
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)

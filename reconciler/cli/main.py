@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Fail unless rendered/ is exactly what the sources mean."),
     "explain": ("explain", "Say why an object or one of its fields is what it is."),
     "show": ("show", "Show a saved plan again, in any format."),
+    "autoconf": ("autoconf", "Compile the model of an installed ado-autoconf into a small table."),
     "schema": ("schema", "Print the JSON Schema of a kind."),
     "version": ("version", "Print the version of the engine and of what it knows."),
     "completion": ("completion", "Print the shell completion script."),

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any
 
 MODULE = "autoconf.min_gpu_recommender"
-PACKAGES = ("ado-autoconf", "ado-core", "autogluon.tabular", "catboost")
+PACKAGES = ("ado-autoconf", "ado-core")
 NUMBERS = ("number_gpus", "tokens_per_sample", "batch_size")
 
 

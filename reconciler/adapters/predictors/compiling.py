@@ -16,8 +16,8 @@ from reconciler.core.sizing.question import Asked
 from reconciler.errors import PredictorError
 
 POINTS = 20_000  # random points on which table and model must agree
-_QUESTIONS = 300  # whole questions to its recommenders, which are slow
-_BATCH = 10_000  # rows of one call
+QUESTIONS = 300  # whole questions to its recommenders, which are slow
+_ROWS = 10_000  # rows of one call
 _LARGEST = 1 << 23  # the largest power of two within its ranges
 _TREES = "CatBoostModel"
 _SUM = "WeightedEnsembleModel"
@@ -81,11 +81,6 @@ def compile_table(
     return table
 
 
-def rows_of(header: Header, points: int) -> int:
-    """How many rows `compile_table` reports to its `progress`."""
-    return header.cells + points + _QUESTIONS
-
-
 def _refuse_other_models(described: _Described, versions: dict[str, str]) -> None:
     others = [kind for kind in described.kinds if kind not in {_TREES, _SUM}]
     if others or _TREES not in described.kinds:
@@ -114,7 +109,7 @@ def _asked(
 ) -> Iterator[tuple[Sequence[Row], Sequence[float]]]:
     """Ask for many probabilities."""
     rows = iter(rows)
-    while chunk := list(islice(rows, _BATCH)):
+    while chunk := list(islice(rows, _ROWS)):
         reply = predictor.ask("probabilities", [version, chunk], _Probabilities, version=version)
         if len(reply.probabilities) != len(chunk):
             raise PredictorError(f"ado-autoconf gave {len(reply.probabilities)} answers to {len(chunk)} questions")
@@ -156,7 +151,7 @@ def _compare_questions(predictor: InstalledPredictor, table: Table, progress: Pr
     chance = Random(header.model_sha256)  # noqa: S311 - as above
     compiled = TablePredictor(table)
     same = ("outcome", "gpus", "workers", "chances", "text")
-    for number in range(_QUESTIONS):
+    for number in range(QUESTIONS):
         question = _question(header, chance, number)
         layouts = tried(question)
         said, found = predictor.predict(question, layouts), compiled.predict(question, layouts)

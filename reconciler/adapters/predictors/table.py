@@ -9,6 +9,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from math import isfinite, prod
 from pathlib import Path
@@ -112,13 +113,21 @@ class Table:
         return "" if inside else "a number is out of its range"
 
     def to_bytes(self) -> bytes:
-        """Write the file; the same table is the same bytes on every machine."""
+        """Write the file."""
+        return MAGIC + self.digest.encode() + b"\n" + self._rest
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all but the first line of the file, in which it stands."""
+        return sha256(self._rest).hexdigest()
+
+    @cached_property
+    def _rest(self) -> bytes:
         cells = self._cells
         if sys.byteorder == "big":
             cells = array("d", cells)
             cells.byteswap()
-        rest = msgspec.json.encode(self.header, order="deterministic") + b"\n" + zlib.compress(cells.tobytes(), 9)
-        return MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
+        return msgspec.json.encode(self.header, order="deterministic") + b"\n" + zlib.compress(cells.tobytes(), 9)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Table":
@@ -131,9 +140,11 @@ class Table:
         line, _, packed = rest.partition(b"\n")
         try:
             header = msgspec.json.decode(line, type=Header)
-            return cls(header, _unpack(packed, header.cells))
+            table = cls(header, _unpack(packed, header.cells))
         except (msgspec.MsgspecError, zlib.error, ValueError) as error:
             raise PredictorError(f"the table cannot be read: {error}", hint=_HINT) from error
+        table.__dict__["_rest"] = rest  # as it is in the file: another zlib may compress otherwise
+        return table
 
 
 def _unpack(packed: bytes, cells: int) -> "array[float]":
