@@ -9,6 +9,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from reconciler.adapters.git.drafting import Step, import_commit, steps_of
 from reconciler.adapters.git.filters import without_filters
 from reconciler.adapters.git.location import Location, branch_ref
 from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_unmerged
-from reconciler.adapters.git.worktree import WorkTree
+from reconciler.adapters.git.worktree import Found, WorkTree
 from reconciler.errors import ReconcilerError, RepositoryError, StalePlan, UnsafePlan
 from reconciler.ports import Draft, Entry
 
@@ -124,12 +125,17 @@ class Committing(Struct, frozen=True, kw_only=True):
     def _refuse_lost_edits(self, parent: str, steps: tuple[Step, ...]) -> None:
         standing = self._standing(parent, steps)
         removed = {step.path for step in steps if step.after is None}
+
+        @cache
+        def blocked(folder: str) -> bool:
+            return self.files.blocked(f"{folder}/any", removed)
+
         lost = [
             step.path
             for step in steps
             if not step.fits(standing.files[step.path])
             or not step.fits(standing.index[step.path])
-            or (step.after is not None and self.files.blocked(step.path, removed))
+            or (step.after is not None and "/" in step.path and blocked(step.path.rpartition("/")[0]))
         ]
         if lost:
             names = ", ".join(printable(path) for path in lost[:_SHOWN])
@@ -145,16 +151,14 @@ class Committing(Struct, frozen=True, kw_only=True):
         index = {path: after for path, (_, after) in parse_changes(staged, "").items()}
         index |= dict.fromkeys(parse_unmerged(staged), _OTHER)
         touched = {*parse_changes(lying, ""), *parse_unmerged(lying), *index}
+        unsure = [step.path for step in steps if step.before is None or step.path in touched]
+        seen = {path: self._entry(found) for path, found in zip(unsure, self.files.read_all(unsure), strict=True)}
         return Standing(
-            files={
-                step.path: self._lying(step.path) if step.before is None or step.path in touched else step.before
-                for step in steps
-            },
+            files={step.path: seen.get(step.path) if step.path in seen else step.before for step in steps},
             index={step.path: index.get(step.path, step.before) for step in steps},
         )
 
-    def _lying(self, path: str) -> Entry | None:
-        found = self.files.read(path)
+    def _entry(self, found: Found | None) -> Entry | None:
         if found is None:
             return None
         entry = Entry(found.mode, blob_oid(found.data, self.at.object_format))
@@ -184,8 +188,8 @@ class Committing(Struct, frozen=True, kw_only=True):
             if step.after is None:
                 self.files.remove(step.path)
         written = [(step.path, step.after.oid) for step in due if step.after is not None]
-        for (path, _), data in zip(written, read_blobs(self.at.git, [oid for _, oid in written]), strict=True):
-            self.files.write(path, data)
+        contents = read_blobs(self.at.git, [oid for _, oid in written])
+        self.files.write_all(zip([path for path, _ in written], contents, strict=True))
         self._stage([step for step in steps if step.is_before(standing.index[step.path])])
 
     def _stage(self, steps: list[Step]) -> None:
