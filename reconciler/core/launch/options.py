@@ -1,0 +1,110 @@
+"""Takes argument lists apart the way argparse does: `--name value`, `--name=value`, `-n value`, bare flags."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from reconciler.core.launch.shell.expansion import Field
+from reconciler.core.launch.shell.variables import UNKNOWN
+
+_NUMBER = re.compile(r"-\.?[0-9]")
+
+
+class Option(Struct, frozen=True):
+    """One flag: `name` without dashes and with underscores, its own word, the words of its values.
+
+    `joined` is the text behind `=`, or None.
+    """
+
+    name: str
+    flag: Field
+    values: tuple[Field, ...] = ()
+    joined: str | None = None
+
+    @property
+    def value(self) -> str:
+        """The value, or the first of several; empty for a bare flag."""
+        if self.joined is not None:
+            return self.joined
+        return self.values[0].text if self.values else ""
+
+    @property
+    def last(self) -> Field:
+        """The last word of the option."""
+        return self.values[-1] if self.values else self.flag
+
+
+class Arguments(Struct, frozen=True):
+    """Flags in order, words that belong to none, words that could be anything, and where reading stopped."""
+
+    options: tuple[Option, ...]
+    words: tuple[Field, ...]
+    loose: tuple[Field, ...]
+    stop: int
+
+
+def is_flag(text: str) -> bool:
+    """Tell whether argparse takes a word for a flag; negative numbers are values."""
+    return text[:1] == "-" and len(text) > 1 and not _NUMBER.match(text)
+
+
+def flag_name(text: str) -> str:
+    """Return a flag's name as Python programs store it: `--nproc-per-node` is `nproc_per_node`."""
+    return text.lstrip("-").replace("-", "_")
+
+
+def launcher_arguments(fields: Sequence[Field], start: int, bare: frozenset[str]) -> Arguments:
+    """Read flags up to the first word that belongs to none; those in `bare` take no value, all others one."""
+    options: list[Option] = []
+    loose: list[Field] = []
+    at = start
+    while at < len(fields):
+        field = fields[at]
+        text = field.text
+        if field.loose and text[0] == UNKNOWN:
+            loose.append(field)
+            at += 1
+            continue
+        if text == "--":
+            at += 1
+            break
+        if not is_flag(text):
+            break
+        name, separator, joined = text.partition("=")
+        name = flag_name(name)
+        if separator:
+            options.append(Option(name, field, (), joined))
+        elif name in bare or at + 1 == len(fields):
+            options.append(Option(name, field))
+        else:
+            at += 1
+            options.append(Option(name, field, (fields[at],)))
+        at += 1
+    return Arguments(tuple(options), (), tuple(loose), at)
+
+
+def script_arguments(fields: Sequence[Field], start: int, bare: frozenset[str] = frozenset()) -> Arguments:
+    """Read all flags; each takes the words up to the next flag, except those in `bare`."""
+    options: list[Option] = []
+    words: list[Field] = []
+    loose: list[Field] = []
+    at, count = start, len(fields)
+    while at < count:
+        field = fields[at]
+        text = field.text
+        at += 1
+        if not is_flag(text):
+            (loose if field.loose and text[0] == UNKNOWN else words).append(field)
+            continue
+        name, separator, joined = text.partition("=")
+        name = flag_name(name)
+        if separator:
+            options.append(Option(name, field, (), joined))
+            continue
+        first = at
+        if name not in bare:
+            while at < count and not is_flag(fields[at].text) and not (at > first and fields[at].loose):
+                at += 1
+        options.append(Option(name, field, tuple(fields[first:at])))
+    return Arguments(tuple(options), tuple(words), tuple(loose), count)

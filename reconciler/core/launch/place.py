@@ -1,0 +1,59 @@
+"""Where words stand: in the script that a shell gets, or as items of an argument list."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from reconciler.core.launch.launch import Spot
+from reconciler.core.launch.shell.expansion import Field
+from reconciler.core.launch.shell.kubernetes import Expanded
+
+_MAX_SHOWN = 80
+
+
+class Item(Struct, frozen=True):
+    """One item of `command` or `args`: as written, and as the container's program receives it."""
+
+    field: str
+    index: int
+    text: str
+    expanded: Expanded
+
+
+class Place(Struct, frozen=True):
+    """Tells for words where they are written. `script`: their offsets are places in the only item.
+
+    Otherwise a word's `start` is the number of its item. Without items nothing is written where it could be edited.
+    """
+
+    items: tuple[Item, ...] = ()
+    script: bool = False
+    shift: int = 0  # added to offsets of a script that stands inside another one
+    source: str = ""  # what was read where there are no items (`file train.sh`)
+
+    def spot(self, field: Field, end: Field | None = None) -> Spot | None:
+        """Return the place from one word to another; None where they are not written as such."""
+        last = end or field
+        if not self.items or field.start < 0 or last.start < 0 or not field.whole or not last.whole:
+            return None
+        if not self.script:
+            item = self.items[field.start]
+            return Spot(field=item.field, index=item.index, start=0, end=len(item.text))
+        item = self.items[0]
+        placed = item.expanded.place(field.start + self.shift, last.end + self.shift)
+        return placed and Spot(field=item.field, index=item.index, start=placed[0], end=placed[1])
+
+    def written(self, fields: Sequence[Field]) -> str:
+        """Return words as they are written, for people to recognise."""
+        if self.script and self.items and fields[0].start >= 0:
+            text = self.items[0].expanded.text[fields[0].start + self.shift : fields[-1].end + self.shift]
+        else:
+            text = " ".join(field.text for field in fields)
+        return shown(text)
+
+
+def shown(text: str) -> str:
+    """Return text on one line, cut where it is long, with what is no text left out."""
+    line = " ".join(text.replace("\\\n", " ").split())
+    line = "".join(char if char.isprintable() else "?" for char in line)
+    return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"

@@ -1,0 +1,139 @@
+"""`read_launch`: what a container's command trains, and everything that keeps this from being known."""
+
+from collections.abc import Mapping, Sequence
+
+from reconciler.core.launch.autoconf import override
+from reconciler.core.launch.configuration import add_configuration
+from reconciler.core.launch.dialects import Dialect, dialect_of
+from reconciler.core.launch.gathering import Gathering
+from reconciler.core.launch.launch import Fact, Launch, LaunchReading, Trouble
+from reconciler.core.launch.method import read_method
+from reconciler.core.launch.options import script_arguments
+from reconciler.core.launch.place import shown
+from reconciler.core.launch.script import fill_defaults, read_script
+from reconciler.core.launch.search import Line, find_line
+from reconciler.core.launch.settings import Files, Settings
+from reconciler.core.launch.shape import Shape
+
+REQUIRED = ("model", "method", "sequence", "batch")
+"""Facts without which nothing can be sized."""
+
+_FLAGS = {
+    "model": "`--model_name_or_path`",
+    "method": "`--peft_method`",
+    "sequence": "`--max_seq_length`",
+    "batch": "`--per_device_train_batch_size`",
+}
+_OVERRIDES = {
+    "model": "AUTOCONF_MODEL_NAME",
+    "method": "AUTOCONF_METHOD",
+    "sequence": "AUTOCONF_TOKENS_PER_SAMPLE",
+    "batch": "AUTOCONF_BATCH_SIZE",
+}
+
+
+def read_launch(
+    command: Sequence[str], args: Sequence[str], env: Mapping[str, str | None], files: Files
+) -> LaunchReading:
+    """Read the one launch line of a container.
+
+    `env` maps the names of the container's variables to their literal values (None: the value comes from a
+    reference). `files` gives the bytes of files of the repository that the line names, or None. Never raises; what
+    cannot be understood is among the troubles, and a job with troubles is not to be sized.
+    """
+    found = find_line(tuple(command), tuple(args), env, files)
+    if isinstance(found, Trouble):
+        return LaunchReading(launch=None, troubles=(found,))
+    return _Reader(found, env, files).read(tuple(command), tuple(args))
+
+
+class _Reader:
+    def __init__(self, line: Line, env: Mapping[str, str | None], files: Files) -> None:
+        self.line = line
+        self.container_env = env
+        self.files = files
+        self.gathering = Gathering()
+        launched = line.launched
+        self.arguments = script_arguments(launched.fields, launched.program + 1)
+        self.dialect: Dialect = dialect_of(launched.name, {option.name for option in self.arguments.options})
+        if self.dialect.bare:
+            self.arguments = script_arguments(launched.fields, launched.program + 1, self.dialect.bare)
+        self.launcher_settings = Settings(line.place, launched.arguments.options)
+        self.settings = Settings(line.place, self.arguments.options)
+
+    def read(self, command: tuple[str, ...], args: tuple[str, ...]) -> LaunchReading:
+        line, gathering = self.line, self.gathering
+        add_configuration(
+            line, self.dialect, self.arguments, self.settings, self.launcher_settings, gathering, self.files
+        )
+        shape = Shape(line.launched, self.launcher_settings, self.settings, gathering, self.files)
+        shape.read(line.env)
+        read_script(self.dialect, self.settings, self.launcher_settings, gathering)
+        read_method(line.launched, self.dialect, self.settings, gathering)
+        defaults = shape.defaults | fill_defaults(self.dialect, gathering)
+        if "method" not in gathering.facts.keys() | gathering.unsure.keys() | defaults.keys():
+            defaults["method"] = Fact(value="full", written="", origin="no adapter is asked for on the line")
+        override(self.container_env, gathering, defaults)
+        troubles = (*gathering.troubles, *self._missing(defaults), *self._loose())
+        launch = Launch(
+            launcher=line.launched.launcher,
+            framework=self.dialect.name,
+            program=line.launched.name,
+            facts=gathering.facts,
+            defaults=defaults,
+            command=command,
+            args=args,
+            line=line,
+            unsure=tuple(gathering.unsure.values()),
+            shell=line.place.script,
+            stuck=_stuck(line),
+        )
+        return LaunchReading(launch=launch, troubles=tuple(dict.fromkeys(troubles)))
+
+    def _missing(self, defaults: Mapping[str, Fact]) -> list[Trouble]:
+        missing: list[Trouble] = []
+        gathering = self.gathering
+        for name in REQUIRED:
+            if name in gathering.facts or name in defaults:
+                continue
+            if name in gathering.unsure:
+                missing.append(gathering.unsure[name])
+            elif name == "batch" and "global_batch" in gathering.facts:
+                continue
+            else:
+                missing.append(self._unsaid(name))
+        return missing
+
+    def _unsaid(self, name: str) -> Trouble:
+        names = self.dialect.names.get(name, ())
+        flag = f"`{names[0] if '.' in names[0] else '--' + names[0]}`" if names else _FLAGS[name]
+        place = self.line.place.spot(self.line.launched.fields[0], self.line.launched.fields[-1])
+        message = f"the launch line of `{shown(self.line.launched.name)}` does not say the {name}"
+        return Trouble(
+            rule="launch.missing",
+            message=message,
+            hint=f"give it by {flag}, or by the variable {_OVERRIDES[name]} in the container's env",
+            spot=place,
+        )
+
+    def _loose(self) -> list[Trouble]:
+        """Words that could be any flags: nothing on the line is certain while they are not known."""
+        loose = (*self.line.launched.arguments.loose, *self.arguments.loose)
+        return [
+            Trouble(
+                rule="launch.unknown-words",
+                message=f"`{self.line.place.written((field,))}` may hold any flag: {field.why}",
+                hint="give the variable a literal value in the container's env (an empty one if it adds nothing)",
+                spot=self.line.place.spot(field),
+            )
+            for field in loose
+        ]
+
+
+def _stuck(line: Line) -> str:
+    place, launched = line.place, line.launched
+    if not place.items:
+        return f"the launch line stands in {place.source or 'a script inside a script'}"
+    if place.spot(launched.fields[launched.head]) is None or place.spot(launched.fields[launched.program]) is None:
+        return "the words that launch come out of a variable"
+    return ""

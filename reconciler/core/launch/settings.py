@@ -1,0 +1,131 @@
+"""What a script is told, by name: flags of the line over overrides over a configuration file."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.documents.reader import read
+from reconciler.core.launch.launch import Fact, Trouble
+from reconciler.core.launch.options import Option
+from reconciler.core.launch.place import Place, shown
+from reconciler.core.launch.shell.expansion import Field
+from reconciler.core.launch.shell.variables import UNKNOWN
+
+Files = Callable[[str], bytes | None]
+"""Gives the bytes of a file of the repository by the path that a line names; None where there is none."""
+
+_MAX_DEPTH = 8
+
+
+class Setting(Struct, frozen=True):
+    """One value, and the flag or the file that gives it."""
+
+    text: str
+    fact: Fact
+    why: str = ""
+    texts: tuple[str, ...] = ()
+
+
+class Settings:
+    """Finds values by their names; the last flag of a name wins."""
+
+    def __init__(self, place: Place, options: Iterable[Option]) -> None:
+        self.place = place
+        self._options = {option.name: option for option in options}
+        self._values: dict[str, Setting] = {}
+
+    def add_file(self, values: Mapping[str, str], origin: str) -> None:
+        """Add what a file says; what is known already stays."""
+        for name, text in values.items():
+            if name not in self._values:
+                fact = Fact(value=text, written=f"{name}: {shown(text)}", origin=origin)
+                self._values[name] = Setting(text, fact, "", tuple(text.split(",")))
+
+    def add_word(self, name: str, text: str, field: Field) -> None:
+        """Add an override: `name=value` among the words, or a word that stands for something by its position."""
+        fact = Fact(value=text, written=self.place.written((field,)), spot=self.place.spot(field))
+        self._values[name] = Setting(text, fact, field.why, tuple(text.split(",")))
+
+    def has(self, name: str) -> bool:
+        """Tell whether a value is given."""
+        return name in self._options or name in self._values
+
+    def find(self, names: Iterable[str]) -> Setting | None:
+        """Return the value of the first of the names that is given."""
+        for name in names:
+            if (option := self._options.get(name)) is not None:
+                return self._of_option(option)
+            if (setting := self._values.get(name)) is not None:
+                return setting
+        return None
+
+    def text(self, *names: str) -> str:
+        """Return the value of the first of the names that is given and known; empty for none."""
+        found = self.find(names)
+        return "" if found is None or UNKNOWN in found.text else found.text
+
+    def _of_option(self, option: Option) -> Setting:
+        place = self.place
+        words = (option.flag, *option.values)
+        spot = place.spot(option.flag, option.last)
+        if spot is not None and not place.script and option.values:
+            spot = place.spot(option.values[0])
+        fact = Fact(value=option.value, written=place.written(words), spot=spot)
+        texts = tuple(option.joined.split(",")) if option.joined is not None else tuple(f.text for f in option.values)
+        why = next((field.why for field in words if field.why), "")
+        return Setting(option.value, fact, why, texts)
+
+
+def read_file(path: str, files: Files, what: str) -> tuple[dict[str, str], Trouble | None]:
+    """Read a YAML or JSON file of settings, flattened (`train.micro_batch_size`); or say why not."""
+    if UNKNOWN in path:
+        return {}, Trouble(rule="launch.file", message=f"the path of the {what} is not known", hint="write it out")
+    raw = files(path)
+    if raw is None:
+        message = f"the {what} `{shown(path)}` is not in the repository, so that what it sets is not known"
+        return {}, Trouble(
+            rule="launch.file", message=message, hint="put it into the repository, or set the values by flags"
+        )
+    data, problem = _parsed(path, raw)
+    if problem:
+        message = f"the {what} `{shown(path)}` cannot be read: {problem}"
+        return {}, Trouble(rule="launch.file", message=message, hint="correct the file")
+    return flat(data), None
+
+
+def _parsed(path: str, raw: bytes) -> tuple[dict[str, Any], str]:
+    if path.endswith(".json"):
+        try:
+            data = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            return {}, str(error)
+        return (data, "") if isinstance(data, dict) else ({}, "it is no mapping")
+    reading = read(path, raw)
+    if reading.problems:
+        return {}, reading.problems[0].message
+    return (reading.documents[0].data, "") if reading.documents else ({}, "it is empty")
+
+
+def flat(data: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, str]:
+    """Return scalars by their dotted names; lists of scalars are joined by commas; null is as if it were not there."""
+    values: dict[str, str] = {}
+    for key, value in data.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            if depth < _MAX_DEPTH:
+                values |= flat(value, f"{name}.", depth + 1)
+        elif isinstance(value, list):
+            values[name] = ",".join(_scalar(item) for item in value if not isinstance(item, dict | list))
+        elif value is not None:
+            values[name] = _scalar(value)
+    return values
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

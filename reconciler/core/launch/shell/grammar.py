@@ -1,0 +1,368 @@
+"""Reads commands: pipelines, lists, compound commands, functions, redirections. `parse` is the way in."""
+
+import re
+
+from reconciler.core.launch.shell.syntax import (
+    END,
+    Apart,
+    Assignment,
+    Branches,
+    Calculation,
+    Chain,
+    Command,
+    Function,
+    Group,
+    Loop,
+    Node,
+    Pipeline,
+    Redirection,
+    Script,
+    Test,
+    Word,
+)
+from reconciler.core.launch.shell.words import Words
+
+_BLANKS = re.compile(r"(?:[ \t]+|\\\n)*(?:(?<![^\0 \t\n;&|()])#[^\n\0]*)?")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]\0\n]*\])?(\+?)=")
+_REDIRECTION = re.compile(r"(?:[0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-?|<>|<&|<(?!\()|>>|>&|>\||>(?!\())|(&>>?)")
+_RESERVED = re.compile(
+    r"(if|then|elif|else|fi|for|select|while|until|do|done|case|esac|function|time|coproc|\[\[|\{|\}|!)"
+    r"(?=[\0 \t\n;&|()<>])"
+)
+_CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
+_IN = re.compile(r"in(?=[\0 \t\n;])")
+_CASE_ENDS = re.compile(r";;&|;;|;&")
+_FUNCTION = re.compile(r"([^\0 \t\n'\"\\$`;&|()<>={}]+)[ \t]*\([ \t]*\)")
+_DECLARES = frozenset({"export", "declare", "typeset", "local", "readonly"})
+_MAY_BEGIN_REDIRECTION = frozenset("0123456789<>&{")
+_ENDS_COMMAND = frozenset("\0\n;&|)")
+
+
+def parse(text: str) -> Script:
+    """Read a whole script. Raises ShellError with the place where it stops being one."""
+    grammar = _Grammar(text)
+    script = grammar.script()
+    if grammar.text[grammar.position] != END or grammar.position < len(text):
+        raise grammar.fail("nothing that could begin a command stands here")
+    return script
+
+
+class _Grammar(Words):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.awaited: list[tuple[Redirection, str]] = []
+
+    # Blanks, line ends, here-documents
+
+    def blanks(self) -> str:
+        """Skip blanks and a comment; return the character behind them."""
+        found = _BLANKS.match(self.text, self.position)
+        if found:
+            self.position = found.end()
+        return self.text[self.position]
+
+    def lines(self) -> str:
+        """Skip blanks, comments and line ends; return the character behind them."""
+        while self.blanks() == "\n":
+            self._line_end()
+        return self.text[self.position]
+
+    def _line_end(self) -> None:
+        self.position += 1
+        awaited, self.awaited = self.awaited, []
+        for redirection, delimiter in awaited:
+            redirection.body = self._here_document(delimiter, tabs=redirection.operator == "<<-")
+
+    def _here_document(self, delimiter: str, *, tabs: bool) -> str:
+        """Read up to the line that is the delimiter; without one, as bash does, up to the end."""
+        start = self.position
+        while self.text[self.position] != END:
+            end = self.text.find("\n", self.position)
+            end = len(self.text) - 1 if end < 0 else end
+            line = self.text[self.position : end]
+            if (line.lstrip("\t") if tabs else line) == delimiter:
+                body = self.text[start : self.position]
+                self.position = min(end + 1, len(self.text) - 1)
+                return body
+            self.position = min(end + 1, len(self.text) - 1)
+        return self.text[start : self.position]
+
+    # Lists
+
+    def skip_commands(self) -> None:
+        self.script()
+        self.expect(")")
+
+    def expect(self, sign: str) -> None:
+        """Read the sign that must stand here."""
+        self.lines()
+        if not self.text.startswith(sign, self.position):
+            raise self.fail(f"`{sign}` is missing")
+        self.position += len(sign)
+
+    def script(self) -> Script:
+        """Read commands up to something that closes them."""
+        self.deeper()
+        nodes: list[Node] = []
+        while not self._closes(self.lines()):
+            node = self._chain()
+            sign = self.blanks()
+            if sign == "&":
+                self.position += 1
+                node = Apart((node,))
+            elif sign == ";" and not _CASE_ENDS.match(self.text, self.position):
+                self.position += 1
+            elif sign not in ")\n;\0" and self._reserved() not in _CLOSERS:
+                raise self.fail("a command does not end here")
+            nodes.append(node)
+        self.depth -= 1
+        return tuple(nodes)
+
+    def _closes(self, char: str) -> bool:
+        if char in ")\0":
+            return True
+        if char == ";":
+            if _CASE_ENDS.match(self.text, self.position):
+                return True
+            raise self.fail("`;` without a command before it")
+        return self._reserved() in _CLOSERS
+
+    def _reserved(self) -> str:
+        found = _RESERVED.match(self.text, self.position)
+        return found[1] if found else ""
+
+    def _chain(self) -> Node:
+        first = self._pipeline()
+        rest: list[tuple[str, Node]] = []
+        while self.blanks() in "&|" and (operator := self.text[self.position : self.position + 2]) in {"&&", "||"}:
+            self.position += 2
+            self.lines()
+            rest.append((operator, self._pipeline()))
+        return Chain(first, tuple(rest)) if rest else first
+
+    def _pipeline(self) -> Node:
+        negated = False
+        while (word := self._reserved()) in {"!", "time"}:
+            negated |= word == "!"
+            self.position += len(word)
+            self.blanks()
+            if word == "time" and self.text.startswith("-p", self.position):
+                self.position += 2
+                self.blanks()
+        parts = [self._command()]
+        while self.blanks() == "|" and self.text[self.position + 1] != "|":
+            self.position += 2 if self.text[self.position + 1] == "&" else 1
+            self.lines()
+            parts.append(self._command())
+        return Pipeline(tuple(parts)) if len(parts) > 1 or negated else parts[0]
+
+    # Commands
+
+    def _command(self) -> Node:
+        char = self.text[self.position]
+        if char == "(":
+            return self._compound("((" if self.text[self.position + 1] == "(" else "(")
+        if (word := self._reserved()) and word not in _CLOSERS:
+            return self._compound(word)
+        if found := _FUNCTION.match(self.text, self.position):
+            self.position = found.end()
+            self.lines()
+            return Function(found[1], self._body())
+        return self._simple()
+
+    def _body(self) -> Node:
+        word = "(" if self.text[self.position] == "(" else self._reserved()
+        if not word or word in _CLOSERS:
+            raise self.fail("a function has no body")
+        return self._compound("((" if self.text.startswith("((", self.position) else word)
+
+    def _compound(self, word: str) -> Node:
+        self.deeper()
+        start = self.position
+        self.position += len(word)
+        node = self._read_compound(word, start)
+        redirections: list[Redirection] = []
+        while self._redirection(self.blanks(), redirections):
+            pass
+        self.depth -= 1
+        return node
+
+    def _read_compound(self, word: str, start: int) -> Node:  # noqa: PLR0911 - one line for each kind of command
+        match word:
+            case "(":
+                return Apart(self._until(")"))
+            case "{":
+                return Group(self._until("}"))
+            case "((":
+                return self._calculation(start)
+            case "[[":
+                return self._test()
+            case "if":
+                return self._if()
+            case "case":
+                return self._case()
+            case "while" | "until":
+                return Loop(self._until("do"), self._until("done"))
+            case "for" | "select":
+                return self._for()
+            case "function":
+                return self._function()
+        self.blanks()  # coproc
+        return Apart((self._command(),))
+
+    def _until(self, word: str) -> Script:
+        script = self.script()
+        self.expect(word)
+        return script
+
+    def _calculation(self, start: int) -> Node:
+        end = self.calculation_end(self.position)
+        if not end:
+            self.position = start + 1
+            return Apart(self._until(")"))
+        expression = self.text[self.position : end]
+        self.position = end + 2
+        return Calculation(expression)
+
+    def _test(self) -> Node:
+        words: list[Word] = []
+        while (char := self.lines()) != END:
+            if char in ";&|()<>":
+                words.append(Word(char, self.position, self.position + 1))
+                self.position += 1
+                continue
+            word = self.word()
+            if word.text == "]]" and not word.parts:
+                return Test(tuple(words))
+            words.append(word)
+        raise self.fail("`[[` is never closed")
+
+    def _if(self) -> Node:
+        arms: list[tuple[Script | None, Script]] = []
+        condition: Script | None = self._until("then")
+        while True:
+            arms.append((condition, self.script()))
+            if condition is not None and self._reserved() == "elif":
+                self.position += len("elif")
+                condition = self._until("then")
+            elif condition is not None and self._reserved() == "else":
+                self.position += len("else")
+                condition = None
+            else:
+                self.expect("fi")
+                return Branches(tuple(arms), certain=True)
+
+    def _case(self) -> Node:
+        self.blanks()
+        self.word()
+        self.lines()
+        self.expect("in")
+        arms: list[tuple[Script | None, Script]] = []
+        while self.lines() != END and self._reserved() != "esac":
+            if self.text[self.position] == "(":
+                self.position += 1
+            while self.blanks() != ")":
+                before = self.position
+                self.position += self.text[self.position] == "|"
+                self.blanks()
+                self.word()
+                if self.position == before:
+                    raise self.fail("a pattern of `case` is not closed by `)`")
+            self.position += 1
+            arms.append(((), self.script()))
+            if ended := _CASE_ENDS.match(self.text, self.position):
+                self.position = ended.end()
+        self.expect("esac")
+        return Branches(tuple(arms), certain=False)
+
+    def _for(self) -> Node:
+        self.blanks()
+        if self.text.startswith("((", self.position):
+            self.position += 2
+            self._calculation(self.position - 2)
+            name, words = "", None
+        else:
+            name, words = self.word().text, self._items()
+        while self.lines() == ";":
+            self.position += 1
+        if self._reserved() == "{":
+            self.position += 1
+            return Loop((), self._until("}"), name, words)
+        self.expect("do")
+        return Loop((), self._until("done"), name, words)
+
+    def _items(self) -> tuple[Word, ...] | None:
+        self.lines()
+        if not _IN.match(self.text, self.position):
+            return None
+        self.position += len("in")
+        words: list[Word] = []
+        while self.blanks() not in _ENDS_COMMAND:
+            words.append(self._some_word())
+        return tuple(words)
+
+    def _function(self) -> Node:
+        self.blanks()
+        name = self.word().text
+        if self.blanks() == "(":
+            self.position += 1
+            self.expect(")")
+        self.lines()
+        return Function(name, self._body())
+
+    # Simple commands
+
+    def _simple(self) -> Node:
+        start = self.position
+        words: list[Word] = []
+        assignments: list[Assignment] = []
+        redirections: list[Redirection] = []
+        declares = False
+        while (char := self.blanks()) not in _ENDS_COMMAND or self.text.startswith("&>", self.position):
+            if char in _MAY_BEGIN_REDIRECTION and self._redirection(char, redirections):
+                continue
+            if (not words or declares) and (found := _ASSIGNMENT.match(self.text, self.position)):
+                assignments.append(self._assignment(found))
+                continue
+            words.append(self._some_word())
+            declares = declares or (len(words) == 1 and words[0].text in _DECLARES)
+        end = max((item.end for item in words[-1:]), default=self.position)
+        if not words and not assignments and not redirections:
+            raise self.fail("a command is missing")
+        return Command(tuple(words), tuple(assignments), tuple(redirections), start, end, declares)
+
+    def _some_word(self) -> Word:
+        before = self.position
+        word = self.word()
+        if self.position == before:
+            raise self.fail(f"`{self.text[before]}` cannot stand here")
+        return word
+
+    def _assignment(self, found: re.Match[str]) -> Assignment:
+        self.position = found.end()
+        append, indexed = bool(found[3]), bool(found[2])
+        if self.text[self.position] != "(":
+            return Assignment(found[1], self.word(), append, indexed)
+        self.position += 1
+        words: list[Word] = []
+        while self.lines() != ")":
+            words.append(self._some_word())
+        self.position += 1
+        return Assignment(found[1], tuple(words), append, indexed)
+
+    def _redirection(self, char: str, redirections: list[Redirection]) -> bool:
+        if char not in _MAY_BEGIN_REDIRECTION:
+            return False
+        found = _REDIRECTION.match(self.text, self.position)
+        if found is None:
+            return False
+        self.position = found.end()
+        self.blanks()
+        target = self._some_word()
+        redirection = Redirection(found[1] or found[2], target)
+        redirections.append(redirection)
+        if redirection.operator in {"<<", "<<-"}:
+            written = self.text[target.start : target.end]
+            redirection.quoted = any(sign in written for sign in "'\"\\")
+            self.awaited.append((redirection, written if target.parts else target.text))
+        return True

@@ -1,0 +1,329 @@
+"""Walks a script as the shell would, running nothing: every program that would be started, with its words.
+
+What happens on one of several ways only (`if`, `||`, loops) is walked on each; a variable that comes out differently
+is not known afterwards.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from reconciler.core.launch.shell.expansion import Expansion, Field
+from reconciler.core.launch.shell.grammar import parse
+from reconciler.core.launch.shell.syntax import (
+    Apart,
+    Assignment,
+    Branches,
+    Calculation,
+    Chain,
+    Command,
+    Function,
+    Group,
+    Loop,
+    Node,
+    Pipeline,
+    Script,
+    ShellError,
+    Test,
+)
+from reconciler.core.launch.shell.variables import MAX_LENGTH, UNKNOWN, Value, Variables, unknown
+
+MAX_STEPS = 20_000
+"""Commands that are looked at, and 64 variables that are copied count as one: what a hostile script may cost."""
+
+_MAX_LETTERS = 8 * MAX_LENGTH
+_MAX_CALLS = 20
+_CONDITIONS = frozenset({"[", "test", "grep", "command", "which", "type", "false", "read", "diff", "cmp", "pgrep"})
+_SETS = frozenset({"read", "mapfile", "readarray", "getopts", "let"})
+_ASSIGNED = re.compile(
+    r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\+\+|--|[-+*/%&|^]?=(?!=))|(?:\+\+|--)([A-Za-z_][A-Za-z0-9_]*)"
+)
+
+Sink = Callable[[Sequence[Field], Variables, Command], None]
+"""Told of each program: its words, the variables as it starts (with those set for it alone), where it is written."""
+
+
+def walk(text: str, variables: Variables, sink: Sink) -> None:
+    """Tell `sink` of every program of the script. Raises ShellError where the text is no script, or is too much."""
+    _Walk(variables, sink).script(parse(text))
+
+
+class _Walk:
+    def __init__(self, variables: Variables, sink: Sink) -> None:
+        self.variables = variables
+        self.sink: Sink | None = sink
+        self.functions: dict[str, Node] = {}
+        self.calls = 0
+        self.steps = 0
+        self.letters = 0
+        self.ended = False
+        self.evaluates = 0  # inside `eval`, words stand nowhere in the script
+        self.builtins: dict[str, Callable[[list[str]], None]] = {
+            "export": self._export,
+            "declare": self._declare,
+            "typeset": self._declare,
+            "local": self._declare,
+            "readonly": self._declare,
+            "unset": self._unset,
+            "shift": self._shift,
+            "eval": self._eval,
+            "set": self._set_arguments,
+        }
+
+    def script(self, script: Script) -> None:
+        """Walk commands one after the other, up to `exit` or `exec`."""
+        for node in script:
+            if self.ended:
+                return
+            self.node(node)
+
+    def node(self, node: Node) -> None:  # noqa: C901, PLR0912 - one case for each kind of command
+        """Walk one command."""
+        match node:
+            case Command():
+                self._command(node)
+            case Chain():
+                self._chain(node)
+            case Pipeline():
+                for part in node.parts:
+                    if len(node.parts) == 1:
+                        self.node(part)
+                    else:
+                        self._apart((part,))
+            case Apart():
+                self._apart(node.body)
+            case Group():
+                self.script(node.body)
+            case Branches():
+                self._branches(node)
+            case Loop():
+                self._loop(node)
+            case Function():
+                self.functions[node.name] = node.body
+            case Calculation():
+                self._calculated(node.expression)
+            case Test():
+                pass
+
+    def _spend(self, steps: int = 1) -> None:
+        self.steps += steps
+        if self.steps > MAX_STEPS or self.letters > _MAX_LETTERS:
+            raise ShellError("the script is too long to be followed", 0)
+
+    # Several ways
+
+    def _copy(self) -> Variables:
+        self._spend(1 + len(self.variables.values) // 64)
+        return self.variables.copy()
+
+    def _apart(self, body: Script) -> None:
+        kept, functions, self.variables = self.variables, dict(self.functions), self._copy()
+        self.script(body)
+        self.variables, self.functions, self.ended = kept, functions, False
+
+    def _maybe(self, body: Callable[[], None]) -> None:
+        """Walk what may or may not happen."""
+        before = self._copy()
+        body()
+        if self.ended:
+            self.variables, self.ended = before, False
+        else:
+            self.variables.join(before)
+
+    def _chain(self, node: Chain) -> None:
+        conditional = _is_condition(node.first)
+        self.node(node.first)
+        for number, (operator, part) in enumerate(node.rest):
+            if self.ended:
+                return
+            if operator == "||" or conditional:
+                rest = node.rest[number:] if operator == "&&" else ((operator, part),)
+                self._maybe(lambda rest=rest: self._run(rest))  # type: ignore[misc]
+                if operator == "&&":
+                    return
+            else:
+                self.node(part)
+            conditional = _is_condition(part)
+
+    def _run(self, rest: Sequence[tuple[str, Node]]) -> None:
+        """Walk the rest of a chain whose first part held."""
+        for operator, part in rest:
+            if self.ended:
+                return
+            if operator == "||":
+                self._maybe(lambda part=part: self.node(part))  # type: ignore[misc]
+            else:
+                self.node(part)
+
+    def _branches(self, node: Branches) -> None:
+        ways: list[Variables] = []
+        for condition, body in node.arms:
+            if node.certain and condition:
+                self.script(condition)
+            start = self._copy()
+            self.script(body)
+            if not self.ended:
+                ways.append(self.variables)
+            self.variables, self.ended = start, False
+        if not node.arms or node.arms[-1][0] is not None:
+            ways.append(self.variables)
+        self.ended = not ways
+        if ways:
+            self.variables = ways[0]
+            for way in ways[1:]:
+                self._spend(1 + len(way.values) // 64)
+                self.variables.join(way)
+
+    def _loop(self, node: Loop) -> None:
+        self.script(node.condition)
+        expansion = Expansion(self.variables)
+        values = [field for word in node.words or () for field in expansion.fields(word)]
+        self.letters += expansion.size
+        once = node.words is not None and len(values) == 1 and not values[0].loose
+        if once:
+            self.variables.set(node.name, Value(values[0].text, values[0].why))
+            self.script(node.body)
+            self.ended = False
+            return
+        # A first round, that nobody is told of, finds what a round before may have changed.
+        sink, self.sink = self.sink, None
+        self._maybe(lambda: self._round(node))
+        self.sink = sink
+        self._maybe(lambda: self._round(node))
+
+    def _round(self, node: Loop) -> None:
+        if node.name:
+            self.variables.set(node.name, unknown(f"`{node.name}` is another in each round of a loop"))
+        self.script(node.body)
+        self.ended = False
+
+    # Simple commands
+
+    def _command(self, node: Command) -> None:
+        self._spend(1 + (len(node.words) + len(node.assignments)) // 64)
+        expansion = Expansion(self.variables)
+        fields = [field for word in node.words for field in expansion.fields(word)]
+        if node.assignments:
+            self._assign(node, expansion, fields)
+        elif fields:
+            self._start(fields, self.variables, node)
+        self.letters += expansion.size
+
+    def _assign(self, node: Command, expansion: Expansion, fields: list[Field]) -> None:
+        if fields and not node.declares:
+            own = self._copy()
+            expansion.variables = own
+            for assignment in node.assignments:
+                self._set(own, assignment, expansion)
+                own.exported.add(assignment.name)
+            self._start(fields, own, node)
+            return
+        for assignment in node.assignments:
+            self._set(self.variables, assignment, expansion)
+            if node.declares and node.words[0].text == "export":
+                self.variables.exported.add(assignment.name)
+
+    def _set(self, variables: Variables, assignment: Assignment, expansion: Expansion) -> None:
+        before = variables.get(assignment.name) if assignment.append else None
+        if assignment.indexed:
+            variables.set(assignment.name, unknown(f"items of `{assignment.name}` are set one by one"))
+        elif isinstance(assignment.value, tuple):
+            fields = [field for word in assignment.value for field in expansion.fields(word)]
+            items = tuple(UNKNOWN if field.loose else field.text for field in fields)
+            if before is not None:
+                items = (*(before.items if before.items is not None else (before.text,)), *items)
+            why = next((field.why for field in fields if field.why), before.why if before else "")
+            variables.set(assignment.name, Value("", why, items))
+        else:
+            value = expansion.scalar(assignment.value)
+            if before is not None and before.items is not None:
+                value = unknown(f"text is added to the array `{assignment.name}`")
+            elif before is not None:
+                value = Value(before.text + value.text, before.why or value.why)
+            variables.set(assignment.name, value)
+
+    def _start(self, fields: list[Field], variables: Variables, node: Command) -> None:
+        name = fields[0].text
+        if (body := self.functions.get(name)) is not None:
+            self._call(body, fields)
+        elif name in {"exit", "return"}:
+            self.ended = True
+        elif not self._builtin(name, fields):
+            if self.sink is not None:
+                placed = [replace(field, start=-1, end=-1) for field in fields] if self.evaluates else fields
+                self.sink(placed, variables, node)
+            if name == "exec" and len(fields) > 1:
+                self.ended = True
+
+    def _call(self, body: Node, fields: list[Field]) -> None:
+        if self.calls >= _MAX_CALLS:
+            raise ShellError(f"functions call each other more than {_MAX_CALLS} deep", fields[0].start)
+        arguments = tuple(UNKNOWN if field.loose else field.text for field in fields[1:])
+        kept, self.variables.arguments = self.variables.arguments, arguments
+        self.calls += 1
+        self.node(body)
+        self.calls -= 1
+        self.variables.arguments = kept
+        self.ended = False
+
+    def _builtin(self, name: str, fields: list[Field]) -> bool:
+        """Do what changes variables; tell whether the command was such a one."""
+        words = [field.text for field in fields[1:]]
+        if name in self.builtins:
+            self.builtins[name](words)
+            return True
+        if name in _SETS or (name == "printf" and words[:1] == ["-v"]):
+            for word in words:
+                for found in _NAME.finditer(word):
+                    self.variables.set(found[0], unknown(f"`{found[0]}` is set by `{name}`"))
+            return True
+        return False
+
+    def _export(self, words: list[str]) -> None:
+        for word in words:
+            self.variables.exported.add(word)
+
+    def _declare(self, words: list[str]) -> None:
+        if "-x" in words:
+            self._export(words)
+
+    def _unset(self, words: list[str]) -> None:
+        for word in words:
+            self.variables.values.pop(word, None)
+
+    def _shift(self, words: list[str]) -> None:
+        arguments = self.variables.arguments
+        if UNKNOWN in arguments or (words and not words[0].isdecimal()):
+            self.variables.arguments = (UNKNOWN,)
+        else:
+            self.variables.arguments = arguments[int(words[0][:6]) if words else 1 :]
+
+    def _set_arguments(self, words: list[str]) -> None:
+        if "--" in words:
+            self.variables.arguments = tuple(words[words.index("--") + 1 :])
+
+    def _eval(self, words: list[str]) -> None:
+        text = " ".join(words)
+        self.letters += len(text)
+        self._spend()
+        if UNKNOWN in text or self.evaluates >= _MAX_CALLS:
+            return
+        self.evaluates += 1
+        self.script(parse(text))
+        self.evaluates -= 1
+
+    def _calculated(self, expression: str) -> None:
+        for found in _ASSIGNED.finditer(expression):
+            name = found[1] or found[2]
+            self.variables.set(name, unknown(f"`{name}` is calculated"))
+
+
+_NAME = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]*\b")
+
+
+def _is_condition(node: Node) -> bool:
+    """Tell whether people write the command to ask something, not to do something that should succeed."""
+    if isinstance(node, Command):
+        return bool(node.words) and node.words[0].text in _CONDITIONS
+    return isinstance(node, Test | Calculation) or (isinstance(node, Pipeline) and len(node.parts) == 1)

@@ -1,0 +1,289 @@
+"""Reads words: quotes, dollars, braces. The grammar of commands builds on it."""
+
+import re
+from abc import ABC, abstractmethod
+
+from reconciler.core.launch.shell.syntax import END, Arithmetic, Literal, Opaque, Parameter, Part, ShellError, Word
+
+MAX_DEPTH = 40
+"""How deep quotes, substitutions and compound commands may nest; people's scripts stay below ten."""
+
+_PLAIN = re.compile(r"[^\0 \t\n'\"\\$`;&|()<>{#][^\0 \t\n'\"\\$`;&|()<>{]*(?=[\0 \t\n;&|()<>])")
+_UNQUOTED = re.compile(r"[^\0 \t\n'\"\\$`;&|()<>]+")
+_IN_DOUBLE_QUOTES = re.compile(r'[^\0"\\$`]+')
+_IN_BRACES = re.compile(r"[^\0'\"\\$`}]+")
+_IN_QUOTED_BRACES = re.compile(r'[^\0"\\$`}]+')
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-]")
+_BRACED = re.compile(r"(#?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!_-])(?:\[([^]\[\0]*)\])?")
+_OPERATOR = re.compile(r":[-=+?]|[-=+?]|%%?|##?")
+_ENDS_WORD = frozenset("\0 \t\n;&|()<>")
+_ESCAPES = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "?": "?",
+}
+_ESCAPE = re.compile(
+    r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8}))"
+)
+_ASCII_END = 128
+
+
+class Words(ABC):
+    """The text and how far it was read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text + END
+        self.position = 0
+        self.depth = 0
+
+    @abstractmethod
+    def skip_commands(self) -> None:
+        """Read commands up to the `)` that ends them, and that as well."""
+
+    def fail(self, message: str, at: int | None = None) -> ShellError:
+        """Return the error of this place."""
+        return ShellError(message, self.position if at is None else at)
+
+    def deeper(self) -> None:
+        """Enter one more level."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.fail(f"nested more than {MAX_DEPTH} levels deep")
+
+    def word(self) -> Word:
+        """Read the word that begins here; at its end already: an empty one."""
+        start = self.position
+        if plain := _PLAIN.match(self.text, start):
+            self.position = plain.end()
+            return Word(plain[0], start, self.position)
+        parts: list[Part] = []
+        while (char := self.text[self.position]) not in _ENDS_WORD or self._substitutes_process(char):
+            self._unquoted_part(char, parts)
+        if _expands_braces(parts):
+            parts = [Opaque("brace expansion")]
+        if all(type(part) is Literal for part in parts):
+            return Word("".join(part.text for part in parts if isinstance(part, Literal)), start, self.position)
+        return Word("", start, self.position, tuple(parts))
+
+    def _substitutes_process(self, char: str) -> bool:
+        return char in "<>" and self.text[self.position + 1] == "("
+
+    def _unquoted_part(self, char: str, parts: list[Part]) -> None:
+        if found := _UNQUOTED.match(self.text, self.position):
+            parts.append(Literal(found[0]))
+            self.position = found.end()
+        elif char == "'":
+            parts.append(Literal(self._single_quotes(), quoted=True))
+        elif char == '"':
+            self.position += 1
+            self._double_quotes(parts)
+        elif char == "\\":
+            self._backslash(parts)
+        elif char in "<>":
+            self.position += 2
+            self.skip_commands()
+            parts.append(Opaque("process substitution", quoted=True))
+        else:
+            parts.append(self._expansion(quoted=False, parts=parts))
+
+    def _backslash(self, parts: list[Part]) -> None:
+        follower = self.text[self.position + 1]
+        if follower == END:
+            parts.append(Literal("\\", quoted=True))
+            self.position += 1
+            return
+        if follower != "\n":
+            parts.append(Literal(follower, quoted=True))
+        self.position += 2
+
+    def _single_quotes(self) -> str:
+        end = self.text.find("'", self.position + 1)
+        if end < 0:
+            raise self.fail("the single quote is never closed")
+        content = self.text[self.position + 1 : end]
+        self.position = end + 1
+        return content
+
+    def _double_quotes(self, parts: list[Part]) -> None:
+        """Read from behind the opening quote to behind the closing one."""
+        opened = self.position - 1
+        self.deeper()
+        parts.append(Literal("", quoted=True))
+        while (char := self.text[self.position]) != '"':
+            if found := _IN_DOUBLE_QUOTES.match(self.text, self.position):
+                parts.append(Literal(found[0], quoted=True))
+                self.position = found.end()
+            elif char == END:
+                raise self.fail("the double quote is never closed", opened)
+            elif char == "\\":
+                self._escaped_in_double_quotes(parts, '$`"\\')
+            else:
+                parts.append(self._expansion(quoted=True, parts=parts))
+        self.position += 1
+        self.depth -= 1
+
+    def _escaped_in_double_quotes(self, parts: list[Part], special: str) -> None:
+        follower = self.text[self.position + 1]
+        if follower == END:
+            raise self.fail("the double quote is never closed")
+        if follower != "\n":
+            parts.append(Literal(follower if follower in special else "\\" + follower, quoted=True))
+        self.position += 2
+
+    def _expansion(self, *, quoted: bool, parts: list[Part]) -> Part:  # noqa: PLR0911 - one line for each kind
+        """Read what begins with a dollar or a backtick."""
+        if self.text[self.position] == "`":
+            return self._backticks(quoted=quoted)
+        follower = self.text[self.position + 1]
+        if follower == "(":
+            return self._parenthesis(quoted=quoted)
+        if follower == "{":
+            return self._braces(quoted=quoted)
+        if follower == "[":
+            return self._old_arithmetic(quoted=quoted)
+        if follower == "'" and not quoted:
+            self.position += 1
+            return self._ansi_quotes()
+        if follower == '"' and not quoted:
+            self.position += 2
+            self._double_quotes(parts)
+            return Literal("", quoted=True)
+        if name := _NAME.match(self.text, self.position + 1):
+            self.position = name.end()
+            return Parameter(name[0], quoted)
+        self.position += 1
+        return Literal("$", quoted=True)
+
+    def _backticks(self, *, quoted: bool) -> Part:
+        end = self.position + 1
+        while self.text[end] != "`":
+            if self.text[end] == END:
+                raise self.fail("the backtick is never closed")
+            end += 2 if self.text[end] == "\\" and self.text[end + 1] != END else 1
+        self.position = end + 1
+        return Opaque("command substitution", quoted)
+
+    def _old_arithmetic(self, *, quoted: bool) -> Part:
+        end = self.text.find("]", self.position)
+        if end < 0:
+            raise self.fail("`$[` is never closed")
+        expression = self.text[self.position + 2 : end]
+        self.position = end + 1
+        return Arithmetic(expression, quoted)
+
+    def _parenthesis(self, *, quoted: bool) -> Part:
+        self.deeper()
+        try:
+            if self.text[self.position + 2] == "(" and (end := self.calculation_end(self.position + 3)):
+                expression = self.text[self.position + 3 : end]
+                self.position = end + 2
+                return Arithmetic(expression, quoted)
+            self.position += 2
+            self.skip_commands()
+            return Opaque("command substitution", quoted)
+        finally:
+            self.depth -= 1
+
+    def calculation_end(self, start: int) -> int:
+        """Return where `))` ends the expression that begins at `start`; 0 where it is no expression."""
+        depth = 0
+        for found in _PARENTHESES.finditer(self.text, start):
+            if found[0] == "(":
+                depth += 1
+            elif depth:
+                depth -= 1
+            else:
+                return found.start() if self.text[found.end()] == ")" else 0
+        return 0
+
+    def _ansi_quotes(self) -> Part:
+        r"""Read `$'…'`: the only quotes in which `\n` is a line break."""
+        end = self.position + 1
+        while self.text[end] != "'":
+            if self.text[end] == END:
+                raise self.fail("the single quote is never closed")
+            end += 2 if self.text[end] == "\\" and self.text[end + 1] != END else 1
+        content = self.text[self.position + 1 : end]
+        self.position = end + 1
+        try:
+            return Literal(_ESCAPE.sub(_unescape, content), quoted=True)
+        except ValueError:
+            return Opaque("bytes in $'…' that are no text", quoted=True)
+
+    def _braces(self, *, quoted: bool) -> Part:
+        opened = self.position
+        self.deeper()
+        head = _BRACED.match(self.text, self.position + 2)
+        if head is None:
+            self.position += 2
+            self._operand(quoted=quoted, opened=opened)
+            self.depth -= 1
+            return Opaque("an expansion beyond `${NAME}`", quoted)
+        self.position = head.end()
+        length, name, index = head[1], head[2], head[3] or ""
+        operator = _OPERATOR.match(self.text, self.position)
+        self.position = operator.end() if operator else self.position
+        follows = self.text[self.position]
+        operand = self._operand(quoted=quoted and not (operator and operator[0][0] in "%#"), opened=opened)
+        self.depth -= 1
+        if length and not operator and not operand:
+            return Parameter(name, quoted, index, "length")
+        if length or (operator is None and follows != "}"):
+            return Opaque("an expansion beyond `${NAME:-default}`", quoted)
+        return Parameter(name, quoted, index, operator[0] if operator else "", operand)
+
+    def _operand(self, *, quoted: bool, opened: int) -> tuple[Part, ...]:
+        parts: list[Part] = []
+        literal = _IN_QUOTED_BRACES if quoted else _IN_BRACES
+        while (char := self.text[self.position]) != "}":
+            if found := literal.match(self.text, self.position):
+                parts.append(Literal(found[0], quoted))
+                self.position = found.end()
+            elif char == END:
+                raise self.fail("`${` is never closed", opened)
+            elif char == "'":
+                parts.append(Literal(self._single_quotes(), quoted=True))
+            elif char == '"':
+                self.position += 1
+                self._double_quotes(parts)
+            elif char == "\\" and quoted:
+                self._escaped_in_double_quotes(parts, '$`"\\}')
+            elif char == "\\":
+                self._backslash(parts)
+            else:
+                parts.append(self._expansion(quoted=quoted, parts=parts))
+        self.position += 1
+        return tuple(parts)
+
+
+_PARENTHESES = re.compile(r"[()]")
+
+
+def _unescape(found: re.Match[str]) -> str:
+    if found[1]:
+        return _ESCAPES[found[1]]
+    code = int(found[2], 8) if found[2] else int(found[3] or found[4] or found[5], 16)
+    is_byte = bool(found[2] or found[3])
+    if code == 0 or (is_byte and code >= _ASCII_END):
+        raise ValueError(found[0])
+    return chr(code)
+
+
+def _expands_braces(parts: list[Part]) -> bool:
+    """Tell whether bash could make several words out of `{a,b}` or `{1..3}`; quoted parts count as letters."""
+    bare = "".join(part.text if isinstance(part, Literal) and not part.quoted else "x" for part in parts)
+    opened = bare.find("{")
+    if opened < 0:
+        return False
+    divided = min((at for at in (bare.find(",", opened), bare.find("..", opened)) if at > 0), default=len(bare))
+    return bare.find("}", divided) > 0
