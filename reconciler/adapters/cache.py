@@ -62,7 +62,7 @@ class DiskCache:
             if not stat.S_ISREG(status.st_mode) or status.st_size > self._most + _HEADER_BYTES:
                 return b"", b""
             os.utime(opened)  # used just now: pruned last
-            with os.fdopen(opened, "rb", closefd=False) as file:
+            with os.fdopen(opened, "rb", buffering=0, closefd=False) as file:  # a buffer would copy every byte
                 return file.read(_HEADER_BYTES), file.read()
         finally:
             os.close(opened)

@@ -8,23 +8,23 @@ from reconciler.core.documents import read
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
 from reconciler.core.render.ownership import LABEL, OWNER, is_owned
-from reconciler.ports import Entry, Repository
+from reconciler.pipeline.listing import Listing
+from reconciler.ports import Repository
 
 
 class Existing:
     """The rendered files of one revision, by path below the rendered folder."""
 
-    def __init__(self, repository: Repository, folder: str, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, repository: Repository, folder: str, oids: Listing) -> None:
         self._repository = repository
         self._folder = folder
         self._prefix = f"{folder}/"
-        cut = len(self._prefix)
-        self.oids = {path[cut:]: entry.oid for path, entry in entries.items()}
+        self.oids = oids
         self._bodies: dict[str, Mapping[str, Any] | None] = {}
 
-    def differing(self, desired: Mapping[str, str]) -> list[str]:
+    def differing(self, desired: Listing) -> list[str]:
         """Return the paths whose content is not the desired one, by blob id."""
-        return [path for path, oid in self.oids.items() if desired.get(path) != oid]
+        return [path for path in self.oids.differing(desired) if path in self.oids]
 
     def load(self, paths: Iterable[str]) -> None:
         """Read these files at once."""

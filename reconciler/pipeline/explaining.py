@@ -44,8 +44,8 @@ class _Lines:
     def __call__(self, place: SourceRef) -> str:
         if place.path not in self._texts:
             layout = self._head.layout
-            entry = layout.sources.get(place.path) or layout.evidence.get(place.path)
-            raw = next(iter(self._head.tools.repository.read([entry.oid]))) if entry else b""
+            oid = layout.sources.get(place.path) or layout.evidence.get(place.path)
+            raw = next(iter(self._head.tools.repository.read([oid]))) if oid else b""
             self._texts[place.path] = raw.decode("utf-8", "replace").splitlines()
         lines = self._texts[place.path]
         line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from hashlib import sha256
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.census import Row
 from reconciler.core.census.ledger import ledgers, shapes_queues, without
@@ -17,14 +17,17 @@ from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError
 from reconciler.pipeline.compile import Rendering, compile_file, compile_files
+from reconciler.pipeline.compiles import Forgotten
 from reconciler.pipeline.context import Context, build_context
-from reconciler.pipeline.layout import Layout, folders, layout, portability_problems
+from reconciler.pipeline.layout import Layout, are_usual, portability_problems
+from reconciler.pipeline.listing import Listing
 from reconciler.pipeline.readings import Contents, FileReading, Readings
-from reconciler.pipeline.sides import Side
+from reconciler.pipeline.sides import Layouts, Side
 from reconciler.pipeline.sources import Progress, compile_all, read_files, read_fresh, silent
-from reconciler.pipeline.state import Counted, FileState, State, digests_of, facts_of, load_state, save_state
+from reconciler.pipeline.state import Counted, State, load_counted, load_state, save_counted, save_state
+from reconciler.pipeline.summary import decode_findings, digest
 from reconciler.pipeline.workers import in_parallel
-from reconciler.ports import Cache, Entry, Repository, Tree
+from reconciler.ports import Cache, Repository
 from reconciler.version import __version__
 
 
@@ -54,40 +57,40 @@ class Head:
         self.tools = tools
         self.side = side
         self.config = config
-        self.tree: Tree = side.tree(tools.repository, folders(self.config))
-        self.layout: Layout = layout(self.config, self.tree)
+        self.layouts = Layouts(tools.repository, config, tools.cache)
+        self.layout: Layout = self.layouts.of(side, "head")
         self.clusters = _chosen(self.config, tools.cluster)
         self._key = f"state:{tools.repository.root}:{tools.cluster}"
-        self.context, self.states = self._compile()
+        self._before = load_state(tools.cache, self._key)
+        self.context, self.state = self._compile(self._before)
         self.remember()
         self._files: dict[str, dict[str, Rendering]] = {}
         self._contents: dict[str, bytes] = {}
 
-    def _compile(self) -> tuple[Context, dict[str, FileState]]:
-        tools, repository = self.tools, self.tools.repository
-        state = self._before = load_state(tools.cache, self._key)
-        fresh = read_fresh(repository, self.layout.sources, state)
-        context = self._context([path for path in self.layout.sources if fresh.defines[path]])
-        states = compile_all(
-            repository,
+    def _compile(self, state: State) -> tuple[Context, State]:
+        tools, sources = self.tools, self.layout.sources
+        fresh = read_fresh(tools.repository, sources, state)
+        context = self._context(fresh.defining)
+        after = compile_all(
+            tools.repository,
             context,
-            self.layout.sources,
+            sources,
             state=state,
             fresh=fresh,
             processes=tools.processes,
             progress=tools.progress,
         )
-        return context, states
+        return context, after
 
-    def _context(self, defining: list[str]) -> Context:
+    def _context(self, defining: Iterable[str]) -> Context:
         tools = self.tools
         readings = Readings(tools.cache, str(tools.repository.root), tools.engine, tools.catalogue)
 
-        def read(entries: Mapping[str, Entry], paths: Iterable[str]) -> tuple[FileReading, ...]:
+        def read(oids: Mapping[str, str], paths: Iterable[str]) -> tuple[FileReading, ...]:
             def contents(wanted: list[str]) -> Iterable[bytes]:
-                return tools.repository.read([entries[path].oid for path in wanted])
+                return tools.repository.read([oids[path] for path in wanted])
 
-            return readings.read([(path, entries[path].oid) for path in paths], contents)
+            return readings.read([(path, oids[path]) for path in paths], contents)
 
         context = build_context(
             self.config,
@@ -103,28 +106,52 @@ class Head:
         readings.save()
         return context
 
-    @cached_property
-    def digests(self) -> dict[str, str]:
+    @property
+    def digests(self) -> Listing:
         """Blob ids by path below the rendered folder. Of two objects with one path the first counts: `judge` tells."""
-        return digests_of(self.states.values())
+        return self.state.desired
 
     @cached_property
     def sources(self) -> dict[str, str]:
         """Source files by path below the rendered folder."""
         sources: dict[str, str] = {}
-        for source, held in self.states.items():
+        for source, held in self.state.files.items():
             for path in held.paths:
                 sources.setdefault(path, source)
         return sources
+
+    def _sources_of(self, paths: list[str]) -> dict[str, str]:
+        """Find the source files of some rendered paths: a few of them without looking at all."""
+        if len(paths) <= _FEW and not self.state.has_doubles:
+            return {path: source for path in paths if (source := self.state.files.origin(path))}
+        return {path: self.sources[path] for path in paths}
 
     @cached_property
     def rows(self) -> dict[str, Row]:
         """Rows by path below the rendered folder."""
         rows: dict[str, Row] = {}
-        for held in self.states.values():
-            for row in held.rows:
+        for found in self._all_rows():
+            for row in found:
                 rows.setdefault(row.path, row)
         return rows
+
+    def _all_rows(self) -> list[tuple[Row, ...]]:
+        try:
+            return list(self.state.files.all_rows())
+        except Forgotten:
+            return list(self._anew().files.all_rows())
+
+    def _rows_of(self, source: str) -> tuple[Row, ...]:
+        try:
+            return self.state.files.rows(source)
+        except Forgotten:
+            return self._anew().files.rows(source)
+
+    def _anew(self) -> State:
+        """Compile everything again: what the last plan left was taken away while this one went on."""
+        self._before = State()
+        self.context, self.state = self._compile(self._before)
+        return self.state
 
     def common(self, changed: list[str]) -> Common:
         """Return what is the same on both sides of a plan: all rows but the changed ones."""
@@ -140,41 +167,48 @@ class Head:
     def some_rows(self, paths: Iterable[str]) -> dict[str, Row]:
         """Rows of these paths: a few of them cost less than all."""
         wanted = list(paths)
-        sources = {self.sources[path] for path in wanted}
-        found = {row.path: row for source in sources for row in reversed(self.states[source].rows)}
+        sources = self._sources_of(wanted)
+        found = {row.path: row for source in {*sources.values()} for row in reversed(self._rows_of(source))}
         return {path: found[path] for path in wanted}
 
     def problems(self) -> tuple[Problem, ...]:
         """All problems of all files."""
-        found = [*self.layout.problems, *portability_problems(self.layout), *self.context.problems]
-        for held in self.states.values():
-            found += held.findings.problems
+        found = [*self.layout.problems, *self._portability_problems(), *self.context.problems]
+        for raw in self.state.noted.values():
+            found += decode_findings(raw).problems
         return tuple(sorted(dict.fromkeys(found), key=lambda problem: problem.sort_key))
+
+    def _portability_problems(self) -> Iterator[Problem]:
+        _, sources, policies, evidence = self.layout.written
+        if not self.state.usual or not are_usual([*policies, *evidence]):
+            yield from portability_problems([*sources, *policies, *evidence])
 
     def verdicts(self) -> list[Verdict]:
         """Judge each object by itself, and all objects together, before exceptions."""
-        found = [verdict for held in self.states.values() for verdict in held.findings.verdicts]
+        found = [verdict for raw in self.state.noted.values() for verdict in decode_findings(raw).verdicts]
         return [*found, *self.counted.verdicts]
 
     @cached_property
     def counted(self) -> Counted:
-        """What all rows say together: remembered from the last plan, unless the facts have changed."""
-        return self._remembered or self._count()
+        """What all rows say together: remembered from an earlier plan, unless the facts have changed."""
+        if self.state.has_doubles:
+            return self._count()  # judging those looks at blob ids, which are no facts
+        held = load_counted(self.tools.cache, self._key, self._facts)
+        if held is None:
+            held = self._count()
+            save_counted(self.tools.cache, self._key, held)
+        return held
 
     @property
-    def _remembered(self) -> Counted | None:
-        held = self._before.counted
-        return held if held is not None and held.facts == self._facts else None
-
-    @cached_property
     def _facts(self) -> bytes:
+        """Digest of everything that is counted and judged over all files."""
         names = " ".join(cluster.name for cluster in self.clusters)
-        return facts_of(f"{self.context.digest} {names}", self.states)
+        return digest(f"{self.context.digest} {names}".encode() + self.state.facts)
 
     def _count(self) -> Counted:
         by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
-        for held in self.states.values():
-            for row in held.rows:
+        for rows in self._all_rows():
+            for row in rows:
                 by_cluster[row.cluster].append(row)
         verdicts: list[Verdict] = []
         for cluster in self.clusters:
@@ -184,27 +218,16 @@ class Head:
 
     def remember(self) -> None:
         """Leave everything for the next plan."""
-        if self._remembered and self.states == self._before.files:
-            return
-        needed = {held.needs for held in self.states.values()} - {""}
-        after = State(
-            context=self.context.digest,
-            files=self.states,
-            queues={needs: self.context.queue_digest(needs) for needs in sorted(needed)},
-            counted=None if self._has_doubles else self.counted,
-            saved=self._before.saved,
-            stamp=self._before.stamp,
-        )
-        save_state(self.tools.cache, self._key, after)
-
-    @property
-    def _has_doubles(self) -> bool:
-        """Whether two objects have one path: judging those looks at blob ids, which are no facts."""
-        return sum(held.count for held in self.states.values()) != len(self.digests)
+        before, state = self._before, self.state
+        needed = {*before.queues, *(held.needs for held in state.files.changed.values())} - {""}
+        queues = {needs: self.context.queue_digest(needs) for needs in sorted(needed)}
+        if state is not before or (state.context, state.queues) != (self.context.digest, queues):
+            after = replace(state, context=self.context.digest, queues=queues)
+            save_state(self.tools.cache, self._key, after)
 
     def prepare(self, paths: list[str]) -> None:
         """Read at once the source files that `rendering` will be asked for."""
-        sources = sorted({self.sources[path] for path in paths} - set(self._contents))
+        sources = sorted({*self._sources_of(paths).values()} - set(self._contents))
         self._contents.update(read_files(self.tools.repository, self.layout.sources, sources))
 
     def contents(self, paths: list[str]) -> dict[str, bytes]:
@@ -229,7 +252,7 @@ class Head:
 
     def rendering(self, path: str) -> Rendering:
         """Return the manifest, bytes and row of one desired path."""
-        source = self.sources[path]
+        source = self._sources_of([path])[path]
         if source not in self._files:
             if source not in self._contents:
                 self.prepare([path])
@@ -238,11 +261,8 @@ class Head:
         return self._files[source][path]
 
 
-def digest_of(entries: Mapping[str, Entry]) -> str:
-    """Digest paths and contents, whatever their order."""
-    paths = sorted(entries)
-    text = "\0".join([*paths, *(entries[path].oid for path in paths)])
-    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+_FEW = 20
+"""So many rendered paths are looked up one by one."""
 
 
 def _chosen(config: Config, name: str) -> tuple[Cluster, ...]:

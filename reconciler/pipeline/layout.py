@@ -1,29 +1,71 @@
 """Which path of a repository is what: settings, sources, policies, evidence, rendered objects."""
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from reconciler.core.intents.config import Cluster, Config
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem, Severity
-from reconciler.ports import FILE_MODES, Entry, Tree
+from reconciler.pipeline.listing import Listing, joined
+from reconciler.ports import Entry, Tree
 
 CONFIG_PATH = "reconciler.yaml"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
-class Layout(Struct, frozen=True, kw_only=True):
-    """The paths of one revision by their role, sorted."""
+class Files(Struct, frozen=True, kw_only=True):
+    """What a tree holds: what people write, what is `rendered` by path below that folder, and the odd.
 
-    settings: dict[str, Entry]
-    sources: dict[str, Entry]
-    policies: dict[str, Entry]
-    evidence: dict[str, Entry]
-    rendered: dict[str, Entry]
+    Odd is what cannot be read: what is no regular file, and names that are not printable.
+    """
+
+    written: Listing = Listing()
+    rendered: Listing = Listing()
+    odd: Mapping[str, Entry] = {}
+
+    @classmethod
+    def of(cls, tree: Tree, rendered: str) -> "Files":
+        """Sort out what lies below the folder `rendered`, and the odd ones, which are rare."""
+        odd = {path: entry for path, entry in tree.items() if not _is_plain(path, entry)}
+        plain = Listing.of({path: entry.oid for path, entry in tree.items() if path not in odd})
+        before, below, after = plain.parted(rendered)
+        return cls(written=joined(before, after), rendered=below.relative_to(rendered), odd=odd)
+
+    def changed(self, changes: Mapping[str, Entry | None], rendered: str) -> "Files":
+        """Return what is there after these changes; None: nothing is there."""
+        odd = {path: entry for path, entry in self.odd.items() if path not in changes}
+        odd |= {path: entry for path, entry in changes.items() if entry is not None and not _is_plain(path, entry)}
+        plain = {
+            path: entry.oid if entry is not None and entry.is_file else None
+            for path, entry in changes.items()
+            if path.isprintable()
+        }
+        prefix = f"{rendered}/"
+        written = {path: oid for path, oid in plain.items() if not path.startswith(prefix)}
+        below = {path.removeprefix(prefix): oid for path, oid in plain.items() if path.startswith(prefix)}
+        return Files(written=self.written.replaced(written), rendered=self.rendered.replaced(below), odd=odd)
+
+
+def _is_plain(path: str, entry: Entry) -> bool:
+    return entry.is_file and path.isprintable()
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """The files of one revision by their role; `rendered` by path below its folder, all others below the root."""
+
+    settings: Listing
+    sources: Listing
+    policies: Listing
+    evidence: Listing
+    rendered: Listing
     problems: tuple[Problem, ...]
+
+    @property
+    def written(self) -> tuple[Listing, ...]:
+        """All that people write."""
+        return self.settings, self.sources, self.policies, self.evidence
 
 
 def folders(config: Config) -> tuple[str, ...]:
@@ -31,18 +73,22 @@ def folders(config: Config) -> tuple[str, ...]:
     return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.rendered)
 
 
-def layout(config: Config, tree: Tree) -> Layout:
-    """Sort the paths of `tree` by role; symlinks, submodules and unspeakable names become problems."""
-    bad = _entry_problems(config, tree)
-    paths = sorted(tree.keys() - bad.keys() if bad else tree)
-    sources = _documents(paths, tree, config.sources)
+def layout(config: Config, files: Files) -> Layout:
+    """Sort files by role; symlinks, submodules and unspeakable names become problems."""
+    written = files.written
+    roles = [_documents(written, roots) for roots in (config.sources, config.policies, (config.evidence,))]
+    (sources, policies, evidence), unread = zip(*roles, strict=True)
     return Layout(
-        settings={CONFIG_PATH: tree[CONFIG_PATH]} if CONFIG_PATH in tree else {},
+        settings=Listing.of({CONFIG_PATH: written[CONFIG_PATH]} if CONFIG_PATH in written else {}),
         sources=sources,
-        policies=_documents(paths, tree, config.policies),
-        evidence=_documents(paths, tree, (config.evidence,)),
-        rendered={path: tree[path] for path in below(paths, config.rendered)},
-        problems=(*bad.values(), *_unread(config, paths)),
+        policies=policies,
+        evidence=evidence,
+        rendered=files.rendered,
+        problems=(
+            *_entry_problems(config, files.odd),
+            *_empty(config, written),
+            *(_misnamed(path) for paths in unread for path in paths if path.lower().endswith(SUFFIXES)),
+        ),
     )
 
 
@@ -55,22 +101,20 @@ def selects(cluster: Cluster, path: str, labels: object) -> bool:
     return isinstance(labels, dict) and all(labels.get(name) == value for name, value in cluster.select.labels)
 
 
-def below(paths: Sequence[str], root: str) -> Sequence[str]:
-    """Cut out of sorted paths those below a folder: `0` is the sign after `/`."""
-    return paths[bisect_left(paths, f"{root}/") : bisect_left(paths, f"{root}0")]
+def _documents(files: Listing, roots: tuple[str, ...]) -> tuple[Listing, list[str]]:
+    """Join what lies below the roots, one within another left out; and name what is not read for its suffix."""
+    tops = {f"{root}/" for root in roots if not any(root.startswith(f"{other}/") for other in roots)}
+    found = joined(*(files.below(top.removesuffix("/")) for top in sorted(tops)))
+    if sum(found.text.count(f"{suffix}\t") for suffix in SUFFIXES) == len(found):
+        return found, []  # as nearly always
+    others = [path for path in found if not path.endswith(SUFFIXES)]
+    return found.replaced(dict.fromkeys(others)), others
 
 
-def _documents(paths: Sequence[str], tree: Tree, roots: tuple[str, ...]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
-    for root in sorted(roots, key=lambda root: f"{root}/"):  # so that the whole is sorted
-        found.update((path, tree[path]) for path in below(paths, root) if path.endswith(SUFFIXES))
-    return found
-
-
-def _unread(config: Config, paths: Sequence[str]) -> Iterator[Problem]:
-    """Name what somebody probably wants read, and is not: misspelt folders, suffixes in capitals."""
+def _empty(config: Config, files: Listing) -> Iterator[Problem]:
+    """Name source folders that are probably misspelt."""
     for folder in config.sources:
-        if not below(paths, folder):
+        if not files.below(folder):
             message = f"there is nothing in the source folder {folder}"
             hint = "correct spec.sources, or keep a README in the folder"
             place = SourceRef(path=CONFIG_PATH)
@@ -82,12 +126,12 @@ def _unread(config: Config, paths: Sequence[str]) -> Iterator[Problem]:
                 hint=hint,
                 severity=Severity.WARNING,
             )
-    for root in (*config.sources, *config.policies, config.evidence):
-        for path in below(paths, root):
-            if not path.endswith(SUFFIXES) and path.lower().endswith(SUFFIXES):
-                message = "is not read: as for kubectl, suffixes are in lower case"
-                hint = "rename the file to .yaml, .yml or .json"
-                yield Problem(rule="layout.suffix", place=SourceRef(path=path), message=message, hint=hint)
+
+
+def _misnamed(path: str) -> Problem:
+    message = "is not read: as for kubectl, suffixes are in lower case"
+    hint = "rename the file to .yaml, .yml or .json"
+    return Problem(rule="layout.suffix", place=SourceRef(path=path), message=message, hint=hint)
 
 
 _KINDS_OF_ENTRY = {
@@ -96,17 +140,13 @@ _KINDS_OF_ENTRY = {
 }
 
 
-def _entry_problems(config: Config, tree: Tree) -> dict[str, Problem]:
-    """Return what is wrong with the paths that a plan reads."""
+def _entry_problems(config: Config, odd: Mapping[str, Entry]) -> Iterator[Problem]:
+    """Say what is wrong with the paths that a plan reads."""
     roots = tuple(f"{root}/" for root in folders(config)[1:])
-    suspects = [path for path, entry in tree.items() if entry.mode not in FILE_MODES]
-    if not "".join(tree).isprintable():  # one look at all names: they nearly always are
-        suspects += [path for path in tree if not path.isprintable() and path.endswith(SUFFIXES)]
-    return {
-        path: _entry_problem(path, tree[path])
-        for path in suspects
-        if path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots
-    }
+    for path, entry in odd.items():
+        is_read = path.endswith(SUFFIXES) or path.startswith(f"{config.rendered}/") or not entry.is_file
+        if is_read and (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):
+            yield _entry_problem(path, entry)
 
 
 def _entry_problem(path: str, entry: Entry) -> Problem:
@@ -128,25 +168,31 @@ _WINDOWS_SIGNS = re.compile(r'[<>:"|?*\\]|[. ]/')
 _WINDOWS_NAMES = re.compile(r"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]", re.IGNORECASE)
 
 
-def portability_problems(written: Layout) -> Iterator[Problem]:
-    """Name files that a colleague's checkout would lose; usual names, lower case and plain, cost a look at once.
+def are_usual(paths: Iterable[str]) -> bool:
+    """Whether names are in lower case and can be checked out anywhere: one look at all of them.
+
+    Names that are usual by themselves are so together.
+    """
+    together = f"/{'/'.join(paths)}/"
+    return together.lower() == together and not _WINDOWS_SIGNS.search(together) and not _WINDOWS_NAMES.search(together)
+
+
+def portability_problems(paths: Iterable[str]) -> Iterator[Problem]:
+    """Name files that a colleague's checkout would lose; among usual names there are none.
 
     What is rendered is not looked at: its names are judged where they are made.
     """
-    paths = [*written.sources, *written.policies, *written.evidence]
-    together = f"/{'/'.join(paths)}/"
-    if together.lower() != together:
-        yield from _case_collisions(paths)
-    if _WINDOWS_SIGNS.search(together) or _WINDOWS_NAMES.search(together):
-        for path in paths:
-            if _WINDOWS_SIGNS.search(f"{path}/") or _WINDOWS_NAMES.search(f"/{path}/"):
-                yield Problem(
-                    rule="git.reserved-name",
-                    place=SourceRef(path=path),
-                    message="cannot be checked out on Windows, which keeps this name or sign for itself",
-                    hint="rename the file or folder",
-                    severity=Severity.WARNING,
-                )
+    paths = list(paths)
+    yield from _case_collisions(paths)
+    for path in paths:
+        if _WINDOWS_SIGNS.search(f"{path}/") or _WINDOWS_NAMES.search(f"/{path}/"):
+            yield Problem(
+                rule="git.reserved-name",
+                place=SourceRef(path=path),
+                message="cannot be checked out on Windows, which keeps this name or sign for itself",
+                hint="rename the file or folder",
+                severity=Severity.WARNING,
+            )
 
 
 def _case_collisions(paths: Iterable[str]) -> Iterator[Problem]:

@@ -1,6 +1,7 @@
 """Two sides in, a plan out; and what carrying it out would write."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 from msgspec import Struct
 
@@ -13,11 +14,11 @@ from reconciler.core.problems import Problem, Severity
 from reconciler.core.render.manifest import Manifest
 from reconciler.pipeline.compile import compile_file
 from reconciler.pipeline.existing import Existing
-from reconciler.pipeline.head import Head, Tools, digest_of
-from reconciler.pipeline.layout import Layout, below, folders, layout
+from reconciler.pipeline.head import Head, Tools
+from reconciler.pipeline.layout import Files, Layout, layout
+from reconciler.pipeline.listing import Listing
 from reconciler.pipeline.sides import Side, base_side
 from reconciler.pipeline.sources import read_files
-from reconciler.ports import Entry
 
 _NOTHING = Side(label="nothing", commit=None)
 
@@ -45,23 +46,23 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
     """Plan a revision (or the working tree) against a base; `against_head` compares a revision with itself."""
     tools = head.tools
     other = head.side if against_head else base_side(tools.repository, base, head.side)
-    before = _tree(tools, head, other)
+    before = _before(head, other)
     existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, before))
     differing = existing.differing(head.digests)
     existing.load(differing)
     foreign = existing.foreign(differing)
     if other is not head.side:
         foreign |= _foreign_of_head(tools, head, before, existing)
-    owned = existing.oids if not foreign else {p: oid for p, oid in existing.oids.items() if p not in foreign}
-    changed = [path for path, digest in head.digests.items() if owned.get(path) != digest]
+    owned = existing.oids.replaced(dict.fromkeys(foreign))
+    changed = [path for path in head.digests.differing(owned) if path in head.digests]
     head.prepare(changed)
     findings = _Findings(head, existing, [path for path in changed if path in owned], foreign, date)
     rows = {path: row for path in differing if path not in foreign and (row := existing.row(path))}
     inputs = Inputs(
         engine=tools.engine,
         base=_revision(other or _NOTHING, before.rendered),
-        head=_revision(head.side, _written(head.layout)),
-        evidence=digest_of(head.layout.evidence),
+        head=_revision(head.side, *head.layout.written),
+        evidence=head.layout.evidence.digest,
         policies=head.context.policies.digest,
         config=head.config,
         desired=head.some_rows(path for path in changed if path not in foreign),
@@ -90,12 +91,12 @@ def lint(head: Head, *, date: str) -> Plan:
     differing = existing.differing(head.digests)
     existing.load(differing)
     findings = _Findings(head, existing, [], existing.foreign(differing), date)
-    at = _revision(head.side, _written(head.layout))
+    at = _revision(head.side, *head.layout.written)
     return Plan(
         engine=tools.engine,
         base=at,
         head=at,
-        evidence=digest_of(head.layout.evidence),
+        evidence=head.layout.evidence.digest,
         policies=head.context.policies.digest,
         unchanged=len(head.digests),
         verdicts=findings.verdicts,
@@ -138,18 +139,14 @@ def _date_of(head: Head) -> str:
     return head.side.tip.committed_at[:10] if head.side.tip else ""
 
 
-def _tree(tools: Tools, head: Head, other: Side | None) -> Layout:
+def _before(head: Head, other: Side | None) -> Layout:
     if other is head.side:
         return head.layout
-    tree = other.tree(tools.repository, folders(head.config)) if other else {}
-    return layout(head.config, tree)
+    return head.layouts.of(other, "base") if other else layout(head.config, Files())
 
 
-def _of_clusters(head: Head, before: Layout) -> dict[str, Entry]:
-    if not head.tools.cluster:
-        return dict(before.rendered)
-    prefix = f"{head.config.rendered}/{head.tools.cluster}/"
-    return {path: entry for path, entry in before.rendered.items() if path.startswith(prefix)}
+def _of_clusters(head: Head, before: Layout) -> Listing:
+    return before.rendered.below(head.tools.cluster) if head.tools.cluster else before.rendered
 
 
 def _foreign_of_head(tools: Tools, head: Head, before: Layout, base: Existing) -> dict[str, Problem]:
@@ -187,26 +184,23 @@ def _last_rendered(tools: Tools, head: Head) -> Layout:
     A revision that is compared with itself would otherwise never tell that its sources vanished.
     """
     commit = head.side.commit
-    if commit is None or all(below(tuple(head.layout.sources), folder) for folder in head.config.sources):
+    if commit is None or all(head.layout.sources.below(folder) for folder in head.config.sources):
         return head.layout
     found = tools.repository.last_change(commit.oid, head.config.rendered)
-    return layout(head.config, tools.repository.tree(found, head.config.sources)) if found else head.layout
+    if found is None:
+        return head.layout
+    return layout(head.config, Files.of(tools.repository.tree(found, head.config.sources), head.config.rendered))
 
 
 def _folders(head: Head, before: Layout) -> dict[str, tuple[int, int]]:
-    def count(side: Layout, folder: str) -> int:
-        return len(below(tuple(side.sources), folder))
-
-    return {folder: (count(before, folder), count(head.layout, folder)) for folder in head.config.sources}
+    now = head.layout.sources
+    return {folder: (len(before.sources.below(folder)), len(now.below(folder))) for folder in head.config.sources}
 
 
-def _revision(side: Side, entries: Mapping[str, Entry]) -> Revision:
-    return Revision(label=side.label, commit=side.commit.oid if side.commit else "", tree=digest_of(entries))
-
-
-def _written(at: Layout) -> dict[str, Entry]:
-    """Return all that people write. What is rendered counts on the base's side, and nothing counts twice.
+def _revision(side: Side, *files: Listing) -> Revision:
+    """Name a side and digest its files: of a head all that people write, of a base what is rendered, so none twice.
 
     So a plan of the working tree and the plan that commits it are the same plan, under one acknowledgement.
     """
-    return {**at.settings, **at.sources, **at.policies, **at.evidence}
+    tree = sha256("\n".join(listing.text for listing in files).encode()).hexdigest()
+    return Revision(label=side.label, commit=side.commit.oid if side.commit else "", tree=tree)

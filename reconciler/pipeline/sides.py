@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from reconciler.core.intents.config import Config, parse_config
 from reconciler.errors import ConfigError, InvalidInput, OutsideError
-from reconciler.pipeline.layout import CONFIG_PATH
-from reconciler.ports import Cache, Commit, Entry, Repository, Tree
+from reconciler.pipeline.layout import CONFIG_PATH, Files, Layout, folders, layout
+from reconciler.pipeline.listing import Listing
+from reconciler.ports import Cache, Commit, Entry, Repository
 
 if TYPE_CHECKING:
     from reconciler.core.schemas import Catalogue
@@ -30,17 +31,84 @@ class Side(Struct, frozen=True, kw_only=True):
         """The commit that this side is, or stands on."""
         return self.commit or self.checked_out
 
-    def tree(self, repository: Repository, paths: tuple[str, ...]) -> Tree:
-        """List the files at and below `paths`."""
-        if self.commit is None:
-            return repository.work_tree(paths, head=self.checked_out.oid if self.checked_out else None)
-        return repository.tree(self.commit.oid, paths)
-
     def file(self, repository: Repository, path: str) -> Entry | None:
         """Look at one file."""
         if self.commit is None:
             return repository.work_file(path)
         return repository.tree(self.commit.oid, (path,)).get(path)
+
+
+class Layouts:
+    """What revisions hold, by role. The files of a commit are remembered; of the next one only what differs is listed.
+
+    `slot` keeps apart what is asked for again and again: a head and its base.
+    """
+
+    def __init__(self, repository: Repository, config: Config, memory: Cache) -> None:
+        self._repository = repository
+        self._config = config
+        self._memory = memory
+        self._paths = folders(config)
+        self._files: dict[str, Files] = {}
+
+    def of(self, side: Side, slot: str) -> Layout:
+        """Sort the files of a side by role."""
+        tip = side.tip
+        if tip is None:
+            files = Files.of(self._repository.work_tree(self._paths), self._config.rendered)
+        else:
+            if tip.tree not in self._files:
+                self._files[tip.tree] = self._of_commit(tip, slot)
+            files = self._files[tip.tree]
+            if side.commit is None:
+                changes = self._repository.changed_since(tip.oid, self._paths)
+                files = files.changed(changes, self._config.rendered)
+        return layout(self._config, files)
+
+    def _of_commit(self, commit: Commit, slot: str) -> Files:
+        key = f"listing:{slot}:{self._repository.root}:{self._paths}"
+        known = _remembered(self._memory.get(key))
+        if known is not None and known.tree == commit.tree:
+            return known.files
+        files = self._since(known, commit)
+        if files is None:
+            files = Files.of(self._repository.tree(commit.oid, self._paths), self._config.rendered)
+        remembered = _Listed(commit.oid, commit.tree, files.written.text, files.rendered.text, {**files.odd})
+        with suppress(UnicodeEncodeError):  # a name that is not UTF-8: such a tree is listed each time
+            self._memory.put(key, msgspec.msgpack.encode(remembered))
+        return files
+
+    def _since(self, known: "_Listed | None", commit: Commit) -> Files | None:
+        """Bring a listing up to another commit; None where git no longer has the commit it is of."""
+        if known is None:
+            return None
+        try:
+            changes = self._repository.changed(known.commit, commit.oid, self._paths)
+        except OutsideError:
+            return None
+        return known.files.changed({path: after for path, (_, after) in changes.items()}, self._config.rendered)
+
+
+class _Listed(Struct, frozen=True, array_like=True):
+    commit: str
+    tree: str
+    written: str
+    rendered: str
+    odd: dict[str, Entry]
+
+    @property
+    def files(self) -> Files:
+        return Files(written=Listing(self.written), rendered=Listing(self.rendered), odd=self.odd)
+
+
+_listed = msgspec.msgpack.Decoder(_Listed)
+
+
+def _remembered(raw: bytes | None) -> _Listed | None:
+    try:
+        return _listed.decode(raw) if raw else None
+    except msgspec.MsgspecError:
+        return None
 
 
 def head_side(repository: Repository, revision: str) -> Side:

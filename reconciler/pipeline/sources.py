@@ -7,9 +7,11 @@ from msgspec import Struct
 
 from reconciler.pipeline.compile import compile_files
 from reconciler.pipeline.context import Context, holds_context
-from reconciler.pipeline.state import FileState, State, decode_file, summarise
+from reconciler.pipeline.listing import Listing
+from reconciler.pipeline.state import State
+from reconciler.pipeline.summary import decode_file, summarise
 from reconciler.pipeline.workers import in_parallel
-from reconciler.ports import Entry, Repository
+from reconciler.ports import Repository
 
 Advance = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -23,58 +25,60 @@ def silent(_: str, __: int) -> Iterator[Advance]:
 
 
 class Fresh(Struct, frozen=True, kw_only=True):
-    """Files whose bytes had to be read, and for every source file whether others depend on it."""
+    """Files whose bytes had to be read, and of all source files those that others depend on, sorted."""
 
     contents: Mapping[str, bytes]
-    defines: Mapping[str, bool]
+    defining: tuple[str, ...]
 
 
-def read_fresh(repository: Repository, sources: Mapping[str, Entry], state: State) -> Fresh:
+def read_fresh(repository: Repository, sources: Listing, state: State) -> Fresh:
     """Read the files that the state does not know."""
-    known = {path: held for path, entry in sources.items() if (held := state.files.get(path)) and held.oid == entry.oid}
-    paths = [path for path in sources if path not in known]
-    contents = dict(read_files(repository, sources, paths))
-    defines = {path: held.defines for path, held in known.items()}
-    defines.update((path, holds_context(raw)) for path, raw in contents.items())
-    return Fresh(contents=contents, defines=defines)
+    differing = state.files.sources.differing(sources)
+    contents = dict(read_files(repository, sources, [path for path in differing if path in sources]))
+    defining = state.defining.difference(differing) | {path for path, raw in contents.items() if holds_context(raw)}
+    return Fresh(contents=contents, defining=tuple(sorted(defining)))
 
 
-def read_files(repository: Repository, entries: Mapping[str, Entry], paths: list[str]) -> Iterator[tuple[str, bytes]]:
+def read_files(repository: Repository, oids: Mapping[str, str], paths: list[str]) -> Iterator[tuple[str, bytes]]:
     """Read files by path."""
-    return zip(paths, repository.read([entries[path].oid for path in paths]), strict=True)
+    return zip(paths, repository.read([oids[path] for path in paths]), strict=True)
 
 
 def compile_all(
     repository: Repository,
     context: Context,
-    sources: Mapping[str, Entry],
+    sources: Listing,
     *,
     state: State,
     fresh: Fresh,
     processes: int,
     progress: Progress,
-) -> dict[str, FileState]:
-    """Summarise every source file, in the order of `sources`."""
-    unchanged = state.files if state.context == context.digest else {}
-    current = {needs: context.queue_digest(needs) == digest for needs, digest in state.queues.items()}
-    kept = {
-        path: held
-        for path, entry in sources.items()
-        if (held := unchanged.get(path)) and held.oid == entry.oid and (not held.needs or current[held.needs])
-    }
-    paths = [path for path in sources if path not in kept]
+) -> State:
+    """Summarise every source file of which the state does not hold what it means now."""
+    paths = _stale(context, sources, state, fresh)
     contents = {**fresh.contents}
     contents.update(read_files(repository, sources, [path for path in paths if path not in contents]))
+    defining = frozenset(fresh.defining)
 
     def work(positions: range) -> list[bytes]:
         chosen = [paths[position] for position in positions]
         compiled = compile_files(context, [(path, contents[path]) for path in chosen])
         return [
-            summarise(one, oid=sources[path].oid, defines=fresh.defines[path])
+            summarise(one, oid=sources[path], defines=path in defining)
             for path, one in zip(chosen, compiled, strict=True)
         ]
 
     with progress("compiling", len(paths)) as advance:
         results = in_parallel(work, len(paths), processes=processes, advance=advance)
-        kept.update((path, decode_file(raw)) for path, raw in zip(paths, results, strict=True))
-    return {path: kept[path] for path in sources} if paths else kept
+        compiled = {path: decode_file(raw) for path, raw in zip(paths, results, strict=True)}
+    return state.advanced(sources, compiled) if compiled or sources != state.files.sources else state
+
+
+def _stale(context: Context, sources: Listing, state: State, fresh: Fresh) -> list[str]:
+    """Return the files to compile: those just read, and those that depend on something that has changed."""
+    if state.context != context.digest:
+        return list(sources)
+    changed = {needs for needs, digest in state.queues.items() if context.queue_digest(needs) != digest}
+    if not changed:
+        return list(fresh.contents)
+    return [path for path in sources if path in fresh.contents or state.files[path].needs in changed]

@@ -1,61 +1,18 @@
-"""What a plan remembers of every source file, by path and blob id, so that the next one costs what changed."""
+"""What a plan remembers of all source files, so that the next one costs what changed."""
 
-from collections.abc import Iterable, Mapping
-from hashlib import blake2b
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.census import Row
 from reconciler.core.census.ledger import Ledger
 from reconciler.core.policy.verdict import Verdict
-from reconciler.core.problems import Problem
-from reconciler.pipeline.compile import Compiled
+from reconciler.pipeline.compiles import Compiles, Forgotten, Heap, Whole
+from reconciler.pipeline.layout import are_usual
+from reconciler.pipeline.listing import Listing
+from reconciler.pipeline.summary import FileState, digest, digests_of
 from reconciler.ports import Cache
-
-
-class Findings(Struct, frozen=True, array_like=True):
-    """What is wrong with one file; most have nothing."""
-
-    problems: tuple[Problem, ...]
-    verdicts: tuple[Verdict, ...]
-
-
-class FileState(Struct, frozen=True, array_like=True):
-    """One source file as it was compiled, without its manifests: enough for everything but the differences.
-
-    Rows and findings stay encoded until somebody asks, because most are never asked for. `facts` is a digest of all
-    that rows tell besides blob ids: as long as no file's facts change, all that is counted over files is the same.
-    """
-
-    oid: str
-    defines: bool  # other files depend on it
-    needs: str  # names of the queues that it depends on
-    facts: bytes
-    written: str  # paths below the rendered folder and blob ids, alternating
-    encoded_rows: bytes
-    encoded_findings: bytes  # empty: none
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """A row for each rendered object."""
-        return _rows.decode(self.encoded_rows)
-
-    @property
-    def findings(self) -> Findings:
-        """Problems and verdicts."""
-        return _findings.decode(self.encoded_findings) if self.encoded_findings else _NONE
-
-    @property
-    def paths(self) -> list[str]:
-        """Paths below the rendered folder."""
-        return self.written.split(SEPARATOR)[::2] if self.written else []
-
-    @property
-    def count(self) -> int:
-        """How many objects it renders."""
-        return (self.written.count(SEPARATOR) + 1) // 2 if self.written else 0
 
 
 class Counted(Struct, frozen=True):
@@ -66,107 +23,150 @@ class Counted(Struct, frozen=True):
     ledgers: dict[str, Ledger]
 
 
-class State(Struct, frozen=True):
-    """All source files of one repository under one context; `queues` digests the queues by what files need.
+class State(Struct, frozen=True, kw_only=True):
+    """All source files of a repository under one context, and what they say together, so that few are ever decoded.
 
-    `saved` are the files of the last whole state on disk, under `stamp`: the next plan only writes what differs.
+    desired: blob ids by path below the rendered folder. Of two objects with one path the first counts.
+    objects: how many there are: more than are desired, where two have one path.
+    noted: findings, encoded, of the files that have some.
+    defining: files that others depend on.
+    facts: digest of all files' facts, in order.
+    usual: whether all names are in lower case and can be checked out anywhere.
+    queues: digests of the queues by what files need.
     """
 
-    context: str
-    files: dict[str, FileState]
-    queues: dict[str, str] = {}
-    counted: Counted | None = None
-    saved: dict[str, FileState] = {}
-    stamp: bytes = b""
+    files: Compiles = Compiles(Listing(), {}, Whole())
+    desired: Listing = Listing()
+    objects: int = 0
+    noted: Mapping[str, bytes] = {}
+    defining: frozenset[str] = frozenset()
+    facts: bytes = b""
+    usual: bool = True
+    context: str = ""
+    queues: Mapping[str, str] = {}
 
-
-class _Whole(Struct, frozen=True, array_like=True):
-    """The files of a state in columns, named as the fields of `FileState`: a fraction of the objects to decode."""
-
-    stamp: bytes
-    paths: list[str]
-    oid: list[str]
-    defines: list[bool]
-    needs: list[str]
-    facts: list[bytes]
-    written: list[str]
-    encoded_rows: list[bytes]
-    encoded_findings: list[bytes]
+    def advanced(self, sources: Listing, fresh: Mapping[str, FileState]) -> "State":
+        """Return the state of `sources`, of which these files have been compiled again."""
+        stale = {*self.files.sources.differing(sources), *fresh}
+        before = {path: held for path in stale if (held := self.files.get(path))}
+        files = self.files.advanced(sources, fresh)
+        after = {path: files[path] for path in stale if path in sources}
+        objects = self.objects - _objects(before) + _objects(after)
+        gone = dict.fromkeys(path for held in before.values() for path in held.paths)
+        desired = self.desired.replaced({**gone, **digests_of(after[path] for path in sorted(after))})
+        if objects != len(desired) or self.objects != len(self.desired):
+            desired = Listing.of(digests_of(files.values()))
+        same = [held.facts for held in before.values()] == [after[path].facts for path in before if path in after]
+        noted = {path: held for path, held in self.noted.items() if path not in stale}
+        return replace(
+            self,
+            files=files,
+            desired=desired,
+            objects=objects,
+            noted=noted | {path: held.encoded_findings for path, held in after.items() if held.encoded_findings},
+            defining=self.defining - stale | {path for path, held in after.items() if held.defines},
+            facts=self.facts
+            if same and len(before) == len(after)
+            else digest(b"".join([held.facts for held in files.values()])),
+            usual=self.usual and are_usual(path for path in after if path not in before),
+        )
 
     @property
-    def files(self) -> dict[str, FileState]:
-        columns = (getattr(self, name) for name in FileState.__struct_fields__)
-        return dict(zip(self.paths, map(FileState, *columns), strict=True))
+    def has_doubles(self) -> bool:
+        """Whether two objects have one path."""
+        return self.objects != len(self.desired)
+
+
+def _facts_of(files: Compiles) -> bytes:
+    return digest(b"".join([held.facts for held in files.values()]))
+
+
+def _objects(files: Mapping[str, FileState]) -> int:
+    return sum(held.count for held in files.values())
 
 
 class _Since(Struct, frozen=True, array_like=True):
-    """What a state has other than the whole one of this stamp."""
+    """What a state has other than the whole one of this stamp; empty findings and None: nothing is there."""
 
     stamp: bytes
-    context: str
     changed: dict[str, FileState]
     gone: list[str]
+    desired: dict[str, str | None]
+    objects: int
+    noted: dict[str, bytes]
+    defining: list[str]
+    facts: bytes
+    usual: bool
+    context: str
     queues: dict[str, str]
-    counted: Counted | None
 
 
-SEPARATOR = "\0"
-"""In no name of Kubernetes, and in no path."""
-
-_NONE = Findings(problems=(), verdicts=())
-_EMPTY = State(context="", files={})
-_FACTS_BYTES = 16
 _encoder = msgspec.msgpack.Encoder()
-_whole = msgspec.msgpack.Decoder(_Whole)
+_whole = msgspec.msgpack.Decoder(Whole)
+_heap = msgspec.msgpack.Decoder(tuple[bytes, Heap])
 _since = msgspec.msgpack.Decoder(_Since)
-_file = msgspec.msgpack.Decoder(FileState)
-_rows = msgspec.msgpack.Decoder(tuple[Row, ...])
-_findings = msgspec.msgpack.Decoder(Findings)
+_counted = msgspec.msgpack.Decoder(Counted)
 
 
 def load_state(cache: Cache, key: str) -> State:
     """Return what an earlier plan left behind; the empty state where there is nothing, or nothing readable."""
     parts = cache.get(f"files:{key}"), cache.get(f"since:{key}")
     if parts[0] is None or parts[1] is None:
-        return _EMPTY
+        return State()
     try:
         whole, since = _whole.decode(parts[0]), _since.decode(parts[1])
-        saved = whole.files
-    except (msgspec.MsgspecError, ValueError):
-        return _EMPTY
+    except msgspec.MsgspecError:
+        return State()
     if since.stamp != whole.stamp:  # another process has just written one of the two
-        return _EMPTY
-    files = {**saved, **since.changed}
-    for path in since.gone:
-        files.pop(path, None)
+        return State()
+    oids = {path: held.oid for path, held in since.changed.items()}
+    sources = Listing(whole.sources).replaced({**oids, **dict.fromkeys(since.gone)})
     return State(
+        files=Compiles(sources, since.changed, whole, lambda: _load_rows(cache, key, whole.stamp)),
+        desired=Listing(whole.desired).replaced(since.desired),
+        objects=since.objects,
+        noted=since.noted,
+        defining=frozenset(since.defining),
+        facts=since.facts,
+        usual=since.usual,
         context=since.context,
-        files=files,
         queues=since.queues,
-        counted=since.counted,
-        saved=saved,
-        stamp=whole.stamp,
     )
+
+
+def _load_rows(cache: Cache, key: str, stamp: bytes) -> Heap:
+    raw = cache.get(f"rows:{key}")
+    try:
+        held, rows = _heap.decode(raw) if raw else (b"", Heap())
+    except msgspec.MsgspecError:
+        raise Forgotten(key) from None
+    if held != stamp:
+        raise Forgotten(key)
+    return rows
 
 
 def save_state(cache: Cache, key: str, state: State) -> None:
     """Leave the state for the next plan: what differs from the whole one on disk or, where that is much, all."""
-    saved, stamp = state.saved, state.stamp
-    changed = {path: held for path, held in state.files.items() if saved.get(path) is not held}
-    if not saved or len(changed) > max(_FEW, len(saved) // _FEW):
-        fields = FileState.__struct_fields__
-        columns = {name: [getattr(held, name) for held in state.files.values()] for name in fields}
-        content = _encoder.encode(([*state.files], columns))
-        stamp = _digest(content)
-        cache.put(f"files:{key}", _encoder.encode(_Whole(stamp=stamp, paths=[*state.files], **columns)))
-        saved, changed = state.files, {}
+    files, whole = state.files, state.files.whole
+    changed = files.changed
+    if not whole.stamp or len(changed) > max(_FEW, len(files) // _FEW):
+        try:
+            whole, changed = _save_whole(cache, key, state), {}
+        except Forgotten:
+            return
+    saved = Listing(whole.desired)
     since = _Since(
-        stamp=stamp,
+        stamp=whole.stamp,
+        changed={**changed},
+        gone=[path for path in Listing(whole.sources).differing(files.sources) if path not in files.sources],
+        desired={path: state.desired.get(path) for path in saved.differing(state.desired)},
+        objects=state.objects,
+        noted={**state.noted},
+        defining=sorted(state.defining),
+        facts=state.facts,
+        usual=state.usual,
         context=state.context,
-        changed=changed,
-        gone=[path for path in saved if path not in state.files],
-        queues=state.queues,
-        counted=state.counted,
+        queues={**state.queues},
     )
     cache.put(f"since:{key}", _encoder.encode(since))
 
@@ -175,42 +175,26 @@ _FEW = 50
 """So many files, or one in so many, are written beside the whole state instead of writing that again."""
 
 
-def summarise(compiled: Compiled, *, oid: str, defines: bool) -> bytes:
-    """Drop the manifests, and encode for the way from a worker to the parent."""
-    rows = [rendering.row for rendering in compiled.renderings]
-    findings = Findings(problems=compiled.problems, verdicts=compiled.verdicts)
-    return _encoder.encode(
-        FileState(
-            oid=oid,
-            defines=defines,
-            needs=SEPARATOR.join(compiled.needs),
-            facts=_digest(_encoder.encode([replace(row, digest="") for row in rows])),
-            written=SEPARATOR.join([part for row in rows for part in (row.path, row.digest)]),
-            encoded_rows=_encoder.encode(rows),
-            encoded_findings=_encoder.encode(findings) if findings != _NONE else b"",
-        )
-    )
+def _save_whole(cache: Cache, key: str, state: State) -> Whole:
+    files, rows = state.files.packed()
+    sources, desired = state.files.sources.text, state.desired.text
+    stamp = digest(b"".join((sources.encode(), desired.encode(), files.data, rows.data)))
+    whole = Whole(stamp=stamp, sources=sources, desired=desired, files=files)
+    cache.put(f"rows:{key}", _encoder.encode((stamp, rows)))
+    cache.put(f"files:{key}", _encoder.encode(whole))
+    return whole
 
 
-def decode_file(raw: bytes) -> FileState:
-    """Read what a worker sent."""
-    return _file.decode(raw)
+def load_counted(cache: Cache, key: str, facts: bytes) -> Counted | None:
+    """Return what was counted under these facts; None where they have changed since."""
+    raw = cache.get(f"counted:{key}")
+    try:
+        held = _counted.decode(raw) if raw else None
+    except msgspec.MsgspecError:
+        return None
+    return held if held is not None and held.facts == facts else None
 
 
-def digests_of(files: Iterable[FileState]) -> dict[str, str]:
-    """Return blob ids by path below the rendered folder. Of two objects with one path the first counts."""
-    written = [held.written for held in files if held.written]
-    if not written:
-        return {}
-    parts = SEPARATOR.join(written).split(SEPARATOR)
-    parts.reverse()  # now ids come before paths, and what is set last was first
-    return dict(zip(parts[1::2], parts[::2], strict=True))
-
-
-def facts_of(context: str, files: Mapping[str, FileState]) -> bytes:
-    """Digest everything that is counted and judged over all files: their facts, in order, under one context."""
-    return _digest(b"".join((context.encode(), *(held.facts for held in files.values()))))
-
-
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_FACTS_BYTES).digest()
+def save_counted(cache: Cache, key: str, counted: Counted) -> None:
+    """Leave what was counted for the next plan."""
+    cache.put(f"counted:{key}", _encoder.encode(counted))

@@ -34,7 +34,7 @@ class GitRepository:
         self._files = WorkTree(top=location.top)
         self._contents: dict[str, bytes] = {}
         self._listings: dict[tuple[str, ...], Tree] = {}
-        self._looks: dict[tuple[str, ...], tuple[Running, ...]] = {}
+        self._looks: dict[tuple[str, ...], tuple[Running, Running]] = {}
 
     @classmethod
     def open(cls, folder: Path, *, environ: Mapping[str, str], largest_file: int = LARGEST_FILE) -> "GitRepository":
@@ -160,7 +160,9 @@ class GitRepository:
     def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
         """Compare the working tree with a commit. Only files that git finds changed are read."""
         base = self._empty_tree() if commit is None else _id(commit)
-        tracked, untracked = self._look(base, paths)
+        tracked, untracked = (
+            self._looks.pop((base, *paths)) if (base, *paths) in self._looks else self._look(base, paths)
+        )
         return self._differences(tracked.output(), untracked.output())
 
     @cached_property
@@ -168,19 +170,16 @@ class GitRepository:
         return without_filters(self._git)
 
     def anticipate(self, paths: Sequence[str], *, head: str) -> None:
-        """Let git look over the working tree while the caller does something else; `work_tree` asks for the result."""
-        self._looks[(head, *paths)] = self._look(head, paths, listing=True)
+        """Let git look over the working tree while the caller does something else; `changed_since` asks for it."""
+        self._looks[(head, *paths)] = self._look(head, paths)
 
-    def _look(self, base: str, paths: Sequence[str], *, listing: bool = False) -> tuple[Running, ...]:
-        """Let gits look at the same time for what differs from a commit, for what is new, and for what it holds."""
+    def _look(self, base: str, paths: Sequence[str]) -> tuple[Running, Running]:
+        """Let two gits look at the same time for what differs from a commit, and for what is new."""
         wanted = self._at.outer(tuple(paths))
         git = self._unfiltered
         differing = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *wanted)
         new = ("ls-files", "-z", "--others", "--exclude-standard", "--", *wanted)
-        looks = [Running(git, *differing), Running(git, *new)]
-        if listing:
-            looks.append(Running(self._git, *self._tree_listing(base, paths)))
-        return tuple(looks)
+        return Running(git, *differing), Running(git, *new)
 
     def _differences(self, tracked: bytes, untracked: bytes) -> dict[str, Entry | None]:
         prefix = self._at.prefix
@@ -216,12 +215,8 @@ class GitRepository:
         head = head or self._git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head is None:
             return {path: entry for path, entry in self.changed_since(None, paths).items() if entry is not None}
-        tracked, untracked, listing = self._looks.pop((head, *paths), None) or self._look(head, paths, listing=True)
-        listed = parse_tree(listing.output(), self._at.prefix)  # read while the others look
-        self._listings[self._tree_listing(head, paths)] = listed
-        tree = {**listed}
-        changes = self._differences(tracked.output(), untracked.output())
-        for path, entry in changes.items():
+        tree = {**self.tree(head, paths)}
+        for path, entry in self.changed_since(head, paths).items():
             if entry is None:
                 tree.pop(path, None)
             else:

@@ -1,0 +1,154 @@
+"""Source files as they were compiled, most of which stay encoded: nobody asks for what did not change."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from functools import cached_property
+from itertools import accumulate
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.census import Row
+from reconciler.pipeline.listing import Listing
+from reconciler.pipeline.summary import FileState, decode_file
+
+
+class Forgotten(LookupError):
+    """What was there when a run began is no longer: another process has written a newer memory, or deleted all."""
+
+
+class Heap(Struct, frozen=True, array_like=True):
+    """Encoded values one after the other; `ends` tells of each its end. Reading it makes no objects."""
+
+    ends: bytes = b""
+    data: bytes = b""
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> "Heap":
+        """Put encoded values together."""
+        return cls(array("I", accumulate(map(len, values))).tobytes(), b"".join(values))
+
+    def __getitem__(self, position: int) -> bytes:
+        """Cut out one value."""
+        ends = memoryview(self.ends).cast("I")
+        return self.data[ends[position - 1] if position else 0 : ends[position]]
+
+    def holding(self, wanted: bytes) -> Iterator[int]:
+        """Find the values that hold these bytes anywhere."""
+        ends = memoryview(self.ends).cast("I")
+        at = self.data.find(wanted)
+        while at >= 0:
+            position = bisect_right(ends, at)
+            yield position
+            at = self.data.find(wanted, ends[position])
+
+
+class Whole(Struct, frozen=True, array_like=True):
+    """A whole memory as it lies on disk: texts and bytes. `files` are those of `sources`, without their rows."""
+
+    stamp: bytes = b""
+    sources: str = ""
+    desired: str = ""
+    files: Heap = Heap()
+
+
+class Compiles(Mapping[str, FileState]):
+    """Source files as they were compiled: those that changed since, over a whole memory, most of which stays encoded.
+
+    Rows, the larger part, are apart, and read when somebody asks for one; that raises `Forgotten` where they are gone.
+    """
+
+    def __init__(
+        self,
+        sources: Listing,
+        changed: Mapping[str, FileState],
+        whole: Whole,
+        read_rows: Callable[[], Heap] = Heap,
+    ) -> None:
+        self.sources = sources
+        self.changed = changed
+        self.whole = whole
+        self._saved = Listing(whole.sources)
+        self._read_rows = read_rows
+
+    def __getitem__(self, path: str) -> FileState:
+        """Return one file, without its rows."""
+        if path in self.changed:
+            return self.changed[path]
+        if path not in self.sources:
+            raise KeyError(path)
+        return decode_file(self.whole.files[self._saved.position(path)])
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the paths, sorted."""
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        """Count the files."""
+        return len(self.sources)
+
+    def items(self) -> ItemsView[str, FileState]:
+        """Decode all files, in the order of their paths."""
+        return self._all.items()
+
+    def values(self) -> ValuesView[FileState]:
+        """Decode all files, in the order of their paths."""
+        return self._all.values()
+
+    @cached_property
+    def _all(self) -> dict[str, FileState]:
+        files, at = self.whole.files, self._positions
+        return {path: self.changed.get(path) or decode_file(files[at[path]]) for path in self.sources}
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {path: position for position, path in enumerate(self._saved)}
+
+    @cached_property
+    def _rows(self) -> Heap:
+        return self._read_rows()
+
+    def rows(self, path: str) -> tuple[Row, ...]:
+        """Return a row for each object that a file renders."""
+        return _rows.decode(self._encoded_rows(path, self._saved.position))
+
+    def all_rows(self) -> Iterator[tuple[Row, ...]]:
+        """Yield the rows of every file."""
+        return (_rows.decode(self._encoded_rows(path, self._positions.__getitem__)) for path in self.sources)
+
+    def _encoded_rows(self, path: str, position: Callable[[str], int]) -> bytes:
+        held = self.changed.get(path)
+        return self._rows[position(path)] if held is None else held.encoded_rows
+
+    def packed(self) -> tuple[Heap, Heap]:
+        """Put all files together, and their rows."""
+        at, files = self._positions, self.whole.files
+        rows = [self._encoded_rows(path, at.__getitem__) for path in self.sources]
+        return Heap.of([self._packed(path, files, at) for path in self.sources]), Heap.of(rows)
+
+    def _packed(self, path: str, files: Heap, at: Mapping[str, int]) -> bytes:
+        held = self.changed.get(path)
+        return files[at[path]] if held is None else _encoder.encode(replace(held, encoded_rows=b""))
+
+    def advanced(self, sources: Listing, fresh: Mapping[str, FileState]) -> "Compiles":
+        """Return the files of `sources`, of which these have been compiled again."""
+        changed = {path: held for path, held in {**self.changed, **fresh}.items() if path in sources}
+        return Compiles(sources, changed, self.whole, self._read_rows)
+
+    def origin(self, rendered: str) -> str | None:
+        """Return the source file of a rendered path that no two files render."""
+        for path, held in self.changed.items():
+            if rendered in held.paths:
+                return path
+        paths = list(self._saved)
+        for position in self.whole.files.holding(rendered.encode()):
+            path = paths[position]
+            if path not in self.changed and path in self.sources and rendered in self[path].paths:
+                return path
+        return None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_rows = msgspec.msgpack.Decoder(tuple[Row, ...])

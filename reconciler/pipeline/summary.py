@@ -1,0 +1,102 @@
+"""What one source file says once it is compiled: all that is remembered of it, and all that workers send back."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.problems import Problem
+from reconciler.pipeline.compile import Compiled
+
+
+class Findings(Struct, frozen=True, array_like=True):
+    """What is wrong with one file; most have nothing."""
+
+    problems: tuple[Problem, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+class FileState(Struct, frozen=True, array_like=True):
+    """One source file as it was compiled, without its manifests: enough for everything but the differences.
+
+    Rows and findings stay encoded until somebody asks, because most are never asked for. `facts` is a digest of all
+    that rows tell besides blob ids: as long as no file's facts change, all that is counted over files is the same.
+    """
+
+    oid: str
+    defines: bool  # other files depend on it
+    needs: str  # names of the queues that it depends on
+    facts: bytes
+    written: str  # paths below the rendered folder and blob ids, alternating
+    encoded_rows: bytes
+    encoded_findings: bytes  # empty: none
+
+    @property
+    def findings(self) -> Findings:
+        """Problems and verdicts."""
+        return decode_findings(self.encoded_findings) if self.encoded_findings else _NONE
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths below the rendered folder."""
+        return self.written.split(SEPARATOR)[::2] if self.written else []
+
+    @property
+    def count(self) -> int:
+        """How many objects it renders."""
+        return (self.written.count(SEPARATOR) + 1) // 2 if self.written else 0
+
+
+SEPARATOR = "\0"
+"""In no name of Kubernetes, and in no path."""
+
+_NONE = Findings(problems=(), verdicts=())
+_DIGEST_BYTES = 16
+_encoder = msgspec.msgpack.Encoder()
+_file = msgspec.msgpack.Decoder(FileState)
+_findings = msgspec.msgpack.Decoder(Findings)
+
+
+def summarise(compiled: Compiled, *, oid: str, defines: bool) -> bytes:
+    """Drop the manifests, and encode for the way from a worker to the parent."""
+    rows = [rendering.row for rendering in compiled.renderings]
+    findings = Findings(problems=compiled.problems, verdicts=compiled.verdicts)
+    return _encoder.encode(
+        FileState(
+            oid=oid,
+            defines=defines,
+            needs=SEPARATOR.join(compiled.needs),
+            facts=digest(_encoder.encode([replace(row, digest="") for row in rows])),
+            written=SEPARATOR.join([part for row in rows for part in (row.path, row.digest)]),
+            encoded_rows=_encoder.encode(rows),
+            encoded_findings=_encoder.encode(findings) if findings != _NONE else b"",
+        )
+    )
+
+
+def decode_file(raw: bytes) -> FileState:
+    """Read what a worker sent."""
+    return _file.decode(raw)
+
+
+def digests_of(files: Iterable[FileState]) -> dict[str, str]:
+    """Return blob ids by path below the rendered folder. Of two objects with one path the first counts."""
+    written = [held.written for held in files if held.written]
+    if not written:
+        return {}
+    parts = SEPARATOR.join(written).split(SEPARATOR)
+    parts.reverse()  # now ids come before paths, and what is set last was first
+    return dict(zip(parts[1::2], parts[::2], strict=True))
+
+
+def decode_findings(raw: bytes) -> Findings:
+    """Read the findings of a file that has some."""
+    return _findings.decode(raw)
+
+
+def digest(data: bytes) -> bytes:
+    """Return a digest that is short, because there is one for each file."""
+    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
