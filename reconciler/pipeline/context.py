@@ -3,22 +3,25 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from reconciler.core.documents import Document
 from reconciler.core.intents.config import Cluster, Config
-from reconciler.core.intents.inventory import Inventory, parse_inventory
+from reconciler.core.intents.inventory import Inventory
 from reconciler.core.intents.torchrun import TorchrunQueue, queue_intent
-from reconciler.core.objects import SourceRef
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.policy.switches import switch_problems
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
+from reconciler.pipeline.evidence import read_evidence
 from reconciler.pipeline.layout import selects
 from reconciler.pipeline.readings import FileReading
+
+if TYPE_CHECKING:
+    from reconciler.core.sizing.answers import Answers
 
 # A source file that defines one of these is read before all others. The kind is looked for in the raw bytes, which
 # is why `compile_file` refuses these kinds where they are written with escapes.
@@ -59,6 +62,7 @@ class Context(Struct, frozen=True, kw_only=True):
     object_format: str
     digest: str
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
+    answers: "Mapping[str, Answers]" = field(default_factory=dict)  # of sizing engines, by cluster
     queues: Mapping[QueueId, QueueSource] = field(default_factory=dict)
     queue_ids: Mapping[str, list[tuple[str, ...]]] = field(default_factory=dict)  # all there is of a name
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -97,7 +101,7 @@ def build_context(
     policy_set, policy_problems = load(users, config.rules, shipped=shipped_policies)
     written = {one.key.name for one in (*users, *shipped_policies) if one.kind == "ValidatingAdmissionPolicy"}
     exceptions, exception_problems = load_exceptions(users)
-    inventories, evidence_problems = _inventories(config, clusters, evidence)
+    measured = read_evidence(config, clusters, evidence)
     namespaces = {
         (cluster.name, document.key.name): document.data
         for document, _ in definitions
@@ -116,53 +120,19 @@ def build_context(
         exceptions=exceptions,
         object_format=object_format,
         digest=sha256(repr((engine, config, policy_set.digest, files, others)).encode()).hexdigest(),
-        inventories=inventories,
+        inventories=measured.inventories,
+        answers=measured.answers,
         queues=queues,
         queue_ids=_queue_ids(queues),
         namespaces=namespaces,
         problems=(
             *(problem for file in policies for problem in file.problems),
-            *evidence_problems,
+            *measured.problems,
             *switch_problems(config.rules, written),
             *policy_problems,
             *exception_problems,
         ),
     )
-
-
-def _inventories(
-    config: Config, clusters: tuple[Cluster, ...], files: Iterable[FileReading]
-) -> tuple[dict[str, Inventory], list[Problem]]:
-    found: list[Problem] = []
-    names = {cluster.name for cluster in clusters}
-    known = {cluster.name for cluster in config.clusters}
-    inventories: dict[str, Inventory] = {}
-    for file in files:
-        cluster, _, rest = file.path.removeprefix(f"{config.evidence}/").partition("/")
-        if not rest or cluster not in known:
-            message = f"there is no cluster {cluster!r} in reconciler.yaml" if rest else "lies in no cluster's folder"
-            hint = f"move the file to {config.evidence}/<cluster>/; the clusters are: {', '.join(sorted(known))}"
-            place = SourceRef(path=file.path)
-            found.append(Problem(rule="evidence.cluster", place=place, message=message, hint=hint))
-        if cluster not in names:
-            continue
-        found += file.problems
-        for document in file.valid:
-            if document.kind != "NodeInventory":
-                message = f"a {document.kind} is no evidence, so nothing reads it"
-                place, hint = document.source, "move it among the sources, or remove it"
-                found.append(Problem(rule="layout.kind", place=place, field="kind", message=message, hint=hint))
-                continue
-            inventory, problems = parse_inventory(document, cluster)
-            found += problems
-            if inventory is not None and cluster in inventories:
-                message = f"a second NodeInventory of cluster {cluster}"
-                found.append(
-                    Problem(rule="evidence.duplicate", place=document.source, message=message, hint="keep one of them")
-                )
-            elif inventory is not None:
-                inventories[cluster] = inventory
-    return inventories, found
 
 
 def _queues(clusters: tuple[Cluster, ...], defining: Iterable[FileReading]) -> dict[QueueId, QueueSource]:

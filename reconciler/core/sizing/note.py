@@ -1,11 +1,14 @@
 """What a reviewer is told of a sized job: three lines, and the table of what was weighed."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from reconciler.core.objects import SourceRef
-from reconciler.core.sizing.decision import Candidate, Decision
+
+if TYPE_CHECKING:  # every plan imports this module, few size anything
+    from reconciler.core.sizing.decision import Candidate, Decision
 
 _MOST_REJECTED = 3  # sentences; the table has them all
 
@@ -35,7 +38,7 @@ class SizingNote(Struct, frozen=True, kw_only=True):
     candidates: tuple[Weighed, ...] = ()
 
 
-def note(decision: Decision, *, read: str, places: tuple[SourceRef, ...] = ()) -> SizingNote:
+def note(decision: "Decision", *, read: str, places: tuple[SourceRef, ...] = ()) -> SizingNote:
     """Tell a decision in three lines; `read` and `places` say what the question was made from."""
     everything = (*decision.candidates, *decision.others)
     return SizingNote(
@@ -47,14 +50,14 @@ def note(decision: Decision, *, read: str, places: tuple[SourceRef, ...] = ()) -
     )
 
 
-def _chosen(decision: Decision) -> str:
+def _chosen(decision: "Decision") -> str:
     if decision.chosen is None:
         return f"no recommendation ({decision.reason}): {decision.text}"
     gpu = decision.chosen.gpu
     return f"{decision.text} ({gpu.product}, confidence {decision.confidence})"
 
 
-def _rejected(candidates: Sequence[Candidate]) -> str:
+def _rejected(candidates: Sequence["Candidate"]) -> str:
     """Name the failed candidates nearest to running: each smaller one says no more than the next larger."""
     failed = [one for one in candidates if not one.fits]
     told = [f"{one.layout.gpus} x {one.gpu.product} {one.text}" for one in failed[-_MOST_REJECTED:]]
@@ -62,7 +65,7 @@ def _rejected(candidates: Sequence[Candidate]) -> str:
     return "; ".join([*reversed(told), *more])
 
 
-def _weighed(one: Candidate, chosen: Candidate | None) -> Weighed:
+def _weighed(one: "Candidate", chosen: "Candidate | None") -> Weighed:
     estimate = one.estimate
     return Weighed(
         gpus=one.layout.gpus,
