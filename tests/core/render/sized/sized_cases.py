@@ -61,9 +61,7 @@ def job_of(text: str | bytes) -> TrainingJob:
 def question(batch: int = 8, processes: int = 1, accumulation: int = 1, goal: Goal = Goal.MIN_GPU) -> Question:
     """Ask for the layout of a llama that keeps this effective batch."""
     training = Training(model="meta-llama/Llama-3.1-8B", architecture=LLAMA, method=Method.FULL, sequence=2048)
-    return Question(
-        training=training, gpu=A100, batch=batch, processes=processes, accumulation=accumulation, goal=goal
-    )
+    return Question(training=training, gpu=A100, batch=batch, processes=processes, accumulation=accumulation, goal=goal)
 
 
 def decision(
@@ -72,7 +70,13 @@ def decision(
     """Choose a layout."""
     parts = (Part(name="weights", gib=50.0), Part(name="activations", gib=12.345))
     estimate = Estimate(
-        peak_gib=62.345, need_gib=62.0, low_gib=59.0, high_gib=66.5, floor_gib=30.0, confidence=Confidence.HIGH, parts=parts
+        peak_gib=62.345,
+        need_gib=62.0,
+        low_gib=59.0,
+        high_gib=66.5,
+        floor_gib=30.0,
+        confidence=Confidence.HIGH,
+        parts=parts,
     )
     layout = Layout(gpus=gpus, workers=workers, batch=batch, accumulation=accumulation)
     chosen = Candidate(layout=layout, gpu=gpu, fits=True, reason="ok", text="fits", estimate=estimate)

@@ -77,9 +77,10 @@ class Walk:
         spans = [(self._start(key), self._value_end(key, value)) for _, key, value in own]
         self._block_removals(spans, gone)
         if added:
-            column = own[0][1].start_mark.column if own else node.start_mark.column
+            column = node.value[0][0].start_mark.column
             lines = [line for name in added for line in block_entry(name, after[name], column, self.deeper)]
-            self._block_insertion(spans[-1], lines, removed=gone[-1] and self._stands_alone(spans[-1][0]))
+            last = spans[-1] if own else (self._start(node.value[0][0]), self._value_end(*node.value[-1]))
+            self._block_insertion(last, lines, removed=bool(own) and gone[-1] and self._stands_alone(last[0]))
 
     def _sequence(self, node: SequenceNode, before: list[Any], after: list[Any]) -> None:
         spans = [(self._start(item), self._content_end(item)) for item in node.value]
@@ -103,7 +104,7 @@ class Walk:
             return
         dashes = [(self._dash(start), end) for start, end in spans]
         self._block_removals(dashes, gone)
-        column = node.start_mark.column
+        column = dashes[0][0] - self._line_start(dashes[0][0])
         for position, items in insertions:
             lines = [line for item in items for line in block_item(item, column, self.deeper)]
             if position:
