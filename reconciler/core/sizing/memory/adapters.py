@@ -4,6 +4,8 @@ from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.models import adapter_parameters, default_targets
 from reconciler.core.sizing.models.adapters import ALL_LINEAR
 
+__all__ = ["ALL_LINEAR", "adapter_weights"]
+
 
 def adapter_weights(architecture: Architecture, rank: int, targets: tuple[str, ...]) -> int:
     """Count the weights of adapters. A model that has none of the targets is counted with those that PEFT would take.

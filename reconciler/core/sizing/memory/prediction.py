@@ -15,9 +15,6 @@ GIB = float(1 << 30)
 FULL_CARD = 0.975
 """Share of a card at which PyTorch has been seen to return cached blocks to the driver rather than to fail."""
 
-REUSE = 0.5
-"""Share of the smaller of two peaks of a step (the loss, the optimizer's copies) that finds no cached block to use."""
-
 NEEDED_CONTEXT = 1.4
 """GiB of context that counts for what is needed: the same for one GPU and many, so that more GPUs never need more."""
 
@@ -37,15 +34,15 @@ class _Totals(NamedTuple):
     unpaged: float | None
 
 
-def estimate(training: Training, layout: Layout, gpu: Gpu) -> Estimate:
+def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None = None) -> Estimate:
     """Predict the peak memory of the fullest GPU, as NVML reports it: the larger of loading the model and one step.
 
     A step holds weights, gradients and optimizer by their shards, what sharding gathers, the kept activations, and on
     top the loss or the optimizer's copies. PyTorch's allocator keeps freed blocks, so the phases partly add; where that
     would pass the card it gives them back, down to what is alive. A paged optimizer leaves to the host what does not
-    fit.
+    fit. `stack` replaces the constants of the training's framework.
     """
-    terms = terms_of(training, many=layout.gpus > 1)
+    terms = terms_of(training, stack, many=layout.gpus > 1)
     held = holdings_of(training, layout, terms)
     tokens = layout.batch * training.sequence
     moving = _moving(terms, held, tokens, context_gib(terms.stack, gpu.product, many=layout.gpus > 1) * GIB)
@@ -68,13 +65,13 @@ def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Movin
     Loading gathers, casts and flattens unit by unit; what is cast to fp32 lies whole on every GPU before it is divided.
     """
     activations = tokens * (terms.kept + held.inputs + terms.block)
-    logits = tokens * terms.logits
+    logits = tokens * (max(0.0, terms.logits - terms.block) if terms.stack.live else terms.logits)
     flow = activations + logits
     step = held.temporary
     if not terms.frozen:
-        step = max(held.temporary, flow) + REUSE * min(held.temporary, flow) - flow
+        step = max(held.temporary, flow) + terms.stack.reuse * min(held.temporary, flow) - flow
     transients = held.gathered + held.whole + step
-    if held.sharded:
+    if held.gathers:
         loading = terms.stack.loading * max(terms.layer, terms.ends)
         if terms.cast and not terms.frozen:
             loading = max(loading, 2 * terms.half)
@@ -111,7 +108,7 @@ def _answer(stack: Stack, held: Holdings, moving: _Moving, totals: _Totals) -> E
         ("logits", moving.logits * share),
         ("overhead", moving.context),
     )
-    low, high = stack.spread
+    low, high = stack.low, stack.high
     return Estimate(
         peak_gib=peak / GIB,
         low_gib=peak / GIB * low,

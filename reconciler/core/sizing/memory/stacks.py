@@ -1,58 +1,101 @@
 """Constants of training stacks: the few numbers of a prediction that were measured rather than derived."""
 
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from msgspec import Struct
 
 
-class Stack(Struct, frozen=True, kw_only=True):
+class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     """What one training stack adds to the arithmetic of its model. GiB and bytes are of one GPU.
 
-    `logits`: bytes that the loss leaves reserved for each token and entry of the vocabulary: logits in 2 bytes, their
-    copy in fp32, the shifted copy or log-softmax, and a gradient. `logits_live`: how many of them are alive at once.
-    `block`: share of one layer's inner activations that is reserved while it is computed again.
-    `kept`: share of them that stays in every layer without checkpointing; `kept_adapters` with a frozen base, whose
-    linear layers keep no input; `kept_quantised` where the base is in 4 bits, whose kernels do.
-    `inputs`: copies of each layer's input under checkpointing with adapters over a sharded base in pure precision.
-    `context`: CUDA context, cuBLAS workspaces, NCCL and fragments; `links` more where GPUs talk over NVLink, for which
-    NCCL keeps buffers for each channel.
-    `loaded_half`: the model is loaded in 2 bytes, and only sharding casts what is trained to fp32.
-    `loading`: units (the largest set of weights that is gathered at once, in 2 bytes) that the GPU holds at the worst
-    moment of gathering, casting and flattening. `temporaries`: bytes that the optimizer's step adds to each byte of
-    trained weights.
-    `accumulates`: gradients stay whole on every GPU between the steps of an accumulation (FSDP's `no_sync`).
+    The loss: `logits` bytes stay reserved for each token and entry of the vocabulary (logits in 2 bytes, their copy in
+    fp32, the shifted copy or log-softmax, and a gradient), `logits_live` of them alive at once; `logits_adapted` where
+    adapters lie on the head too.
+
+    Activations: `vectors` of the hidden width that a layer keeps for its backward pass, beside the heads' and the
+    feed-forward width (norms that work in fp32 keep more); `vectors_quantised` more where the base is in 4 bits, whose
+    kernels keep their inputs. `kept` is the share of them that stays without checkpointing (compiled layers keep less),
+    `block` the share that is reserved while one layer is computed again. `inputs` are copies of each layer's input
+    under checkpointing with adapters over a base that FSDP shards in pure precision.
+
+    GiB: `context` of CUDA, cuBLAS, NCCL and fragments; `links` more where GPUs talk over NVLink, for which NCCL keeps
+    buffers for each channel.
+
+    Phases: `loading` units (the largest set of weights that FSDP gathers at once, in 2 bytes) lie on the GPU at the
+    worst moment of gathering, casting and flattening; `reuse` is the share of the smaller of two peaks of a step (the
+    loss, the optimizer's copies) that finds no cached block to use; `accumulates`: gradients stay whole on every GPU
+    between the steps of an accumulation (FSDP's `no_sync`); `loaded_half`: the model is loaded in 2 bytes, and only
+    sharding casts what is trained to fp32.
+
+    `live`: its published peaks are of PyTorch's live tensors, not of the card: nothing cached adds to them, and managed
+    memory of paged optimizers is not in them. `low` and `high` are the shares of a prediction that bound nine measured
+    runs of ten; `trusted`: runs of it were measured by the hundred.
     """
 
     logits: float = 13.5
     logits_live: float = 11.0
+    logits_adapted: float = 13.5
+    vectors: float = 7.0
+    vectors_quantised: float = 12.0
+    kept: float = 0.9
     block: float = 0.9
-    kept: float = 1.0
-    kept_adapters: float = 0.7
-    kept_quantised: float = 1.0
     inputs: float = 2.0
     context: float = 1.25
     links: float = 1.3
     loading: float = 5.2
-    temporaries: float = 1.0
+    reuse: float = 0.5
     accumulates: bool = True
     loaded_half: bool = False
-    deepspeed_alone: bool = True
-    spread: tuple[float, float] = (0.93, 1.08)
+    live: bool = False
+    low: float = 0.93
+    high: float = 1.08
     trusted: bool = False
 
 
 _TRANSFORMERS = Stack()
-_STACKS = {
-    "": _TRANSFORMERS,
-    "fms-hf-tuning": Stack(loaded_half=True, trusted=True),
-    "litgpt": Stack(logits=8.0, accumulates=False, context=1.0),
-    "qwen": Stack(logits=8.0, accumulates=False),
-    "torchtune": Stack(logits=4.0, accumulates=False, context=1.0),
-}
+_TORCHTUNE = Stack(
+    logits=1.0,
+    logits_live=1.0,
+    logits_adapted=1.0,
+    vectors_quantised=0.0,
+    kept=0.55,
+    block=0.3,
+    inputs=1.0,
+    context=0.1,
+    links=0.0,
+    loading=0.0,
+    reuse=0.0,
+    accumulates=False,
+    live=True,
+)
+_LITGPT = Stack(
+    logits=8.0,
+    logits_live=8.0,
+    logits_adapted=16.0,
+    vectors=11.0,
+    kept=1.0,
+    context=0.1,
+    links=0.0,
+    reuse=0.0,
+    accumulates=False,
+    live=True,
+)
+STACKS: Mapping[str, Stack] = MappingProxyType(
+    {
+        "fms-hf-tuning": Stack(loaded_half=True, trusted=True),
+        "litgpt": _LITGPT,
+        "qwen": Stack(logits=12.0, logits_adapted=12.0, context=2.1, links=0.0, accumulates=False, live=True),
+        "torchtune": _TORCHTUNE,
+        "llama-recipes": Stack(links=0.0),
+    }
+)
+"""By the first word of `Training.framework`, in lower case."""
 
 
 @lru_cache(maxsize=256)
 def stack_of(framework: str) -> Stack:
     """Return the constants of a framework as `Training.framework` writes it; those of plain Hugging Face otherwise."""
     words = framework.lower().split()
-    return _STACKS.get(words[0], _TRANSFORMERS) if words else _TRANSFORMERS
+    return STACKS.get(words[0], _TRANSFORMERS) if words else _TRANSFORMERS

@@ -13,13 +13,15 @@ class Optimizer(Struct, frozen=True, kw_only=True):
 
     `width` is the bytes of each; 0: as wide as the weights that it updates. `temporary`: its step makes copies of the
     weights (torch's `foreach` implementation, whose documentation says "~ sizeof(params)"). `paged`: its states may
-    move to the host's memory when the GPU is full (bitsandbytes).
+    move to the host's memory when the GPU is full (bitsandbytes). `gradients` false: it runs in the backward pass, so
+    that gradients never exist together.
     """
 
     states: float
     width: int = 0
     temporary: bool = True
     paged: bool = False
+    gradients: bool = True
 
 
 _ADAM = Optimizer(states=2)
@@ -46,6 +48,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
         "paged_adamw": _PAGED,
         "paged_adamw_32bit": _PAGED,
         "paged_adamw_8bit": _PAGED_8,
+        "paged_adamw_8bit_in_backward": Optimizer(states=2, width=1, temporary=False, paged=True, gradients=False),
         "ademamix": Optimizer(states=3, width=4, temporary=False),
         "ademamix_8bit": Optimizer(states=3, width=1, temporary=False),
         "paged_ademamix_32bit": Optimizer(states=3, width=4, temporary=False, paged=True),
@@ -104,7 +107,7 @@ def states_of(method: Method, precision: Precision, optimizer: str, *, deepspeed
     wide = precision is Precision.FP32
     base = 4.0 if wide else 2.0
     weight = 4.0 if cast and not deepspeed else base
-    gradient = weight
+    gradient = weight if known.gradients else 0.0
     width = known.width or (4.0 if deepspeed else weight)
     master = 4.0 if deepspeed and not wide else 0.0
     return States(

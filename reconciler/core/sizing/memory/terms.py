@@ -1,11 +1,12 @@
 """The terms of a prediction that do not depend on the layout, in bytes; computed once for each training."""
 
+import math
 from functools import lru_cache
 
 from msgspec import Struct
 
 from reconciler.core.sizing.architecture import Architecture
-from reconciler.core.sizing.memory.adapters import adapter_weights
+from reconciler.core.sizing.memory.adapters import ALL_LINEAR, adapter_weights
 from reconciler.core.sizing.memory.sharding import DEEPSPEED
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.states import MIXED, States, states_of
@@ -39,10 +40,10 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
 
 
 @lru_cache(maxsize=4096)
-def terms_of(training: Training, *, many: bool) -> Terms:
+def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
     """Compute the terms of a run on one GPU or on many. Pure: the cache only saves time."""
-    model, stack = training.architecture, stack_of(training.framework)
-    deepspeed = training.strategy in DEEPSPEED and (many or stack.deepspeed_alone)
+    model, stack = training.architecture, stack or stack_of(training.framework)
+    deepspeed = training.strategy in DEEPSPEED
     mixed = training.precision in MIXED
     adapters = training.method.has_adapters
     cast = (mixed and (many or adapters or not stack.loaded_half)) or training.method in _QUANTISED
@@ -57,18 +58,16 @@ def terms_of(training: Training, *, many: bool) -> Terms:
     if training.method in _QUANTISED:
         frozen += ends * (2 - states.frozen) / ways  # embedding and head are not quantised
     kept, block, inputs = _tokens(training, model, stack)
-    loss = model.vocabulary / training.tensor
-    logits = loss * (FUSED if training.fused_loss else stack.logits)
-    live = max(block, loss * (FUSED if training.fused_loss else stack.logits_live))
+    logits, live = _loss(training, stack, deepspeed=deepspeed)
     return Terms(
         stack=stack,
         states=states,
         cast=cast and not deepspeed,
         frozen=frozen,
         weight=trained * states.weight,
-        gradient=trained * states.gradient,
+        gradient=trained * states.gradient if states.gradient else min(2.0 * ends, trained * states.weight),
         optimizer=trained * states.optimizer,
-        temporary=trained * states.temporary * stack.temporaries,
+        temporary=trained * states.temporary,
         half=2 * parameters,
         layer=2 * max(0, model.parameters - ends) / model.layers / training.tensor,
         ends=2 * ends / training.tensor,
@@ -76,12 +75,16 @@ def terms_of(training: Training, *, many: bool) -> Terms:
         inputs=inputs,
         block=block,
         logits=logits,
-        live=live,
+        live=max(block, live),
     )
 
 
 AUTOCAST = 1.15
 """Share of the layers' inputs that is kept where autocast makes copies of some of them."""
+
+NARROW = 8.0
+"""Bytes for each token and entry where DeepSpeed casts the whole model and so the loss stays in 2 bytes: logits, their
+shifted copy, log-softmax and a gradient."""
 
 FUSED = 2.0
 """Bytes for each token and entry of the vocabulary where the loss is fused with the head (Liger kernels)."""
@@ -89,26 +92,36 @@ FUSED = 2.0
 _QUANTISED = frozenset({Method.QLORA, Method.GPTQ_LORA})
 
 
+def _loss(training: Training, stack: Stack, *, deepspeed: bool) -> tuple[float, float]:
+    """Return what the loss takes for one token, in all and alive at once."""
+    most = FUSED if training.fused_loss else NARROW if deepspeed else math.inf
+    everywhere = training.method.has_adapters and ALL_LINEAR in training.lora_targets
+    logits = stack.logits_adapted if everywhere else stack.logits
+    entries = training.architecture.vocabulary / training.tensor
+    return entries * min(most, logits), entries * min(most, logits, stack.logits_live)
+
+
 def _tokens(training: Training, model: Architecture, stack: Stack) -> tuple[float, float, float]:
     """Return bytes of one token: kept, passing through one layer, and the second copy of inputs.
 
-    A layer keeps about 7 vectors of the hidden width, 3 of the heads' width and 4 of the feed-forward width
-    (Korthikanti et al., arXiv 2205.05198, section 4, for a gated feed-forward block, flash attention and no dropout).
-    With checkpointing only its input stays. Eager attention keeps scores in fp32 and in 2 bytes: 8 x heads x sequence.
+    A layer keeps about 7 vectors of the hidden width, 3 of the heads' width and 4 of the feed-forward width (2 without
+    a gate, and one less where the last matrix is frozen and without adapters; Korthikanti et al., arXiv 2205.05198,
+    section 4, for flash attention and no dropout). With checkpointing only its input stays. Eager attention keeps
+    scores in fp32 and in 2 bytes: 8 x heads x sequence.
     """
     width = 4 if training.precision is Precision.FP32 else 2
-    heads = model.heads * model.head_dim
+    heads = 3 * model.heads * model.head_dim
     feed = model.intermediate * max(1, model.active_experts)
-    layer = width * (7 * model.hidden + 3 * heads + 4 * feed) / training.tensor
-    if training.attention is Attention.EAGER:
-        layer += 8 * model.heads * training.sequence / training.tensor
-    layer *= stack.block
+    whole = 4 if model.gated else 2
+    scores = 8 * model.heads * training.sequence if training.attention is Attention.EAGER else 0
+    block = stack.block * (width * (stack.vectors * model.hidden + heads + whole * feed) + scores) / training.tensor
     if training.checkpointing:
         kept = float(width * model.layers * model.hidden)
-        if training.precision in MIXED or training.method in _QUANTISED:
-            return kept * AUTOCAST, layer, 0.0
-        return kept, layer, kept * (stack.inputs - 1) if training.method.has_adapters else 0.0
-    share = stack.kept
-    if training.method.has_adapters:
-        share = stack.kept_quantised if training.method in _QUANTISED else stack.kept_adapters
-    return model.layers * layer * share, layer, 0.0
+        if training.precision in MIXED or (training.method in _QUANTISED and not stack.live):
+            return kept * AUTOCAST, block, 0.0
+        return kept, block, kept * (stack.inputs - 1) if training.method.has_adapters else 0.0
+    vectors = stack.vectors + (stack.vectors_quantised if training.method in _QUANTISED else 0)
+    if training.method.has_adapters and model.gated and ALL_LINEAR not in training.lora_targets:
+        whole -= 1
+    layer = width * (vectors * model.hidden + heads + whole * feed) + scores
+    return model.layers * stack.kept * layer / training.tensor, block, 0.0
