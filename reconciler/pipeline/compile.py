@@ -13,6 +13,7 @@ from reconciler.core.census import Row, row
 from reconciler.core.documents import Document, read, write
 from reconciler.core.intents.config import Cluster
 from reconciler.core.intents.torchrun import TorchrunJob, TorchrunQueue, job_intent, queue_intent
+from reconciler.core.launch.files import is_configuration
 from reconciler.core.objects import SourceRef, format_path
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem, Severity
@@ -95,6 +96,8 @@ def _read(_: Context, draft: _Draft) -> None:
 
 def _check(context: Context, draft: _Draft) -> None:
     for document in draft.documents:
+        if is_configuration(document.data):  # read by those whose launch line names it, never rendered
+            continue
         found = _document_problems(context, document, draft.raw)
         draft.problems += found
         if not any(problem.severity is Severity.ERROR for problem in found):

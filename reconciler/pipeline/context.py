@@ -11,6 +11,7 @@ from reconciler.core.documents import Document
 from reconciler.core.intents.config import Cluster, Config
 from reconciler.core.intents.inventory import Inventory
 from reconciler.core.intents.torchrun import TorchrunQueue, queue_intent
+from reconciler.core.launch.files import is_configuration
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.policy.switches import switch_problems
@@ -18,6 +19,7 @@ from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.pipeline.evidence import read_evidence
 from reconciler.pipeline.layout import selects
+from reconciler.pipeline.offers import KUEUE_KINDS, Flavors, flavors_of
 from reconciler.pipeline.readings import FileReading
 
 if TYPE_CHECKING:
@@ -25,11 +27,18 @@ if TYPE_CHECKING:
 
 # A source file that defines one of these is read before all others. The kind is looked for in the raw bytes, which
 # is why `compile_file` refuses these kinds where they are written with escapes.
-CONTEXT_KINDS = ("TorchrunQueue", "Namespace", "CustomResourceDefinition")
+CONTEXT_KINDS = ("TorchrunQueue", "Namespace", "CustomResourceDefinition", *KUEUE_KINDS)
 _MARKS = tuple(kind.encode() for kind in CONTEXT_KINDS)
+_FOR_ALL = frozenset({"Namespace", "CustomResourceDefinition"})  # whose change compiles every file again
 
 ANY_QUEUE = ""
 """Needed by a job whose own queue is not there: what is said of that depends on all others."""
+
+OFFERS = "cards on offer"
+"""Needed by a job that is sized for whatever card its queue offers: Kueue's objects. No queue is called so."""
+
+FILES = "files of launch lines"
+"""Needed by a job whose launch line may name a file of the repository."""
 
 QueueId = tuple[str, str, str]
 """Cluster, namespace and name."""
@@ -52,7 +61,7 @@ class QueueSource:
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """Everything a file needs besides its own bytes. `digest` covers all of it but the queues."""
+    """Everything a file needs besides its own bytes. `digest` covers all of it but what `queue_digest` does."""
 
     config: Config
     clusters: tuple[Cluster, ...]
@@ -64,12 +73,14 @@ class Context(Struct, frozen=True, kw_only=True):
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     answers: "Mapping[str, Answers]" = field(default_factory=dict)  # of sizing engines, by cluster
     queues: Mapping[QueueId, QueueSource] = field(default_factory=dict)
+    flavors: Mapping[str, Flavors] = field(default_factory=dict)  # Kueue's objects, by cluster
+    files: Mapping[str, Document] = field(default_factory=dict)  # configurations that launch lines name, by path
     queue_ids: Mapping[str, list[tuple[str, ...]]] = field(default_factory=dict)  # all there is of a name
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     def queue_digest(self, needs: str) -> str:
-        """Digest the definitions of the queues that a file's jobs name, in any cluster and namespace."""
+        """Digest the definitions of what a file's jobs name: queues in any cluster and namespace, cards, files."""
         names = needs.split("\0")
         wanted = self.queue_ids if ANY_QUEUE in names else [name for name in names if name in self.queue_ids]
         found = [self.queue_ids[name] for name in sorted(wanted)]
@@ -78,7 +89,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
 def holds_context(raw: bytes) -> bool:
     """Whether a file may define what other files depend on; may say yes too often, never no wrongly."""
-    return any(mark in raw for mark in _MARKS)
+    return any(mark in raw for mark in _MARKS) or b"apiVersion" not in raw
 
 
 def build_context(
@@ -110,7 +121,9 @@ def build_context(
         if selects(cluster, document.source.path, document.metadata.get("labels"))
     }
     queues = _queues(clusters, defining)
-    others = sorted((file.path, file.oid) for document, file in definitions if document.kind != CONTEXT_KINDS[0])
+    flavors = {cluster.name: _flavors(cluster, definitions) for cluster in clusters}
+    side = {file.path: (document, file.oid) for document, file in definitions if is_configuration(document.data)}
+    others = sorted({(file.path, file.oid) for document, file in definitions if document.kind in _FOR_ALL})
     files = sorted((file.path, file.oid) for file in (*policies, *evidence))
     return Context(
         config=config,
@@ -123,7 +136,13 @@ def build_context(
         inventories=measured.inventories,
         answers=measured.answers,
         queues=queues,
-        queue_ids=_queue_ids(queues),
+        flavors=flavors,
+        files={path: document for path, (document, _) in side.items()},
+        queue_ids=_queue_ids(queues)
+        | {
+            OFFERS: sorted((file.path, file.oid) for document, file in definitions if document.kind in KUEUE_KINDS),
+            FILES: sorted((path, oid) for path, (_, oid) in side.items()),
+        },
         namespaces=namespaces,
         problems=(
             *(problem for file in policies for problem in file.problems),
@@ -133,6 +152,15 @@ def build_context(
             *exception_problems,
         ),
     )
+
+
+def _flavors(cluster: Cluster, definitions: Iterable[tuple[Document, FileReading]]) -> Flavors:
+    chosen = (
+        document
+        for document, _ in definitions
+        if document.kind in KUEUE_KINDS and selects(cluster, document.source.path, document.metadata.get("labels"))
+    )
+    return flavors_of(chosen, cluster.namespace)
 
 
 def _queues(clusters: tuple[Cluster, ...], defining: Iterable[FileReading]) -> dict[QueueId, QueueSource]:
