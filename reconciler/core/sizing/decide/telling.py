@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reconciler.core.sizing.decision import Candidate, Decision, Reason
 from reconciler.core.sizing.question import Goal, Question
-from reconciler.core.sizing.training import Layout
+from reconciler.core.sizing.training import Layout, Strategy
 
 _WEIGHT = (
     Reason.PAGED,
@@ -80,7 +80,10 @@ def tell_none(question: Question, candidates: Sequence[Candidate]) -> tuple[Reas
     card = question.gpu.product
     if reason is Reason.INDIVISIBLE:
         return reason, f"no number of GPUs up to {question.max_gpus} keeps the batch: {nearest.text}"
-    return reason, f"nothing up to {question.max_gpus} x {card} will do: {gpus(nearest.layout)}: {nearest.text}"
+    text = f"nothing up to {question.max_gpus} x {card} will do: {gpus(nearest.layout)}: {nearest.text}"
+    if question.training.strategy is Strategy.DDP and nearest.layout.gpus > 1:
+        text += "; with ddp every GPU holds all of it, which FSDP or ZeRO-3 would divide"
+    return reason, text
 
 
 def nearest_of(candidates: Sequence[Candidate]) -> Candidate:
