@@ -5,6 +5,7 @@ Grammar, rounding and canonical form: k8s.io/apimachinery/pkg/api/resource/quant
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 _QUANTITY = re.compile(
@@ -63,7 +64,13 @@ def _parse(text: str | float) -> tuple[Fraction, _Form] | None:
     if isinstance(text, bool):
         return None
     literal = text if isinstance(text, str) else f"{text:d}" if isinstance(text, int) else _json_number(text)
-    match = _QUANTITY.fullmatch(literal) if len(literal) <= _LONGEST else None
+    return _parse_literal(literal) if len(literal) <= _LONGEST else None
+
+
+@lru_cache(maxsize=4096)
+def _parse_literal(literal: str) -> tuple[Fraction, _Form] | None:
+    """Parse text; the same few amounts come with every object."""
+    match = _QUANTITY.fullmatch(literal)
     if match is None:
         return None
     sign, number, binary, decimal, exponent = match.groups()

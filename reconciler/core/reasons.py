@@ -63,11 +63,13 @@ def untrace(tree: Any) -> Any:
 
     Exact types first: this runs for every value of every manifest. A copied value holds nothing traced.
     """
+    while type(tree) is Traced:
+        if tree.reason.copied:
+            return tree.value
+        tree = tree.value
     kind = type(tree)
     if kind in _SCALARS:
         return tree
-    if kind is Traced:
-        return tree.value if tree.reason.copied else untrace(tree.value)
     if kind is dict or isinstance(tree, Mapping):
         return {key: value if type(value) in _SCALARS else untrace(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):

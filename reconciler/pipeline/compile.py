@@ -155,12 +155,12 @@ def _rendering(context: Context, manifest: Manifest) -> Rendering:
 
 
 def _document_problems(context: Context, document: Document, raw: bytes) -> Sequence[Problem]:
-    key = document.key
-    if key.group == _OWN_GROUP:
+    group = document.group
+    if group == _OWN_GROUP:
         hint = "reconciler.yaml lies at the root, evidence and exceptions in folders of their own"
         message = f"a {document.kind or 'document of this group'} does not belong among the sources"
         return [Problem(rule="layout.kind", place=document.source, field="kind", message=message, hint=hint)]
-    if key.group == _KUSTOMIZE_GROUP:
+    if group == _KUSTOMIZE_GROUP:
         message = "Kustomize is not run on sources: each file is read by itself"
         hint = "write what `kustomize build` prints, or keep the overlay outside the source folders"
         return [Problem(rule="layout.kustomize", place=document.source, field="kind", message=message, hint=hint)]
@@ -195,11 +195,11 @@ def _selected_elsewhere(context: Context, document: Document) -> bool:
 
 
 def _is_intent(document: Document) -> bool:
-    return document.kind in _RENDERED_KINDS and document.key.group == _TORCHRUN_GROUP
+    return document.kind in _RENDERED_KINDS and document.group == _TORCHRUN_GROUP
 
 
 def _passed(context: Context, document: Document) -> Iterator[Manifest]:
-    namespaced = context.catalogue.is_namespaced(document.key.group, document.kind)
+    namespaced = context.catalogue.is_namespaced(document.group, document.kind)
     for cluster in _selecting(context, document):
         has_namespace = bool(document.metadata.get("namespace"))
         yield render_plain(document, cluster, namespaced=has_namespace if namespaced is None else namespaced)

@@ -53,6 +53,11 @@ class Document(Struct, frozen=True, kw_only=True, eq=False):
         return value if isinstance(value, str) else ""
 
     @property
+    def group(self) -> str:
+        """The group of `apiVersion`; the core group is empty."""
+        return split_api_version(self.api_version)[0]
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """`metadata`, empty where it is missing or not a mapping."""
         value = self.data.get("metadata")
@@ -61,10 +66,10 @@ class Document(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def key(self) -> ObjectKey:
         """The identity as written; an absent namespace stays empty."""
-        group, _ = split_api_version(self.api_version)
-        name, namespace = self.metadata.get("name"), self.metadata.get("namespace")
+        metadata = self.metadata
+        name, namespace = metadata.get("name"), metadata.get("namespace")
         return ObjectKey(
-            group=group,
+            group=self.group,
             kind=self.kind,
             namespace=namespace if isinstance(namespace, str) else "",
             name=name if isinstance(name, str) else "",

@@ -71,6 +71,7 @@ class Catalogue:
         self._known: dict[KindName, _Known] = {}
         self._met: dict[tuple[str, str], _Known] = {}
         self._bare: dict[KindName, _Known] = {}
+        self._merged: dict[str, dict[str, Served] | None] = {}
 
     # --- what is known ------------------------------------------------------------------------------------------
 
@@ -93,6 +94,11 @@ class Catalogue:
         return self._archive.load("", "ConfigMap", "v1")
 
     def _kinds(self, group: str) -> dict[str, Served] | None:
+        if group not in self._merged:
+            self._merged[group] = self._merge(group)
+        return self._merged[group]
+
+    def _merge(self, group: str) -> dict[str, Served] | None:
         shipped, defined_here = self._archive.kinds(group), self._defined.get(group)
         if shipped is None and defined_here is None:
             return None

@@ -88,9 +88,9 @@ def repeats(node: Any, leads: Branch) -> bool:
         return False
     if isinstance(node, dict):
         fields, items = leads.fields, leads.items
-        for name in node:
+        for name, value in node.items():
             child = fields.get(name, items)
-            if child is not None and repeats(node[name], child):
+            if child is not None and value and repeats(value, child):
                 return True
     return False
 

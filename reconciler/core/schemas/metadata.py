@@ -111,14 +111,16 @@ def label_findings(metadata: dict[str, Any], path: FieldPath) -> Iterator[Findin
     labels = metadata.get("labels")
     if labels:
         for key, value in labels.items():
-            yield from _key(key, (*path, "labels", key), "label")
-            yield from label_value_findings(value, (*path, "labels", key))
+            if not _is_key(key):
+                yield _bad_key((*path, "labels", key), "label")
+            if value and not _is_label_value(value):
+                yield from label_value_findings(value, (*path, "labels", key))
     annotations = metadata.get("annotations")
     if annotations:
         size = 0
         for key, value in annotations.items():
-            # The server judges annotation keys in lower case.
-            yield from _key(key.lower(), (*path, "annotations", key), "annotation")
+            if not _is_key(key.lower()):  # the server judges annotation keys in lower case
+                yield _bad_key((*path, "annotations", key), "annotation")
             size += len(key.encode()) + len((value or "").encode())
         if size > _ANNOTATIONS_BYTES:
             yield Finding(
@@ -137,20 +139,23 @@ def _is_key(key: str) -> bool:
     return bool(good_prefix and len(name) <= LONGEST_LABEL and _QUALIFIED.fullmatch(name))
 
 
-def _key(key: str, path: FieldPath, what: str) -> Iterator[Finding]:
-    if not _is_key(key):
-        yield Finding(
-            rule=f"schema.bad-{what}",
-            path=path,
-            message=f"not a valid {what} key",
-            hint="write name or domain/name: at most 63 letters, digits, '-', '_' and '.' in the name",
-            at_key=True,
-        )
+def _bad_key(path: FieldPath, what: str) -> Finding:
+    return Finding(
+        rule=f"schema.bad-{what}",
+        path=path,
+        message=f"not a valid {what} key",
+        hint="write name or domain/name: at most 63 letters, digits, '-', '_' and '.' in the name",
+        at_key=True,
+    )
+
+
+def _is_label_value(value: str) -> bool:
+    return len(value) <= LONGEST_LABEL and _QUALIFIED.fullmatch(value) is not None
 
 
 def label_value_findings(value: str | None, path: FieldPath) -> Iterator[Finding]:
     """Judge a label's value, or a selector's: empty, or at most 63 characters of the usual alphabet."""
-    if value and (len(value) > LONGEST_LABEL or not _QUALIFIED.fullmatch(value)):
+    if value and not _is_label_value(value):
         long = f"{len(value)} characters long, {LONGEST_LABEL} are allowed"
         yield Finding(
             rule="schema.bad-label",

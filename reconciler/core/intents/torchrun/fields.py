@@ -121,9 +121,9 @@ class Fields:
     def _find(self, path: FieldPath) -> Any:
         node: Any = self.spec
         for part in path:
-            if isinstance(node, dict):
+            if type(node) is dict:  # documents hold no other mappings
                 node = node.get(part)
-            elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            elif type(node) is list and isinstance(part, int) and part < len(node):
                 node = node[part]
             else:
                 return None
