@@ -3,12 +3,13 @@
 from reconciler.core.documents import Document
 from reconciler.core.intents.config import SizingSettings
 from reconciler.core.intents.trainjobs import Kind, TrainingJob
+from reconciler.core.launch.launch import Launch
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin
 from reconciler.core.render.sized.draft import Draft
 from reconciler.core.render.sized.grounds import Grounds
-from reconciler.core.render.sized.line import Line
+from reconciler.core.render.sized.line import Line, line_origins, sized_line
 from reconciler.core.render.sized.protocol import set_done, set_waiting
 from reconciler.core.render.sized.replicas import set_replicas
 from reconciler.core.render.sized.resources import set_resources
@@ -20,23 +21,25 @@ from reconciler.core.sizing.question import Goal, Question
 
 def apply_decision(  # noqa: PLR0917 - who, what, why
     job: TrainingJob,
-    line: Line,
+    launch: Launch,
     question: Question,
     decision: Decision,
     settings: SizingSettings,
-    origins: tuple[Origin, ...] = (),
+    evidence: tuple[Origin, ...] = (),
 ) -> Sized:
     """Write a decision into its job; without a recommendation the job passes as it is, marked (`refused`).
 
-    `line` are the edited words; `origins` are the places that the question and the evidence came from. Problems
-    (`sizing.effective-batch`, `sizing.rendezvous`) leave the document alone.
+    `evidence` are the places of answers and other facts beside the launch line's own words. Problems leave the
+    document alone: `sizing.effective-batch`, `sizing.rendezvous`, `sizing.one-process`, `sizing.line`.
     """
+    origins = (*line_origins(job, launch), *evidence)
     if decision.chosen is None:
         return refused(job.document, decision, settings, origins)
     grounds = Grounds(question=question, chosen=decision.chosen, origins=origins)
-    problems = tuple(_problems(job, grounds))
-    if problems:
-        return unchanged(job.document, problems)
+    line = sized_line(job, launch, question, decision.chosen.layout)
+    problems = [*_problems(job, grounds), *([line] if isinstance(line, Problem) else [])]
+    if problems or isinstance(line, Problem):
+        return unchanged(job.document, tuple(problems))
     draft = Draft(job.document)
     set_replicas(draft, job, grounds)
     wanted = list(variables(job, grounds))

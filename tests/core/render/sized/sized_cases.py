@@ -5,6 +5,8 @@ from pathlib import Path
 from reconciler.adapters import bundle
 from reconciler.core.documents import Document, read
 from reconciler.core.intents.trainjobs import Container, TrainingJob, training_job
+from reconciler.core.launch.launch import Launch
+from reconciler.core.launch.reading import read_launch
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decision import Candidate, Decision
@@ -44,10 +46,20 @@ def document(text: str | bytes, path: str = "jobs/test.yaml") -> Document:
     return reading.documents[0]
 
 
+def no_files(_: str) -> None:
+    """Find none of the files that a line names."""
+
+
 def starts(container: Container) -> bool:
     """Whether a container's words start a training."""
-    text = " ".join((*container.command, *container.args))
-    return any(word in text for word in ("accelerate launch", "torchrun", "train.py"))
+    return read_launch(container.command, container.args, dict(container.env), no_files).launch is not None
+
+
+def launch_of(job: TrainingJob) -> Launch:
+    """Read the launch line of a job."""
+    found = read_launch(job.command, job.args, dict(job.env), no_files).launch
+    assert found is not None
+    return found
 
 
 def job_of(text: str | bytes) -> TrainingJob:

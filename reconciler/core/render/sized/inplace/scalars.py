@@ -32,11 +32,13 @@ class Written:
             self.inner = (self.start + quotes, end - quotes)
 
 
-def whole(written: Written, value: object, *, flow: bool, as_json: bool) -> Cut:
-    """Return the cut that writes the scalar anew, in its quotes where the value is still a text."""
+def whole(written: Written, value: object, newline: str, *, flow: bool, as_json: bool) -> Cut:
+    """Return the cut that writes the scalar anew, in its quotes or its block where the value is still a text."""
     if isinstance(value, str) and written.style in {"'", '"'}:
         single = written.style == "'" and value.isprintable()
         text = "'" + value.replace("'", "''") + "'" if single else json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, str) and written.style == "|":
+        return _block(written, value, newline)
     elif written.style in {"|", ">"}:
         raise CannotSplice("its block would have to be written anew")
     else:
@@ -44,6 +46,15 @@ def whole(written: Written, value: object, *, flow: bool, as_json: bool) -> Cut:
         if written.start and not written.text[written.start - 1].isspace() and written.start == written.end:
             text = " " + text  # `key:` without a value
     return Cut(written.start, written.end, text)
+
+
+def _block(written: Written, value: str, newline: str) -> Cut:
+    """Return the cut that writes the lines of a literal block anew; its header and what follows them stay."""
+    start, end = written.inner
+    end = start + len(written.text[start:end].rstrip())
+    lines = value.rstrip("\n").split("\n")
+    indent = _indent(written)
+    return Cut(start, end, newline.join(indent + line if line else "" for line in lines))
 
 
 def by_words(written: Written, before: str, after: str, newline: str) -> Iterator[Cut]:
@@ -62,7 +73,7 @@ def by_words(written: Written, before: str, after: str, newline: str) -> Iterato
     def as_written(start: int, end: int) -> str:
         return _escaped(written, after[start:end]).replace("\n", newline + indent)
 
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, words, wanted, autojunk=False).get_opcodes():
+    for tag, i1, i2, j1, j2 in _opcodes(words, wanted):
         if tag == "replace":
             yield Cut(spans[i1][0], spans[i2 - 1][1], as_written(new[j1][0], new[j2 - 1][1]))
         elif tag == "delete":
@@ -71,6 +82,16 @@ def by_words(written: Written, before: str, after: str, newline: str) -> Iterato
             yield Cut(spans[i1 - 1][1], spans[i1 - 1][1], as_written(new[j1 - 1][1], new[j2 - 1][1]))
         elif tag == "insert":
             yield Cut(spans[0][0], spans[0][0], as_written(0, new[j2][0]))
+
+
+def _opcodes(words: list[str], wanted: list[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    r"""Compare word by word where none was added: repeated words (`\\`) must not be taken for each other."""
+    if len(words) != len(wanted):
+        yield from SequenceMatcher(None, words, wanted, autojunk=False).get_opcodes()
+        return
+    for at, (old, new) in enumerate(zip(words, wanted, strict=True)):
+        if old != new:
+            yield "replace", at, at + 1, at, at + 1
 
 
 def _next(spans: list[tuple[int, int]], index: int) -> int:

@@ -52,10 +52,10 @@ class Walk:
 
     def _scalar(self, node: ScalarNode, before: Any, after: Any, *, flow: bool) -> None:
         written = Written(self.text, node, self._start(node), self._end(node))
-        if isinstance(before, str) and isinstance(after, str) and (self.words or written.style in {"|", ">"}):
+        if isinstance(before, str) and isinstance(after, str) and (self.words or written.style == ">"):
             self.cuts += by_words(written, before, after, self.newline)
         else:
-            self.cuts.append(whole(written, after, flow=flow, as_json=self.as_json))
+            self.cuts.append(whole(written, after, self.newline, flow=flow, as_json=self.as_json))
 
     def _mapping(self, node: MappingNode, before: dict[str, Any], after: dict[str, Any]) -> None:
         own: list[Entry] = [(name, key, value) for key, value in node.value if (name := key_name(key)) is not None]
