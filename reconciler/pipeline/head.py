@@ -19,6 +19,7 @@ from reconciler.errors import ConfigError
 from reconciler.pipeline.compile import Rendering, compile_file, compile_files
 from reconciler.pipeline.compiles import Forgotten
 from reconciler.pipeline.context import Context, build_context
+from reconciler.pipeline.kept import Kept
 from reconciler.pipeline.layout import Layout, are_usual, portability_problems
 from reconciler.pipeline.listing import Listing
 from reconciler.pipeline.readings import Contents, FileReading, Readings
@@ -104,6 +105,8 @@ class Head:
             clusters=self.clusters,
         )
         readings.save()
+        self._programs = Kept(tools.cache, f"programs:{context.policies.digest}")
+        context.policies.programs.recall(self._programs.known)
         return context
 
     @property
@@ -224,6 +227,10 @@ class Head:
         if state is not before or (state.context, state.queues) != (self.context.digest, queues):
             after = replace(state, context=self.context.digest, queues=queues)
             save_state(self.tools.cache, self._key, after)
+
+    def remember_programs(self) -> None:
+        """Leave the programs that this run has composed; called at its end, because any stage may need one."""
+        self._programs.keep(self.context.policies.programs.made)
 
     def prepare(self, paths: list[str]) -> None:
         """Read at once the source files that `rendering` will be asked for."""

@@ -81,7 +81,9 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
         folders=_folders(head, _last_rendered(tools, head) if other is head.side else before),
         acknowledgement=acknowledge,
     )
-    return Planned(plan=make_plan(inputs), head=head)
+    planned = Planned(plan=make_plan(inputs), head=head)
+    head.remember_programs()
+    return planned
 
 
 def lint(head: Head, *, date: str) -> Plan:

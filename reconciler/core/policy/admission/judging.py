@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.policy.admission.policy import Binding, Parameters, Policy
-from reconciler.core.policy.cel import EvaluationError, Part, Program, compose, runtime
+from reconciler.core.policy.cel import EvaluationError, Part, Program, Programs, runtime
 
 LONGEST_MESSAGE = 5 * 1024
 """A longer result of a messageExpression is dropped (k8s.io/apiserver/pkg/apis/cel)."""
@@ -29,8 +29,11 @@ class Finding(Struct, frozen=True, kw_only=True):
 class Unit:
     """A policy, a binding and the parameters they meet with; `params` is None where the policy gets a null."""
 
-    def __init__(self, *, number: int, policy: Policy, binding: Binding, params: Parameters | None) -> None:
+    def __init__(
+        self, *, number: int, policy: Policy, binding: Binding, params: Parameters | None, programs: Programs
+    ) -> None:
         self.number = number
+        self._compose = programs.compose
         self.policy = policy
         self.binding = binding
         self.params = params
@@ -59,7 +62,7 @@ class Unit:
         program = self._programs.get(expression)
         if program is None:
             try:
-                program = compose([Part(expression=expression, variables=self.variables, renamed=self.renamed)])
+                program = self._compose([Part(expression=expression, variables=self.variables, renamed=self.renamed)])
             except RuntimeError as error:
                 program = " ".join(str(error).split())
             self._programs[expression] = program

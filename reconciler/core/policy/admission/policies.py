@@ -20,7 +20,7 @@ from reconciler.core.policy.admission.matching import (
     selects,
 )
 from reconciler.core.policy.admission.policy import Binding, Match, Parameters, Policy
-from reconciler.core.policy.cel import EvaluationError, Program, compose, runtime
+from reconciler.core.policy.cel import EvaluationError, Program, Programs, runtime
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.render.manifest import Manifest
 
@@ -33,6 +33,7 @@ class PolicySet:
 
     def __init__(self, *, bound: Sequence[_Bound], parameters: Sequence[Parameters], digest: str) -> None:
         self.digest = digest
+        self.programs = Programs()
         self._bound = tuple(bound)
         self._parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], Unit] = {}
@@ -117,14 +118,15 @@ class PolicySet:
         key = (id(policy), id(binding), id(params))
         unit = self._units.get(key)
         if unit is None:
-            unit = self._units[key] = Unit(number=len(self._units), policy=policy, binding=binding, params=params)
+            unit = Unit(number=len(self._units), policy=policy, binding=binding, params=params, programs=self.programs)
+            self._units[key] = unit
         return unit
 
     def _all_pass(self, units: tuple[Unit, ...], request: Request) -> bool:
         """Ask all policies in one expression. False means only: ask them one by one."""
         key = tuple(unit.number for unit in units)
         if key not in self._programs:
-            self._programs[key] = _combined(units)
+            self._programs[key] = _combined(units, self.programs)
         program = self._programs[key]
         if program is None:
             return False
@@ -134,11 +136,11 @@ class PolicySet:
             return False
 
 
-def _combined(units: tuple[Unit, ...]) -> Program | None:
+def _combined(units: tuple[Unit, ...], programs: Programs) -> Program | None:
     if not all(unit.combinable for unit in units):
         return None
     try:
-        return compose([unit.passes for unit in units])
+        return programs.compose([unit.passes for unit in units])
     except RuntimeError:  # too long or too deep in one piece
         return None
 

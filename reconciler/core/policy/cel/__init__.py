@@ -2,5 +2,6 @@
 
 from reconciler.core.policy.cel.checker import Fault, check
 from reconciler.core.policy.cel.program import EvaluationError, Part, Program, compose
+from reconciler.core.policy.cel.programs import Programs
 
-__all__ = ["EvaluationError", "Fault", "Part", "Program", "check", "compose"]
+__all__ = ["EvaluationError", "Fault", "Part", "Program", "Programs", "check", "compose"]

@@ -64,6 +64,11 @@ def parse(expression: str) -> Any:
     return _environment().compile(expression, disable_check=True)
 
 
+def restored(form: bytes) -> Any:
+    """Return an expression from its `serialize()`; RuntimeError where it is none."""
+    return _environment().deserialize(form)
+
+
 def activation(values: Mapping[str, Any]) -> Any:
     """Variables for one or several evaluations; values are converted when they are first read."""
     return _environment().Activation(dict(values))
