@@ -9,6 +9,8 @@ from reconciler.core.launch.shell.syntax import Arithmetic, Literal, Opaque, Par
 from reconciler.core.launch.shell.variables import UNKNOWN, Value, Variables, unknown
 
 _BLANKS = re.compile(r"[ \t\n]+")
+_GIVES_OPERAND = frozenset("-+")
+_TAKES_OPERAND = frozenset("-+=")
 _ITEMS = frozenset("@*")
 
 
@@ -75,15 +77,18 @@ class Expansion:
             else:
                 self._glue(part.text)
             return
-        if isinstance(part, Parameter) and part.operand and (chosen := self._operand(part)) is not None:
-            for inner in chosen:
-                self._add(inner, splits=not part.quoted)
-            return
+        if isinstance(part, Parameter) and part.operator[-1:] in _GIVES_OPERAND:
+            chosen = self._operand(part)
+            if chosen:
+                for inner in chosen:
+                    self._add(inner, splits=not part.quoted)
+                return
         value = self._value(part)
         self._why = self._why or value.why
         if value.items is not None and not (part.quoted and isinstance(part, Parameter) and _joins(part)):
             self._items(value.items, quoted=part.quoted)
-        elif part.quoted:
+        elif part.quoted or isinstance(part, Arithmetic):
+            self._loose = self._loose or (value.items is None and value.text == UNKNOWN and _gives_items(part))
             self._glue(value.text if value.items is None else " ".join(value.items))
         else:
             self._split(value.text)
@@ -124,7 +129,7 @@ class Expansion:
         if isinstance(part, Arithmetic):
             result = calculate(part.expression, self._number)
             return unknown(f"`$(({part.expression}))` is not known") if result is None else Value(str(result), "")
-        if part.operand and (chosen := self._operand(part)) is not None:
+        if part.operator[-1:] in _TAKES_OPERAND and (chosen := self._operand(part)) is not None:
             return self._joined(chosen)
         return self._parameter(part)
 
@@ -135,8 +140,6 @@ class Expansion:
     def _operand(self, part: Parameter) -> tuple[Part, ...] | None:
         """Return the operand where it is what the expansion gives; None where the variable is."""
         operator = part.operator
-        if operator[-1:] not in "-=+":
-            return None
         value = self._stored(part)
         is_set = value is not None and (operator[0] != ":" or bool(value.text or value.items))
         if value is not None and value.text == UNKNOWN:
@@ -168,7 +171,7 @@ class Expansion:
         if name in _ITEMS:
             why = "the script's arguments are not known" if UNKNOWN in variables.arguments else ""
             return Value("", why, variables.arguments)
-        if name == "#":
+        if name == "#" and UNKNOWN not in variables.arguments:
             return Value(str(len(variables.arguments)), "")
         if name == "0":
             return Value(variables.name, "")
@@ -177,9 +180,13 @@ class Expansion:
             if UNKNOWN in variables.arguments:
                 return unknown("the script's arguments are not known")
             return Value(variables.arguments[number - 1], "") if number <= len(variables.arguments) else Value("", "")
-        if name in "?$!-_":
+        if name in "#?$!-_":
             return unknown(f"`${name}` is known only where the job runs")
         return _indexed(variables.get(name), part.index)
+
+
+def _gives_items(part: Part) -> bool:
+    return isinstance(part, Parameter) and part.index == "@"
 
 
 def _joins(part: Parameter) -> bool:

@@ -118,7 +118,7 @@ class Words(ABC):
         """Read from behind the opening quote to behind the closing one."""
         opened = self.position - 1
         self.deeper()
-        parts.append(Literal("", quoted=True))
+        before = len(parts)
         while (char := self.text[self.position]) != '"':
             if found := _IN_DOUBLE_QUOTES.match(self.text, self.position):
                 parts.append(Literal(found[0], quoted=True))
@@ -129,6 +129,8 @@ class Words(ABC):
                 self._escaped_in_double_quotes(parts, '$`"\\')
             else:
                 parts.append(self._expansion(quoted=True, parts=parts))
+        if len(parts) == before:  # "" is an empty word, while "$@" may be none
+            parts.append(Literal("", quoted=True))
         self.position += 1
         self.depth -= 1
 
@@ -273,8 +275,7 @@ def _unescape(found: re.Match[str]) -> str:
     if found[1]:
         return _ESCAPES[found[1]]
     code = int(found[2], 8) if found[2] else int(found[3] or found[4] or found[5], 16)
-    is_byte = bool(found[2] or found[3])
-    if code == 0 or (is_byte and code >= _ASCII_END):
+    if code == 0 or code >= _ASCII_END:  # what becomes of it depends on the locale
         raise ValueError(found[0])
     return chr(code)
 
