@@ -50,6 +50,14 @@ class Library:
                 continue
         return {"versions": found}
 
+    def warm(self, version: str) -> dict[str, Any]:
+        """Load a model, which takes longer than to answer; that there is none is for its domain check to say."""
+        module = self._module
+        names = [each.propertyDomain.values[0] for each in (module.ModelName, module.TuningMethod, module.GPUModel)]
+        if version in module.ModelVersion.propertyDomain.values:
+            self.probabilities(version, [[*names, 1, 1024, 8]])
+        return {}
+
     def recommend(
         self, recommender: str, inputs: dict[str, Any], bounds: dict[str, int], layouts: list[list[int]]
     ) -> dict[str, Any]:

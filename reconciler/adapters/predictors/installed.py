@@ -85,7 +85,7 @@ class InstalledPredictor:
     def versions(self) -> Mapping[str, str]:
         """Name the versions of ado-autoconf and of what it stands on; starts the child."""
         with self._lock:
-            self._attempt("hello", [], _Hello, self._cold_seconds)
+            self._attempt("hello", [], _Hello, "")
             return self._versions
 
     def predict(self, question: Asked, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
@@ -109,12 +109,9 @@ class InstalledPredictor:
         )
 
     def ask(self, do: str, arguments: Sequence[Any], reply: type[Replied], *, version: str) -> Replied:
-        """Call a method of the child's library; `version` is that of the model it needs. For threads too."""
+        """Call a method of the child's library; `version` is that of the model it needs. Threads take turns."""
         with self._lock:
-            seconds = self._call_seconds if version in self._warm else self._cold_seconds
-            answer = self._attempt(do, arguments, reply, seconds)
-            self._warm.add(version)
-            return answer
+            return self._attempt(do, arguments, reply, version)
 
     def close(self) -> None:
         """End the child."""
@@ -127,11 +124,15 @@ class InstalledPredictor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _attempt(self, do: str, arguments: Sequence[Any], reply: type[Replied], seconds: float) -> Replied:
+    def _attempt(self, do: str, arguments: Sequence[Any], reply: type[Replied], version: str) -> Replied:
         """Call the child, and once more a fresh one where the first gave no answer."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                answer = self._call(self._running(), do, arguments, reply, seconds)
+                process = self._running()
+                if version and version not in self._warm:
+                    self._call(process, "warm", [version], Reply, self._cold_seconds)
+                    self._warm.add(version)
+                answer = self._call(process, do, arguments, reply, self._call_seconds)
             except PredictorUnavailable as error:
                 self._fail(error)
                 if attempt == _ATTEMPTS:
@@ -155,13 +156,12 @@ class InstalledPredictor:
         self._folder = tempfile.TemporaryDirectory(prefix="reconciler-", ignore_cleanup_errors=True)
         try:
             self._process = Process(self._program(Path(self._folder.name)), talks=True)
-            hello = self._call(self._process, "hello", [], _Hello, self._cold_seconds)
+            self._versions = self._call(self._process, "hello", [], _Hello, self._cold_seconds).versions
         except PredictorUnavailable:
             raise
         except PredictorError as error:
             self._fail(error)
             raise PredictorError(error.message, hint=HINT) from error
-        self._versions = hello.versions
         return self._process
 
     def _call(

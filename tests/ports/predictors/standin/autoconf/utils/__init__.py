@@ -1,0 +1,1 @@
+"""As in the library: names that are other names."""
