@@ -77,6 +77,7 @@ class Architecture(Struct, frozen=True, kw_only=True, cache_hash=True):
     attention_layers: int = 0
     autoconf: str = ""  # the name that ado-autoconf knows; empty: it does not
     source: str = ""
+    approximate: bool = False  # its maker has not published all of these numbers: trust no estimate highly
     linears: tuple[Linear, ...] = ()
     embedding: int = 0
     norms: int = 0

@@ -14,7 +14,9 @@ _CLOSE = 5
 _MIG = re.compile(r"(?:^|-)mig-(?P<slices>[1-7])(?:c\.\d)?g\.(?P<gb>\d{1,3})gb(?:[.+-]me(?:[.+-]all)?)?$")
 _NEAR = 0.05
 _SLICES = 7  # of compute, in every card that can be divided
-_MIG_SHARE = 0.95  # of a profile's nominal GiB, at most, that NVML reports
+_READ = {5: 4.75, 6: 5.81, 10: 9.5, 12: 10.62, 18: 16.0, 20: 19.5, 24: 21.5, 35: 32.5, 40: 39.25, 80: 78.75, 141: 140.0}
+"""GiB of a MIG profile by the gigabytes in its name: the least that `nvidia-smi mig -lgip` shows for it on any card."""
+_UNREAD = 0.88  # of those gigabytes, for profiles without a reading: the least share among those with one
 
 
 def find_gpu(product: str, memory_gib: float | None = None) -> Gpu | None:
@@ -92,9 +94,10 @@ def _profile(key: str) -> Gpu | None:
     if card is None and match.start():
         return None
     share = int(match["slices"]) / _SLICES
-    memory = round(int(match["gb"]) * _MIG_SHARE, 2)
+    nominal = int(match["gb"])
+    memory = _READ.get(nominal, round(nominal * _UNREAD, 2))
     name = match[0].lstrip("-")
-    source = f"MIG profile: {_MIG_SHARE:.0%} of its nominal GiB"
+    source = "nvidia-smi mig -lgip" if nominal in _READ else f"{_UNREAD:.0%} of the profile's nominal size"
     if card is None:
         return Gpu(product=name, memory_gib=memory, price=share, source=source)
     return replace(

@@ -31,7 +31,7 @@ def offered_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
 def _of(node: Node) -> Gpu | None:
     if not node.product or node.gpus < 1 or node.unschedulable:
         return None
-    known = find_gpu(node.product)
+    known = find_gpu(node.product, node.memory_mib / 1024 if node.memory_mib > 0 else None)
     if node.memory_mib < 1:
         return None if known is None else replace(known, product=node.product)
     memory, source = round(node.memory_mib / 1024, 2), f"measured on node {node.name}"

@@ -9,7 +9,6 @@ from reconciler.core.sizing.gpus.gpu import Gpu
 
 _SEEN = "nvidia-smi"
 _AMD_SEEN = "amd-smi"
-_NOMINAL = "data sheet: no reading of the driver is known to us"
 
 
 class Card(Struct, frozen=True):
@@ -48,7 +47,7 @@ NVIDIA = (
     Card("NVIDIA-H20", 97871, 148, 4000, 1.0),
     Card("NVIDIA-H200 H200-SXM H200-141GB", 143771, 989.4, 4800, 2.2),
     Card("NVIDIA-H200-NVL", 143771, 835, 4800, 2.0),
-    Card("NVIDIA-GH200-480GB", 97871, 989.4, 4000, 2.0),
+    Card("NVIDIA-GH200-480GB NVIDIA-GH200-120GB GH200-120GB", 97871, 989.4, 4000, 2.0),
     Card("NVIDIA-B200 B200", 183359, 2250, 7700, 3.5),
     Card("NVIDIA-GB200 GB200", 189471, 2500, 8000, 4.0),
     Card("NVIDIA-B300-SXM6-AC NVIDIA-B300 B300", 275040, 2250, 7700, 4.5),
@@ -63,15 +62,30 @@ NVIDIA = (
     Card("NVIDIA-RTX-6000-Ada-Generation RTX-6000-Ada", 49140, 364.2, 960, 0.55),
     Card("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 97887, 503.8, 1597, 1.0),
     Card("NVIDIA-RTX-PRO-6000-Blackwell-Workstation-Edition", 97887, 503.8, 1792, 1.0),
+    Card("NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition", 97887, 438.9, 1792, 1.0),
 )
 
 AMD = (
     Card("AMD_Instinct_MI210 MI210", 65520, 181, 1638, 0.4, _AMD_SEEN),
-    Card("AMD_Instinct_MI250 MI250", 65520, 181, 1638, 0.4, _AMD_SEEN),
+    Card("AMD_Instinct_MI250 AMD_Instinct_MI250X_MI250 MI250", 65520, 181, 1638, 0.4, _AMD_SEEN),
     Card("AMD_Instinct_MI250X MI250X", 65520, 191.5, 1638, 0.45, _AMD_SEEN),
-    Card("AMD_Instinct_MI300X_OAM MI300X", 196592, 1307.4, 5325, 1.5, _AMD_SEEN),
-    Card("AMD_Instinct_MI325X_OAM MI325X", 262128, 1307.4, 6000, 1.7, _AMD_SEEN),
-    Card("AMD_Instinct_MI355X_OAM MI355X", 294896, 2516.6, 8000, 2.6, _AMD_SEEN),
+    Card("AMD_Instinct_MI300X_OAM AMD_Instinct_MI300X MI300X", 196592, 1307.4, 5325, 1.5, _AMD_SEEN),
+    Card(
+        "AMD_Instinct_MI325_OAM AMD_Instinct_MI325X_OAM AMD_Instinct_MI325X MI325X",
+        262128,
+        1307.4,
+        6000,
+        1.7,
+        _AMD_SEEN,
+    ),
+    Card(
+        "AMD_Instinct_MI355_OAM AMD_Instinct_MI355X_OAM AMD_Instinct_MI355X MI355X",
+        294896,
+        2516.6,
+        8000,
+        2.6,
+        _AMD_SEEN,
+    ),
 )
 """Of MI250 and MI250X every row is one of the two dies, which the driver shows as a GPU each."""
 

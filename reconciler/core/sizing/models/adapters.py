@@ -7,13 +7,14 @@ from reconciler.core.sizing.architecture import Architecture
 ALL_LINEAR = "all-linear"
 _EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out", "word_embeddings"})
 _DEFAULTS = (
-    ("q_proj", "v_proj"),
-    ("qkv_proj",),
-    ("query_key_value",),
-    ("c_attn",),
-    ("Wqkv",),
-    ("q_a_proj", "kv_a_proj_with_mqa"),
+    (("q_proj", "v_proj", "dense"), ("q_proj", "v_proj", "fc1", "fc2")),  # phi
+    (("q_proj", "v_proj"), ("q_proj", "v_proj")),
+    (("qkv_proj",), ("qkv_proj",)),
+    (("query_key_value",), ("query_key_value",)),
+    (("c_attn",), ("c_attn",)),
+    (("Wqkv",), ("Wqkv",)),
 )
+"""By the layers that tell a family: PEFT's `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`."""
 
 
 class UnknownTargetError(KeyError):
@@ -55,6 +56,6 @@ def adapter_parameters(architecture: Architecture, rank: int, targets: tuple[str
 
 
 def default_targets(architecture: Architecture) -> tuple[str, ...]:
-    """Return the targets that PEFT takes where none are given (its table by model type); empty: it has none."""
+    """Return the targets that PEFT takes where none are given; empty for families that it has none for."""
     names = {linear.name for linear in architecture.linears}
-    return next((targets for targets in _DEFAULTS if names.issuperset(targets)), ())
+    return next((targets for layers, targets in _DEFAULTS if names.issuperset(layers)), ())

@@ -12,6 +12,7 @@ from reconciler.core.sizing.models.rows.row import Row
 
 _LONGEST = 512
 _CLOSE = 5
+_LIKENESS = 0.6
 _TAILS = frozenset(
     {
         *("instruct", "chat", "hf", "it", "pt", "base", "meta"),
@@ -40,10 +41,14 @@ def closest_models(written: str) -> tuple[str, ...]:
     from difflib import get_close_matches  # noqa: PLC0415 - only for messages
 
     meant = _rows(written)
-    if meant:
+    parts = _parts(written)
+    if meant or not parts:
         return tuple(row.name for row in meant)[:_CLOSE]
-    last = _parts(written)[-1:]
-    return tuple(get_close_matches(last[0].lower(), [row.name for row in ROWS], _CLOSE, 0.5)) if last else ()
+    key = _key(_without_tails(parts[-1]))
+    longer = [row.name for row in ROWS if key and _key(row.name).startswith(key)]
+    within = sorted((row.name for row in ROWS if _key(row.name) in key), key=len, reverse=True)
+    alike = get_close_matches(parts[-1].lower(), [row.name for row in ROWS], _CLOSE, _LIKENESS)
+    return tuple(dict.fromkeys((*longer, *within, *alike)))[:_CLOSE]
 
 
 def all_models() -> tuple[Architecture, ...]:
@@ -58,7 +63,7 @@ def _architecture(name: str) -> Architecture:
     if isinstance(read, str):
         raise TypeError(f"row {row.name}: {read}")
     source = row.source or f"huggingface.co/{row.repositories.split()[0]}: config.json"
-    return replace(read, autoconf=row.autoconf, source=source)
+    return replace(read, autoconf=row.autoconf, source=source, approximate=row.approximate)
 
 
 @cache
@@ -104,9 +109,8 @@ def _parts(written: str) -> list[str]:
     if len(written) > _LONGEST:
         return []
     path = re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*://", "", written.strip())
+    path = re.sub(r"(?<=[^/])@.*$", "", path)
     parts = [part for part in re.split(r"[/\\]+", path) if part and part != "."]
-    if parts:
-        parts[-1] = re.sub(r"(?<=.)@[\w./-]*$", "", parts[-1])
     if "snapshots" in parts[1:]:
         parts = parts[: parts.index("snapshots", 1)]
     while len(parts) > 1 and _REVISION.fullmatch(parts[-1].lower()):

@@ -16,9 +16,10 @@ def _moe(layers: int, hidden: int, heads: int, experts: int, vocabulary: int) ->
     return decoder("granitemoe", (layers, hidden, 512, heads, 8, vocabulary), **more)
 
 
-def _code(layers: int, hidden: int, width: int, kv_heads: int) -> dict[str, Any]:
+def _code(shape: tuple[int, int, int], kv_heads: int) -> dict[str, Any]:
+    """Return a code model: layers, hidden, intermediate."""
     more = {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
-    return decoder("llama", (layers, hidden, width, 32, kv_heads, 49152), **more)
+    return decoder("llama", (*shape, 32, kv_heads, 49152), **more)
 
 
 def _big_code(layers: int, hidden: int, heads: int, vocabulary: int) -> dict[str, Any]:
@@ -134,14 +135,14 @@ GRANITE = (
         "granite-3b-code",
         "ibm-granite/granite-3b-code-base-128k ibm-granite/granite-3b-code-base-2k"
         " ibm-granite/granite-3b-code-instruct-128k ibm-granite/granite-3b-code-instruct-2k",
-        _code(32, 2560, 10240, 32),
+        _code((32, 2560, 10240), 32),
         autoconf="granite-3b-code-base-128k",
     ),
     Row(
         "granite-8b-code",
         "ibm-granite/granite-8b-code-base-4k ibm-granite/granite-8b-code-base-128k"
         " ibm-granite/granite-8b-code-instruct-4k ibm-granite/granite-8b-code-instruct-128k",
-        _code(36, 4096, 14336, 8),
+        _code((36, 4096, 14336), 8),
         autoconf="granite-8b-code-base",
     ),
     Row(
@@ -169,7 +170,17 @@ GRANITE = (
         _big_code(40, 5632, 44, 50304),
         autoconf="granite-13b-v2",
         also="granite-13b-base-v2 granite-13b-instruct-v2 granite-13b-chat-v2 granite-13b-base-v2/step_300000_ckpt",
-        source="Granite Foundation Models (IBM, 2023)",
+        source="IBM's model card (13B, multi-query attention) gives no widths: those that make 13B of GPT-BigCode",
+        approximate=True,
+    ),
+    Row(
+        "granite-8b-japanese",
+        "",
+        _code((36, 4096, 14336), 8),
+        autoconf="granite-8b-japanese",
+        also="granite-8b-japanese-base-v1 granite-8b-japanese-base-v1-llama granite-8b-japanese-instruct",
+        source="IBM's model card (8B, grouped-query attention, SwiGLU) gives no widths: those of granite-8b-code",
+        approximate=True,
     ),
     Row(
         "granite-4.0-350m",

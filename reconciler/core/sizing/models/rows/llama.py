@@ -117,7 +117,8 @@ LLAMA = (
         decoder("llama", (40, 5120, 13824, 40, 40, 61568)),
         autoconf="allam-1-13b",
         also="allam-1-13b-instruct allam-1-13b-instruct-20240607",
-        source="ALLaM (arXiv 2407.15390): Llama 2 13B with a vocabulary of 61,568",
+        source="ALLaM (arXiv 2407.15390): Llama 2 13B with a larger vocabulary, here 61,568",
+        approximate=True,
     ),
     Row(
         "codellama-70b",

@@ -15,9 +15,9 @@ def _third(layers: int, hidden: int, width: int, heads: int, *, tied: bool = Fal
     return decoder("qwen3", (layers, hidden, width, heads, 8, 151936), **more)
 
 
-def _moe(layers: int, hidden: int, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
-    more = {"head_dim": 128, "moe_intermediate_size": width, "num_experts": 128, "num_experts_per_tok": 8}
-    return decoder("qwen3_moe", (layers, hidden, 3 * hidden, heads, kv_heads, 151936), **more)
+def _moe(shape: Shape, width: int, experts: int = 128) -> dict[str, Any]:
+    more = {"head_dim": 128, "moe_intermediate_size": width, "num_experts": experts, "num_experts_per_tok": 8}
+    return decoder("qwen3_moe", shape, **more)
 
 
 def _second_moe(shape: Shape, experts: tuple[int, int], width: int, shared: int) -> dict[str, Any]:
@@ -60,26 +60,69 @@ QWEN = (
     Row("qwen2-1.5b", "Qwen/Qwen2-1.5B Qwen/Qwen2-1.5B-Instruct", _tied(28, 1536, 8960, 12, 2)),
     Row("qwen2-7b", "Qwen/Qwen2-7B Qwen/Qwen2-7B-Instruct", decoder("qwen2", (28, 3584, 18944, 28, 4, 152064))),
     Row("qwen2-72b", "Qwen/Qwen2-72B Qwen/Qwen2-72B-Instruct", decoder("qwen2", (80, 8192, 29568, 64, 8, 152064))),
-    Row("qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B Qwen/Qwen2.5-0.5B-Instruct", _tied(24, 896, 4864, 14, 2)),
-    Row("qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B Qwen/Qwen2.5-1.5B-Instruct", _tied(28, 1536, 8960, 12, 2)),
-    Row("qwen2.5-3b", "Qwen/Qwen2.5-3B Qwen/Qwen2.5-3B-Instruct", _tied(36, 2048, 11008, 16, 2)),
-    Row("qwen2.5-7b", "Qwen/Qwen2.5-7B Qwen/Qwen2.5-7B-Instruct", decoder("qwen2", (28, 3584, 18944, 28, 4, 152064))),
     Row(
-        "qwen2.5-14b", "Qwen/Qwen2.5-14B Qwen/Qwen2.5-14B-Instruct", decoder("qwen2", (48, 5120, 13824, 40, 8, 152064))
+        "qwen2.5-0.5b",
+        "Qwen/Qwen2.5-0.5B Qwen/Qwen2.5-0.5B-Instruct Qwen/Qwen2.5-Coder-0.5B Qwen/Qwen2.5-Coder-0.5B-Instruct",
+        _tied(24, 896, 4864, 14, 2),
     ),
     Row(
-        "qwen2.5-32b", "Qwen/Qwen2.5-32B Qwen/Qwen2.5-32B-Instruct", decoder("qwen2", (64, 5120, 27648, 40, 8, 152064))
+        "qwen2.5-1.5b",
+        "Qwen/Qwen2.5-1.5B Qwen/Qwen2.5-1.5B-Instruct Qwen/Qwen2.5-Coder-1.5B "
+        "Qwen/Qwen2.5-Coder-1.5B-Instruct Qwen/Qwen2.5-Math-1.5B Qwen/Qwen2.5-Math-1.5B-Instruct",
+        _tied(28, 1536, 8960, 12, 2),
     ),
     Row(
-        "qwen2.5-72b", "Qwen/Qwen2.5-72B Qwen/Qwen2.5-72B-Instruct", decoder("qwen2", (80, 8192, 29568, 64, 8, 152064))
+        "qwen2.5-3b",
+        "Qwen/Qwen2.5-3B Qwen/Qwen2.5-3B-Instruct Qwen/Qwen2.5-Coder-3B Qwen/Qwen2.5-Coder-3B-Instruct",
+        _tied(36, 2048, 11008, 16, 2),
+    ),
+    Row(
+        "qwen2.5-7b",
+        "Qwen/Qwen2.5-7B Qwen/Qwen2.5-7B-Instruct Qwen/Qwen2.5-7B-Instruct-1M Qwen/Qwen2.5-Coder-7B "
+        "Qwen/Qwen2.5-Coder-7B-Instruct Qwen/Qwen2.5-Math-7B Qwen/Qwen2.5-Math-7B-Instruct",
+        decoder("qwen2", (28, 3584, 18944, 28, 4, 152064)),
+    ),
+    Row(
+        "qwen2.5-14b",
+        "Qwen/Qwen2.5-14B Qwen/Qwen2.5-14B-Instruct Qwen/Qwen2.5-14B-Instruct-1M"
+        " Qwen/Qwen2.5-Coder-14B Qwen/Qwen2.5-Coder-14B-Instruct",
+        decoder("qwen2", (48, 5120, 13824, 40, 8, 152064)),
+    ),
+    Row(
+        "qwen2.5-32b",
+        "Qwen/Qwen2.5-32B Qwen/Qwen2.5-32B-Instruct Qwen/Qwen2.5-Coder-32B Qwen/Qwen2.5-Coder-32B-Instruct",
+        decoder("qwen2", (64, 5120, 27648, 40, 8, 152064)),
+    ),
+    Row(
+        "qwen2.5-72b",
+        "Qwen/Qwen2.5-72B Qwen/Qwen2.5-72B-Instruct Qwen/Qwen2.5-Math-72B Qwen/Qwen2.5-Math-72B-Instruct",
+        decoder("qwen2", (80, 8192, 29568, 64, 8, 152064)),
     ),
     Row("qwq-32b", "Qwen/QwQ-32B Qwen/QwQ-32B-Preview", decoder("qwen2", (64, 5120, 27648, 40, 8, 152064))),
     Row("qwen3-0.6b", "Qwen/Qwen3-0.6B Qwen/Qwen3-0.6B-Base", _third(28, 1024, 3072, 16, tied=True)),
     Row("qwen3-1.7b", "Qwen/Qwen3-1.7B Qwen/Qwen3-1.7B-Base", _third(28, 2048, 6144, 16, tied=True)),
-    Row("qwen3-4b", "Qwen/Qwen3-4B Qwen/Qwen3-4B-Base", _third(36, 2560, 9728, 32, tied=True)),
+    Row(
+        "qwen3-4b",
+        "Qwen/Qwen3-4B Qwen/Qwen3-4B-Instruct-2507 Qwen/Qwen3-4B-Thinking-2507 Qwen/Qwen3-4B-Base",
+        _third(36, 2560, 9728, 32, tied=True),
+    ),
     Row("qwen3-8b", "Qwen/Qwen3-8B Qwen/Qwen3-8B-Base", _third(36, 4096, 12288, 32)),
     Row("qwen3-14b", "Qwen/Qwen3-14B Qwen/Qwen3-14B-Base", _third(40, 5120, 17408, 40)),
     Row("qwen3-32b", "Qwen/Qwen3-32B", _third(64, 5120, 25600, 64)),
-    Row("qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B Qwen/Qwen3-30B-A3B-Base", _moe(48, 2048, 32, 4, 768)),
-    Row("qwen3-235b-a22b", "Qwen/Qwen3-235B-A22B", _moe(94, 4096, 64, 4, 1536)),
+    Row(
+        "qwen3-30b-a3b",
+        "Qwen/Qwen3-30B-A3B Qwen/Qwen3-30B-A3B-Instruct-2507 Qwen/Qwen3-30B-A3B-Thinking-2507 "
+        "Qwen/Qwen3-Coder-30B-A3B-Instruct Qwen/Qwen3-30B-A3B-Base",
+        _moe((48, 2048, 6144, 32, 4, 151936), 768),
+    ),
+    Row(
+        "qwen3-235b-a22b",
+        "Qwen/Qwen3-235B-A22B Qwen/Qwen3-235B-A22B-Instruct-2507 Qwen/Qwen3-235B-A22B-Thinking-2507",
+        _moe((94, 4096, 12288, 64, 4, 151936), 1536),
+    ),
+    Row(
+        "qwen3-coder-480b-a35b",
+        "Qwen/Qwen3-Coder-480B-A35B-Instruct",
+        _moe((62, 6144, 8192, 96, 8, 151936), 2560, 160),
+    ),
 )

@@ -30,6 +30,7 @@ class Row(Struct, frozen=True):
     autoconf: str = ""
     also: str = ""  # separated by spaces
     source: str = ""  # where the numbers come from, if not from the first repository's config.json
+    approximate: bool = False  # the maker has not published all of the numbers
 
 
 def decoder(kind: str, shape: Shape, **more: Any) -> dict[str, Any]:

@@ -1,0 +1,196 @@
+"""Architectures read from the `config.json` of any model."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.sizing.architecture import Architecture, parameter_parts
+from reconciler.core.sizing.models import architecture_of, find_architecture
+from reconciler.core.sizing.models.rows import ROWS
+
+LLAMA = json.loads("""{
+  "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 128000,
+  "eos_token_id": [128001, 128008, 128009], "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+  "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+  "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
+  "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0, "rope_type": "llama3"}, "rope_theta": 500000.0,
+  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.43.0.dev0", "use_cache": true,
+  "vocab_size": 128256
+}""")
+
+HYBRID = {
+    "architectures": ["GraniteMoeHybridForCausalLM"],
+    "attention_bias": False,
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "layer_types": ([*["mamba"] * 5, "attention", *["mamba"] * 4] * 4),
+    "mamba_chunk_size": 256,
+    "mamba_conv_bias": True,
+    "mamba_d_conv": 4,
+    "mamba_d_head": 64,
+    "mamba_d_state": 128,
+    "mamba_expand": 2,
+    "mamba_n_groups": 1,
+    "mamba_n_heads": 64,
+    "mamba_proj_bias": False,
+    "model_type": "granitemoehybrid",
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 0,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 8,
+    "num_local_experts": 0,
+    "shared_intermediate_size": 8192,
+    "tie_word_embeddings": True,
+    "vocab_size": 100352,
+}
+
+
+def read(config: Mapping[str, Any]) -> Architecture:
+    found = architecture_of(config, "mine")
+    assert isinstance(found, Architecture), found
+    return found
+
+
+def test_a_whole_file_of_llama() -> None:
+    found = read(LLAMA)
+    assert found.name == "mine"
+    assert (found.layers, found.hidden, found.heads, found.kv_heads, found.head_dim) == (32, 4096, 32, 8, 128)
+    assert not found.tied
+    known = find_architecture("llama3.1-8b")
+    assert known is not None
+    assert found.parameters == known.parameters
+    parts = parameter_parts(found)
+    assert parts.embedding == 2 * 128256 * 4096
+    assert parts.attention == 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024)
+    assert parts.feed_forward == 32 * 3 * 4096 * 14336
+    assert parts.norms == 65 * 4096
+    assert (parts.state_space, parts.vision) == (0, 0)
+
+
+def test_a_whole_file_of_a_hybrid() -> None:
+    found = read(HYBRID)
+    assert found.attention_layers == 4
+    assert found.experts == 0
+    known = find_architecture("granite-4.0-h-micro")
+    assert known is not None
+    assert found.parameters == known.parameters
+
+
+def test_a_multimodal_file_is_its_text_and_its_tower() -> None:
+    whole = find_architecture("gemma3-4b")
+    assert whole is not None
+    text = {**next(row.config for row in ROWS if row.name == "gemma3-4b")["text_config"]}
+    assert read(text).parameters + whole.vision == whole.parameters
+    assert 0.4e9 < whole.vision < 0.45e9
+
+
+def test_layers_with_experts_are_counted_as_each_family_tells_them() -> None:
+    base = {
+        **LLAMA,
+        "model_type": "qwen3_moe",
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 100,
+    }
+    routers = {linear.name: linear.count for linear in read(base).linears if linear.name == "gate"}
+    assert routers == {"gate": 32}
+    for change, count in (
+        ({"decoder_sparse_step": 2}, 16),
+        ({"mlp_only_layers": [0, 1, 2]}, 29),
+        ({"first_k_dense_replace": 3}, 29),
+        ({"first_k_dense_replace": 3, "moe_layer_freq": 2}, 14),
+        ({"moe_layers": [1, 3]}, 2),
+        ({"expert_layer_period": 4, "expert_layer_offset": 1}, 8),
+    ):
+        found = read({**base, **change})
+        assert next(linear.count for linear in found.linears if linear.name == "gate") == count, change
+
+
+def test_an_unknown_type_with_llamas_keys_is_read_and_says_so() -> None:
+    found = read({**LLAMA, "model_type": "novel"})
+    assert found.parameters == read(LLAMA).parameters
+    assert "'novel', read as Llama's" in found.source
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"model_type": None}, "model_type is missing"),
+        ({"model_type": "bert"}, "no decoder"),
+        ({"is_encoder_decoder": True}, "no decoder"),
+        ({"model_type": "novel", "n_experts_special": 3}, "n_experts_special says that it is not built like Llama"),
+        ({"model_type": "novel", "ssm_cfg": {}}, "ssm_cfg says that it is not built like Llama"),
+        ({"hidden_size": None}, "hidden_size is missing"),
+        ({"hidden_size": 0}, "hidden_size must be 1 to"),
+        ({"hidden_size": -4096}, "hidden_size must be 1 to"),
+        ({"hidden_size": 10**30}, "hidden_size must be 1 to"),
+        ({"hidden_size": "4096"}, "hidden_size must be a whole number"),
+        ({"hidden_size": True}, "hidden_size must be a whole number"),
+        ({"hidden_size": 4096.5}, "hidden_size must be a whole number"),
+        ({"hidden_size": float("nan")}, "hidden_size must be a whole number"),
+        ({"hidden_size": float("inf")}, "hidden_size must be a whole number"),
+        ({"hidden_size": [4096]}, None),
+        ({"hidden_size": [4096, 1]}, "hidden_size must be a whole number"),
+        ({"hidden_size": []}, "hidden_size must be a whole number"),
+        ({"hidden_size": 4096.0}, None),
+        ({"num_hidden_layers": 10**6}, "num_hidden_layers must be 1 to"),
+        ({"vocab_size": {}}, "vocab_size must be a whole number"),
+        ({"num_key_value_heads": 64}, "num_key_value_heads must be 1 to 32"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings must be true or false"),
+        ({"model_type": "mixtral", "num_local_experts": 8}, "num_experts_per_tok"),
+        ({"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 3}, "3 of 2 experts"),
+        ({"layer_types": ["mamba"]}, "1 layer types for 32 layers"),
+        ({"layer_types": ["mamba"] * 32}, "mamba_n_heads is missing"),
+        ({"moe_layers": [99], "num_experts": 2, "num_experts_per_tok": 1}, "not there"),
+        ({"kv_lora_rank": 512}, "qk_rope_head_dim is missing"),
+        ({"text_config": {"model_type": "llama"}}, "num_hidden_layers"),
+        ({"text_config": LLAMA, "vision_config": {"model_type": "eye"}}, "vision tower of type 'eye' is not known"),
+        ({"text_config": LLAMA, "vision_config": []}, None),
+    ],
+)
+def test_hostile_files_give_a_reason(change: dict[str, Any], reason: str | None) -> None:
+    found = architecture_of({**LLAMA, **change}, "mine")
+    if reason is None:
+        assert isinstance(found, Architecture)
+    else:
+        assert isinstance(found, str)
+        assert reason in found
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = sorted({key for row in ROWS for key in row.config} | {"text_config", "vision_config", "attn_layer_indices"})
+
+
+@given(st.dictionaries(st.text(max_size=12) | st.sampled_from(KEYS), JSON, max_size=8))
+def test_no_file_raises(config: dict[str, Any]) -> None:
+    assert isinstance(architecture_of(config, "mine"), Architecture | str)
+
+
+@given(st.sampled_from(ROWS), st.data())
+def test_no_damaged_file_raises(row: Any, data: st.DataObject) -> None:
+    config = dict(row.config)
+    for key in data.draw(st.lists(st.sampled_from([*config, *KEYS]), min_size=1, max_size=3)):
+        config[key] = data.draw(JSON | st.integers(0, 300))
+    found = architecture_of(config, "mine")
+    assert isinstance(found, Architecture | str)
+    if isinstance(found, Architecture):
+        assert 0 < found.active_parameters <= found.parameters
+        assert parameter_parts(found).total == found.parameters
+
+
+@given(st.sampled_from(ROWS), st.integers(2, 4))
+def test_more_layers_are_more_parameters(row: Any, factor: int) -> None:
+    key = next((key for key in ("num_hidden_layers", "n_layer", "n_layers") if key in row.config), None)
+    if key is None or "layer_types" in row.config:
+        return
+    before, after = read(row.config), read({**row.config, key: row.config[key] * factor})
+    assert after.parameters > before.parameters
+    assert after.embedding == before.embedding
