@@ -9,7 +9,7 @@ from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin
 from reconciler.core.render.sized.draft import Draft
 from reconciler.core.render.sized.grounds import Grounds
-from reconciler.core.render.sized.line import Line, line_origins, sized_line
+from reconciler.core.render.sized.line import Line, line_origins, line_warnings, sized_line
 from reconciler.core.render.sized.protocol import set_done, set_waiting
 from reconciler.core.render.sized.replicas import set_replicas
 from reconciler.core.render.sized.resources import set_resources
@@ -30,7 +30,8 @@ def apply_decision(  # noqa: PLR0917 - who, what, why
     """Write a decision into its job; without a recommendation the job passes as it is, marked (`refused`).
 
     `evidence` are the places of answers and other facts beside the launch line's own words. Problems leave the
-    document alone: `sizing.effective-batch`, `sizing.rendezvous`, `sizing.one-process`, `sizing.line`.
+    document alone: `sizing.effective-batch`, `sizing.rendezvous`, `sizing.one-process`, `sizing.line`; a warning
+    (`sizing.machine-rank`) does not.
     """
     origins = (*line_origins(job, launch), *evidence)
     if decision.chosen is None:
@@ -53,7 +54,7 @@ def apply_decision(  # noqa: PLR0917 - who, what, why
     if settings.unsuspend:
         _unsuspend(draft, job, grounds)
     set_done(draft, decision, settings, origins)
-    return finished(draft)
+    return finished(draft, line_warnings(job, launch, decision.chosen.layout))
 
 
 def refused(

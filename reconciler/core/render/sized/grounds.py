@@ -36,8 +36,9 @@ class Grounds(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def spread(self) -> str:
         """The layout in words."""
-        nodes = "1 node" if self.workers == 1 else f"{self.workers} nodes"
-        return f"{self.gpus} GPUs / {nodes} = {self.per_worker} a node"
+        if self.workers == 1:
+            return f"{counted(self.gpus, 'GPU')} on 1 node"
+        return f"{counted(self.gpus, 'GPU')} / {self.workers} nodes = {self.per_worker} a node"
 
     @property
     def memory(self) -> str:
@@ -51,7 +52,13 @@ class Grounds(Struct, frozen=True, kw_only=True, eq=False):
     def batch(self) -> str:
         """The effective batch, before and after."""
         layout, asked = self.chosen.layout, self.question
-        after = f"{layout.batch} a GPU x {layout.gpus} GPUs x {layout.accumulation} steps = {layout.effective_batch}"
-        before = f"{asked.batch} x {asked.processes} x {asked.accumulation} = {asked.effective_batch}"
-        kept = "as before" if layout.effective_batch == asked.effective_batch else "instead of"
-        return f"effective batch {after}, {kept} ({before})"
+        after = f"{layout.batch} a GPU x {counted(layout.gpus, 'GPU')} x {counted(layout.accumulation, 'step')}"
+        before = f"{asked.batch} x {asked.processes} x {asked.accumulation}"
+        if layout.effective_batch == asked.effective_batch:
+            return f"effective batch {layout.effective_batch} = {after}, as before ({before})"
+        return f"effective batch {layout.effective_batch} = {after}, instead of {asked.effective_batch} ({before})"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -7,7 +7,7 @@ from reconciler.core.launch.edit import NotEditable, edit_launch, process_flags,
 from reconciler.core.launch.launch import Launch, Launcher
 from reconciler.core.launch.options import Option, flag_name, script_arguments
 from reconciler.core.objects import format_path
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
 from reconciler.core.render.sized.variables import ACCUMULATION, BATCH, NUM_GPUS, NUM_MACHINES, NUM_PROCESSES
 from reconciler.core.sizing.question import Question
@@ -47,6 +47,16 @@ def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Lay
             job, "sizing.line", f"cannot be edited: {problem}", "write the line's words out where it stands"
         )
     return Line(command=command, args=args)
+
+
+def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Problem, ...]:
+    """Warn of an accelerate line whose machines would all take themselves for the first one."""
+    told = any(_written(launch, flag) for flag in ("--machine_rank", "--config_file"))
+    if launch.launcher is not Launcher.ACCELERATE or layout.workers == 1 or told:
+        return ()
+    message = f"runs on {layout.workers} nodes, but the line does not tell accelerate which of them it is on"
+    hint = "add --machine_rank=$RANK --main_process_ip=$MASTER_ADDR --main_process_port=$MASTER_PORT to the line"
+    return (_problem(job, "sizing.machine-rank", message, hint, Severity.WARNING),)
 
 
 def line_origins(job: TrainingJob, launch: Launch) -> tuple[Origin, ...]:
@@ -134,6 +144,7 @@ def _batch_flags(launch: Launch, question: Question, numbers: _Numbers) -> Flags
     return flags
 
 
-def _problem(job: TrainingJob, rule: str, message: str, hint: str) -> Problem:
+def _problem(job: TrainingJob, rule: str, message: str, hint: str, severity: Severity = Severity.ERROR) -> Problem:
     path = job.line or job.lead.container.path
-    return Problem(rule=rule, place=job.document.at(path), field=format_path(path), message=message, hint=hint)
+    place, field = job.document.at(path), format_path(path)
+    return Problem(rule=rule, place=place, field=field, message=message, hint=hint, severity=severity)

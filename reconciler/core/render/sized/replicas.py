@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from reconciler.core.intents.trainjobs import Kind, TrainingJob
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.render.sized.draft import Draft, Row
-from reconciler.core.render.sized.grounds import Grounds
+from reconciler.core.render.sized.grounds import Grounds, counted
 from reconciler.core.render.sized.resources import as_written
 
 PodSets = Mapping[FieldPath, int]
@@ -24,7 +24,7 @@ def _pytorch_job(draft: Draft, job: TrainingJob, grounds: Grounds) -> PodSets:
     spec: FieldPath = (*job.root, "spec")
     specs: FieldPath = (*spec, "pytorchReplicaSpecs")
     master, worker = (*specs, "Master"), (*specs, "Worker")
-    reason = grounds.because("workers", f"{grounds.spread}: a Master and {grounds.workers - 1} Workers")
+    reason = grounds.because("workers", f"{grounds.spread}: a Master and {counted(grounds.workers - 1, 'Worker')}")
     others = grounds.workers - 1
     if others and draft.get(worker) is None:
         draft.duplicate(master, worker, "sizing.worker", f"{grounds.spread}: the Workers are copies of the Master")
@@ -75,7 +75,7 @@ def _train_job(draft: Draft, job: TrainingJob, grounds: Grounds) -> PodSets:
     draft.set((*trainer, "numNodes"), grounds.workers, grounds.because("workers", grounds.spread))
     per_node: FieldPath = (*trainer, "numProcPerNode")
     if draft.get(per_node) not in {"auto", "gpu"}:  # both mean a process for each GPU of the node
-        reason = grounds.because("processes", f"a process for each of {grounds.per_worker} GPUs of a node")
+        reason = grounds.because("processes", f"a process for each GPU of a node: {grounds.per_worker}")
         draft.set(per_node, grounds.per_worker, reason)
     return {}
 
@@ -96,7 +96,9 @@ def _ray_job(draft: Draft, job: TrainingJob, grounds: Grounds) -> PodSets:
 
 def _torchrun_job(draft: Draft, job: TrainingJob, grounds: Grounds) -> PodSets:
     """Write the GPUs in all; its queue spreads them, unless the job counts its nodes itself."""
-    draft.set(("spec", "numGPUs"), grounds.gpus, grounds.because("gpus", f"{grounds.gpus} GPUs; {grounds.memory}"))
+    draft.set(
+        ("spec", "numGPUs"), grounds.gpus, grounds.because("gpus", f"{counted(grounds.gpus, 'GPU')}; {grounds.memory}")
+    )
     if job.get("spec", "numNodes") is not None:
         draft.set(("spec", "numNodes"), grounds.workers, grounds.because("workers", grounds.spread))
     return {}

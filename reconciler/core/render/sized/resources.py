@@ -5,7 +5,7 @@ from typing import Any
 from reconciler.core.intents.config import SizingSettings, Vendor
 from reconciler.core.objects import FieldPath
 from reconciler.core.render.sized.draft import Draft
-from reconciler.core.render.sized.grounds import Grounds
+from reconciler.core.render.sized.grounds import Grounds, counted
 
 _SECTIONS = ("requests", "limits")
 CPUS_PER_GPU = 2
@@ -25,7 +25,7 @@ def set_resources(draft: Draft, resources: FieldPath, grounds: Grounds, settings
         draft.set(path, as_written(draft.get(path), gpus), reason)
     if settings.patch_cpu_request:
         cpus = CPUS_PER_GPU * max(1, gpus)
-        reason = grounds.because("cpu", f"{CPUS_PER_GPU} CPUs for each of {gpus} GPUs = {cpus}")
+        reason = grounds.because("cpu", f"{CPUS_PER_GPU} CPUs a GPU x {counted(gpus, 'GPU')} = {cpus}")
         for section in _SECTIONS:
             path = (*resources, section, "cpu")
             draft.set(path, as_written(draft.get(path), cpus), reason)

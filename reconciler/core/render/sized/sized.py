@@ -18,7 +18,7 @@ from reconciler.core.render.sized.draft import Draft
 class Sized(Struct, frozen=True, kw_only=True, eq=False):
     """What a decision makes of a document: its whole data, and the reason of every value that changed.
 
-    With a problem the data is the document's own: nothing is changed by halves.
+    With an error among the problems the data is the document's own: nothing is changed by halves.
     """
 
     document: Document
@@ -27,9 +27,9 @@ class Sized(Struct, frozen=True, kw_only=True, eq=False):
     problems: tuple[Problem, ...] = ()
 
 
-def finished(draft: Draft) -> Sized:
+def finished(draft: Draft, warnings: tuple[Problem, ...] = ()) -> Sized:
     """Return what a draft has become."""
-    return Sized(document=draft.document, data=draft.body, reasons=draft.reasons)
+    return Sized(document=draft.document, data=draft.body, reasons=draft.reasons, problems=warnings)
 
 
 def unchanged(document: Document, problems: tuple[Problem, ...]) -> Sized:

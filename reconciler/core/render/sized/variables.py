@@ -6,7 +6,7 @@ from reconciler.core.intents.trainjobs import Kind, TrainingJob
 from reconciler.core.objects import FieldPath
 from reconciler.core.reasons import Reason
 from reconciler.core.render.sized.draft import Draft, Row, same
-from reconciler.core.render.sized.grounds import Grounds
+from reconciler.core.render.sized.grounds import Grounds, counted
 
 NUM_GPUS = "AUTOCONF_NUM_GPUS"
 NUM_PROCESSES = "AUTOCONF_NUM_PROCESSES"
@@ -32,7 +32,7 @@ def variables(job: TrainingJob, grounds: Grounds) -> Iterator[Variable]:
     yield (
         NUM_PROCESSES,
         str(max(1, layout.gpus)),
-        grounds.because("processes", f"a process for each of {layout.gpus} GPUs"),
+        grounds.because("processes", f"a process for each GPU: {layout.gpus}"),
     )
     if job.kind is not Kind.TORCHRUN_JOB:
         yield NUM_MACHINES, str(layout.workers), grounds.because("workers", nodes)
@@ -47,7 +47,7 @@ def variables(job: TrainingJob, grounds: Grounds) -> Iterator[Variable]:
     yield "AUTOCONF_METHOD", training.method.value, grounds.because("method", read)
     yield "AUTOCONF_GPU_MODEL", grounds.chosen.gpu.product, grounds.because("gpu", memory)
     step = layout.batch * layout.gpus
-    text = f"{layout.batch} a GPU x {layout.gpus} GPUs = {step}"
+    text = f"{layout.batch} a GPU x {counted(layout.gpus, 'GPU')} = {step}"
     yield "AUTOCONF_BATCH_SIZE", str(step), grounds.because("batch", text)
     if layout.accumulation != grounds.question.accumulation or any(name == ACCUMULATION for name, _ in job.env):
         yield ACCUMULATION, str(layout.accumulation), grounds.because("batch", batch)

@@ -1,0 +1,209 @@
+"""One job document through sizing: launch line, question, decision, and the numbers in its place."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.documents import Document
+from reconciler.core.intents.config import SizingSettings, Unanswered
+from reconciler.core.intents.trainjobs import (
+    Container,
+    Kind,
+    TrainingJob,
+    is_watched,
+    named_product,
+    requested_gpus,
+    training_job,
+)
+from reconciler.core.launch.files import named_file
+from reconciler.core.launch.launch import Launch, Spot, Trouble
+from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch.search import find_line
+from reconciler.core.objects import FieldPath, SourceRef, format_path
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.render.sized.apply import apply_decision, refused
+from reconciler.core.render.sized.sized import Sized
+from reconciler.core.sizing.answers import Answers
+from reconciler.core.sizing.asking import Asking, ask
+from reconciler.core.sizing.decide import decide_over
+from reconciler.core.sizing.decision import Decision
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.note import SizingNote, note, reading
+from reconciler.core.sizing.question import Question
+
+Files = Callable[[str], bytes | None]
+"""Gives the bytes of a file of the repository by its path; None where there is none."""
+
+_NO_LINE = "launch.none"
+_READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulation")  # whose places a reviewer is shown
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What a job is sized against. `paths` are the configurations that launch lines may name, `file` gives their bytes.
+
+    `offered` are the cards that the job's queue or the cluster offers; `answers` what other engines said.
+    """
+
+    settings: SizingSettings
+    answers: Answers
+    offered: tuple[Gpu, ...] = ()
+    paths: tuple[str, ...] = ()
+    file: Files
+
+
+class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
+    """What became of a job. `sized` None: it is held back, for the `problems`, or because it `waits` (a warning)."""
+
+    document: Document
+    sized: Sized | None = None
+    note: SizingNote | None = None
+    decision: Decision | None = None
+    questions: tuple[Question, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether another engine owes its answer."""
+        return self.decision is not None and self.decision.is_pending
+
+
+def size_job(document: Document, around: Surroundings) -> SizedJob | None:
+    """Size one document that its schema has accepted and `is_selected` has chosen.
+
+    None: nothing asks for it by name (all jobs are sized), and it trains nothing that we know of.
+    """
+    files = _Files(document.source.path, around)
+    parsed = training_job(document, lambda container: _launches(container, files))
+    watched = is_watched(document, around.settings)
+    if parsed.intent is None:
+        return SizedJob(document=document, problems=parsed.problems) if watched else None
+    job = parsed.intent
+    found = read_launch(job.command, job.args, dict(job.env), files.named)
+    if not watched and any(trouble.rule == _NO_LINE for trouble in found.troubles):
+        return None
+    if found.launch is None or found.troubles:
+        return SizedJob(document=document, problems=tuple(_problems(job, found.troubles)))
+    asking = ask_of(job, found.launch, around, files)
+    if asking.troubles:
+        return SizedJob(document=document, problems=tuple(_problems(job, asking.troubles)))
+    return _decided(job, found.launch, asking, around)
+
+
+def ask_of(job: TrainingJob, launch: Launch, around: Surroundings, files: "_Files") -> Asking:
+    """Put the job's line into questions, one for each card that it may get."""
+    selected = named_product(job)
+    return ask(
+        launch,
+        around.settings,
+        requested_gpus=requested_gpus(job),
+        selected_gpu=selected[0] if selected else "",
+        offered=around.offered,
+        files=files.exact,
+        folder=job.document.source.path.rpartition("/")[0],
+        starts_processes=job.kind is Kind.TORCHRUN_JOB,
+    )
+
+
+class _Files:
+    """Files of the repository as a job of this path may name them."""
+
+    def __init__(self, path: str, around: Surroundings) -> None:
+        self._path = path
+        self._around = around
+
+    def exact(self, path: str) -> bytes | None:
+        """Return the file of this very path."""
+        return self._around.file(path) if path in self._around.paths else None
+
+    def named(self, written: str) -> bytes | None:
+        """Return the file that is mounted under this name."""
+        path = named_file(written, self._around.paths, self._path) if self._around.paths else None
+        return self._around.file(path) if path else None
+
+
+def _launches(container: Container, files: _Files) -> bool:
+    return not isinstance(find_line(container.command, container.args, dict(container.env), files.named), Trouble)
+
+
+def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundings) -> SizedJob:
+    settings, document = around.settings, job.document
+    decision = _decide(asking.questions, around.answers)
+    question = next((one for one in asking.questions if _is_of(decision, one)), asking.questions[0])
+    read = [fact.spot for name, fact in asking.facts if fact.spot is not None and name in _READ_FACTS]
+    taken = [(f"{name} {fact.value}", fact.origin) for name, fact in asking.taken if fact.origin and name != "gpu"]
+    told = note(
+        decision, read=reading(question, taken), places=tuple(dict.fromkeys(_place(job, spot) for spot in read))
+    )
+    made = SizedJob(document=document, note=told, decision=decision, questions=asking.questions)
+    if decision.chosen is not None:
+        sized = apply_decision(job, launch, question, decision, settings)
+        is_whole = not any(problem.severity is Severity.ERROR for problem in sized.problems)
+        return replace(made, sized=sized if is_whole else None, problems=sized.problems)
+    unanswered = settings.when_pending if decision.is_pending else settings.when_refused
+    blocks = unanswered is Unanswered.BLOCK
+    severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
+    sized = None if blocks else refused(document, decision, settings)
+    return replace(made, sized=sized, problems=(_unanswered(job, decision, severity),))
+
+
+def _decide(questions: tuple[Question, ...], answers: Answers) -> Decision:
+    """Decide; where nobody else is heard, the same question is decided once for all jobs that ask it."""
+    return decide_over(questions, answers) if answers.recorded or answers.engine.is_external else _physics(questions)
+
+
+@lru_cache(maxsize=4096)
+def _physics(questions: tuple[Question, ...]) -> Decision:
+    return decide_over(questions)
+
+
+def _is_of(decision: Decision, question: Question) -> bool:
+    return decision.chosen is not None and decision.chosen.gpu == question.gpu
+
+
+def _unanswered(job: TrainingJob, decision: Decision, severity: Severity) -> Problem:
+    rule = "sizing.pending" if decision.is_pending else "sizing.no-recommendation"
+    hint = (
+        "ask the engine: reconciler size --record" if decision.is_pending else "train less at once, or on larger cards"
+    )
+    return _problem(job, rule, job.lead.container.path, decision.text, hint, severity)
+
+
+def _problem(  # noqa: PLR0917 - the parts of a problem
+    job: TrainingJob, rule: str, at: FieldPath, message: str, hint: str, severity: Severity = Severity.ERROR
+) -> Problem:
+    document = job.document
+    return Problem(
+        rule=rule, place=document.at(at), field=format_path(at), message=message, hint=hint, severity=severity
+    )
+
+
+def _problems(job: TrainingJob, troubles: Iterable[Trouble]) -> Iterator[Problem]:
+    for trouble in troubles:
+        at = job.lead.container.path if trouble.spot is None else job.word_path(trouble.spot.field, trouble.spot.index)
+        place = job.document.at(at) if trouble.spot is None else _place(job, trouble.spot)
+        yield Problem(rule=trouble.rule, place=place, field=format_path(at), message=trouble.message, hint=trouble.hint)
+
+
+def _place(job: TrainingJob, spot: Spot) -> SourceRef:
+    """Return where words of the launch line stand: inside a literal block the line is counted, else the value's own."""
+    path = job.word_path(spot.field, spot.index)
+    place = job.document.at(path)
+    words = job.line is not None and job.get(*path)
+    text = words if isinstance(words, str) else _word(job, spot)
+    lines = text.count("\n", 0, spot.start)
+    if not _is_block(job.document, place) or "\n" not in text:
+        return place
+    return SourceRef(path=place.path, line=place.line + 1 + lines, column=1)
+
+
+def _word(job: TrainingJob, spot: Spot) -> str:
+    words: Mapping[str, tuple[str, ...]] = {"command": job.command, "args": job.args}
+    return words[spot.field][spot.index]
+
+
+def _is_block(document: Document, place: SourceRef) -> bool:
+    """Whether a literal block (`|`) begins at a place: its text has the lines of the file."""
+    lines = document.text.splitlines()
+    return 0 < place.line <= len(lines) and lines[place.line - 1][place.column - 1 : place.column] == b"|"
