@@ -5,7 +5,6 @@
 import gc
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -18,6 +17,7 @@ from reconciler.settings import Settings, resolve
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
+    from reconciler.adapters.cache import DiskCache
     from reconciler.adapters.checkout import Made
     from reconciler.adapters.git import GitRepository
     from reconciler.adapters.predictors.table import Table
@@ -38,18 +38,20 @@ class Session:
         self.tools = tools
         self._side = side
         self._config = config
+        self._writes = False  # whether the bytes of rendered objects will be asked for
 
     @cached_property
     def head(self) -> "Head":
         """The compiled revision of the settings."""
         from reconciler.pipeline.head import Head
 
-        return Head(self.tools, self._side, self._config)
+        return Head(self.tools, self._side, self._config, writes=self._writes)
 
     def plan(self, *, against_head: bool = False) -> "Planned":
         """Plan the revision of the settings."""
         from reconciler.pipeline import planning
 
+        self._writes = against_head
         return planning.plan(
             self.head,
             base=self.settings.base,
@@ -66,6 +68,7 @@ class Session:
 
     def render(self) -> dict[str, bytes]:
         """Return every rendered file by path below the repository; raises `InvalidInput` where any source is wrong."""
+        self._writes = True
         head = self.head
         errors = [problem for problem in head.problems() if problem.severity.value == "error"]
         if errors:
@@ -126,21 +129,24 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
     repository = GitRepository.open(folder, environ=environ)
     shipped = Shipped()
     side = head_side(repository, early.revision)
-    config = read_config(repository, side, lambda: shipped.catalogue, _cache(early, environ), shipped.digest)
+    cache = _cache(early, environ)
+    config = read_config(repository, side, lambda: shipped.catalogue, cache)
     if side.commit is None and side.checked_out is not None:  # git looks while we import the rest
         repository.anticipate(folders(config), head=side.checked_out.oid)
     settings = resolve(flags, environ, config.defaults)
     _set_up_logging(settings)
-    return Session(settings, _tools(repository, shipped, settings, environ), side, config)
+    if settings.cache != early.cache:
+        cache = _cache(settings, environ)
+    return Session(settings, _tools(repository, cache, shipped, settings), side, config)
 
 
-def _tools(repository: "GitRepository", shipped: "Shipped", settings: Settings, environ: Mapping[str, str]) -> "Tools":
+def _tools(repository: "GitRepository", cache: "DiskCache", shipped: "Shipped", settings: Settings) -> "Tools":
     from reconciler.outputs.progress import progress
     from reconciler.pipeline.head import Tools
 
     return Tools(
         repository=repository,
-        cache=_cache(settings, environ),
+        cache=cache,
         catalogue=shipped.catalogue,
         shipped=shipped.policies,
         read_shipped=shipped.read,
@@ -341,14 +347,14 @@ def init(folder: Path) -> "Made":
 _OWN_GROUPS = ("gpureconciler.io", "torchrun.ai")
 
 
-def _cache(settings: Settings, environ: Mapping[str, str]) -> Any:
+def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
+    from reconciler.adapters import bundle
     from reconciler.adapters.cache import DiskCache, cache_folder
 
     if settings.cache == "off":
         return DiskCache(None)
-    if settings.cache_dir:
-        return DiskCache(Path(settings.cache_dir).absolute())
-    return DiskCache(cache_folder(environ))
+    folder = Path(settings.cache_dir).absolute() if settings.cache_dir else cache_folder(environ)
+    return DiskCache(folder, stamp=bundle.stamp())
 
 
 def _processors() -> int:
@@ -366,6 +372,8 @@ def _colour(settings: Settings) -> bool:
 def _width(settings: Settings) -> int:
     if settings.width:
         return max(settings.width, _LEAST_WIDTH)
+    import shutil
+
     return max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if sys.stdout.isatty() else _PIPE_WIDTH
 
 

@@ -24,7 +24,7 @@ from reconciler.pipeline.layout import Layout, are_usual, portability_problems
 from reconciler.pipeline.listing import Listing
 from reconciler.pipeline.readings import Contents, FileReading, Readings
 from reconciler.pipeline.sides import Layouts, Side
-from reconciler.pipeline.sources import Progress, compile_all, read_files, read_fresh, silent
+from reconciler.pipeline.sources import Progress, compile_all, nothing, read_files, read_fresh, silent
 from reconciler.pipeline.state import Counted, State, load_counted, load_state, save_counted, save_state
 from reconciler.pipeline.summary import decode_findings, digest
 from reconciler.pipeline.workers import in_parallel
@@ -52,9 +52,12 @@ class Tools(Struct, frozen=True, kw_only=True):
 
 
 class Head:
-    """A compiled revision. Rows and findings are there at once; manifests are made again when they are asked for."""
+    """A compiled revision. Rows and findings are there at once; manifests are made again when they are asked for.
 
-    def __init__(self, tools: Tools, side: Side, config: Config) -> None:
+    `writes` says that the bytes of what differs from `rendered/` will be asked for, so that they are kept.
+    """
+
+    def __init__(self, tools: Tools, side: Side, config: Config, *, writes: bool = False) -> None:
         self.tools = tools
         self.side = side
         self.config = config
@@ -62,6 +65,8 @@ class Head:
         self.layout: Layout = self.layouts.of(side, "head")
         self.clusters = _chosen(self.config, tools.cluster)
         self._key = f"state:{tools.repository.root}:{tools.cluster}"
+        self._existing = dict(self.layout.rendered.items()) if writes else None
+        self._written: dict[str, bytes] = {}
         self._before = load_state(tools.cache, self._key)
         self.context, self.state = self._compile(self._before)
         self.remember()
@@ -72,16 +77,20 @@ class Head:
         tools, sources = self.tools, self.layout.sources
         fresh = read_fresh(tools.repository, sources, state)
         context = self._context(fresh.defining)
-        after = compile_all(
+        after, self._written = compile_all(
             tools.repository,
             context,
             sources,
             state=state,
             fresh=fresh,
+            keeps=self._differs if self._existing is not None else nothing,
             processes=tools.processes,
             progress=tools.progress,
         )
         return context, after
+
+    def _differs(self, path: str, digest: str) -> bool:
+        return self._existing is not None and self._existing.get(path) != digest
 
     def _context(self, defining: Iterable[str]) -> Context:
         tools = self.tools
@@ -124,8 +133,8 @@ class Head:
         return sources
 
     def _sources_of(self, paths: list[str]) -> dict[str, str]:
-        """Find the source files of some rendered paths: a few of them without looking at all."""
-        if len(paths) <= _FEW and not self.state.has_doubles:
+        """Find the source files of some rendered paths: a few of them without looking at all, unless that was done."""
+        if len(paths) <= _FEW and not self.state.has_doubles and "sources" not in vars(self):
             return {path: source for path in paths if (source := self.state.files.origin(path))}
         return {path: self.sources[path] for path in paths}
 
@@ -238,7 +247,16 @@ class Head:
         self._contents.update(read_files(self.tools.repository, self.layout.sources, sources))
 
     def contents(self, paths: list[str]) -> dict[str, bytes]:
-        """Return the bytes of many desired paths, in this order; the files they come from are compiled at once."""
+        """Return the bytes of desired paths, in order: those kept, those in `rendered/`, and the rest made again."""
+        found = {} if self.state.has_doubles else {path: self._written[path] for path in paths if path in self._written}
+        there = [path for path in paths if path not in found and self.layout.rendered.get(path) == self.digests[path]]
+        found.update(read_files(self.tools.repository, self.digests, there))
+        missing = [path for path in paths if path not in found]
+        if missing:
+            found.update(self._made_again(missing))
+        return {path: found[path] for path in paths}
+
+    def _made_again(self, paths: list[str]) -> dict[str, bytes]:
         sources = sorted({self.sources[path] for path in paths})
         self.prepare(paths)
 
@@ -255,7 +273,7 @@ class Head:
             for source, raw in zip(sources, results, strict=True):
                 written = msgspec.msgpack.decode(raw, type=dict[str, bytes])
                 found.update((path, content) for path, content in written.items() if self.sources[path] == source)
-        return {path: found[path] for path in paths}
+        return found
 
     def rendering(self, path: str) -> Rendering:
         """Return the manifest, bytes and row of one desired path."""

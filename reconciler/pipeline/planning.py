@@ -6,6 +6,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 from reconciler.core.plan import ExceptionInForce, Plan, Revision
+from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.make import make_plan
 from reconciler.core.policy.exceptions import apply_exceptions
@@ -55,7 +56,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
         foreign |= _foreign_of_head(tools, head, before, existing)
     owned = existing.oids.replaced(dict.fromkeys(foreign))
     changed = [path for path in head.digests.differing(owned) if path in head.digests]
-    head.prepare(changed)
+    head.prepare(_detailed(changed, owned, moves=len(differing) > len(foreign)))
     findings = _Findings(head, existing, [path for path in changed if path in owned], foreign, date)
     rows = {path: row for path in differing if path not in foreign and (row := existing.row(path))}
     inputs = Inputs(
@@ -84,6 +85,14 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
     planned = Planned(plan=make_plan(inputs), head=head)
     head.remember_programs()
     return planned
+
+
+def _detailed(changed: list[str], owned: Mapping[str, str], *, moves: bool) -> list[str]:
+    """Leave out the creations that a plan only counts, unless it looks among them for what has moved."""
+    if moves:
+        return changed
+    created = sorted(path for path in changed if path not in owned)
+    return [*(path for path in changed if path in owned), *created[:MOST_DETAILED]]
 
 
 def lint(head: Head, *, date: str) -> Plan:

@@ -9,13 +9,20 @@ from reconciler.pipeline.compile import compile_files
 from reconciler.pipeline.context import Context, holds_context
 from reconciler.pipeline.listing import Listing
 from reconciler.pipeline.state import State
-from reconciler.pipeline.summary import decode_file, summarise
+from reconciler.pipeline.summary import Sent, receive, send, summarise
 from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Repository
 
 Advance = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
 """Given a title and a total, counts finished work."""
+Keeps = Callable[[str, str], bool]
+"""Whether the bytes of a rendered object, by path and blob id, will be asked for."""
+
+
+def nothing(_: str, __: str) -> bool:
+    """Keep the bytes of no object."""
+    return False
 
 
 @contextmanager
@@ -51,10 +58,14 @@ def compile_all(
     *,
     state: State,
     fresh: Fresh,
+    keeps: Keeps,
     processes: int,
     progress: Progress,
-) -> State:
-    """Summarise every source file of which the state does not hold what it means now."""
+) -> tuple[State, dict[str, bytes]]:
+    """Summarise every source file of which the state does not hold what it means now.
+
+    Returns the new state, and of what was compiled the bytes that `keeps` asks for.
+    """
     paths = _stale(context, sources, state, fresh)
     contents = {**fresh.contents}
     contents.update(read_files(repository, sources, [path for path in paths if path not in contents]))
@@ -64,14 +75,22 @@ def compile_all(
         chosen = [paths[position] for position in positions]
         compiled = compile_files(context, [(path, contents[path]) for path in chosen])
         return [
-            summarise(one, oid=sources[path], defines=path in defining)
+            send(
+                Sent(
+                    summarise(one, oid=sources[path], defines=path in defining),
+                    {each.row.path: each.content for each in one.renderings if keeps(each.row.path, each.row.digest)},
+                )
+            )
             for path, one in zip(chosen, compiled, strict=True)
         ]
 
     with progress("compiling", len(paths)) as advance:
         results = in_parallel(work, len(paths), processes=processes, advance=advance)
-        compiled = {path: decode_file(raw) for path, raw in zip(paths, results, strict=True)}
-    return state.advanced(sources, compiled) if compiled or sources != state.files.sources else state
+        sent = {path: receive(raw) for path, raw in zip(paths, results, strict=True)}
+    kept = {path: content for one in reversed(sent.values()) for path, content in one.contents.items()}
+    if not sent and sources == state.files.sources:
+        return state, kept
+    return state.advanced(sources, {path: one.file for path, one in sent.items()}), kept
 
 
 def _stale(context: Context, sources: Listing, state: State, fresh: Fresh) -> list[str]:

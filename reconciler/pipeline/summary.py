@@ -60,25 +60,43 @@ _file = msgspec.msgpack.Decoder(FileState)
 _findings = msgspec.msgpack.Decoder(Findings)
 
 
-def summarise(compiled: Compiled, *, oid: str, defines: bool) -> bytes:
-    """Drop the manifests, and encode for the way from a worker to the parent."""
+class Sent(Struct, frozen=True, array_like=True):
+    """What a worker sends back of a source file: its state, and the bytes of those objects that will be written."""
+
+    file: FileState
+    contents: dict[str, bytes]
+
+
+_sent = msgspec.msgpack.Decoder(Sent)
+
+
+def summarise(compiled: Compiled, *, oid: str, defines: bool) -> FileState:
+    """Drop the manifests."""
     rows = [rendering.row for rendering in compiled.renderings]
     findings = Findings(problems=compiled.problems, verdicts=compiled.verdicts)
-    return _encoder.encode(
-        FileState(
-            oid=oid,
-            defines=defines,
-            needs=SEPARATOR.join(compiled.needs),
-            facts=digest(_encoder.encode([replace(row, digest="") for row in rows])),
-            written=SEPARATOR.join([part for row in rows for part in (row.path, row.digest)]),
-            encoded_rows=_encoder.encode(rows),
-            encoded_findings=_encoder.encode(findings) if findings != _NONE else b"",
-        )
+    return FileState(
+        oid=oid,
+        defines=defines,
+        needs=SEPARATOR.join(compiled.needs),
+        facts=digest(_encoder.encode([replace(row, digest="") for row in rows])),
+        written=SEPARATOR.join([part for row in rows for part in (row.path, row.digest)]),
+        encoded_rows=_encoder.encode(rows),
+        encoded_findings=_encoder.encode(findings) if findings != _NONE else b"",
     )
 
 
-def decode_file(raw: bytes) -> FileState:
+def send(sent: Sent) -> bytes:
+    """Encode for the way from a worker to the parent."""
+    return _encoder.encode(sent)
+
+
+def receive(raw: bytes) -> Sent:
     """Read what a worker sent."""
+    return _sent.decode(raw)
+
+
+def decode_file(raw: bytes) -> FileState:
+    """Read what was remembered."""
     return _file.decode(raw)
 
 
