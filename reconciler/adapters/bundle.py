@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from reconciler.errors import OutsideError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -32,6 +34,26 @@ def walk(folder: str) -> Iterator[str]:
         below = Path(here).relative_to(_ROOT).as_posix()
         found += [f"{below}/{name}" for name in names]
     yield from sorted(found)
+
+
+def stamp() -> str:
+    """Tell what this installation is, at the cost of a look: what another one has remembered says nothing here.
+
+    That is when anything was last installed beside it and, in a checkout, when a module or a schema was last changed.
+    """
+    installed = Path(msgspec.__file__).parent.parent.stat().st_mtime_ns
+    if _PACKAGE.parent != _ROOT:
+        return str(installed)
+    changed = [*_changes(str(_PACKAGE)), *_changes(str(_ROOT / "schemas"))]
+    return f"{installed} {len(changed)} {max(changed)}"
+
+
+def _changes(folder: str) -> Iterator[int]:
+    for entry in os.scandir(folder):
+        if entry.name.endswith((".py", ".json")):
+            yield entry.stat().st_mtime_ns
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _changes(entry.path)
 
 
 def _shipped(relative_path: str) -> Path:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -33,14 +32,15 @@ def cache_folder(environ: Mapping[str, str]) -> Path | None:
 
 
 class DiskCache:
-    """One file per key, written aside and renamed, with a SHA-256 over key and value in front.
+    """One file per key, written aside and renamed, with a SHA-256 over stamp, key and value in front.
 
-    A file that is torn, of another key or of another format is a miss. A folder that cannot be made, or that another
+    A file that is torn, of another stamp, key or format is a miss. A folder that cannot be made, or that another
     user owns or may write to, is not used at all. The least recently used files go when the limit is reached.
     """
 
-    def __init__(self, folder: Path | None, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, folder: Path | None, *, most_bytes: int = MOST_BYTES, stamp: str = "") -> None:
         self._most = most_bytes
+        self._stamp = stamp
         self._until_pruning = 0  # bytes; the first write looks at what is there
         self._folder = folder if folder is not None and _is_private(folder) else None
 
@@ -50,7 +50,7 @@ class DiskCache:
             return None
         with suppress(OSError):
             header, value = self._read(self._folder / _name(key))
-            if header == _header(key, value):
+            if header == _header(self._stamp, key, value):
                 return value
         return None
 
@@ -72,22 +72,24 @@ class DiskCache:
         if self._folder is None or len(value) > self._most:
             return
         with suppress(OSError):
-            self._write(self._folder, key, value)
+            self._write(self._folder / _name(key), _header(self._stamp, key, value), value)
             self._until_pruning -= len(value)
             if self._until_pruning < 0:
                 self._prune(self._folder)
 
     @staticmethod
-    def _write(folder: Path, key: str, value: bytes) -> None:
+    def _write(path: Path, header: bytes, value: bytes) -> None:
+        folder = path.parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been deleted meanwhile
-        opened, aside = tempfile.mkstemp(dir=folder, prefix="new-")  # mode 0600
+        aside = folder / f"new-{os.urandom(8).hex()}"
+        opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(opened, "wb") as file:
-                file.write(_header(key, value))
+                file.write(header)
                 file.write(value)
-            Path(aside).replace(folder / _name(key))
+            aside.replace(path)
         except BaseException:
-            Path(aside).unlink(missing_ok=True)
+            aside.unlink(missing_ok=True)
             raise
 
     def _prune(self, folder: Path) -> None:
@@ -125,7 +127,7 @@ def _name(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest() + _SUFFIX
 
 
-def _header(key: str, value: bytes) -> bytes:
-    digest = hashlib.sha256(_name(key).encode())
+def _header(stamp: str, key: str, value: bytes) -> bytes:
+    digest = hashlib.sha256(f"{_name(key)}{stamp}".encode())
     digest.update(value)
     return _MAGIC + digest.digest()

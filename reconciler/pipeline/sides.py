@@ -12,6 +12,7 @@ from reconciler.errors import ConfigError, InvalidInput, OutsideError
 from reconciler.pipeline.layout import CONFIG_PATH, Files, Layout, folders, layout
 from reconciler.pipeline.listing import Listing
 from reconciler.ports import Cache, Commit, Entry, Repository
+from reconciler.version import __version__
 
 if TYPE_CHECKING:
     from reconciler.core.schemas import Catalogue
@@ -143,9 +144,7 @@ def base_side(repository: Repository, base: str, head: Side) -> Side | None:
     return Side(label=shown, commit=repository.resolve(found))
 
 
-def read_config(
-    repository: Repository, side: Side, catalogue: Callable[[], "Catalogue"], memory: Cache, engine: str
-) -> Config:
+def read_config(repository: Repository, side: Side, catalogue: Callable[[], "Catalogue"], memory: Cache) -> Config:
     """Read `reconciler.yaml`. Raises `ConfigError` where there is none, `InvalidInput` where it is wrong.
 
     Remembered by its blob id, so that a run knows its folders before it has imported what parses YAML.
@@ -158,7 +157,7 @@ def read_config(
             f"there is no {CONFIG_PATH} in {repository.root}",
             hint="run inside a config repository, name one with --repo DIR, or make one: reconciler init DIR",
         )
-    key = f"config:{engine}:{entry.oid}"
+    key = f"config:{__version__}:{entry.oid}"
     if (known := memory.get(key)) is not None:
         with suppress(msgspec.MsgspecError):
             return msgspec.msgpack.decode(known, type=Config)

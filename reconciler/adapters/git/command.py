@@ -1,11 +1,12 @@
 """Running git: fixed argument lists and a scrubbed environment; no hook, filter, prompt, pager or network."""
 
+import io
+import os
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -89,10 +90,10 @@ class Git(Struct, frozen=True, kw_only=True):
     @contextmanager
     def stream(self, *arguments: str, data: Iterable[bytes] = (), accept: Sequence[int] = (0,)) -> Iterator[IO[bytes]]:
         """Start git and give its output to be read; afterwards judge its exit code."""
-        with tempfile.TemporaryFile() as errors, ExitStack() as stack:
+        with scratch() as errors, ExitStack() as stack:
             given: IO[bytes] | int = subprocess.DEVNULL
             if data:  # through a file: git may answer before it has read all, and nobody waits for the other
-                given = stack.enter_context(tempfile.TemporaryFile())
+                given = stack.enter_context(scratch())
                 given.writelines(data)
                 given.seek(0)
             process = self.start(*arguments, stdin=given, stderr=errors)
@@ -161,6 +162,16 @@ class Git(Struct, frozen=True, kw_only=True):
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RepositoryError(f"git {arguments[0]} could not be run: {error}") from error
         return done.returncode, done.stdout, done.stderr
+
+
+def scratch() -> IO[bytes]:
+    """Return a file that nobody else sees, in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        with suppress(OSError):  # a sandbox that forbids it
+            return io.BufferedRandom(io.FileIO(os.memfd_create("git"), "r+"))
+    import tempfile  # noqa: PLC0415 - with what it imports it costs as much as two calls of git
+
+    return tempfile.TemporaryFile()
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -3,12 +3,11 @@
 import os
 import select
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
 
 from reconciler.adapters.git import command
-from reconciler.adapters.git.command import Git, end, failure, too_long
+from reconciler.adapters.git.command import Git, end, failure, scratch, too_long
 
 _GLANCE_SECONDS = 0.25  # how often the size of what it writes is looked at
 
@@ -18,8 +17,7 @@ class Running:
 
     def __init__(self, git: Git, *arguments: str) -> None:
         self._verb = arguments[0]
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `drop`
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as above
+        self._output, self._errors = scratch(), scratch()  # closed by `drop`
         self._process = git.start(*arguments, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors)
         self._deadline = time.monotonic() + command.DEADLINE_SECONDS
 
