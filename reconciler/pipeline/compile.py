@@ -6,13 +6,14 @@ change, in a context that did not change, is never compiled again.
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha1, sha256
+from typing import Any
 
 from msgspec import Struct, field
 
 from reconciler.core.census import Row, row
 from reconciler.core.documents import Document, read, write
 from reconciler.core.intents.config import Cluster
-from reconciler.core.intents.torchrun import TorchrunJob, TorchrunQueue, job_intent, queue_intent
+from reconciler.core.intents.torchrun import Parsed, TorchrunJob, TorchrunQueue, job_intent, queue_intent
 from reconciler.core.launch.files import is_configuration
 from reconciler.core.objects import SourceRef, format_path
 from reconciler.core.policy.verdict import Verdict
@@ -24,6 +25,7 @@ from reconciler.core.render.size import size_problems
 from reconciler.core.render.torchrun import Rendered, render_job, render_queue
 from reconciler.pipeline.context import ANY_QUEUE, CONTEXT_KINDS, Context
 from reconciler.pipeline.layout import selects
+from reconciler.pipeline.sizing import is_sized, needs_of, size, unwritten, with_note, writes_source
 
 _TORCHRUN_GROUP = "torchrun.ai"
 _OWN_GROUP = "gpureconciler.io"
@@ -39,12 +41,16 @@ class Rendering(Struct, frozen=True, kw_only=True):
 
 
 class Compiled(Struct, frozen=True, kw_only=True):
-    """All that one source file means. `needs` names the queues that its jobs refer to."""
+    """All that one source file means. `needs` names what its jobs refer to: queues, cards on offer, files.
+
+    `held` are paths of jobs that wait for an answer: whatever is rendered there stays as it is.
+    """
 
     renderings: tuple[Rendering, ...] = ()
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     needs: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     documents: int = 0
 
 
@@ -77,6 +83,7 @@ class _Draft(Struct, kw_only=True):
     renderings: list[Rendering] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
 
     def compiled(self) -> Compiled:
         return Compiled(
@@ -84,6 +91,7 @@ class _Draft(Struct, kw_only=True):
             problems=tuple(dict.fromkeys(self.problems)),
             verdicts=tuple(self.verdicts),
             needs=tuple(sorted(self.needs)),
+            held=tuple(sorted(self.held)),
             documents=len(self.documents),
         )
 
@@ -106,13 +114,15 @@ def _check(context: Context, draft: _Draft) -> None:
 
 def _render(context: Context, draft: _Draft) -> None:
     for document in draft.sound:
-        manifests = _rendered(context, document, draft) if _is_intent(document) else _passed(context, document)
-        draft.manifests += ((manifest, document) for manifest in manifests)
+        for cluster in _selecting(context, document):
+            made = _sized(context, document, cluster, draft) if is_sized(document, cluster) else None
+            manifests = _rendered(context, document, cluster, draft) if made is None else made
+            draft.manifests += ((manifest, document) for manifest in manifests)
 
 
 def _check_rendered(context: Context, draft: _Draft) -> None:
     for manifest, document in draft.manifests:
-        if _is_intent(document):
+        if _is_intent(document) or manifest.sizing is not None:
             draft.problems += _body_problems(context, manifest)
 
 
@@ -198,22 +208,48 @@ def _is_intent(document: Document) -> bool:
     return document.kind in _RENDERED_KINDS and document.group == _TORCHRUN_GROUP
 
 
-def _passed(context: Context, document: Document) -> Iterator[Manifest]:
+def _plain(context: Context, document: Document, cluster: Cluster) -> Iterator[Manifest]:
+    yield render_plain(document, cluster, namespaced=_is_namespaced(context, document))
+
+
+def _is_namespaced(context: Context, document: Document) -> bool:
     namespaced = context.catalogue.is_namespaced(document.group, document.kind)
-    for cluster in _selecting(context, document):
-        has_namespace = bool(document.metadata.get("namespace"))
-        yield render_plain(document, cluster, namespaced=has_namespace if namespaced is None else namespaced)
+    return bool(document.metadata.get("namespace")) if namespaced is None else namespaced
 
 
-def _rendered(context: Context, document: Document, draft: _Draft) -> Iterator[Manifest]:
-    parsed = queue_intent(document) if document.kind == "TorchrunQueue" else job_intent(document)
+def _intent(context: Context, parsed: Parsed[Any], cluster: Cluster, draft: _Draft) -> Iterator[Manifest]:
     draft.problems += parsed.problems
-    if parsed.intent is None:
-        return
-    for cluster in _selecting(context, document):
+    if parsed.intent is not None:
         rendered = _render_intent(context, parsed.intent, cluster, draft.needs)
         draft.problems += rendered.problems
         yield from rendered.manifests
+
+
+def _sized(context: Context, document: Document, cluster: Cluster, draft: _Draft) -> list[Manifest] | None:
+    """Render a job with its numbers; None: it trains nothing that we know of. One that waits keeps what is there."""
+    from reconciler.core.render.sized import sized_manifest, sized_torchrun_job, stamped  # noqa: PLC0415 - few need it
+
+    draft.needs.update(needs_of(document))
+    job = None if writes_source(cluster) else size(context, document, cluster)
+    if job is None and not writes_source(cluster):
+        return None
+    draft.problems += (unwritten(document),) if job is None else job.problems
+    if job is None or job.sized is None:
+        held = _rendered(context, document, cluster, draft)
+        draft.held.update(manifest_path(manifest.cluster, manifest.key) for manifest in held)
+        return []
+    if _is_intent(document):
+        made = _intent(context, sized_torchrun_job(job.sized), cluster, draft)
+        return [with_note(stamped(manifest, job.sized), job) for manifest in made]
+    namespaced = _is_namespaced(context, document)
+    return [with_note(sized_manifest(job.sized, cluster, namespaced=namespaced), job)]
+
+
+def _rendered(context: Context, document: Document, cluster: Cluster, draft: _Draft) -> Iterator[Manifest]:
+    if not _is_intent(document):
+        return _plain(context, document, cluster)
+    parsed = queue_intent(document) if document.kind == "TorchrunQueue" else job_intent(document)
+    return _intent(context, parsed, cluster, draft)
 
 
 def _render_intent(

@@ -1,7 +1,8 @@
 """Everything that the sources of one revision mean: the compile stage, from a tree to rows and findings."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +18,7 @@ from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError
 from reconciler.pipeline.compile import Rendering, compile_file, compile_files
-from reconciler.pipeline.compiles import Forgotten
+from reconciler.pipeline.compiles import Compiles, Forgotten
 from reconciler.pipeline.context import Context, build_context
 from reconciler.pipeline.kept import Kept
 from reconciler.pipeline.layout import Layout, are_usual, portability_problems
@@ -30,6 +31,9 @@ from reconciler.pipeline.summary import decode_findings, digest
 from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Cache, Repository
 from reconciler.version import __version__
+
+
+_Answer = TypeVar("_Answer")
 
 
 class Tools(Struct, frozen=True, kw_only=True):
@@ -68,7 +72,11 @@ class Head:
         self._existing = dict(self.layout.rendered.items()) if writes else None
         self._written: dict[str, bytes] = {}
         self._before = load_state(tools.cache, self._key)
-        self.context, self.state = self._compile(self._before)
+        try:
+            self.context, self.state = self._compile(self._before)
+        except Forgotten:
+            self._before = State()
+            self.context, self.state = self._compile(self._before)
         self.remember()
         self._files: dict[str, dict[str, Rendering]] = {}
         self._contents: dict[str, bytes] = {}
@@ -127,43 +135,37 @@ class Head:
     def sources(self) -> dict[str, str]:
         """Source files by path below the rendered folder."""
         sources: dict[str, str] = {}
-        for source, held in self.state.files.items():
+        for source, held in self._ask(lambda files: files.items()):
             for path in held.paths:
                 sources.setdefault(path, source)
         return sources
 
     def _sources_of(self, paths: list[str]) -> dict[str, str]:
-        """Find the source files of some rendered paths: a few of them without looking at all, unless that was done."""
-        if len(paths) <= _FEW and not self.state.has_doubles and "sources" not in vars(self):
-            return {path: source for path in paths if (source := self.state.files.origin(path))}
+        """Find the source files of some rendered paths: a few of them without looking at all."""
+        if len(paths) <= _FEW and not self.state.has_doubles:
+            found = self._ask(lambda files: {path: files.origin(path) for path in paths})
+            return {path: source for path, source in found.items() if source}
         return {path: self.sources[path] for path in paths}
 
     @cached_property
     def rows(self) -> dict[str, Row]:
         """Rows by path below the rendered folder."""
         rows: dict[str, Row] = {}
-        for found in self._all_rows():
-            for row in found:
-                rows.setdefault(row.path, row)
+        for row in self._all_rows():
+            rows.setdefault(row.path, row)
         return rows
 
-    def _all_rows(self) -> list[tuple[Row, ...]]:
-        try:
-            return list(self.state.files.all_rows())
-        except Forgotten:
-            return list(self._anew().files.all_rows())
+    def _all_rows(self) -> list[Row]:
+        return self._ask(lambda files: [row for rows in files.all_rows() for row in rows])
 
-    def _rows_of(self, source: str) -> tuple[Row, ...]:
+    def _ask(self, ask: Callable[[Compiles], _Answer]) -> _Answer:
+        """Ask all compiled files; once they are compiled again, if what the last plan left has been taken away."""
         try:
-            return self.state.files.rows(source)
+            return ask(self.state.files)
         except Forgotten:
-            return self._anew().files.rows(source)
-
-    def _anew(self) -> State:
-        """Compile everything again: what the last plan left was taken away while this one went on."""
-        self._before = State()
-        self.context, self.state = self._compile(self._before)
-        return self.state
+            self._before = State()
+            self.context, self.state = self._compile(self._before)
+            return ask(self.state.files)
 
     def common(self, changed: list[str]) -> Common:
         """Return what is the same on both sides of a plan: all rows but the changed ones."""
@@ -180,8 +182,13 @@ class Head:
         """Rows of these paths: a few of them cost less than all."""
         wanted = list(paths)
         sources = self._sources_of(wanted)
-        found = {row.path: row for source in {*sources.values()} for row in reversed(self._rows_of(source))}
+        rows = self._ask(lambda files: [files.rows(source) for source in {*sources.values()}])
+        found = {row.path: row for of_file in rows for row in reversed(of_file)}
         return {path: found[path] for path in wanted}
+
+    def waiting(self) -> frozenset[str]:
+        """Paths below the rendered folder of jobs that wait for an answer: what is there stays."""
+        return frozenset(path for raw in self.state.noted.values() for path in decode_findings(raw).held)
 
     def problems(self) -> tuple[Problem, ...]:
         """All problems of all files."""
@@ -219,9 +226,8 @@ class Head:
 
     def _count(self) -> Counted:
         by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
-        for rows in self._all_rows():
-            for row in rows:
-                by_cluster[row.cluster].append(row)
+        for row in self._all_rows():
+            by_cluster[row.cluster].append(row)
         verdicts: list[Verdict] = []
         for cluster in self.clusters:
             inventory = self.context.inventories.get(cluster.name)

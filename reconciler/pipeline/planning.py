@@ -75,6 +75,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
         list_keys=head.context.catalogue.list_keys,
         is_quantity=head.context.catalogue.is_quantity,
         origins=_origins(tools, head, before, findings.problems),
+        waiting=head.waiting(),
         inventories=head.context.inventories,
         verdicts=findings.verdicts,
         problems=findings.problems,

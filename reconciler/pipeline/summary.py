@@ -13,10 +13,11 @@ from reconciler.pipeline.compile import Compiled
 
 
 class Findings(Struct, frozen=True, array_like=True):
-    """What is wrong with one file; most have nothing."""
+    """What is wrong with one file, and the paths of its jobs that wait for an answer; most have nothing."""
 
     problems: tuple[Problem, ...]
     verdicts: tuple[Verdict, ...]
+    held: tuple[str, ...] = ()
 
 
 class FileState(Struct, frozen=True, array_like=True):
@@ -73,7 +74,7 @@ _sent = msgspec.msgpack.Decoder(Sent)
 def summarise(compiled: Compiled, *, oid: str, defines: bool) -> FileState:
     """Drop the manifests."""
     rows = [rendering.row for rendering in compiled.renderings]
-    findings = Findings(problems=compiled.problems, verdicts=compiled.verdicts)
+    findings = Findings(problems=compiled.problems, verdicts=compiled.verdicts, held=compiled.held)
     return FileState(
         oid=oid,
         defines=defines,

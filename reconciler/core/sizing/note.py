@@ -9,6 +9,7 @@ from reconciler.core.objects import SourceRef
 
 if TYPE_CHECKING:  # every plan imports this module, few size anything
     from reconciler.core.sizing.decision import Candidate, Decision
+    from reconciler.core.sizing.question import Question
 
 _MOST_REJECTED = 3  # sentences; the table has them all
 
@@ -79,3 +80,36 @@ def _weighed(one: "Candidate", chosen: "Candidate | None") -> Weighed:
         low_gib=estimate.low_gib if estimate else None,
         high_gib=estimate.high_gib if estimate else None,
     )
+
+
+def reading(question: "Question", taken: Sequence[tuple[str, str]]) -> str:
+    """Say what a question was made from; `taken` are names of values that nobody wrote, with their origin."""
+    training = question.training
+    billions = training.architecture.parameters / 1e9
+    rank = f" r {training.lora_rank}" if training.method.has_adapters else ""
+    factors = f"{question.batch} x {question.processes}"
+    steps = f" x {question.accumulation}" if question.accumulation > 1 else ""
+    words = [
+        f"{training.architecture.name} ({billions:.3g} B)",
+        f"{training.method}{rank}",
+        f"{training.sequence} tokens",
+        f"batch {factors}{steps} = {question.effective_batch}",
+        f"{training.precision}, {training.optimizer}, {training.strategy}",
+        "checkpointing" if training.checkpointing else "no checkpointing",
+        str(training.attention),
+    ]
+    by_origin: dict[str, list[str]] = {}
+    for name, origin in taken:
+        if name in _TELLING:
+            by_origin.setdefault(origin, []).append(name.replace("_", " "))
+    told = [f"{', '.join(names)} by {origin}" for origin, names in by_origin.items()]
+    return ", ".join(words) + (f"; {'; '.join(told)}" if told else "")
+
+
+_TELLING = frozenset(
+    (
+        *("model", "method", "sequence", "batch", "processes", "accumulation", "precision", "optimizer"),
+        *("checkpointing", "attention", "strategy", "lora_rank"),
+    )
+)
+"""Values that move a peak by much: that nobody wrote them is worth a word."""

@@ -132,7 +132,7 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundi
     decision = _decide(asking.questions, around.answers)
     question = next((one for one in asking.questions if _is_of(decision, one)), asking.questions[0])
     read = [fact.spot for name, fact in asking.facts if fact.spot is not None and name in _READ_FACTS]
-    taken = [(f"{name} {fact.value}", fact.origin) for name, fact in asking.taken if fact.origin and name != "gpu"]
+    taken = [(name, fact.origin) for name, fact in asking.taken if fact.origin]
     told = note(
         decision, read=reading(question, taken), places=tuple(dict.fromkeys(_place(job, spot) for spot in read))
     )
@@ -144,8 +144,8 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundi
     unanswered = settings.when_pending if decision.is_pending else settings.when_refused
     blocks = unanswered is Unanswered.BLOCK
     severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
-    sized = None if blocks else refused(document, decision, settings)
-    return replace(made, sized=sized, problems=(_unanswered(job, decision, severity),))
+    passed = None if blocks else refused(document, decision, settings)
+    return replace(made, sized=passed, problems=(_unanswered(job, decision, severity),))
 
 
 def _decide(questions: tuple[Question, ...], answers: Answers) -> Decision:

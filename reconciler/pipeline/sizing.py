@@ -1,0 +1,122 @@
+"""Training jobs among the sources: sized on their way to `rendered/`, or held back until they can be."""
+
+# ruff: noqa: PLC0415 - most files hold no job that is sized, and must not pay for the import of what sizes it
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.core.census.pods import mapping
+from reconciler.core.documents import Document
+from reconciler.core.intents.config import Cluster, SizedKind, Write
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.render.manifest import Manifest
+from reconciler.pipeline.context import FILES, OFFERS, Context
+from reconciler.pipeline.offers import offer_of, queue_named
+
+if TYPE_CHECKING:
+    from reconciler.core.render.sized.sizing import SizedJob, Surroundings
+    from reconciler.core.sizing.gpus import Gpu
+
+_KINDS = frozenset(kind.value for kind in SizedKind)
+
+
+def is_sized(document: Document, cluster: Cluster) -> bool:
+    """Whether a document is to be sized for a cluster."""
+    if document.kind.lower() not in _KINDS:
+        return False
+    settings, labels = cluster.sizing, mapping(document.metadata.get("labels"))
+    if not settings.select.every and settings.select.label_key not in labels:
+        return False
+    from reconciler.core.intents.trainjobs import is_selected
+
+    return is_selected(document, settings, cluster.namespace)
+
+
+def size(context: Context, document: Document, cluster: Cluster) -> "SizedJob | None":
+    """Size a document for a cluster; None where it trains nothing that we know of."""
+    from reconciler.core.render.sized.sizing import size_job
+
+    return size_job(document, surroundings(context, document, cluster))
+
+
+def unwritten(document: Document) -> Problem:
+    """Say that a job waits for its numbers, which the settings want in its own file."""
+    message = "is not sized yet, and spec.sizing.write wants the numbers in this file"
+    return Problem(
+        rule="sizing.unwritten",
+        place=document.source,
+        message=message,
+        hint=f"write them: reconciler size --write {document.source.path}",
+        severity=Severity.WARNING,
+    )
+
+
+def needs_of(document: Document) -> tuple[str, ...]:
+    """Return what the sizing of a job depends on besides its file, its queue and the evidence."""
+    queue = queue_named(_labels(document))
+    return (OFFERS, FILES, queue) if queue else (OFFERS, FILES)
+
+
+def writes_source(cluster: Cluster) -> bool:
+    """Whether the numbers go into the user's own files."""
+    return cluster.sizing.write is Write.SOURCE
+
+
+def with_note(manifest: Manifest, job: "SizedJob") -> Manifest:
+    """Let a manifest tell how it was sized."""
+    return replace(manifest, sizing=job.note)
+
+
+def surroundings(context: Context, document: Document, cluster: Cluster) -> "Surroundings":
+    """Return what a document is sized against in a cluster."""
+    from reconciler.core.render.sized.sizing import Surroundings
+    from reconciler.core.sizing.answers import Answers
+
+    answers = context.answers.get(cluster.name, Answers())
+
+    def file(path: str) -> bytes | None:
+        found = context.files.get(path)
+        return None if found is None else msgspec.json.encode(found.data)
+
+    return Surroundings(
+        settings=cluster.sizing,
+        answers=answers.heard_by(cluster.sizing.engine),
+        offered=_offered(context, document, cluster),
+        paths=tuple(context.files),
+        file=file,
+    )
+
+
+def _offered(context: Context, document: Document, cluster: Cluster) -> "tuple[Gpu, ...]":
+    """Return the cards of the job's queue, else all of the cluster's vendor that were measured on its nodes."""
+    from reconciler.core.sizing.gpus import find_gpu, offered_gpus
+
+    inventory = context.inventories.get(cluster.name)
+    measured = offered_gpus(inventory) if inventory is not None else ()
+    found: list[Gpu] = []
+    for product in _products(context, document, cluster):
+        gpu = next((gpu for gpu in measured if gpu.product == product), None) or find_gpu(product)
+        if gpu is not None:
+            found.append(gpu)
+    return tuple(found) or tuple(gpu for gpu in measured if gpu.vendor is cluster.vendor)
+
+
+def _products(context: Context, document: Document, cluster: Cluster) -> Iterator[str]:
+    """Yield the products that the job's queue is made of: a TorchrunQueue's, else those of Kueue's flavors."""
+    spec = mapping(document.data.get("spec"))
+    queue = queue_named(_labels(document)) or str(spec.get("jobQueue") or "")
+    namespace = document.key.namespace or cluster.namespace
+    source = context.queues.get((cluster.name, namespace, queue))
+    offer = offer_of(source.intent) if source is not None else None
+    if offer is not None:
+        yield offer.product
+    elif cluster.name in context.flavors:
+        yield from (found.product for found in context.flavors[cluster.name].offers(namespace, queue))
+
+
+def _labels(document: Document) -> dict[str, str]:
+    labels = mapping(document.metadata.get("labels"))
+    return {name: value for name, value in labels.items() if isinstance(value, str)}
