@@ -16,7 +16,7 @@ from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.estimate import Confidence, Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Question
-from reconciler.core.sizing.training import Layout, Method, Training
+from reconciler.core.sizing.training import Layout, Method, Strategy, Training
 from tests.core.sizing.questions import (
     A100,
     H200,
@@ -61,14 +61,32 @@ def test_a_batch_that_does_not_divide_excludes_the_number() -> None:
     assert decision.chosen is None
     four = next(one for one in decision.candidates if one.layout.gpus == 4)
     assert (four.fits, four.reason, four.estimate) == (False, "indivisible", None)
-    assert four.text == "6 samples a step (6 a GPU x 1) do not divide among 4 GPUs"
+    assert four.text == "an effective batch of 6 (6 a GPU x 1) does not divide among 4 GPUs"
 
 
 def test_the_effective_batch_is_kept_by_the_fewest_gpus() -> None:
     """F-006: batch a GPU x GPUs x steps is what it was; accumulation stays."""
     decision = decide(question(batch=4, processes=4, accumulation=3), estimator=fits_from(2), speed=steady)
     assert chosen(decision).layout == Layout(gpus=2, workers=1, batch=8, accumulation=3)
-    assert "8 samples a GPU x 2 x 3 steps keep the effective batch of 48" in decision.text
+    assert "8 samples a GPU x 2 x 3 steps keep the effective batch 48" in decision.text
+
+
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "gpus", "layout"),
+    [
+        (1, 16, 4, Layout(gpus=4, batch=1, accumulation=4)),
+        (6, 4, 4, Layout(gpus=4, batch=2, accumulation=3)),
+        (6, 4, 2, Layout(gpus=2, batch=3, accumulation=4)),
+        (5, 3, 2, None),
+    ],
+)
+def test_accumulation_makes_room_where_the_batch_does_not_divide(
+    batch: int, accumulation: int, gpus: int, layout: Layout | None
+) -> None:
+    """F-006: the effective batch is kept exactly, by other steps if need be, or the number is refused."""
+    asking = question(batch=batch, accumulation=accumulation, max_gpus=gpus)
+    decision = decide(asking, estimator=fits_from(gpus), speed=steady)
+    assert (decision.chosen and decision.chosen.layout) == layout
 
 
 def test_beyond_one_node_whole_nodes_are_tried_too() -> None:
@@ -99,6 +117,25 @@ def test_nothing_fits() -> None:
     )
 
 
+def test_what_would_help_is_told() -> None:
+    def estimator(training: Training, layout: Layout, __: Gpu) -> Estimate:
+        return estimate(40 if training.checkpointing and layout.gpus > 1 else 200)
+
+    asking = question(training=training(checkpointing=False))
+    decision = decide(asking, estimator=estimator, speed=steady)
+    assert decision.chosen is None
+    assert decision.text.endswith("; with gradient checkpointing 2 GPUs would do")
+    more = replace(asking, batch=8, training=training(checkpointing=False, sequence=64))
+    larger = decide(
+        more, estimator=lambda one, layout, _: estimate(50 if one.checkpointing else 160 / layout.gpus), every=True
+    )
+    assert "4 GPUs" in larger.text
+    assert larger.text.endswith("; with gradient checkpointing 1 GPU would do")
+    ddp = question(training=training(strategy=Strategy.DDP))
+    sharded = decide(ddp, estimator=lambda one, *_: estimate(200 if one.strategy is Strategy.DDP else 40), speed=steady)
+    assert sharded.text.endswith("; with sharding (FSDP or ZeRO-3) 1 GPU would do")
+
+
 # --- the number that the job asks for -------------------------------------------------------------------------------
 
 
@@ -123,14 +160,14 @@ def test_where_accumulation_cannot_make_room_the_batch_of_a_gpu_shrinks() -> Non
     asking = question(goal=Goal.AVOID_OOM, batch=4, processes=2, requested_gpus=2)
     decision = decide(asking, estimator=fits_from(4), speed=steady)
     assert chosen(decision).layout == Layout(gpus=4, batch=2, accumulation=1)
-    assert "2 samples a GPU x 4 keep the effective batch of 8" in decision.text
+    assert "2 samples a GPU x 4 keep the effective batch 8" in decision.text
 
 
 def test_three_gpus_go_to_four_only_if_the_batch_divides() -> None:
     asking = question(goal=Goal.AVOID_OOM, batch=3, processes=3, requested_gpus=3)
     decision = decide(asking, estimator=fits_from(4), speed=steady)
     assert decision.chosen is None
-    assert "an effective batch of 9 (3 a GPU x 3 x 1 steps) does not divide among 4 GPUs" in {
+    assert "an effective batch of 9 (3 a GPU x 3) does not divide among 4 GPUs" in {
         one.text for one in decision.candidates
     }
 

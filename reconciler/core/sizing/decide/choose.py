@@ -8,6 +8,7 @@ from reconciler.core.sizing.answers import NO_ANSWERS, Answers, Recommendation
 from reconciler.core.sizing.decide.bench import Bench, Estimator, Speed
 from reconciler.core.sizing.decide.hearing import Voice, hear
 from reconciler.core.sizing.decide.layouts import spread, spreads
+from reconciler.core.sizing.decide.remedies import remedies
 from reconciler.core.sizing.decide.telling import gpus, nearest_of, tell_chosen, tell_none, told
 from reconciler.core.sizing.decision import Candidate, Decision, Reason
 from reconciler.core.sizing.estimate import Confidence
@@ -16,6 +17,7 @@ from reconciler.core.sizing.question import Goal, Question
 from reconciler.core.sizing.training import Layout
 
 _ANALYTIC = ("analytic", "1")
+_MEMORY = (Reason.DOES_NOT_FIT, Reason.VETO, Reason.BAND, Reason.PAGED)
 _MOST_BATCH = 10_000_000
 _MOST_TOKENS = 10_000_000
 
@@ -31,7 +33,8 @@ def decide(
     """Choose the layout for a question, or say why there is none; the same arguments give the same decision.
 
     `answers` holds what was recorded of other engines, and which of them is configured. Layouts beyond the chosen one
-    are weighed only where the goal needs them or `every` asks for the whole table.
+    are weighed only where the goal needs them or `every` asks for the whole table; then it is also told what change of
+    the training would fit on fewer GPUs.
     """
     wrong = _invalid(question)
     if wrong:
@@ -46,12 +49,17 @@ def decide(
     chosen = _chosen(question, candidates)
     if chosen is None:
         reason, text = tell_none(question, candidates)
+        if reason in _MEMORY:
+            text += _remedy(question, question.max_gpus + 1, estimator, other_weights=True)
         return _none(question, candidates, reason, text, voice)
     if not chosen.fits:  # the last resort, which the settings allow
         last = replace(chosen, fits=True, confidence=Confidence.LOW)
         candidates = tuple(last if one is chosen else one for one in candidates)
         chosen = last
-    return _some(question, candidates, chosen, voice)
+    asked = max(question.processes, question.requested_gpus or 0)
+    more = every and question.goal is not Goal.THROUGHPUT and chosen.layout.gpus > asked
+    remedy = _remedy(question, chosen.layout.gpus, estimator, other_weights=False) if more else ""
+    return _some(question, candidates, chosen, voice, remedy)
 
 
 def decide_over(
@@ -143,6 +151,15 @@ def _recommended(bench: Bench, voice: Voice, found: Recommendation) -> Decision:
     return _none(question, (best, *physics), Reason(best.reason), text, voice)
 
 
+def _remedy(question: Question, most: int, estimator: Estimator, *, other_weights: bool) -> str:
+    """Tell the first change of the training that would fit on fewer than `most` GPUs."""
+    for words, changed in remedies(question, other_weights=other_weights):
+        chosen = _chosen(changed, tuple(_weighed(Bench(changed, estimator, None, Voice()), every=False)))
+        if chosen is not None and chosen.layout.gpus < most:
+            return f"; with {words} {gpus(chosen.layout)} would do"
+    return ""
+
+
 def _physics(question: Question, candidates: Sequence[Candidate]) -> str:
     """Tell what would have been chosen if nobody else were asked."""
     chosen = _chosen(question, candidates)
@@ -171,12 +188,14 @@ def _engines(voice: Voice) -> tuple[tuple[str, str], ...]:
     return (_ANALYTIC, (voice.name, voice.version)) if voice.name else (_ANALYTIC,)
 
 
-def _some(question: Question, candidates: tuple[Candidate, ...], chosen: Candidate, voice: Voice) -> Decision:
+def _some(
+    question: Question, candidates: tuple[Candidate, ...], chosen: Candidate, voice: Voice, remedy: str = ""
+) -> Decision:
     return Decision(
         goal=question.goal,
         chosen=chosen,
         reason=chosen.reason,
-        text=tell_chosen(question, candidates, chosen),
+        text=tell_chosen(question, candidates, chosen) + remedy,
         confidence=chosen.confidence,
         candidates=candidates,
         engines=_engines(voice),

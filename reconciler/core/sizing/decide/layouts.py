@@ -1,7 +1,7 @@
 """The layouts that are weighed for a question: how many GPUs, and how the effective batch is spread over them.
 
 The effective batch (samples between two updates) decides what is learnt, so every layout keeps it exactly; a number of
-GPUs that cannot is told with its arithmetic, and never rounded.
+GPUs that cannot is told with its arithmetic, and nothing is ever rounded.
 """
 
 from collections.abc import Iterator
@@ -73,22 +73,23 @@ def _workers(gpus: int, each: int) -> int:
 
 
 def _pairs(question: Question, gpus: int) -> tuple[list[tuple[int, int]], str]:
-    """Return pairs of batch a GPU and accumulation, or why there are none."""
-    batch, steps = question.batch, question.accumulation
-    if question.goal is Goal.MIN_GPU:  # ado-autoconf's rule: the batch of one step is divided, accumulation stays
-        total = question.global_batch
-        if total % gpus == 0:
-            return [(total // gpus, steps)], ""
-        return [], f"{total} samples a step ({batch} a GPU x {question.processes}) do not divide among {gpus} GPUs"
+    """Return pairs of batch a GPU and accumulation, or why there are none.
+
+    For the fewest GPUs the batch of one step is divided, as ado-autoconf does; where it does not divide, but the
+    effective batch does, accumulation changes. To avoid running out of memory the batch a GPU stays where accumulation
+    can make room, else it shrinks.
+    """
     total = question.effective_batch
     if total % gpus:
-        made = f"{batch} a GPU x {question.processes} x {steps} steps"
+        steps = f" x {question.accumulation} steps" if question.accumulation > 1 else ""
+        made = f"{question.batch} a GPU x {question.processes}{steps}"
         return [], f"an effective batch of {total} ({made}) does not divide among {gpus} GPUs"
     share = total // gpus
-    sizes = _divisors(share)
-    if question.goal is Goal.AVOID_OOM:  # the batch a GPU stays where accumulation can make room, else it shrinks
-        sizes = [max(size for size in sizes if size <= batch)]
-    return [(size, share // size) for size in sizes], ""
+    if question.goal is Goal.THROUGHPUT:
+        return [(size, share // size) for size in _divisors(share)], ""
+    most = question.batch if question.goal is Goal.AVOID_OOM else -(-question.global_batch // gpus)
+    size = most if share % most == 0 else next(size for size in _divisors(share) if size <= most)
+    return [(size, share // size)], ""
 
 
 def _divisors(number: int) -> list[int]:

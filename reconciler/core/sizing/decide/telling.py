@@ -4,17 +4,22 @@ from collections.abc import Sequence
 
 from reconciler.core.sizing.decision import Candidate, Decision, Reason
 from reconciler.core.sizing.question import Goal, Question
-from reconciler.core.sizing.training import Layout, Strategy
+from reconciler.core.sizing.training import Layout
 
-_WEIGHT = (
-    Reason.PAGED,
-    Reason.DISAGREE,
-    Reason.BAND,
-    Reason.UNMEASURED,
-    Reason.DOES_NOT_FIT,
-    Reason.VETO,
-    Reason.INDIVISIBLE,
-)
+_NEARNESS = {
+    reason: rank
+    for rank, reason in enumerate(
+        (
+            Reason.PAGED,
+            Reason.DISAGREE,
+            Reason.BAND,
+            Reason.UNMEASURED,
+            Reason.DOES_NOT_FIT,
+            Reason.VETO,
+            Reason.INDIVISIBLE,
+        )
+    )
+}
 """Which reason tells most where several candidates failed: that of the one that was nearest to running."""
 
 
@@ -46,7 +51,8 @@ def _batch(question: Question, layout: Layout) -> str:
     ):
         return ""
     steps = f" x {layout.accumulation} steps" if layout.accumulation > 1 else ""
-    return f"{layout.batch} samples a GPU x {layout.gpus}{steps} keep the effective batch of {question.effective_batch}"
+    samples = "sample" if layout.batch == 1 else "samples"
+    return f"{layout.batch} {samples} a GPU x {layout.gpus}{steps} keep the effective batch {question.effective_batch}"
 
 
 def _kept(question: Question, candidates: Sequence[Candidate], chosen: Candidate) -> str:
@@ -80,15 +86,12 @@ def tell_none(question: Question, candidates: Sequence[Candidate]) -> tuple[Reas
     card = question.gpu.product
     if reason is Reason.INDIVISIBLE:
         return reason, f"no number of GPUs up to {question.max_gpus} keeps the batch: {nearest.text}"
-    text = f"nothing up to {question.max_gpus} x {card} will do: {gpus(nearest.layout)}: {nearest.text}"
-    if question.training.strategy is Strategy.DDP and nearest.layout.gpus > 1:
-        text += "; with ddp every GPU holds all of it, which FSDP or ZeRO-3 would divide"
-    return reason, text
+    return reason, f"nothing up to {question.max_gpus} x {card} will do: {gpus(nearest.layout)}: {nearest.text}"
 
 
 def nearest_of(candidates: Sequence[Candidate]) -> Candidate:
     """Return the candidate that was nearest to running; of several with that reason the largest."""
-    return min(candidates, key=lambda one: (_WEIGHT.index(Reason(one.reason)), -one.layout.gpus))
+    return min(candidates, key=lambda one: (_NEARNESS[Reason(one.reason)], -one.layout.gpus))
 
 
 def told(best: Decision, others: Sequence[Decision]) -> str:

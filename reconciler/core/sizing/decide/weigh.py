@@ -1,5 +1,7 @@
 """One layout, weighed: physics first, then what another engine says of it."""
 
+from operator import attrgetter
+
 from msgspec import Struct
 
 from reconciler.core.sizing.decision import Candidate, Reason
@@ -128,9 +130,10 @@ _LINKS = {Reason.VETO: "though", Reason.DISAGREE: "but", Reason.DOES_NOT_FIT: "t
 
 
 _NAMED_PARTS = 3
+_gib = attrgetter("gib")
 
 
 def largest(estimate: Estimate) -> str:
     """Name the largest parts of a peak."""
-    parts = sorted(estimate.parts, key=lambda part: (-part.gib, part.name))[:_NAMED_PARTS]
+    parts = sorted(estimate.parts, key=_gib, reverse=True)[:_NAMED_PARTS]
     return ", ".join(f"{part.name} {part.gib:.1f}" for part in parts)
