@@ -8,7 +8,7 @@ import socket
 import ssl
 from base64 import b64encode
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, IncompleteRead
 from threading import Thread
 from urllib.parse import unquote, urlsplit
 
@@ -141,6 +141,8 @@ class _Call(Thread):
             content = answer.read(MOST_BYTES + 1)
             if len(content) > MOST_BYTES:
                 raise PredictorError(f"{self._server.shown} answered with more than {MOST_BYTES >> 20} MiB")
+            if answer.length:  # promised, and not sent
+                raise IncompleteRead(content, answer.length)
             wait = answer.headers.get("Retry-After", "")
             return Response(
                 status=answer.status,

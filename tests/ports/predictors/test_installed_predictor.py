@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def predictor(call_seconds: float = 60.0, *, memory_bytes: int = 2 << 30, **more: str) -> InstalledPredictor:
-    found = environ() | more
+    found = environ(STANDIN_UNRULY="1") | more
     return InstalledPredictor(environ=found, call_seconds=call_seconds, cold_seconds=60, memory_bytes=memory_bytes)
 
 
@@ -146,7 +146,7 @@ def test_what_the_library_prints_is_no_answer() -> None:
     [
         ({"model": "fail"}, r"ado-autoconf failed: RuntimeError: the library failed with \x1b[31mcolours"),
         ({"model": "fail", "goal": Goal.AVOID_OOM, "number_gpus": 2}, "failed inside and says nothing more"),
-        ({"model": "none"}, "nonsense"),
+        ({"model": "nan"}, "nonsense"),
     ],
 )
 def test_a_failure_is_no_refusal(change: dict[str, object], words: str) -> None:
@@ -259,7 +259,7 @@ def _parent(folder: Path, model: str) -> tuple[subprocess.Popen[bytes], Path]:
             raise SystemExit(7)
     """
     path = os.pathsep.join((str(STANDIN), str(ROOT)))
-    more = environ(STANDIN_STARTS=str(starts)) | {"PYTHONPATH": path}
+    more = environ(STANDIN_STARTS=str(starts), STANDIN_UNRULY="1") | {"PYTHONPATH": path}
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=more), starts
 
 

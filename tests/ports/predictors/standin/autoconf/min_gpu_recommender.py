@@ -28,10 +28,8 @@ def _property(identifier: str, values: list[str] | None = None, limits: list[int
     return SimpleNamespace(identifier=identifier, propertyDomain=domain)
 
 
-MODELS = [
-    "big",
-    "small",
-    "alias",
+MODELS = ["small", "big", "alias"]
+UNRULY = [
     "hang",
     "die",
     "die-once",
@@ -43,9 +41,10 @@ MODELS = [
     "loud",
     "family",
     "fail",
-    "none",
-    "text",
+    "nan",
 ]
+if os.environ.get("STANDIN_UNRULY"):
+    MODELS += UNRULY
 ModelName = _property("model_name", MODELS)
 TuningMethod = _property("method", ["full", "lora"])
 GPUModel = _property("gpu_model", ["A", "B"])
@@ -100,7 +99,7 @@ class Predictor:
         gpus: int = row["number_gpus"]
         tokens: int = row["tokens_per_sample"]
         batch: int = row["batch_size"]
-        if row["model_name"] == "none":
+        if row["model_name"] == "nan":
             return float("nan")
         if os.environ.get("STANDIN_SMOOTH"):
             return 1 / (1 + gpus)
