@@ -46,18 +46,17 @@ class Heap(Struct, frozen=True, array_like=True):
 
 
 class Whole(Struct, frozen=True, array_like=True):
-    """A whole memory as it lies on disk: texts and bytes. `files` are those of `sources`, without their rows."""
+    """A whole memory as it lies on disk, but for two heaps: the files of `sources`, and their rows."""
 
     stamp: bytes = b""
     sources: str = ""
     desired: str = ""
-    files: Heap = Heap()
 
 
 class Compiles(Mapping[str, FileState]):
     """Source files as they were compiled: those that changed since, over a whole memory, most of which stays encoded.
 
-    Rows, the larger part, are apart, and read when somebody asks for one; that raises `Forgotten` where they are gone.
+    Its heaps are read when somebody asks for a file that did not change; `Forgotten` where they are gone.
     """
 
     def __init__(
@@ -65,13 +64,13 @@ class Compiles(Mapping[str, FileState]):
         sources: Listing,
         changed: Mapping[str, FileState],
         whole: Whole,
-        read_rows: Callable[[], Heap] = Heap,
+        read_heap: Callable[[str], Heap] = lambda _: Heap(),
     ) -> None:
         self.sources = sources
         self.changed = changed
         self.whole = whole
         self._saved = Listing(whole.sources)
-        self._read_rows = read_rows
+        self._read_heap = read_heap
 
     def __getitem__(self, path: str) -> FileState:
         """Return one file, without its rows."""
@@ -79,7 +78,7 @@ class Compiles(Mapping[str, FileState]):
             return self.changed[path]
         if path not in self.sources:
             raise KeyError(path)
-        return decode_file(self.whole.files[self._saved.position(path)])
+        return decode_file(self._files[self._saved.position(path)])
 
     def __iter__(self) -> Iterator[str]:
         """Yield the paths, sorted."""
@@ -99,16 +98,20 @@ class Compiles(Mapping[str, FileState]):
 
     @cached_property
     def _all(self) -> dict[str, FileState]:
-        files, at = self.whole.files, self._positions
-        return {path: self.changed.get(path) or decode_file(files[at[path]]) for path in self.sources}
+        at = self._positions
+        return {path: self.changed.get(path) or decode_file(self._files[at[path]]) for path in self.sources}
 
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {path: position for position, path in enumerate(self._saved)}
 
     @cached_property
+    def _files(self) -> Heap:
+        return self._read_heap(FILES)
+
+    @cached_property
     def _rows(self) -> Heap:
-        return self._read_rows()
+        return self._read_heap(ROWS)
 
     def rows(self, path: str) -> tuple[Row, ...]:
         """Return a row for each object that a file renders."""
@@ -124,18 +127,18 @@ class Compiles(Mapping[str, FileState]):
 
     def packed(self) -> tuple[Heap, Heap]:
         """Put all files together, and their rows."""
-        at, files = self._positions, self.whole.files
+        at = self._positions
         rows = [self._encoded_rows(path, at.__getitem__) for path in self.sources]
-        return Heap.of([self._packed(path, files, at) for path in self.sources]), Heap.of(rows)
+        return Heap.of([self._packed(path, at) for path in self.sources]), Heap.of(rows)
 
-    def _packed(self, path: str, files: Heap, at: Mapping[str, int]) -> bytes:
+    def _packed(self, path: str, at: Mapping[str, int]) -> bytes:
         held = self.changed.get(path)
-        return files[at[path]] if held is None else _encoder.encode(replace(held, encoded_rows=b""))
+        return self._files[at[path]] if held is None else _encoder.encode(replace(held, encoded_rows=b""))
 
     def advanced(self, sources: Listing, fresh: Mapping[str, FileState]) -> "Compiles":
         """Return the files of `sources`, of which these have been compiled again."""
         changed = {path: held for path, held in {**self.changed, **fresh}.items() if path in sources}
-        return Compiles(sources, changed, self.whole, self._read_rows)
+        return Compiles(sources, changed, self.whole, self._read_heap)
 
     def origin(self, rendered: str) -> str | None:
         """Return the source file of a rendered path that no two files render."""
@@ -143,12 +146,15 @@ class Compiles(Mapping[str, FileState]):
             if rendered in held.paths:
                 return path
         paths = list(self._saved)
-        for position in self.whole.files.holding(rendered.encode()):
+        for position in self._files.holding(rendered.encode()):
             path = paths[position]
             if path not in self.changed and path in self.sources and rendered in self[path].paths:
                 return path
         return None
 
+
+FILES, ROWS = "files", "rows"
+"""The heaps of a whole memory: `FileState` without rows, and rows."""
 
 _encoder = msgspec.msgpack.Encoder()
 _rows = msgspec.msgpack.Decoder(tuple[Row, ...])

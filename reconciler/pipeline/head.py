@@ -32,7 +32,6 @@ from reconciler.pipeline.workers import in_parallel
 from reconciler.ports import Cache, Repository
 from reconciler.version import __version__
 
-
 _Answer = TypeVar("_Answer")
 
 

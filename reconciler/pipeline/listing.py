@@ -96,9 +96,9 @@ class Listing(Mapping[str, str]):
         """Return the paths that one of the two has alone, or with another id, sorted."""
         if self.text == other.text:
             return []
-        begin = self.text.rfind("\n", 0, _common(self.text, other.text)) + 1
+        begin = self.text.rfind("\n", 0, _common_begin(self.text, other.text)) + 1
         own, others = self.text[begin:], other.text[begin:]
-        whole = own.find("\n", len(own) - _common(own[::-1], others[::-1])) + 1  # where whole common lines begin
+        whole = own.find("\n", len(own) - _common_end(own, others)) + 1  # where whole common lines begin
         end = len(own) - whole if whole else 0
         lines = {*own[: len(own) - end].split("\n")} ^ {*others[: len(others) - end].split("\n")}
         return sorted({line[: line.index("\t")] for line in lines if line})
@@ -114,12 +114,24 @@ def joined(*listings: Listing) -> Listing:
     return Listing("".join([listing.text for listing in listings]))
 
 
-def _common(one: str, other: str) -> int:
+def _common_begin(one: str, other: str) -> int:
     """Return how many signs two texts begin with in common."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_end(one: str, other: str) -> int:
+    """Return how many signs two texts end with in common."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
             low = middle
         else:
             high = middle - 1

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.census.ledger import Ledger
 from reconciler.core.policy.verdict import Verdict
-from reconciler.pipeline.compiles import Compiles, Forgotten, Heap, Whole
+from reconciler.pipeline.compiles import FILES, ROWS, Compiles, Forgotten, Heap, Whole
 from reconciler.pipeline.layout import are_usual
 from reconciler.pipeline.listing import Listing
 from reconciler.pipeline.summary import FileState, digest, digests_of
@@ -53,7 +53,8 @@ class State(Struct, frozen=True, kw_only=True):
         after = {path: files[path] for path in stale if path in sources}
         objects = self.objects - _objects(before) + _objects(after)
         gone = dict.fromkeys(path for held in before.values() for path in held.paths)
-        desired = self.desired.replaced({**gone, **digests_of(after[path] for path in sorted(after))})
+        moved = {**gone, **digests_of(after[path] for path in sorted(after))}
+        desired = self.desired.replaced(moved)
         if objects != len(desired) or self.objects != len(self.desired):
             desired = Listing.of(digests_of(files.values()))
         same = [held.facts for held in before.values()] == [after[path].facts for path in before if path in after]
@@ -65,9 +66,7 @@ class State(Struct, frozen=True, kw_only=True):
             objects=objects,
             noted=noted | {path: held.encoded_findings for path, held in after.items() if held.encoded_findings},
             defining=self.defining - stale | {path for path, held in after.items() if held.defines},
-            facts=self.facts
-            if same and len(before) == len(after)
-            else digest(b"".join([held.facts for held in files.values()])),
+            facts=self.facts if same and len(before) == len(after) else _facts_of(files),
             usual=self.usual and are_usual(path for path in after if path not in before),
         )
 
@@ -110,7 +109,7 @@ _counted = msgspec.msgpack.Decoder(Counted)
 
 def load_state(cache: Cache, key: str) -> State:
     """Return what an earlier plan left behind; the empty state where there is nothing, or nothing readable."""
-    parts = cache.get(f"files:{key}"), cache.get(f"since:{key}")
+    parts = cache.get(f"whole:{key}"), cache.get(f"since:{key}")
     if parts[0] is None or parts[1] is None:
         return State()
     try:
@@ -122,7 +121,7 @@ def load_state(cache: Cache, key: str) -> State:
     oids = {path: held.oid for path, held in since.changed.items()}
     sources = Listing(whole.sources).replaced({**oids, **dict.fromkeys(since.gone)})
     return State(
-        files=Compiles(sources, since.changed, whole, lambda: _load_rows(cache, key, whole.stamp)),
+        files=Compiles(sources, since.changed, whole, lambda name: _load_heap(cache, f"{name}:{key}", whole.stamp)),
         desired=Listing(whole.desired).replaced(since.desired),
         objects=since.objects,
         noted=since.noted,
@@ -134,15 +133,15 @@ def load_state(cache: Cache, key: str) -> State:
     )
 
 
-def _load_rows(cache: Cache, key: str, stamp: bytes) -> Heap:
-    raw = cache.get(f"rows:{key}")
+def _load_heap(cache: Cache, key: str, stamp: bytes) -> Heap:
+    raw = cache.get(key)
     try:
-        held, rows = _heap.decode(raw) if raw else (b"", Heap())
+        held, heap = _heap.decode(raw) if raw else (b"", Heap())
     except msgspec.MsgspecError:
         raise Forgotten(key) from None
     if held != stamp:
         raise Forgotten(key)
-    return rows
+    return heap
 
 
 def save_state(cache: Cache, key: str, state: State) -> None:
@@ -179,9 +178,10 @@ def _save_whole(cache: Cache, key: str, state: State) -> Whole:
     files, rows = state.files.packed()
     sources, desired = state.files.sources.text, state.desired.text
     stamp = digest(b"".join((sources.encode(), desired.encode(), files.data, rows.data)))
-    whole = Whole(stamp=stamp, sources=sources, desired=desired, files=files)
-    cache.put(f"rows:{key}", _encoder.encode((stamp, rows)))
-    cache.put(f"files:{key}", _encoder.encode(whole))
+    whole = Whole(stamp=stamp, sources=sources, desired=desired)
+    for name, heap in ((FILES, files), (ROWS, rows)):
+        cache.put(f"{name}:{key}", _encoder.encode((stamp, heap)))
+    cache.put(f"whole:{key}", _encoder.encode(whole))
     return whole
 
 

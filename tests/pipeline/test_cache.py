@@ -327,3 +327,37 @@ def test_settings_of_a_run_do_not_mix(flags: dict[str, str]) -> None:
 
 def test_of_two_queues_with_one_name_the_first_file_counts_whichever_was_read_last() -> None:
     edited(lambda made: made.write("queues/a.yaml", queue("q2", 8)))
+
+
+def test_what_is_taken_away_while_a_plan_goes_on_is_compiled_again() -> None:
+    """The parts of a memory lie in several files, which another process may delete or replace at any time."""
+    with repository() as made:
+        made.warm()
+        cold = made.cold()
+        session = made.session(cache_dir=str(made.cache))
+        assert session.head.state.files.sources
+        for file in made.cache.glob("*.cache"):
+            file.unlink()
+        assert render_json(session.plan().plan) == cold
+        assert len(session.head.rows) == len(session.head.digests)
+
+
+def test_a_head_that_moved_is_listed_by_what_differs() -> None:
+    """From the files of one commit to those of the next, and back, with files that came, went and changed."""
+    with repository() as made:
+        made.apply(("render",))
+        made.warm()
+        made.write("jobs/a/two.yaml", job("two", of="q1"))
+        made.write("queues/q1.yaml", queue("q1", 16))
+        made.commit()
+        assert made.warm() == made.cold()
+        made.git("rm", "--quiet", "jobs/a/one.yaml")
+        made.commit()
+        assert made.warm() == made.cold()
+        made.git("checkout", "--quiet", "HEAD~2")
+        assert made.warm() == made.cold()
+        made.git("reflog", "expire", "--expire=now", "--all")
+        made.git("checkout", "--quiet", "--orphan", "other")
+        made.commit()
+        made.git("gc", "--quiet", "--prune=now")
+        assert made.warm() == made.cold()
