@@ -80,7 +80,7 @@ class Walk:
             column = node.value[0][0].start_mark.column
             lines = [line for name in added for line in block_entry(name, after[name], column, self.deeper)]
             last = spans[-1] if own else (self._start(node.value[0][0]), self._value_end(*node.value[-1]))
-            self._block_insertion(last, lines, removed=bool(own) and gone[-1] and self._stands_alone(last[0]))
+            self._block_insertion(last[1], lines)
 
     def _sequence(self, node: SequenceNode, before: list[Any], after: list[Any]) -> None:
         spans = [(self._start(item), self._content_end(item)) for item in node.value]
@@ -108,7 +108,7 @@ class Walk:
         for position, items in insertions:
             lines = [line for item in items for line in block_item(item, column, self.deeper)]
             if position:
-                self._block_insertion(dashes[position - 1], lines, removed=gone[position - 1])
+                self._block_insertion(dashes[position - 1][1], lines)
             else:
                 self._insert_before(dashes[0][0], lines)
 
@@ -123,17 +123,19 @@ class Walk:
             if not gone[index]:
                 continue
             if self._stands_alone(start):
-                self.cuts.append(Cut(self._line_start(start), self._next_line(end), ""))
+                # With the line break before it, so that what is added behind does not meet this cut.
+                before = self._line_start(start)
+                first = before == 0
+                self.cuts.append(
+                    Cut(0, self._next_line(end), "") if first else Cut(self._break(before), self._line_end(end), "")
+                )
             elif index + 1 < len(spans):
                 self.cuts.append(Cut(start, spans[index + 1][0], ""))
             else:
                 raise CannotSplice("an entry does not stand on lines of its own")
 
-    def _block_insertion(self, last: tuple[int, int], lines: list[str], *, removed: bool) -> None:
-        if removed:
-            self._insert_before(last[0], lines)
-            return
-        end = self._line_end(last[1])
+    def _block_insertion(self, position: int, lines: list[str]) -> None:
+        end = self._line_end(position)
         self.cuts.append(Cut(end, end, "".join(self.newline + line for line in lines)))
 
     def _insert_before(self, position: int, lines: list[str]) -> None:
@@ -195,6 +197,10 @@ class Walk:
 
     def _line_start(self, position: int) -> int:
         return self.text.rfind("\n", 0, position) + 1
+
+    def _break(self, line: int) -> int:
+        """Return where the line break before a line begins."""
+        return line - 2 if self.text[line - 2 : line] == "\r\n" else line - 1
 
     def _line_end(self, position: int) -> int:
         end = self.text.find("\n", position)
