@@ -10,6 +10,7 @@ from reconciler.core.reasons import Origin
 from reconciler.core.render.sized.draft import Draft
 from reconciler.core.render.sized.grounds import Grounds
 from reconciler.core.render.sized.line import Line, line_origins, line_warnings, sized_line
+from reconciler.core.render.sized.product import set_product
 from reconciler.core.render.sized.protocol import set_done, set_waiting
 from reconciler.core.render.sized.replicas import set_replicas
 from reconciler.core.render.sized.resources import set_resources
@@ -26,12 +27,15 @@ def apply_decision(  # noqa: PLR0917 - who, what, why
     decision: Decision,
     settings: SizingSettings,
     evidence: tuple[Origin, ...] = (),
+    *,
+    pin_gpu: bool = False,
 ) -> Sized:
     """Write a decision into its job; without a recommendation the job passes as it is, marked (`refused`).
 
     `evidence` are the places of answers and other facts beside the launch line's own words. Problems leave the
     document alone: `sizing.effective-batch`, `sizing.rendezvous`, `sizing.one-process`, `sizing.line`; a warning
-    (`sizing.machine-rank`) does not.
+    (`sizing.machine-rank`) does not. `pin_gpu`: the job named no card, so its pods are bound to the one it was sized
+    for; on a smaller one they would run out of memory.
     """
     origins = (*line_origins(job, launch), *evidence)
     if decision.chosen is None:
@@ -51,6 +55,8 @@ def apply_decision(  # noqa: PLR0917 - who, what, why
             name = "resourcesPerNode" if job.kind is Kind.TRAIN_JOB else "resources"
             set_resources(draft, (*container, name), grounds, settings)
         _set_line(draft, job, container, line, grounds)
+    if pin_gpu:
+        set_product(draft, job, grounds)
     if settings.unsuspend:
         _unsuspend(draft, job, grounds)
     set_done(draft, decision, settings, origins)

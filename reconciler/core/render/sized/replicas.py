@@ -35,10 +35,18 @@ def _pytorch_job(draft: Draft, job: TrainingJob, grounds: Grounds) -> PodSets:
         draft.remove(worker, reason)
     auto = grounds.because("processes", "as many processes on each node as it has GPUs")
     draft.set((*spec, "nprocPerNode"), "auto", auto)
-    gang: FieldPath = (*spec, "runPolicy", "schedulingPolicy", "minAvailable")
-    if draft.get(gang) is not None:
-        draft.set(gang, grounds.workers, reason)
+    _set_gang(draft, (*spec, "runPolicy", "schedulingPolicy"), grounds)
     return {(*master, "template"): 1, (*worker, "template"): others}
+
+
+def _set_gang(draft: Draft, policy: FieldPath, grounds: Grounds) -> None:
+    """Make a gang scheduler wait for as many pods and GPUs as there will be, where it is told a number."""
+    pods: FieldPath = (*policy, "minAvailable")
+    if draft.get(pods) is not None:
+        draft.set(pods, grounds.workers, grounds.because("workers", grounds.spread))
+    gpus: FieldPath = (*policy, "minResources", grounds.chosen.gpu.vendor.resource)
+    if draft.get(gpus) is not None:
+        draft.set(gpus, as_written(draft.get(gpus), grounds.gpus), grounds.because("gpus", grounds.spread))
 
 
 def _job(draft: Draft, job: TrainingJob, grounds: Grounds) -> PodSets:
@@ -48,14 +56,20 @@ def _job(draft: Draft, job: TrainingJob, grounds: Grounds) -> PodSets:
 
 def _set_parallel(draft: Draft, job: TrainingJob, spec: FieldPath, grounds: Grounds) -> None:
     """Write parallelism and completions; Indexed, so that every pod knows its number."""
+    reason = grounds.because("workers", grounds.spread)
+    if not job.is_wrapped:
+        draft.remove(("metadata", "annotations", _LEAST), grounds.because("workers", "a sized job starts whole"))
     if job.replicas == grounds.workers:
         return
-    reason = grounds.because("workers", grounds.spread)
     for field in ("parallelism", "completions"):
         draft.set((*spec, field), grounds.workers, reason)
     if grounds.workers > 1:
         indexed = grounds.because("indexed", f"{grounds.workers} pods that each know their number")
         draft.set((*spec, "completionMode"), "Indexed", indexed)
+
+
+_LEAST = "kueue.x-k8s.io/job-min-parallelism"
+"""With it Kueue would start a Job with fewer pods than were sized."""
 
 
 def _job_set(draft: Draft, job: TrainingJob, grounds: Grounds) -> PodSets:

@@ -13,14 +13,13 @@ CPUS_PER_GPU = 2
 
 
 def set_resources(draft: Draft, resources: FieldPath, grounds: Grounds, settings: SizingSettings) -> None:
-    """Write the share of one node; the other vendor's GPUs go, and so do slices (MIG) of the same cards."""
+    """Write the share of one node; GPUs of the other vendor go, and so do slices of cards (MIG)."""
     key, gpus = grounds.chosen.gpu.vendor.resource, grounds.per_worker
     reason = grounds.because("gpus", f"{grounds.spread}; {grounds.memory}")
     for section in _SECTIONS:
-        for vendor in Vendor:
-            if vendor.resource != key:
-                text = f"the job was sized for {grounds.chosen.gpu.product}"
-                draft.remove((*resources, section, vendor.resource), grounds.because("vendor", text))
+        for other in [name for name in draft.get((*resources, section)) or () if name != key and _is_gpu(name)]:
+            text = f"the job was sized for whole cards: {grounds.chosen.gpu.product}"
+            draft.remove((*resources, section, other), grounds.because("vendor", text))
         path = (*resources, section, key)
         draft.set(path, as_written(draft.get(path), gpus), reason)
     if settings.patch_cpu_request:
@@ -29,6 +28,10 @@ def set_resources(draft: Draft, resources: FieldPath, grounds: Grounds, settings
         for section in _SECTIONS:
             path = (*resources, section, "cpu")
             draft.set(path, as_written(draft.get(path), cpus), reason)
+
+
+def _is_gpu(name: str) -> bool:
+    return name in {vendor.resource for vendor in Vendor} or name.startswith("nvidia.com/mig-")
 
 
 def as_written(before: Any, number: int) -> int | str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.core.documents import Document, write
 from reconciler.core.intents.config import Backend, Cluster, Labels, SizedJobs, SizingSettings, Vendor
 from reconciler.core.intents.torchrun import queue_intent
-from reconciler.core.intents.trainjobs import is_selected
+from reconciler.core.intents.trainjobs import is_selected, named_product
 from reconciler.core.objects import format_path
 from reconciler.core.reasons import Origin
 from reconciler.core.render.ownership import owned
@@ -501,3 +501,39 @@ def test_problems_name_their_field() -> None:
     (problem,) = size(source("trainjob").replace("torchrun", "python"), question(16), decision(8, 1, 2)).problems
     assert problem.field == format_path(("spec", "trainer"))
     assert isinstance(document(source("trainjob")), Document)
+
+
+@pytest.mark.parametrize("name", ["pytorchjob", "appwrapper", "jobset", "trainjob", "rayjob", "torchrunjob"])
+def test_pods_are_bound_to_the_card_they_were_sized_for(name: str, judged: Judge) -> None:
+    """F-005: where the job names no card, the one that was chosen is named, so that it gets no smaller one."""
+    job = job_of(source(name))
+    assert named_product(job) is None
+    chosen = decision(16, 2, 1)
+    found = apply_decision(job, launch_of(job), question(16), chosen, SETTINGS, pin_gpu=True)
+    assert found.problems == () or found.problems[0].rule == "sizing.machine-rank"
+    again = job_of(write(found.data))
+    assert (named_product(again) or [""])[0] == "NVIDIA-A100-SXM4-80GB"
+    text = write(found.data).decode()
+    assert text.count("nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB") == (
+        2 if name in {"pytorchjob", "appwrapper"} else 1
+    )
+    if name != "torchrunjob":
+        judged([sized_manifest(found, CLUSTER, namespaced=True)])
+
+
+def test_slices_of_cards_go() -> None:
+    resources = {"limits": {"nvidia.com/mig-1g.10gb": 1, "memory": "1Gi"}}
+    found = size(with_values("trainjob", ("spec/trainer/resourcesPerNode", resources)), question(16), decision(2, 1, 8))
+    limits = found.data["spec"]["trainer"]["resourcesPerNode"]["limits"]
+    assert limits == {"memory": "1Gi", "nvidia.com/gpu": 2, "cpu": 4}
+
+
+def test_schedulers_wait_for_all_pods_and_their_gpus() -> None:
+    policy = {"minAvailable": 4, "minResources": {"nvidia.com/gpu": "4", "cpu": "8"}}
+    text = with_values("pytorchjob", ("spec/runPolicy/schedulingPolicy", policy))
+    found = size(text, question(16), decision(16, 2, 1))
+    policy = found.data["spec"]["runPolicy"]["schedulingPolicy"]
+    assert policy == {"minAvailable": 2, "minResources": {"nvidia.com/gpu": "16", "cpu": "8"}}
+    partial = with_values("job", ("metadata/annotations", {"kueue.x-k8s.io/job-min-parallelism": "1"}))
+    annotations = size(partial, question(4, 16), decision(16, 2, 4)).data["metadata"]["annotations"]
+    assert "kueue.x-k8s.io/job-min-parallelism" not in annotations

@@ -3,20 +3,32 @@
 `GOLDEN=1 pytest tests/core/render/sized/test_sized_golden.py` writes them again.
 """
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+import yaml
 
-from reconciler.core.documents import write
+from reconciler.core.documents import read, write
 from reconciler.core.intents.config import Backend, Cluster, SizingSettings
+from reconciler.core.intents.trainjobs import training_job
 from reconciler.core.render.ownership import owned
 from reconciler.core.render.sized import Sized, apply_decision, refused, sized_manifest
 from reconciler.core.render.sized.inplace import edit_source
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.decision import Decision
 from tests.cluster.judges import Judge
-from tests.core.render.sized.sized_cases import CATALOGUE, decision, job_of, launch_of, no_decision, question, source
+from tests.core.render.sized.sized_cases import (
+    CATALOGUE,
+    decision,
+    job_of,
+    launch_of,
+    no_decision,
+    question,
+    source,
+    starts,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 CLUSTER = Cluster(name="prod", backend=Backend.KUEUE)
@@ -107,3 +119,72 @@ def test_the_cases_are_all_sources() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == {
         f"{name}{end}" for name in CASES for end in (".yaml", ".source.yaml")
     }
+
+
+def whole_edit(name: str, text: str, index: int = 0) -> tuple[str, Sized]:
+    """Size one document of a file and edit the file."""
+    raw = text.encode()
+    found = read("jobs/a.yaml", raw).documents[index]
+    job = training_job(found, starts).intent
+    assert job is not None
+    asked, chosen = CASES[name]
+    result = apply_decision(job, launch_of(job), asked, chosen, SETTINGS)
+    edited = edit_source(raw, [(found, result.data)])
+    assert edited.problems == ()
+    return edited.content.decode(), result
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_files_of_other_forms_are_edited_too(name: str) -> None:
+    """F-012: JSON stays JSON, carriage returns stay, neighbours in the file and in a List are not touched."""
+    text = source(name)
+    recorded = (GOLDEN / f"{name}.source.yaml").read_text(encoding="utf-8")
+    data = yaml.safe_load(text)
+    for form in (json.dumps(data), json.dumps(data, indent=2), json.dumps(data, indent="\t")):
+        content, result = whole_edit(name, form)
+        assert json.loads(content) == result.data
+    assert whole_edit(name, text.replace("\n", "\r\n"))[0] == recorded.replace("\n", "\r\n")
+    other = "# before\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}   # own\n"
+    assert whole_edit(name, f"{other}---\n{text}---\n{other}", 1)[0] == f"{other}---\n{recorded}---\n{other}"
+    indented = "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
+    listed = f"apiVersion: v1\nkind: List\nitems:\n  -\n{indented}  - {{apiVersion: v1, kind: ConfigMap}} # last\n"
+    content, result = whole_edit(name, listed)
+    assert content.endswith("  - {apiVersion: v1, kind: ConfigMap} # last\n")
+    assert yaml.safe_load(content)["items"][0] == result.data
+
+
+SHARED = """\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: shared}
+spec:
+  pytorchReplicaSpecs:
+    Master: &node
+      replicas: 1
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: a
+              command: [accelerate, launch, -m, tuning.sft_trainer, --per_device_train_batch_size=16]
+              resources: {limits: {nvidia.com/gpu: 1}}
+    Worker: *node   # as the Master
+"""
+
+
+@pytest.mark.parametrize(("workers", "shared"), [(2, True), (3, False)])
+def test_a_worker_that_is_an_alias_of_the_master(workers: int, shared: bool) -> None:
+    """What changes alike on both sides of an alias is edited once; what differs is refused with the way out."""
+    raw = SHARED.encode()
+    job = job_of(raw)
+    chosen = decision(4 * workers, workers, 4)
+    result = apply_decision(job, launch_of(job), question(4, 4 * workers), chosen, SETTINGS)
+    assert result.data["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == workers - 1
+    edited = edit_source(raw, [(result.document, result.data)])
+    if shared:
+        assert edited.problems == ()
+        assert b"Worker: *node   # as the Master\n" in edited.content
+        assert edited.content.count(b"AUTOCONF_NUM_GPUS") == 1
+    else:
+        assert [problem.rule for problem in edited.problems] == ["sizing.shared"]
+        assert edited.content == raw
