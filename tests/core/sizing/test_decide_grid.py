@@ -1,0 +1,59 @@
+"""Decisions by physics over all models and cards that ado-autoconf knows: nothing impossible, nothing contrary."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from reconciler.core.sizing.architecture import Architecture
+from reconciler.core.sizing.decide import decide
+from reconciler.core.sizing.gpus import Gpu, all_gpus, find_gpu
+from reconciler.core.sizing.models import all_models, find_architecture
+from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.training import Method, Training
+
+CARDS = tuple(gpu for gpu in all_gpus() if gpu.autoconf)
+MODELS = tuple({one.autoconf: one for one in all_models() if one.autoconf}.values())
+LENGTHS = (512, 1024, 2048, 4096, 8192)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+NONE = 10**6
+
+Key = tuple[Method, int, int]
+
+
+def answers(architecture: Architecture, gpu: Gpu) -> Iterator[tuple[Key, int]]:
+    """Answer all questions about a model and a card; the sharpest claim is checked on the way."""
+    for method in (Method.FULL, Method.LORA):
+        for length in LENGTHS:
+            training = Training(model=architecture.name, architecture=architecture, method=method, sequence=length)
+            for batch in BATCHES:
+                decision = decide(Question(training=training, gpu=gpu, batch=batch, max_gpus=32))
+                found = decision.chosen
+                assert found is None or (found.estimate and found.estimate.floor_gib <= gpu.memory_gib)
+                yield (method, length, batch), NONE if found is None else found.layout.gpus
+
+
+def test_the_grid_is_that_of_ado_autoconf() -> None:
+    assert (len(MODELS), len(CARDS)) == (30, 4)
+
+
+@pytest.mark.parametrize("gpu", CARDS, ids=lambda gpu: gpu.product)
+def test_no_recommendation_is_impossible_or_contrary(gpu: Gpu) -> None:
+    """More tokens, larger batches and all weights instead of adapters never need fewer GPUs."""
+    for architecture in MODELS:
+        found = dict(answers(architecture, gpu))
+        for (method, length, batch), gpus in found.items():
+            where = (architecture.name, method, length, batch)
+            assert found.get((method, length * 2, batch), NONE) >= gpus, where
+            assert found.get((method, length, batch * 2), NONE) >= gpus or gpus == NONE, where
+            assert found[Method.FULL, length, batch] >= found[Method.LORA, length, batch], where
+
+
+def test_the_answer_that_ado_autoconf_gets_wrong() -> None:
+    """It recommends 8 A100 for LoRA on 405 billion parameters: 101 GB of weights for each 80 GB."""
+    architecture, gpu = find_architecture("meta-llama/Llama-3.1-405B"), find_gpu("NVIDIA-A100-SXM4-80GB")
+    assert architecture is not None
+    assert gpu is not None
+    training = Training(model="", architecture=architecture, method=Method.LORA, sequence=2048)
+    decision = decide(Question(training=training, gpu=gpu, batch=8, max_gpus=8))
+    assert (decision.chosen, decision.reason) == (None, "veto")
+    assert "8 GPUs: needs 94.5 of 80.0 GiB for weights alone" in decision.text
