@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from reconciler.core.sizing.memory.stacks import Stack
+from reconciler.core.sizing.training import Layout
 
 _LINKED = ("SXM", "HBM", "H200", "B200", "B300", "GH200", "MI2", "MI3")
 
@@ -14,6 +15,8 @@ def linked(product: str) -> bool:
     return any(word in name for word in _LINKED)
 
 
-def context_gib(stack: Stack, product: str, *, many: bool) -> float:
+def context_gib(stack: Stack, product: str, layout: Layout) -> float:
     """Return GiB of the context of one GPU, alone or among others."""
-    return stack.context + (stack.links if many and linked(product) else 0.0)
+    if layout.gpus == 1:
+        return stack.context
+    return stack.context + (stack.links if linked(product) else 0.0) - (stack.across if layout.workers > 1 else 0.0)

@@ -2,17 +2,22 @@
 
 from typing import NamedTuple
 
-from reconciler.core.sizing.memory.sharding import DEEPSPEED, FSDP, shards_of
-from reconciler.core.sizing.memory.terms import Terms
+from reconciler.core.sizing.memory.sharding import DEEPSPEED, FSDP, Shards, shards_of
+from reconciler.core.sizing.memory.terms import States, Terms
 from reconciler.core.sizing.training import Layout, Offload, Training
+
+ZERO3_LIVE = 2e9
+"""Bytes of weights that ZeRO-3 keeps whole beside those in use: `stage3_max_live_parameters` is 1e9 by default."""
+
+ZERO3_GROUP = 4e9
+"""Bytes of gradients that ZeRO-3 casts to fp32 at once: `sub_group_size` is 1e9 by default."""
 
 
 class Holdings(NamedTuple):
     """Shards of weights, gradients and optimizer; what sharding holds besides; what one token adds.
 
     `temporary` are the copies of the optimizer's step, `gathered` the units whose weights are whole, `whole` gradients
-    that stay whole between the steps of an accumulation. `gathers`: FSDP gathers the weights. `inputs` are bytes of one
-    token. `alone` is what one GPU would hold of weights, gradients and optimizer.
+    that stay whole between the steps of an accumulation. `inputs` are bytes of one token. `gathers`: FSDP gathers.
     """
 
     weights: float
@@ -23,49 +28,43 @@ class Holdings(NamedTuple):
     whole: float
     inputs: float
     gathers: bool
-    alone: float
 
 
 def holdings_of(training: Training, layout: Layout, terms: Terms) -> Holdings:
-    """Divide the terms of a training by its strategy.
-
-    While weights are sharded, FSDP and ZeRO-3 hold two layers whole (the one that computes, the one that is fetched),
-    and the root unit: embedding and head, and their gradients where they are trained.
-    """
-    weights_by, gradients_by, optimizer_by = shards_of(training, layout)
-    adapters = training.method.has_adapters
-    deepspeed = training.strategy in DEEPSPEED
-    weights, gradients = (terms.frozen + terms.weight) / weights_by, terms.gradient / gradients_by
-    optimizer, temporary = terms.optimizer / optimizer_by, terms.temporary / optimizer_by
-    gathered = whole = inputs = 0.0
-    if weights_by > 1:
-        gathered = 2 * terms.layer + terms.ends
-        if deepspeed:
-            gathered += ZERO3_LIVE
-        elif terms.cast and not adapters:
-            gathered += terms.half / weights_by  # FSDP's shard in 2 bytes beside the one in fp32
-        if not adapters and not deepspeed:
-            gathered += terms.ends
-        gathered = min(terms.half, gathered)
-        inputs = 0.0 if deepspeed else terms.inputs
-    if layout.accumulation > 1 and layout.gpus > 1 and not adapters and training.strategy in FSDP:
+    """Divide the states of a training by its strategy."""
+    shards = shards_of(training, layout)
+    weights, gradients, optimizer, temporary = divided(terms.states, shards)
+    whole = 0.0
+    if layout.accumulation > 1 and layout.gpus > 1 and not terms.adapters and training.strategy in FSDP:
         whole = terms.half if terms.stack.accumulates else 0.0
-    if deepspeed:
-        temporary = min(ZERO3_GROUP, 2 * optimizer / 6) if weights_by > 1 else 3 * terms.weight / optimizer_by
-    if training.offload is not Offload.NONE:
-        gradients = optimizer = temporary = 0.0
-        weights = 0.0 if training.offload is Offload.ALL else weights
-    if terms.states.paged and terms.stack.live:
-        optimizer = 0.0
-    alone = terms.frozen + terms.weight + terms.gradient + terms.optimizer
-    return Holdings(
-        weights, gradients, optimizer, temporary, gathered, whole, inputs, weights_by > 1 and not deepspeed, alone
+    if shards.weights == 1 and training.offload is not Offload.ALL:
+        return Holdings(weights, gradients, optimizer, temporary, 0.0, whole, 0.0, gathers=False)
+    gathered = _gathered(training, terms, shards)
+    if training.strategy in DEEPSPEED:
+        return Holdings(weights, gradients, optimizer, min(ZERO3_GROUP, temporary), gathered, whole, 0.0, gathers=False)
+    return Holdings(weights, gradients, optimizer, temporary, gathered, whole, terms.inputs, gathers=True)
+
+
+def divided(states: States, shards: Shards) -> tuple[float, float, float, float]:
+    """Return the shards of weights, gradients, optimizer and its copies."""
+    weights, gradients, optimizer, temporary = states
+    return (
+        weights / shards.weights,
+        gradients / shards.gradients,
+        optimizer / shards.optimizer,
+        temporary / shards.optimizer,
     )
 
 
-ZERO3_LIVE = 2e9
-"""Bytes of weights that ZeRO-3 keeps whole beside those in use: `stage3_max_live_parameters` is 1e9 by default."""
+def _gathered(training: Training, terms: Terms, shards: Shards) -> float:
+    """Count what is whole at once: never more than all weights.
 
-ZERO3_GROUP = 4e9
-"""Bytes of gradients that ZeRO-3 casts to fp32 at once: `sub_group_size` is 1e9 by default. Stages 1 and 2 cast all
-of a partition, and keep a flat copy of its weights."""
+    FSDP and ZeRO-3 hold two layers (the one that computes, the one that is fetched), and the root unit: embedding and
+    head; FSDP their gradients too, where they are trained, and a shard in 2 bytes beside the one in fp32.
+    """
+    gathered = 2 * terms.layer + terms.ends
+    if training.strategy in DEEPSPEED:
+        gathered += ZERO3_LIVE
+    elif not terms.adapters:
+        gathered += terms.ends + (terms.half / shards.weights if terms.cast else 0.0)
+    return min(terms.half, gathered)

@@ -6,6 +6,7 @@ from reconciler.core.sizing.estimate import Confidence, Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory.context import context_gib
 from reconciler.core.sizing.memory.holdings import Holdings, holdings_of
+from reconciler.core.sizing.memory.needs import need_of
 from reconciler.core.sizing.memory.stacks import Stack
 from reconciler.core.sizing.memory.terms import Terms, terms_of
 from reconciler.core.sizing.training import Layout, Training
@@ -15,8 +16,8 @@ GIB = float(1 << 30)
 FULL_CARD = 0.975
 """Share of a card at which PyTorch has been seen to return cached blocks to the driver rather than to fail."""
 
-NEEDED_CONTEXT = 1.4
-"""GiB of context that counts for what is needed: the same for one GPU and many, so that more GPUs never need more."""
+RETAINED = 0.75
+"""Share of the room between need and a full card that is still taken after that."""
 
 
 class _Moving(NamedTuple):
@@ -27,10 +28,16 @@ class _Moving(NamedTuple):
     logits: float
     context: float
 
+    @property
+    def given_back(self) -> float:
+        """What the allocator may return at most."""
+        return self.transients + self.activations + self.logits
+
 
 class _Totals(NamedTuple):
     peak: float
     need: float
+    floor: float
     unpaged: float | None
 
 
@@ -45,18 +52,19 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
     terms = terms_of(training, stack, many=layout.gpus > 1)
     held = holdings_of(training, layout, terms)
     tokens = layout.batch * training.sequence
-    moving = _moving(terms, held, tokens, context_gib(terms.stack, gpu.product, many=layout.gpus > 1) * GIB)
+    moving = _moving(terms, held, tokens, context_gib(terms.stack, gpu.product, layout) * GIB)
     full = held.weights + held.gradients + held.optimizer + sum(moving)
-    need = _need(terms, held, tokens, accumulates=layout.accumulation > 1) + NEEDED_CONTEXT * GIB
+    need, floor = need_of(training, layout, terms, held)
     limit = FULL_CARD * gpu.memory_gib * GIB
     peak, spilled = full, 0.0
-    if terms.states.paged:
+    if terms.paged:
         spilled = min(held.optimizer, max(0.0, full - limit))
         peak -= spilled
     if peak > limit:
-        peak = min(peak, max(need, (need + limit) / 2))
+        taken = max(need, need + RETAINED * (limit - need), full - spilled - moving.given_back)
+        peak = min(peak, taken)
     held = held._replace(optimizer=held.optimizer - spilled)
-    return _answer(terms.stack, held, moving, _Totals(peak, need, full if spilled else None))
+    return _answer(terms.stack, held, moving, _Totals(peak, need, floor, full if spilled else None))
 
 
 def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Moving:
@@ -68,36 +76,23 @@ def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Movin
     logits = tokens * (max(0.0, terms.logits - terms.block) if terms.stack.live else terms.logits)
     flow = activations + logits
     step = held.temporary
-    if not terms.frozen:
-        step = max(held.temporary, flow) + terms.stack.reuse * min(held.temporary, flow) - flow
+    if not terms.adapters:
+        step *= 1 - terms.stack.reuse * min(1.0, flow / (terms.stack.ample * held.temporary)) if step else 1.0
     transients = held.gathered + held.whole + step
     if held.gathers:
         loading = terms.stack.loading * max(terms.layer, terms.ends)
-        if terms.cast and not terms.frozen:
+        if terms.cast and not terms.adapters:
             loading = max(loading, 2 * terms.half)
         later = held.gradients + held.optimizer + flow + context - terms.stack.context * GIB
         transients = max(transients, loading - later)
     return _Moving(transients, activations, logits, context)
 
 
-def _need(terms: Terms, held: Holdings, tokens: int, *, accumulates: bool) -> float:
-    """Return the bytes alive at once: at the loss, in the first block of the backward pass, or in the optimizer's step.
-
-    Without accumulation there are no gradients yet at the loss. A paged optimizer may lie in the host's memory.
-    Sharding never needs more than one GPU that holds all.
-    """
-    states = min(held.weights + held.gradients + held.optimizer + held.gathered + held.whole, held.alone)
-    if terms.states.paged:
-        states -= held.optimizer
-    loss = states + tokens * (terms.kept + terms.live) - (0.0 if accumulates else held.gradients)
-    return max(loss, states + tokens * (terms.kept + terms.block), states + held.temporary)
-
-
 def _answer(stack: Stack, held: Holdings, moving: _Moving, totals: _Totals) -> Estimate:
     """Put the parts together; what the allocator gave back is taken from all that moves."""
-    peak, need, unpaged = totals
+    peak, need, floor, unpaged = totals
     states = held.weights + held.gradients + held.optimizer
-    rest = moving.transients + moving.activations + moving.logits
+    rest = moving.given_back
     share = max(0.0, (peak - states - moving.context) / rest) if rest else 1.0
     sizes = (
         ("weights", held.weights),
@@ -113,7 +108,7 @@ def _answer(stack: Stack, held: Holdings, moving: _Moving, totals: _Totals) -> E
         peak_gib=peak / GIB,
         low_gib=peak / GIB * low,
         high_gib=peak / GIB * high,
-        floor_gib=(held.weights + held.gradients) / GIB,
+        floor_gib=floor / GIB,
         need_gib=need / GIB,
         confidence=Confidence.HIGH if stack.trusted else Confidence.MEDIUM,
         parts=tuple([Part(name=name, gib=size / GIB) for name, size in sizes]),

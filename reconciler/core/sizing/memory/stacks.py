@@ -21,13 +21,13 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     under checkpointing with adapters over a base that FSDP shards in pure precision.
 
     GiB: `context` of CUDA, cuBLAS, NCCL and fragments; `links` more where GPUs talk over NVLink, for which NCCL keeps
-    buffers for each channel.
+    buffers for each channel; `across` less where a run spans nodes.
 
     Phases: `loading` units (the largest set of weights that FSDP gathers at once, in 2 bytes) lie on the GPU at the
-    worst moment of gathering, casting and flattening; `reuse` is the share of the smaller of two peaks of a step (the
-    loss, the optimizer's copies) that finds no cached block to use; `accumulates`: gradients stay whole on every GPU
-    between the steps of an accumulation (FSDP's `no_sync`); `loaded_half`: the model is loaded in 2 bytes, and only
-    sharding casts what is trained to fp32.
+    worst moment of gathering, casting and flattening; `reuse` is the share of the optimizer's copies that finds blocks
+    cached by the loss, where those are `ample` times as much; `accumulates`: gradients stay whole on every GPU between
+    the steps of an accumulation (FSDP's `no_sync`); `loaded_half`: the model is loaded in 2 bytes, and only sharding
+    casts what is trained to fp32.
 
     `live`: its published peaks are of PyTorch's live tensors, not of the card: nothing cached adds to them, and managed
     memory of paged optimizers is not in them. `low` and `high` are the shares of a prediction that bound nine measured
@@ -43,9 +43,11 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     block: float = 0.9
     inputs: float = 2.0
     context: float = 1.25
-    links: float = 1.3
+    links: float = 1.5
+    across: float = 1.0
     loading: float = 5.2
-    reuse: float = 0.5
+    reuse: float = 0.7
+    ample: float = 4.0
     accumulates: bool = True
     loaded_half: bool = False
     live: bool = False
@@ -65,8 +67,10 @@ _TORCHTUNE = Stack(
     inputs=1.0,
     context=0.1,
     links=0.0,
+    across=0.0,
     loading=0.0,
-    reuse=0.0,
+    reuse=1.0,
+    ample=1.0,
     accumulates=False,
     live=True,
 )
@@ -78,7 +82,9 @@ _LITGPT = Stack(
     kept=1.0,
     context=0.1,
     links=0.0,
-    reuse=0.0,
+    across=0.0,
+    reuse=1.0,
+    ample=1.0,
     accumulates=False,
     live=True,
 )
@@ -86,9 +92,11 @@ STACKS: Mapping[str, Stack] = MappingProxyType(
     {
         "fms-hf-tuning": Stack(loaded_half=True, trusted=True),
         "litgpt": _LITGPT,
-        "qwen": Stack(logits=12.0, logits_adapted=12.0, context=2.1, links=0.0, accumulates=False, live=True),
+        "qwen": Stack(
+            logits=12.0, logits_adapted=12.0, context=2.1, links=0.0, across=0.0, accumulates=False, live=True
+        ),
         "torchtune": _TORCHTUNE,
-        "llama-recipes": Stack(links=0.0),
+        "llama-recipes": Stack(links=0.0, across=0.0),
     }
 )
 """By the first word of `Training.framework`, in lower case."""

@@ -76,7 +76,12 @@ def optimizer_known(name: str) -> bool:
     return name in OPTIMIZERS
 
 
-class States(Struct, frozen=True):
+def is_paged(name: str) -> bool:
+    """Tell whether the optimizer's states may leave the GPU."""
+    return name in OPTIMIZERS and OPTIMIZERS[name].paged
+
+
+class BytesOfEach(Struct, frozen=True):
     """Bytes of each parameter: `frozen` of a base that is not trained; the others of one that is.
 
     `working` is the copy in 2 bytes that is made while it is used, where weights lie in 4.
@@ -87,7 +92,6 @@ class States(Struct, frozen=True):
     gradient: float
     optimizer: float
     temporary: float
-    paged: bool
 
 
 _FOUR_BITS = {Method.QLORA: 0.53, Method.GPTQ_LORA: 0.52}
@@ -95,7 +99,7 @@ _FOUR_BITS = {Method.QLORA: 0.53, Method.GPTQ_LORA: 0.52}
 3); GPTQ: 4 bits, and a scale of 16 and a zero of 4 bits for each 128 weights."""
 
 
-def states_of(method: Method, precision: Precision, optimizer: str, *, deepspeed: bool, cast: bool) -> States:
+def bytes_of(method: Method, precision: Precision, optimizer: str, *, deepspeed: bool, cast: bool) -> BytesOfEach:
     """Count the bytes of each parameter.
 
     Pure precision keeps weights, gradients and AdamW's states in it. Mixed precision keeps the weights that are trained
@@ -110,13 +114,12 @@ def states_of(method: Method, precision: Precision, optimizer: str, *, deepspeed
     gradient = weight if known.gradients else 0.0
     width = known.width or (4.0 if deepspeed else weight)
     master = 4.0 if deepspeed and not wide else 0.0
-    return States(
+    return BytesOfEach(
         frozen=_FOUR_BITS.get(method, base),
         weight=weight,
         gradient=gradient,
         optimizer=known.states * width + master,
         temporary=weight if known.temporary else 0.0,
-        paged=known.paged,
     )
 
 

@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -9,26 +10,36 @@ from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.memory.adapters import ALL_LINEAR, adapter_weights
 from reconciler.core.sizing.memory.sharding import DEEPSPEED
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
-from reconciler.core.sizing.memory.states import MIXED, States, states_of
-from reconciler.core.sizing.training import Attention, Method, Precision, Training
+from reconciler.core.sizing.memory.states import MIXED, bytes_of, is_paged
+from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Training
+
+
+class States(NamedTuple):
+    """Bytes that lie on a GPU which holds all: weights, gradients, the optimizer's states, the copies of its step."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    temporary: float
 
 
 class Terms(Struct, frozen=True, kw_only=True, gc=False):
-    """Bytes of the whole model (`frozen` to `temporary`, `half`), of its gathered units, and of one token.
+    """What is predicted from: bytes of the whole model, of its gathered units, and of one token.
 
-    `half` is a copy of all weights in 2 bytes; `layer` and `ends` (embedding and head) one unit of it. `cast`: what is
-    trained lies in fp32. `kept` stays for the backward pass, `inputs` is the second copy that sharded adapters keep,
-    `block` passes through one layer, `logits` the loss; `live` is what of block and loss is alive at once.
+    `alone` are the states as one GPU loads them, `full` as if all weights were trained. `half` is a copy of all weights
+    in 2 bytes; `layer` and `ends` (embedding and head) one unit of it. `cast`: what is trained lies in fp32. `paged`:
+    the optimizer's states may leave the GPU. `kept` stays for the backward pass, `inputs` is the second copy that
+    sharded adapters keep, `block` passes through one layer, `logits` the loss; `live` is what of block and loss is
+    alive at once.
     """
 
     stack: Stack
-    states: States
+    adapters: bool
     cast: bool
-    frozen: float
-    weight: float
-    gradient: float
-    optimizer: float
-    temporary: float
+    paged: bool
+    states: States
+    alone: States
+    full: States
     half: float
     layer: float
     ends: float
@@ -43,32 +54,20 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
 def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
     """Compute the terms of a run on one GPU or on many. Pure: the cache only saves time."""
     model, stack = training.architecture, stack or stack_of(training.framework)
-    deepspeed = training.strategy in DEEPSPEED
-    mixed = training.precision in MIXED
-    adapters = training.method.has_adapters
-    cast = (mixed and (many or adapters or not stack.loaded_half)) or training.method in _QUANTISED
-    states = states_of(training.method, training.precision, training.optimizer, deepspeed=deepspeed, cast=cast)
     ways = training.tensor * training.pipeline
-    parameters = model.parameters / ways
-    trained = parameters
-    if training.method.has_adapters:
-        trained = adapter_weights(model, training.lora_rank, training.lora_targets) / ways
-    frozen = parameters * states.frozen if training.method.has_adapters else 0.0
     ends = model.vocabulary * model.hidden * (1 if model.tied else 2)
-    if training.method in _QUANTISED:
-        frozen += ends * (2 - states.frozen) / ways  # embedding and head are not quantised
     kept, block, inputs = _tokens(training, model, stack)
-    logits, live = _loss(training, stack, deepspeed=deepspeed)
+    logits, live = _loss(training, stack)
+    cast = _is_cast(training, stack, many=many)
     return Terms(
         stack=stack,
-        states=states,
-        cast=cast and not deepspeed,
-        frozen=frozen,
-        weight=trained * states.weight,
-        gradient=trained * states.gradient if states.gradient else min(2.0 * ends, trained * states.weight),
-        optimizer=trained * states.optimizer,
-        temporary=trained * states.temporary,
-        half=2 * parameters,
+        adapters=training.method.has_adapters,
+        cast=cast and training.strategy not in DEEPSPEED,
+        paged=is_paged(training.optimizer),
+        states=_states(training, training.method, stack, cast=cast),
+        alone=_states(training, training.method, stack, cast=_is_cast(training, stack, many=False)),
+        full=_states(training, Method.FULL, stack, cast=training.precision in MIXED and not stack.loaded_half),
+        half=2 * model.parameters / ways,
         layer=2 * max(0, model.parameters - ends) / model.layers / training.tensor,
         ends=2 * ends / training.tensor,
         kept=kept,
@@ -77,6 +76,36 @@ def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
         logits=logits,
         live=max(block, live),
     )
+
+
+def _is_cast(training: Training, stack: Stack, *, many: bool) -> bool:
+    """Tell whether what is trained lies in fp32."""
+    if training.precision in MIXED:
+        return many or training.method.has_adapters or not stack.loaded_half
+    return training.method in _QUANTISED
+
+
+def _states(training: Training, method: Method, stack: Stack, *, cast: bool) -> States:
+    """Count what would lie on a GPU that holds all. What is offloaded lies in the host's memory instead.
+
+    DeepSpeed's stages 1 and 2 cast the gradients of a partition to fp32 and keep a flat copy of its weights.
+    """
+    model, deepspeed = training.architecture, training.strategy in DEEPSPEED
+    each = bytes_of(method, training.precision, training.optimizer, deepspeed=deepspeed, cast=cast)
+    ways = training.tensor * training.pipeline
+    trained, frozen = float(model.parameters), 0.0
+    ends = model.vocabulary * model.hidden * (1 if model.tied else 2)
+    if method.has_adapters:
+        trained = adapter_weights(model, training.lora_rank, training.lora_targets)
+        frozen = model.parameters * each.frozen
+        frozen += ends * (2 - each.frozen) if method in _QUANTISED else 0.0  # embedding and head are not quantised
+    weights = 0.0 if training.offload is Offload.ALL else (frozen + trained * each.weight) / ways
+    if training.offload is not Offload.NONE:
+        return States(weights, 0.0, 0.0, 0.0)
+    gradients = trained * each.gradient if each.gradient else min(2.0 * ends, trained * each.weight)
+    optimizer = 0.0 if stack.live and is_paged(training.optimizer) else trained * each.optimizer
+    temporary = 3 * trained * each.weight if deepspeed else trained * each.temporary
+    return States(weights, gradients / ways, optimizer / ways, temporary / ways)
 
 
 AUTOCAST = 1.15
@@ -92,9 +121,9 @@ FUSED = 2.0
 _QUANTISED = frozenset({Method.QLORA, Method.GPTQ_LORA})
 
 
-def _loss(training: Training, stack: Stack, *, deepspeed: bool) -> tuple[float, float]:
+def _loss(training: Training, stack: Stack) -> tuple[float, float]:
     """Return what the loss takes for one token, in all and alive at once."""
-    most = FUSED if training.fused_loss else NARROW if deepspeed else math.inf
+    most = FUSED if training.fused_loss else NARROW if training.strategy in DEEPSPEED else math.inf
     everywhere = training.method.has_adapters and ALL_LINEAR in training.lora_targets
     logits = stack.logits_adapted if everywhere else stack.logits
     entries = training.architecture.vocabulary / training.tensor

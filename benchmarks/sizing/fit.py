@@ -1,0 +1,80 @@
+"""Choose the constants of training stacks on one half of the models, and report the error on the other half.
+
+`python -m benchmarks.sizing.fit [STACK ...]` prints, for each stack, the constants found by coordinate descent on the
+mean absolute error, from the shipped ones, in rounded steps, so that few digits are fitted.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+
+import msgspec
+
+from benchmarks.sizing.runs import Run, half, measured
+from reconciler.core.sizing.memory.stacks import Stack, stack_of
+
+STEPS: Mapping[str, Mapping[str, float]] = {
+    "fms": {
+        "logits": 0.25,
+        "block": 0.05,
+        "inputs": 0.1,
+        "context": 0.05,
+        "links": 0.1,
+        "loading": 0.1,
+        "reuse": 0.05,
+        "ample": 1.0,
+        "across": 0.1,
+    },
+    "LitGPT": {"logits": 1.0, "logits_adapted": 1.0, "vectors": 0.5, "vectors_quantised": 0.5},
+    "Qwen": {"logits": 0.5, "logits_adapted": 0.5, "context": 0.1, "reuse": 0.1, "block": 0.1},
+}
+"""What is fitted for each stack, and in which steps; everything else is derived."""
+
+_ROUNDS = 6
+
+
+def loss(runs: Iterable[Run], stack: Stack) -> float:
+    """Return the mean absolute relative error, methods weighed alike."""
+    by_method: dict[bool, list[float]] = {}
+    for run in runs:
+        if run.counts:
+            error = abs(run.error(lambda one: one.predict(stack).peak_gib))
+            by_method.setdefault(run.training.method.has_adapters, []).append(error)
+    return fmean(fmean(errors) for errors in by_method.values())
+
+
+def fit(runs: list[Run], start: Stack, steps: Mapping[str, float]) -> Stack:
+    """Move one constant at a time while the error falls."""
+    best, least = start, loss(runs, start)
+    for _ in range(_ROUNDS):
+        before = least
+        for name, step in steps.items():
+            for change in (step, -step, 3 * step, -3 * step):
+                tried = msgspec.structs.replace(best, **{name: max(0.01, round(getattr(best, name) + change, 3))})
+                found = loss(runs, tried)
+                if found < least - 1e-5:
+                    best, least = tried, found
+        if least > before - 1e-5:
+            break
+    return best
+
+
+def main(stacks: list[str]) -> int:
+    """Fit and test each stack both ways."""
+    runs = measured()
+    for name in stacks or list(STEPS):
+        mine = [run for run in runs if run.stack == name]
+        start = stack_of(mine[0].training.framework)
+        for remainder in (0, 1):
+            chosen, held = half(mine, remainder), half(mine, 1 - remainder)
+            found = fit(chosen, start, STEPS[name])
+            values = ", ".join(f"{field} {getattr(found, field):g}" for field in STEPS[name])
+            models = ", ".join(sorted({run.model for run in chosen}))
+            print(f"{name}: fitted on {models}\n  {values}")
+            print(f"  error there {loss(chosen, start):.2%} -> {loss(chosen, found):.2%};", end=" ")
+            print(f"on the other models {loss(held, start):.2%} -> {loss(held, found):.2%}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,112 @@
+"""What holds for every prediction, whatever is trained."""
+
+from math import isclose
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reconciler.core.sizing.estimate import Estimate
+from reconciler.core.sizing.gpus import Gpu, all_gpus
+from reconciler.core.sizing.memory import estimate, fits
+from reconciler.core.sizing.memory.states import OPTIMIZERS
+from reconciler.core.sizing.models import all_models
+from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Precision, Strategy, Training
+
+SAFETY = 0.08
+FRAMEWORKS = ("", "fms-hf-tuning 2.7.1", "LitGPT", "Qwen finetune.py", "torchtune", "axolotl")
+
+gpus = st.sampled_from(all_gpus())
+trainings = st.builds(
+    Training,
+    model=st.just("a model"),
+    architecture=st.sampled_from(all_models()),
+    method=st.sampled_from(Method),
+    sequence=st.integers(1, 65_536),
+    precision=st.sampled_from(Precision),
+    optimizer=st.sampled_from((*OPTIMIZERS, "galore_adamw")),
+    checkpointing=st.booleans(),
+    attention=st.sampled_from(Attention),
+    strategy=st.sampled_from(Strategy),
+    offload=st.sampled_from(Offload),
+    tensor=st.sampled_from((1, 1, 2, 8)),
+    pipeline=st.sampled_from((1, 1, 2)),
+    lora_rank=st.integers(1, 16),
+    lora_targets=st.sampled_from((("q_proj", "v_proj"), ("all-linear",), ("no_such_layer",))),
+    fused_loss=st.booleans(),
+    framework=st.sampled_from(FRAMEWORKS),
+)
+layouts = st.builds(
+    lambda nodes, each, batch, accumulation: Layout(
+        gpus=nodes * each, workers=nodes, batch=batch, accumulation=accumulation
+    ),
+    st.sampled_from((1, 2, 4)),
+    st.sampled_from((1, 2, 4, 8)),
+    st.integers(1, 128),
+    st.sampled_from((1, 2, 4, 8)),
+)
+
+
+def _never_begins_to_fit(gpu: Gpu, easier: Estimate, harder: Estimate) -> None:
+    assert fits(easier, gpu, SAFETY) or not fits(harder, gpu, SAFETY)
+    assert easier.need_gib <= harder.need_gib * (1 + 1e-9)
+    assert easier.floor_gib <= harder.floor_gib * (1 + 1e-9)
+
+
+@given(trainings, layouts, gpus)
+def test_parts_sum_to_the_peak_and_the_band_holds_it(training: Training, layout: Layout, gpu: Gpu) -> None:
+    found = estimate(training, layout, gpu)
+    assert isclose(sum(part.gib for part in found.parts), found.peak_gib, rel_tol=1e-6)
+    assert all(part.gib >= -1e-9 for part in found.parts)
+    assert 0 < found.low_gib <= found.peak_gib <= found.high_gib
+    assert found.floor_gib <= found.need_gib
+    assert [part.name for part in found.parts] == [
+        "weights",
+        "gradients",
+        "optimizer",
+        "transients",
+        "activations",
+        "logits",
+        "overhead",
+    ]
+
+
+@given(trainings, layouts, gpus)
+def test_what_cannot_be_avoided_is_never_said_to_fit(training: Training, layout: Layout, gpu: Gpu) -> None:
+    found = estimate(training, layout, gpu)
+    assert found.floor_gib <= gpu.memory_gib or not fits(found, gpu, 0.0)
+
+
+@given(trainings, layouts, gpus, st.sampled_from((2, 4)))
+def test_more_gpus_never_hurt(training: Training, layout: Layout, gpu: Gpu, times: int) -> None:
+    """With the same batch of each GPU, with the same batch of all, or with less accumulation instead."""
+    few = estimate(training, layout, gpu)
+    single = replace(layout, workers=1, gpus=layout.gpus_per_worker)
+    few_of_node = estimate(training, single, gpu)
+    more = replace(single, gpus=single.gpus * times)
+    _never_begins_to_fit(gpu, estimate(training, more, gpu), few_of_node)
+    nodes = replace(layout, gpus=layout.gpus * times, workers=layout.workers * times)
+    _never_begins_to_fit(gpu, estimate(training, nodes, gpu), few)
+    thinner = replace(nodes, batch=max(1, layout.batch // times))
+    _never_begins_to_fit(gpu, estimate(training, thinner, gpu), few)
+    sooner = replace(nodes, accumulation=max(1, layout.accumulation // times))
+    _never_begins_to_fit(gpu, estimate(training, sooner, gpu), few)
+
+
+@given(trainings, layouts, gpus, st.integers(1, 10_000))
+def test_fewer_tokens_never_hurt(training: Training, layout: Layout, gpu: Gpu, more: int) -> None:
+    found = estimate(training, layout, gpu)
+    _never_begins_to_fit(gpu, found, estimate(replace(training, sequence=training.sequence + more), layout, gpu))
+    _never_begins_to_fit(gpu, found, estimate(training, replace(layout, batch=layout.batch + more), gpu))
+
+
+@given(trainings, layouts, gpus)
+def test_adapters_never_need_more_than_all_weights(training: Training, layout: Layout, gpu: Gpu) -> None:
+    lora = estimate(replace(training, method=Method.LORA), layout, gpu)
+    full = estimate(replace(training, method=Method.FULL), layout, gpu)
+    _never_begins_to_fit(gpu, lora, full)
+
+
+@given(trainings, layouts, gpus)
+def test_asking_twice_gives_the_same(training: Training, layout: Layout, gpu: Gpu) -> None:
+    assert estimate(training, layout, gpu) == estimate(replace(training), replace(layout), gpu)
