@@ -38,21 +38,24 @@ class _RowError(ValueError):
     """A cell that cannot be read; the text is the sentence for the user."""
 
 
-def training_of_row(row: Mapping[str, str]) -> tuple[Training, Layout, Gpu] | str:
+def training_of_row(
+    row: Mapping[str, str], architecture: Architecture | None = None
+) -> tuple[Training, Layout, Gpu] | str:
     """Read a row into what is trained, how it is spread, and the card; or return a sentence that says what is wrong.
 
     Columns are those of `gpu_memory_rows.csv`, and `lora_rank`, `lora_targets`, `packing`, `fused_loss`. What is
     missing or empty is the framework's default; what was measured is ignored. `global_batch` and `per_gpu_batch` count
     the samples of one step, without accumulation. A spelling that is not known is an error, never a default.
+    `architecture` stands for the row's model where the caller has read its configuration.
     """
     try:
-        return _read({key: str(value or "").strip() for key, value in row.items()})
+        return _read({key: str(value or "").strip() for key, value in row.items()}, architecture)
     except _RowError as error:
         return str(error)
 
 
-def _read(row: Mapping[str, str]) -> tuple[Training, Layout, Gpu]:
-    architecture, gpu, layout = _architecture(row), _gpu(row), _layout(row)
+def _read(row: Mapping[str, str], known: Architecture | None) -> tuple[Training, Layout, Gpu]:
+    architecture, gpu, layout = known or _architecture(row), _gpu(row), _layout(row)
     written = _spelled(row, "precision", PRECISIONS)
     method = _method(row, written)
     spread = _spread(row)
