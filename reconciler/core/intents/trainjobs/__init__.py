@@ -2,6 +2,7 @@
 
 from reconciler.core.intents.trainjobs.container import Container
 from reconciler.core.intents.trainjobs.job import Kind, Pods, TrainingJob, named_product, requested_gpus
+from reconciler.core.intents.trainjobs.place import word_place
 from reconciler.core.intents.trainjobs.reading import is_training_kind, training_job
 from reconciler.core.intents.trainjobs.selection import is_done, is_selected, is_watched
 
@@ -17,4 +18,5 @@ __all__ = [
     "named_product",
     "requested_gpus",
     "training_job",
+    "word_place",
 ]

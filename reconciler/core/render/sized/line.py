@@ -109,7 +109,7 @@ def _process_flags(job: TrainingJob, launch: Launch, numbers: _Numbers) -> tuple
     always = launch.launcher is Launcher.ACCELERATE
     told = job.kind in _TELLS_PROCESSES and launch.launcher is Launcher.TORCHRUN
     flags: Flags = {}
-    processes, machines = _written(launch, known.processes), _written(launch, known.machines)
+    processes, machines = (_written(launch, flag, script=known.script) for flag in (known.processes, known.machines))
     if always or (processes is None and not told) or (processes is not None and processes.value not in _AUTOMATIC):
         flags[known.processes] = numbers.processes(in_all=known.in_all)
     if always or machines is not None or (numbers.layout.workers > 1 and not told):
@@ -121,12 +121,12 @@ _AUTOMATIC = frozenset({"auto", "gpu"})
 """What torchrun and litgpt take for "as many as there are GPUs"."""
 
 
-def _written(launch: Launch, flag: str) -> Option | None:
-    """Return a flag that stands on the line, among the launcher's or the script's."""
+def _written(launch: Launch, flag: str, *, script: bool = False) -> Option | None:
+    """Return a flag that stands on the line, among the launcher's own or the script's."""
     launched = launch.line.launched
+    found = script_arguments(launched.fields, launched.program + 1) if script else launched.arguments
     name = flag_name(flag)
-    script = script_arguments(launched.fields, launched.program + 1).options
-    return next((option for option in (*launched.arguments.options, *script) if option.name == name), None)
+    return next((option for option in found.options if option.name == name), None)
 
 
 def _batch_flags(launch: Launch, question: Question, numbers: _Numbers) -> Flags:

@@ -15,6 +15,7 @@ from reconciler.core.intents.trainjobs import (
     named_product,
     requested_gpus,
     training_job,
+    word_place,
 )
 from reconciler.core.objects import format_path
 from reconciler.core.problems import Problem
@@ -315,3 +316,36 @@ def test_every_training_kind_without_a_label() -> None:
     assert not is_training_kind(pod)
     assert not is_selected(pod, every)
     assert not is_selected(volcano, every)
+
+
+LINES = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {{name: a}}
+spec:
+  trainer:
+    command: {command}
+    args:
+{args}
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "word", "place"),
+    [
+        ("    - |\n        set -e\n\n        torchrun --n 1 train.py\n", "--n", (11, 18)),
+        ("    - |-\n      set -e\n        torchrun --n 1 train.py", "--n", (10, 18)),
+        ("      - torchrun --n 1 train.py # x", "--n", (8, 18)),
+        ("      - 'torchrun --n 1 train.py'", "--n", (8, 19)),
+        ('      - "a\\nb torchrun --n 1 train.py"', "--n", (8, 9)),
+        ("      - >\n        torchrun\n        --n 1 train.py", "--n", (8, 9)),
+        ("      - |\r\n        torchrun\r\n        --n 1 train.py\r\n", "--n", (10, 9)),
+    ],
+)
+def test_words_have_places(args: str, word: str, place: tuple[int, int]) -> None:
+    """A reviewer is led to the very word where it can be told, else to where its text begins."""
+    parsed = training_job(document(LINES.format(command="[sh, -c]", args=args)), starts)
+    job = parsed.intent
+    assert job is not None
+    found = word_place(job, "args", 0, job.args[0].index(word))
+    assert (found.line, found.column) == place
