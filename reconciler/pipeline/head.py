@@ -150,10 +150,11 @@ class Head:
     def rows(self) -> dict[str, Row]:
         """Rows by path below the rendered folder."""
         rows: dict[str, Row] = {}
-        for row in self._all_rows():
+        for row in self._all_rows:
             rows.setdefault(row.path, row)
         return rows
 
+    @cached_property
     def _all_rows(self) -> list[Row]:
         return self._ask(lambda files: [row for rows in files.all_rows() for row in rows])
 
@@ -225,7 +226,7 @@ class Head:
 
     def _count(self) -> Counted:
         by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
-        for row in self._all_rows():
+        for row in self._all_rows:
             by_cluster[row.cluster].append(row)
         verdicts: list[Verdict] = []
         for cluster in self.clusters:
