@@ -1,6 +1,7 @@
 """The question of one job, and every value that went into it."""
 
 from collections.abc import Sequence
+from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +20,15 @@ from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Strategy, Training
 
 _FMS = "fms-hf-tuning"
+_FMS_SHARDS = f"default of {_FMS} (accelerate_fsdp_defaults.yaml)"
+_NO_TARGETS: tuple[str, ...] = ()
 _LATER = "launch.decided-later"
+
+
+@cache
+def _taken(value: str, why: str) -> Fact:
+    """Return a value that nobody wrote; there are few of them."""
+    return Fact(value=value, written="", origin=why)
 
 
 class Asking(Struct, frozen=True, kw_only=True):
@@ -126,7 +135,7 @@ class _Asker:
         found = self.known(name)
         if found or not otherwise:
             return found
-        self.used[name] = Fact(value=otherwise, written="", origin=why)
+        self.used[name] = _taken(otherwise, why)
         return otherwise
 
     def _missing(self) -> list[Trouble]:
@@ -144,7 +153,7 @@ class _Asker:
             message = f"how much memory the optimizer {optimizer!r} takes is not known"
             hint = "use one of transformers' names, as adamw_torch, or leave the job out of sizing"
             self.troubles.append(self._trouble("sizing.optimizer", "optimizer", message, hint))
-        rank, targets = 8, default_targets(architecture)
+        rank, targets = 8, _NO_TARGETS
         if method is not None and method.has_adapters:
             rank = int(self.value("lora_rank", "8", "default of PEFT"))
             targets = self._targets(architecture, rank)
@@ -191,8 +200,7 @@ class _Asker:
 
     def _targets(self, architecture: Architecture, rank: int) -> tuple[str, ...]:
         """Return the adapters' targets; a default that the model has no layer for gives way to PEFT's own table."""
-        usual = default_targets(architecture) or ("all-linear",)
-        written = self.value("lora_targets", ",".join(usual), "PEFT's table of model types")
+        written = self.known("lora_targets")
         targets = tuple(part for part in written.split(",") if part)
         try:
             adapter_parameters(architecture, rank, targets)
@@ -200,15 +208,16 @@ class _Asker:
             if self.used["lora_targets"].written:
                 message = f"LoRA target of {architecture.name}: {error}"
                 self.troubles.append(self._trouble("sizing.lora-target", "lora_targets", message, "correct the name"))
-            targets = usual
-            self.used["lora_targets"] = Fact(value=",".join(usual), written="", origin="PEFT's table of model types")
+            targets = ()
+        if not targets:
+            targets = default_targets(architecture) or ("all-linear",)
+            self.used["lora_targets"] = Fact(value=",".join(targets), written="", origin="PEFT's table of model types")
         return targets
 
     def _strategy(self) -> Strategy:
         """Return how the run is sharded; fms-hf-tuning's own launcher shards it fully where the line says nothing."""
         if self.launch.framework == _FMS and "strategy" not in self.launch.facts:
-            origin = f"default of {_FMS} (accelerate_fsdp_defaults.yaml)"
-            self.used["strategy"] = Fact(value=Strategy.FSDP_FULL.value, written="", origin=origin)
+            self.used["strategy"] = _taken(Strategy.FSDP_FULL.value, _FMS_SHARDS)
             return Strategy.FSDP_FULL
         return Strategy(self.value("strategy", "ddp", "no sharding on the line"))
 

@@ -1,6 +1,7 @@
 """Which cards a job may get: what it names wins over what the settings say, and that over what the cluster offers."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,8 +47,13 @@ def pick_cards(
     return Trouble(rule="sizing.gpu", message="nothing says which GPU the job will get", hint=hint)
 
 
+@lru_cache(maxsize=256)
+def _known(product: str) -> Gpu | None:
+    return find_gpu(product)
+
+
 def _card(product: str, offered: Sequence[Gpu]) -> Gpu | None:
-    known = find_gpu(product)
+    known = _known(product)
     names = {product} if known is None else {product, known.product}
     return next((gpu for gpu in offered if gpu.product in names), known)
 

@@ -1,6 +1,7 @@
 """Which model a line means: a `config.json` of the repository wins over the table of known models."""
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from reconciler.core.sizing.models import architecture_of, closest_models, find_
 
 _SHOWN = 80
 _LONGEST = 512
+_MEMO = 4096  # a team trains a few models, over and over
 _PART = re.compile(r"(?!\.\.?$)[^\x00-\x1f\\:*?\"<>|]+")
 
 
@@ -26,7 +28,7 @@ def find_model(written: str, files: Files, folder: str = "") -> tuple[Architectu
         raw = files(path)
         if raw is not None:
             return _read(raw, path, written)
-    known = find_architecture(written)
+    known = _known(written)
     if known is not None:
         return known, known.source
     beside = _join(folder, "config.json")
@@ -36,18 +38,24 @@ def find_model(written: str, files: Files, folder: str = "") -> tuple[Architectu
     return _unknown(written)
 
 
-def _paths(written: str, folder: str) -> list[str]:
+@lru_cache(maxsize=_MEMO)
+def _known(written: str) -> Architecture | None:
+    return find_architecture(written)
+
+
+@lru_cache(maxsize=_MEMO)
+def _paths(written: str, folder: str) -> tuple[str, ...]:
     """Return where a model's configuration may lie in the repository; a path that leaves it lies nowhere."""
     if len(written) > _LONGEST or "://" in written:
-        return []
+        return ()
     parts = [part for part in written.split("/") if part not in ("", ".")]
     if not parts or not all(_PART.fullmatch(part) for part in parts):
-        return []
+        return ()
     name = "/".join(parts)
     found = [_join(*start, parts[-1], "config.json") for start in (("models",), (folder,))]
     if not written.startswith("/"):
         found = [_join(*start, name, "config.json") for start in ((), ("models",), (folder,))] + found
-    return list(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))
 
 
 def _join(*parts: str) -> str:
@@ -61,7 +69,7 @@ def _read(raw: bytes, path: str, written: str) -> tuple[Architecture, str] | Tro
         return _bad(path, str(error))
     if not isinstance(data, dict):
         return _bad(path, "it is no mapping")
-    known = find_architecture(written)
+    known = _known(written)
     found = architecture_of(data, known.name if known is not None else written.rstrip("/").rpartition("/")[2])
     return _bad(path, found) if isinstance(found, str) else (found, f"file {path}")
 

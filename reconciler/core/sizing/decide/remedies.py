@@ -27,7 +27,8 @@ def remedies(question: Question, *, other_weights: bool) -> Iterator[tuple[str, 
     if len(words) > 1:
         yield f"{', '.join(words[:-1])} and {words[-1]}", replace(question, training=together)
     if other_weights and training.method is Method.FULL:
-        yield "LoRA instead of full fine-tuning", replace(question, training=replace(together, method=Method.LORA))
+        lora = replace(together, method=Method.LORA, lora_targets=("all-linear",))
+        yield "LoRA instead of full fine-tuning", replace(question, training=lora)
 
 
 def _changes(training: Training) -> Iterator[tuple[str, dict[str, Any]]]:
