@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.sizing.architecture import Linear, Role
 from reconciler.core.sizing.models.numbers import Numbers
@@ -114,8 +115,8 @@ def mixture(hidden: int, mix: Mixture, traits: Traits, *, bias: bool = False) ->
         Experts.MIXTRAL: ("w1", "w3", "w2"),
         Experts.MODULES: ("gate_proj", "up_proj", "down_proj"),
     }[traits.experts]
-    router = matrix("router" if fused else "gate", hidden, mix.experts, mix.layers, role, bias=bias)
-    yield router
+    router = matrix(traits.router, hidden, mix.experts, mix.layers, role, bias=bias)
+    yield replace(router, fused=not traits.router_module)
     count, active = mix.layers * mix.experts, mix.layers * mix.chosen
     for name, inputs, outputs in (
         (names[0], hidden, 2 * mix.width if fused else mix.width),

@@ -5,6 +5,7 @@ from reconciler.core.sizing.models.numbers import Numbers, UnreadableError
 
 _STEPS = ("moe_layer_freq", "decoder_sparse_step", "interleave_moe_layer_step", "expert_layer_period")
 _STATE_SPACE = frozenset({"mamba", "mamba2"})
+_ATTENTION = frozenset({"attention", "full_attention", "sliding_attention", "chunked_attention"})
 
 
 def depth_of(config: Numbers) -> int:
@@ -18,7 +19,10 @@ def state_space_layers(config: Numbers, layers: int) -> int:
     if kinds:
         if len(kinds) != layers:
             raise UnreadableError(f"{len(kinds)} layer types for {layers} layers")
-        return sum(kind in _STATE_SPACE for kind in kinds if isinstance(kind, str))
+        strange = [kind for kind in kinds if not isinstance(kind, str) or kind not in _ATTENTION | _STATE_SPACE]
+        if strange:
+            raise UnreadableError(f"layers of type {str(strange[0])[:40]!r} are not known")
+        return sum(kind in _STATE_SPACE for kind in kinds)
     places = config.items("attn_layer_indices")
     if places:
         return layers - len(_indices(places, layers))

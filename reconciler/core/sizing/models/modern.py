@@ -67,12 +67,12 @@ def _like_llama(config: Numbers, kind: str) -> Traits:
 def _heads(config: Numbers) -> Heads:
     hidden = config.count("hidden_size", most=1_000_000)
     count = config.count("num_attention_heads", most=100_000)
-    return Heads(
-        hidden=hidden,
-        heads=count,
-        kv_heads=config.count("num_key_value_heads", default=count, most=count),
-        head_dim=config.count("head_dim", default=max(1, hidden // count), most=100_000),
-    )
+    if config.find("kv_lora_rank")[1] is None:
+        width = config.count("head_dim", default=max(1, hidden // count), most=100_000)
+    else:  # of queries and keys; what files call head_dim is then the rotated part alone
+        width = config.count("qk_nope_head_dim", most=100_000) + config.count("qk_rope_head_dim", most=100_000)
+    kept = config.count("num_key_value_heads", default=count, most=count)
+    return Heads(hidden=hidden, heads=count, kv_heads=kept, head_dim=width)
 
 
 def _mixing(

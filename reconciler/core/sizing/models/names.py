@@ -1,7 +1,7 @@
 """Which model a job means: from what stands after `--model_name_or_path` to a row of the table. Never a guess."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 from msgspec.structs import replace
 
@@ -21,10 +21,14 @@ _TAILS = frozenset(
     }
 )
 """Words that name a tuning or a format of the same shape."""
+_SEPARATOR = re.compile(r"[-_. ]")
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[^a-z0-9]+(?=[0-9])")
+_OTHER = re.compile(r"[^a-z0-9.]+|(?<![0-9])\.|\.(?![0-9])")
 _REVISION = re.compile(r"final|latest|main|model|hf|checkpoint-\d+|[0-9a-f]{40}|r\d{6}\w?")
 """Folders below a model's own that name a state of it."""
 
 
+@lru_cache(maxsize=1024)
 def find_architecture(written: str) -> Architecture | None:
     """Return the model that is meant: a repository, ado-autoconf's or our name, or a path that ends in one.
 
@@ -72,32 +76,35 @@ def _by_name() -> dict[str, Row]:
 
 
 @cache
-def _index() -> tuple[dict[str, Row], dict[str, tuple[Row, ...]]]:
-    """Return rows by whole name, and by name without the words that make no difference."""
-    exact: dict[str, Row] = {}
-    loose: dict[str, tuple[Row, ...]] = {}
+def _exact() -> dict[str, Row]:
+    """Return rows by whole name."""
+    found: dict[str, Row] = {}
     for row in ROWS:
-        exact.setdefault(_key(row.name), row)
-        for name in row.also.split():
-            exact.setdefault(_key(name), row)
-        for name in (row.name, *row.repositories.split()):
-            exact.setdefault(_key(name), row)
-            key = _key(_without_tails(name.split("/")[-1]))
-            found = loose.get(key, ())
-            loose[key] = found if row in found else (*found, row)
+        for name in (row.name, *row.also.split(), *row.repositories.split()):
+            found.setdefault(_key(name), row)
     for row in ROWS:  # last, so that a name of autoconf's never hides a model's own
-        exact.setdefault(_key(row.autoconf or row.name), row)
-    return exact, loose
+        if row.autoconf:
+            found.setdefault(_key(row.autoconf), row)
+    return found
+
+
+@cache
+def _loose() -> dict[str, tuple[Row, ...]]:
+    """Return rows by name without maker, and without the words that make no difference."""
+    found: dict[str, tuple[Row, ...]] = {}
+    for row in ROWS:
+        for key in {_key(_without_tails(name.split("/")[-1])) for name in (row.name, *row.repositories.split())}:
+            found[key] = (*found.get(key, ()), row)
+    return found
 
 
 def _rows(written: str) -> tuple[Row, ...]:
-    exact, loose = _index()
     parts = _parts(written)
     for count in (4, 3, 2, 1):  # `LLaMa/models/hf/7B`, `granite-13b-base-v2/step_300000_ckpt`, `org/name`, `name`
-        found = exact.get(_key("/".join(parts[-count:]))) if len(parts) >= count else None
+        found = _exact().get(_key("/".join(parts[-count:]))) if len(parts) >= count else None
         if found is not None:
             return (found,)
-    return loose.get(_key(_without_tails(parts[-1])), ()) if parts else ()
+    return _loose().get(_key(_without_tails(parts[-1])), ()) if parts else ()
 
 
 def _one_shape(rows: tuple[Row, ...]) -> bool:
@@ -110,7 +117,7 @@ def _parts(written: str) -> list[str]:
         return []
     path = re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*://", "", written.strip())
     path = re.sub(r"(?<=[^/])@.*$", "", path)
-    parts = [part for part in re.split(r"[/\\]+", path) if part and part != "."]
+    parts = [part for part in path.replace("\\", "/").split("/") if part and part != "."]
     if "snapshots" in parts[1:]:
         parts = parts[: parts.index("snapshots", 1)]
     while len(parts) > 1 and _REVISION.fullmatch(parts[-1].lower()):
@@ -121,10 +128,10 @@ def _parts(written: str) -> list[str]:
 
 
 def _without_tails(name: str) -> str:
-    words = re.split(r"[-_. ]", name.lower())
-    return name.lower() if len(words) == 1 else "-".join(word for word in words if word not in _TAILS)
+    words = _SEPARATOR.split(name.lower())
+    return "-".join(word for word in words if word not in _TAILS) if len(words) > 1 else words[0]
 
 
 def _key(name: str) -> str:
     """Return the name as letters and numbers: separators count only between two digits (3.1-8b is not 31-8b)."""
-    return re.sub(r"[^a-z0-9.]+", "", re.sub(r"(?<=\d)[^a-z0-9]+(?=\d)", ".", name.lower()).replace("/", ""))
+    return _OTHER.sub("", _BETWEEN_DIGITS.sub(".", name.lower()))

@@ -36,7 +36,9 @@ def _read(config: Numbers, name: str) -> Architecture:
     if text.flag("is_encoder_decoder", default=False) or kind in _NO_DECODERS:
         raise UnreadableError(f"model type {kind!r} is no decoder")
     read = read_classic(text, name, kind) if kind in CLASSIC else read_modern(text, name, kind)
-    return read if inner is None else replace(read, vision=vision_parameters(config, read.hidden))
+    if config.section("audio_config") is not None:
+        raise UnreadableError("a tower for sound is not known")
+    return replace(read, vision=vision_parameters(config, read.hidden))
 
 
 def _counted(architecture: Architecture) -> Architecture:

@@ -42,6 +42,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     joined_up: str = ""  # the name of one matrix for gate and up; empty: they are two
     names: tuple[str, str, str] = ("o_proj", "up_proj", "down_proj")
     experts: Experts = Experts.MODULES
+    router: str = "gate"
+    router_module: bool = True  # otherwise a bare weight, which takes no adapter
     shared_gate: bool = False  # a shared expert has a gate of its own
     head_bias: bool = False
 
@@ -53,9 +55,12 @@ _QWEN3 = Traits(qk_norm=QkNorm.HEAD)
 _OLMO2 = Traits(qk_norm=QkNorm.FULL)
 _COHERE = Traits(tied=True, norms=1, qk_norm=QkNorm.EACH, qk_norm_key="use_qk_norm")
 _GRANITE_MOE = Traits(
-    experts=Experts.FUSED, joined_up="input_linear", names=("o_proj", "input_linear", "output_linear")
+    experts=Experts.FUSED,
+    router="layer",
+    joined_up="input_linear",
+    names=("o_proj", "input_linear", "output_linear"),
 )
-_DEEPSEEK = Traits()
+_DEEPSEEK = Traits(router_module=False)
 _GLM = Traits(qkv_bias=True, out_bias=False, joined_up="gate_up_proj")
 
 TRAITS = {
@@ -110,10 +115,12 @@ TRAITS = {
     "kimi_k2": _DEEPSEEK,
     "glm": _GLM,
     "glm4": Traits(qkv_bias=True, out_bias=False, joined_up="gate_up_proj", norms=4),
-    "glm4_moe": Traits(qkv_bias=True, out_bias=False, qk_norm=QkNorm.HEAD, qk_norm_key="use_qk_norm"),
-    "gpt_oss": Traits(qkv_bias=True, mlp_bias=True, experts=Experts.FUSED),
-    "llama4_text": Traits(experts=Experts.FUSED),
-    "jamba": Traits(),
+    "glm4_moe": Traits(
+        qkv_bias=True, out_bias=False, qk_norm=QkNorm.HEAD, qk_norm_key="use_qk_norm", router_module=False
+    ),
+    "gpt_oss": Traits(qkv_bias=True, mlp_bias=True, experts=Experts.FUSED, router="router", router_module=False),
+    "llama4_text": Traits(experts=Experts.FUSED, router="router"),
+    "jamba": Traits(router="router"),
     "bamba": Traits(),
 }
 """From the modelling files of Hugging Face transformers 4.57, by `model_type`."""

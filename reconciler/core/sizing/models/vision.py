@@ -9,14 +9,15 @@ class _Tower(Struct, frozen=True):
     gated: bool = False
     bias: bool = True
     positions: bool = True  # learned ones
-    first: bool = False  # a class token, and a norm before the layers
+    outer_norms: int = 2  # vectors before and after the layers, and the class token
+    pools: bool = False  # a block of attention that gathers all patches, unless vision_use_head is false
 
 
 _TOWERS = {
-    "siglip_vision_model": _Tower(),
-    "clip_vision_model": _Tower(first=True),
-    "llama4_vision_model": _Tower(first=True),
-    "pixtral": _Tower(gated=True, bias=False, positions=False),
+    "siglip_vision_model": _Tower(pools=True),
+    "clip_vision_model": _Tower(outer_norms=5),
+    "llama4_vision_model": _Tower(outer_norms=5),
+    "pixtral": _Tower(gated=True, bias=False, positions=False, outer_norms=1),
 }
 _PROJECTORS = frozenset({"llava", "llava_next", "gemma3", "mistral3", "llama4"})
 
@@ -48,7 +49,9 @@ def _tower(vision: Numbers, tower: _Tower, width: int) -> int:
     norms = (4 if tower.bias else 2) * width
     embedding = vision.count("num_channels", default=3, most=100) * patch * patch * width + (width if tower.bias else 0)
     positions = side * side * width if tower.positions else 0
-    return layers * (matrices + biases + norms) + embedding + positions + (5 if tower.first else 2) * width
+    block = matrices + biases + norms
+    pool = block - width if tower.pools and vision.flag("vision_use_head", default=True) else 0
+    return layers * block + pool + embedding + positions + tower.outer_norms * width
 
 
 def _projector(config: Numbers, vision: Numbers, width: int, hidden: int) -> int:

@@ -146,10 +146,18 @@ def test_an_unknown_type_with_llamas_keys_is_read_and_says_so() -> None:
         ({"layer_types": ["mamba"]}, "1 layer types for 32 layers"),
         ({"layer_types": ["mamba"] * 32}, "mamba_n_heads is missing"),
         ({"moe_layers": [99], "num_experts": 2, "num_experts_per_tok": 1}, "not there"),
-        ({"kv_lora_rank": 512}, "qk_rope_head_dim is missing"),
+        ({"kv_lora_rank": 512}, "qk_nope_head_dim is missing"),
         ({"text_config": {"model_type": "llama"}}, "num_hidden_layers"),
         ({"text_config": LLAMA, "vision_config": {"model_type": "eye"}}, "vision tower of type 'eye' is not known"),
         ({"text_config": LLAMA, "vision_config": []}, None),
+        ({"vision_config": {"model_type": "qwen2_vl"}}, "vision tower of type 'qwen2_vl' is not known"),
+        ({"audio_config": {"model_type": "ear"}}, "a tower for sound is not known"),
+        ({"layer_types": ["full_attention", "sliding_attention"] * 16}, None),
+        (
+            {"layer_types": ["full_attention", "linear_attention"] * 16},
+            "layers of type 'linear_attention' are not known",
+        ),
+        ({"layer_types": [["mamba"]] * 32}, "are not known"),
     ],
 )
 def test_hostile_files_give_a_reason(change: dict[str, Any], reason: str | None) -> None:

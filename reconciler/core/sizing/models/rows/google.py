@@ -11,7 +11,7 @@ def _seeing(shape: Shape, **more: Any) -> dict[str, Any]:
     return {
         "model_type": "gemma3",
         "text_config": decoder("gemma3_text", shape, **more),
-        "vision_config": siglip(896),
+        "vision_config": siglip(896, vision_use_head=False),
     }
 
 

@@ -44,9 +44,10 @@ def _fourth(
     """
     layers, hidden, width, _, _ = shape
     more: dict[str, Any] = {"tie_word_embeddings": True, "shared_intermediate_size": 2 * width if experts[0] else width}
-    if attention:
-        kinds = ["mamba"] * (layers - attention) + ["attention"] * attention
-        more |= {"layer_types": kinds, "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_heads": hidden // 32}
+    states = layers - attention if attention else 0
+    more["layer_types"] = ["mamba"] * states + ["attention"] * (layers - states)
+    if states:
+        more |= {"mamba_d_state": 128, "mamba_expand": 2, "mamba_n_heads": hidden // 32}
     more |= {"num_local_experts": experts[0], "num_experts_per_tok": experts[1]}
     return decoder("granitemoehybrid", (*shape, 100352), **more)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def siglip(image: int) -> dict[str, Any]:
+def siglip(image: int, **more: Any) -> dict[str, Any]:
     """Return SigLIP-So400m with patches of 14 pixels (arXiv 2303.15343), for images of `image` pixels a side."""
     return {
         "model_type": "siglip_vision_model",
@@ -12,6 +12,7 @@ def siglip(image: int) -> dict[str, Any]:
         "intermediate_size": 4304,
         "num_hidden_layers": 27,
         "patch_size": 14,
+        **more,
     }
 
 
@@ -36,4 +37,5 @@ LLAMA4 = {
     "patch_size": 14,
     "projector_input_dim": 4096,
     "projector_output_dim": 4096,
+    "vision_output_dim": 4096,
 }
