@@ -34,6 +34,15 @@ def test_what_was_put_comes_back(cache: Cache) -> None:
     assert cache.get("a") == b"2" * 5_000_000
 
 
+def test_what_another_installation_has_kept_is_a_miss_and_replaced(tmp_path: Path) -> None:
+    """A developer's edit of the engine, or a new version of a library, may change every answer."""
+    old, new = DiskCache(tmp_path, stamp="old"), DiskCache(tmp_path, stamp="new")
+    old.put("a", b"1")
+    assert new.get("a") is None
+    new.put("a", b"2")
+    assert (old.get("a"), new.get("a"), len(files(tmp_path))) == (None, b"2", 1)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(key=st.text(), value=st.binary(), damage=st.binary(max_size=200), at=st.integers(0, 200))
 def test_any_damage_is_a_miss(tmp_path: Path, key: str, value: bytes, damage: bytes, at: int) -> None:
