@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.core.intents.config import Engine, Goal
-from reconciler.core.sizing.answers import NO_ANSWERS, Answers
+from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Outcome, Recommendation
 from reconciler.core.sizing.decide import decide, decide_over
 from reconciler.core.sizing.decide.layouts import counts, spreads
 from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.estimate import Confidence, Estimate
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.question import Question, asked
 from reconciler.core.sizing.training import Layout, Method, Strategy, Training
 from tests.core.sizing.questions import (
     A100,
@@ -375,6 +375,44 @@ def test_an_answer_to_another_question_is_none() -> None:
     answers = wrapper_says(question(batch=8), {"gpus": 4, "workers": 1})
     decision = decide(question(batch=16), answers, estimator=fits_from(1), speed=steady)
     assert decision.is_pending
+
+
+def autoconf_says(asking: Question, **said: Any) -> Answers:
+    answer = Answer(engine=Engine.AUTOCONF, question=asked(asking), **said)
+    return Answers(engine=Engine.AUTOCONF).with_answers([answer])
+
+
+def test_chances_for_some_layouts_only_are_no_answer() -> None:
+    found = (Chance(gpus=1, batch_size=8, probability=0.9),)
+    answers = autoconf_says(question(), outcome=Outcome.CHANCES, chances=found)
+    decision = decide(question(), answers, estimator=fits_from(1), speed=steady)
+    assert decision.is_pending
+    assert "autoconf gave no chance for 2 GPUs: run reconciler size --record" in decision.text
+
+
+def test_a_question_outside_its_domain_is_answered_by_physics() -> None:
+    """What ado-autoconf does not know it has no say in; that is no reason to hold a job back."""
+    answers = autoconf_says(question(), outcome=Outcome.REFUSAL, refusal="unknown model")
+    decision = decide(question(), answers, estimator=fits_from(2), speed=steady)
+    assert (gpus_of(decision), decision.confidence) == (2, Confidence.MEDIUM)
+
+
+def test_an_engine_that_failed_is_not_passed_over() -> None:
+    answers = autoconf_says(question(), outcome=Outcome.ERROR, error="killed after 5 s")
+    decision = decide(question(), answers, estimator=fits_from(2), speed=steady)
+    assert (decision.chosen, decision.reason) == (None, "engine-error")
+    assert decision.text.startswith("autoconf failed: killed after 5 s; by physics alone 2 GPUs")
+
+
+def test_a_recommendation_where_chances_were_asked_for_is_a_failure() -> None:
+    found = Recommendation(gpus=1, workers=1)
+    answers = autoconf_says(question(), outcome=Outcome.RECOMMENDATION, recommendation=found)
+    decision = decide(question(), answers, estimator=fits_from(1), speed=steady)
+    assert (decision.chosen, decision.reason) == (None, "engine-error")
+    chance = Chance(gpus=1, batch_size=8, probability=0.9)
+    answer = Answer(engine=Engine.REST, question=asked(question()), outcome=Outcome.CHANCES, chances=(chance,))
+    turned = decide(question(), Answers(engine=Engine.REST).with_answers([answer]), estimator=fits_from(1))
+    assert turned.text.startswith("rest failed: it gave no recommendation")
 
 
 # --- several cards --------------------------------------------------------------------------------------------------

@@ -48,14 +48,14 @@ def hear(question: Question, answers: Answers) -> Voice:
         return Voice(name=engine.value, silence=Reason.PENDING, text=text)
     version = ", ".join(version for _, version in answer.versions)
     voice = Voice(name=engine.value, version=version, recommendation=answer.recommendation)
-    if answer.outcome is Outcome.CHANCES:
-        chances = {(chance.gpus, chance.batch_size): chance.probability for chance in answer.chances}
-        lacking = sorted({one.gpus for one in layouts if (one.gpus, one.gpus * one.batch) not in chances})
-        if lacking or engine.recommends:
-            text = f"{voice.called} gave no chance for {lacking[0] if lacking else 'a recommendation'}"
-            return _silent(voice, Reason.PENDING, f"{text} GPUs: run reconciler size --record")
-        return Voice(name=voice.name, version=version, chances=chances)
-    return _without_chances(voice, answer, engine)
+    if answer.outcome is not Outcome.CHANCES or engine.recommends:
+        return _without_chances(voice, answer, engine)
+    chances = {(chance.gpus, chance.batch_size): chance.probability for chance in answer.chances}
+    lacking = [one.gpus for one in layouts if (one.gpus, one.gpus * one.batch) not in chances]
+    if lacking:
+        text = f"{voice.called} gave no chance for {lacking[0]} GPUs: run reconciler size --record"
+        return _silent(voice, Reason.PENDING, text)
+    return Voice(name=voice.name, version=version, chances=chances)
 
 
 def _without_chances(voice: Voice, answer: Answer, engine: Engine) -> Voice:
@@ -70,7 +70,7 @@ def _without_chances(voice: Voice, answer: Answer, engine: Engine) -> Voice:
         case Outcome.RECOMMENDATION if engine.recommends:
             return voice
         case _:
-            text = answer.error or "it gave a recommendation, where chances were asked for"
+            text = answer.error or f"it gave no {'recommendation' if engine.recommends else 'chances'}"
             return _silent(voice, Reason.ENGINE_ERROR, f"{voice.called} failed: {text}")
 
 
