@@ -2,6 +2,7 @@
 
 from reconciler.core.sizing.models.blocks import Mixture
 from reconciler.core.sizing.models.numbers import Numbers, UnreadableError
+from reconciler.core.sizing.models.traits import Traits
 
 _STEPS = ("moe_layer_freq", "decoder_sparse_step", "interleave_moe_layer_step", "expert_layer_period")
 _STATE_SPACE = frozenset({"mamba", "mamba2"})
@@ -14,7 +15,15 @@ def depth_of(config: Numbers) -> int:
 
 
 def state_space_layers(config: Numbers, layers: int) -> int:
-    """Return how many layers are state-space layers: a list of kinds, of attention's places, or its period."""
+    """Return how many layers are state-space layers; raise UnreadableError where no layer has attention."""
+    found = _state_space_layers(config, layers)
+    if found == layers:
+        raise UnreadableError("no layer has attention")
+    return found
+
+
+def _state_space_layers(config: Numbers, layers: int) -> int:
+    """Count them by a list of kinds, of attention's places, or by its period, as each family tells it."""
     kinds = config.items("layer_types", "layers_block_type")
     if kinds:
         if len(kinds) != layers:
@@ -33,7 +42,7 @@ def state_space_layers(config: Numbers, layers: int) -> int:
     return sum(layer % period != offset for layer in range(layers))
 
 
-def mixture_of(config: Numbers, layers: int, kind: str) -> Mixture:
+def mixture_of(config: Numbers, layers: int, traits: Traits) -> Mixture:
     """Return the numbers of the experts; zero of everything for a dense model."""
     experts = config.count("num_local_experts", "num_experts", "n_routed_experts", default=0, least=0, most=100_000)
     if not experts:
@@ -44,8 +53,7 @@ def mixture_of(config: Numbers, layers: int, kind: str) -> Mixture:
     width = config.count("moe_intermediate_size", "intermediate_size")
     shared = config.count("shared_expert_intermediate_size", "shared_intermediate_size", default=0, least=0)
     shared = shared or width * config.count("n_shared_experts", default=0, least=0, most=1000)
-    if kind == "llama4_text":
-        shared = width
+    shared = width if traits.shared_like else shared
     return Mixture(experts=experts, chosen=chosen, width=width, shared=shared, layers=_sparse(config, layers))
 
 

@@ -27,8 +27,8 @@ def read_modern(config: Numbers, name: str, kind: str) -> Architecture:
     layers = depth_of(config)
     heads = _heads(config)
     states = state_space_layers(config, layers)
-    mix = mixture_of(config, layers, kind)
-    mixing, inner_norms = _mixing(config, heads, (layers - states, states), traits, kind)
+    mix = mixture_of(config, layers, traits)
+    mixing, inner_norms = _mixing(config, heads, (layers - states, states), traits)
     tied = config.flag("tie_word_embeddings", default=traits.tied)
     vocabulary = config.count("vocab_size", most=100_000_000)
     sharing = mix.shared // mix.width if mix.experts else 0
@@ -36,7 +36,7 @@ def read_modern(config: Numbers, name: str, kind: str) -> Architecture:
         name=name,
         layers=layers,
         hidden=heads.hidden,
-        intermediate=mix.width if mix.layers else _dense_width(config, kind),
+        intermediate=mix.width if mix.layers else config.count(*traits.dense_keys),
         heads=heads.heads,
         kv_heads=heads.kv_heads,
         head_dim=heads.head_dim,
@@ -49,7 +49,7 @@ def read_modern(config: Numbers, name: str, kind: str) -> Architecture:
         active_experts=mix.chosen + sharing,
         attention_layers=layers - states if states else 0,
         source=f"config.json of type {kind}" if kind in TRAITS else f"config.json of type {kind!r}, read as Llama's",
-        linears=(*mixing, *_blocks(config, heads.hidden, (layers, mix), traits, kind)),
+        linears=(*mixing, *_blocks(config, heads.hidden, (layers, mix), traits)),
         embedding=vocabulary * heads.hidden * (1 if tied else 2),
         norms=_norms(config, heads.hidden, layers, traits) + inner_norms + (vocabulary if traits.head_bias else 0),
     )
@@ -75,37 +75,25 @@ def _heads(config: Numbers) -> Heads:
     return Heads(hidden=hidden, heads=count, kv_heads=kept, head_dim=width)
 
 
-def _mixing(
-    config: Numbers, heads: Heads, layers: tuple[int, int], traits: Traits, kind: str
-) -> tuple[tuple[Linear, ...], int]:
+def _mixing(config: Numbers, heads: Heads, layers: tuple[int, int], traits: Traits) -> tuple[tuple[Linear, ...], int]:
     """Return what mixes tokens, (attention, state-space) `layers` of it, and the small vectors of all layers."""
     attending, states = layers
     if config.find("kv_lora_rank")[1] is not None:
         found, vectors = latent_attention(config, heads.hidden, heads.heads, attending)
     else:
         found = attention(heads, attending, config, traits)
-        vectors = qk_norms(heads, config, traits) + (heads.heads if kind == "gpt_oss" else 0)  # and its sinks
+        vectors = qk_norms(heads, config, traits) + (heads.heads if traits.sinks else 0)
     if not states:
         return found, vectors * attending
-    mamba, small = (mamba1 if kind == "jamba" else mamba2)(config, heads.hidden, states)
+    mamba, small = (mamba1 if traits.first_mamba else mamba2)(config, heads.hidden, states)
     return (*found, *mamba), vectors * attending + small * states
 
 
-def _dense_width(config: Numbers, kind: str) -> int:
-    if kind == "granitemoehybrid":  # its dense models are their own shared expert
-        return config.count("shared_intermediate_size")
-    return (
-        config.count("intermediate_size_mlp", "intermediate_size")
-        if kind == "llama4_text"
-        else config.count("intermediate_size")
-    )
-
-
-def _blocks(config: Numbers, hidden: int, layers: tuple[int, Mixture], traits: Traits, kind: str) -> Iterator[Linear]:
+def _blocks(config: Numbers, hidden: int, layers: tuple[int, Mixture], traits: Traits) -> Iterator[Linear]:
     depth, mix = layers
     bias = config.flag("mlp_bias", *traits.bias_keys[:1] if traits.mlp_bias else (), default=traits.mlp_bias)
     if depth > mix.layers:
-        yield from feed_forward(hidden, _dense_width(config, kind), depth - mix.layers, traits, bias=bias)
+        yield from feed_forward(hidden, config.count(*traits.dense_keys), depth - mix.layers, traits, bias=bias)
     yield from mixture(hidden, mix, traits, bias=bias)
 
 

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class QkNorm(StrEnum):
@@ -45,6 +46,10 @@ class Traits(Struct, frozen=True, kw_only=True):
     router: str = "gate"
     router_module: bool = True  # otherwise a bare weight, which takes no adapter
     shared_gate: bool = False  # a shared expert has a gate of its own
+    shared_like: bool = False  # there is a shared expert, as wide as the others
+    dense_keys: tuple[str, ...] = ("intermediate_size",)  # of the width of dense blocks
+    sinks: bool = False  # a number for each head that takes what attention is left
+    first_mamba: bool = False  # state-space layers are Mamba's, not Mamba-2's
     head_bias: bool = False
 
 
@@ -80,7 +85,7 @@ TRAITS = {
     "granite": Traits(),
     "granitemoe": _GRANITE_MOE,
     "granitemoeshared": _GRANITE_MOE,
-    "granitemoehybrid": _GRANITE_MOE,
+    "granitemoehybrid": replace(_GRANITE_MOE, dense_keys=("shared_intermediate_size",)),
     "olmo": Traits(norms=0),
     "olmo2": _OLMO2,
     "olmo3": _OLMO2,
@@ -118,9 +123,16 @@ TRAITS = {
     "glm4_moe": Traits(
         qkv_bias=True, out_bias=False, qk_norm=QkNorm.HEAD, qk_norm_key="use_qk_norm", router_module=False
     ),
-    "gpt_oss": Traits(qkv_bias=True, mlp_bias=True, experts=Experts.FUSED, router="router", router_module=False),
-    "llama4_text": Traits(experts=Experts.FUSED, router="router"),
-    "jamba": Traits(router="router"),
+    "gpt_oss": Traits(
+        qkv_bias=True, mlp_bias=True, experts=Experts.FUSED, router="router", router_module=False, sinks=True
+    ),
+    "llama4_text": Traits(
+        experts=Experts.FUSED,
+        router="router",
+        shared_like=True,
+        dense_keys=("intermediate_size_mlp", "intermediate_size"),
+    ),
+    "jamba": Traits(router="router", first_mamba=True),
     "bamba": Traits(),
 }
 """From the modelling files of Hugging Face transformers 4.57, by `model_type`."""
