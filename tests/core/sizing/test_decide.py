@@ -353,6 +353,11 @@ def test_a_recommendation_beyond_the_limit_or_the_batch() -> None:
     asking = question(batch=6, max_gpus=8)
     many = decide(asking, wrapper_says(asking, {"gpus": 8, "workers": 2}), estimator=fits_from(1), speed=steady)
     assert (many.chosen, many.reason) == (None, "over-limit")
+    asking = question(batch=16, gpus_per_worker=8)
+    wide = decide(asking, wrapper_says(asking, {"gpus": 16, "workers": 1}), estimator=fits_from(1), speed=steady)
+    assert (wide.chosen, wide.reason) == (None, "over-limit")
+    assert wide.text == "wrapper 1.5.0 recommends 16 GPUs, but a node has 8"
+    asking = question(batch=6, max_gpus=8)
     odd = decide(asking, wrapper_says(asking, {"gpus": 4, "workers": 1}), estimator=fits_from(1), speed=steady)
     assert (odd.chosen, odd.reason) == (None, "indivisible")
 

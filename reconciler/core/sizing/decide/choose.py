@@ -136,6 +136,9 @@ def _recommended(bench: Bench, voice: Voice, found: Recommendation) -> Decision:
     if found.total > question.max_gpus:
         text = f"{said}, more than the {question.max_gpus} that are allowed"
         return _none(question, (), Reason.OVER_LIMIT, text, voice)
+    if found.gpus > question.gpus_per_worker:
+        text = f"{said}, but a node has {question.gpus_per_worker}"
+        return _none(question, (), Reason.OVER_LIMIT, text, voice)
     spreading = spread(question, found.total)
     if not spreading.layouts:
         refused = bench.refuse(spreading)
