@@ -108,6 +108,8 @@ class _Asking:
         try:
             prediction = self._prediction(item)
         except PredictorError as error:
+            if error.retryable and item.request:  # what was accepted is not lost
+                return Told(answer=_pending(self._predictor.engine, item), retryable=True)
             failed = Answer(
                 engine=self._predictor.engine,
                 question=item.asked,
@@ -142,14 +144,7 @@ def _answer(item: _Item, prediction: Prediction, at: str) -> Answer:
     engine, words = prediction.engine, item.asked
     match prediction.outcome:
         case Outcome.PENDING:
-            return Answer(
-                engine=engine,
-                question=words,
-                outcome=answers.Outcome.PENDING,
-                versions=prediction.versions,
-                request_id=prediction.request,
-                submitted_at=item.submitted_at,
-            )
+            return _pending(engine, item)
         case Outcome.OK | Outcome.NO_RECOMMENDATION if not engine.recommends:
             chances = [Chance(gpus=n, batch_size=batch, probability=p) for n, batch, p in prediction.chances]
             return answers.chanced(engine, words, chances, answered_at=at, versions=dict(prediction.versions))
@@ -171,3 +166,13 @@ def _answer(item: _Item, prediction: Prediction, at: str) -> Answer:
                 versions=prediction.versions,
                 refusal=prediction.text or prediction.outcome.value,
             )
+
+
+def _pending(engine: Engine, item: _Item) -> Answer:
+    return Answer(
+        engine=engine,
+        question=item.asked,
+        outcome=answers.Outcome.PENDING,
+        request_id=item.request,
+        submitted_at=item.submitted_at,
+    )

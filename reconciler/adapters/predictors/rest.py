@@ -1,7 +1,7 @@
 """`RestPredictor`: a server with ado's REST API, which takes a question now and answers it later.
 
-`POST …/requests` gives the id of a request; `GET …/requests/ID` is 404 until the answer is there. The id can be
-recorded, so that a later run fetches the answer without asking again.
+`POST …/requests` gives the id of a request; `GET …/requests/ID` is 404 until the answer is there (or 5xx: what was
+accepted is waited for). The id can be recorded, so that a later run fetches the answer without asking again.
 """
 
 import re
@@ -122,16 +122,18 @@ class RestPredictor:
         path = f"{_path(question)}/{self._checked(request)}"
         if self._patience_ends is None:
             self._patience_ends = monotonic() + self._patience_seconds
-        deadline = self._patience_ends
+        deadline, text = self._patience_ends, ""
         for attempt in count():
             answer = self._call("GET", path, None, deadline)
             if answer.status == HTTPStatus.OK:
                 return self._judged(question, request, answer)
-            if answer.status != HTTPStatus.NOT_FOUND:
+            # ado 2.3 with ray 2.60 says 500 where it means 404: its own exception is lost between two processes.
+            if answer.status not in {HTTPStatus.NOT_FOUND, *_BUSY}:
                 raise self._refused(answer)
+            text = "no answer yet" if answer.status == HTTPStatus.NOT_FOUND else f"no answer yet: {_said(answer)}"
             if not self._pause(attempt, deadline, answer):
                 break
-        return self._prediction(question, request, Outcome.PENDING, text="no answer yet")
+        return self._prediction(question, request, Outcome.PENDING, text=text)
 
     def close(self) -> None:
         """Stop waiting: `submit` and `resume` of other threads end at once."""
@@ -144,7 +146,7 @@ class RestPredictor:
         self.close()
 
     def _call(self, method: str, path: str, body: bytes | None, deadline: float) -> Response:
-        """Call, and again where the server is busy or failed inside, up to `_ATTEMPTS` times before the deadline."""
+        """Call, and again where no connection could be made or a question was not taken, up to `_ATTEMPTS` times."""
         for attempt in count():
             last = attempt == _ATTEMPTS - 1
             try:
@@ -154,10 +156,10 @@ class RestPredictor:
                 if last or body is not None or not self._pause(attempt, deadline):
                     raise
                 continue
-            if answer.status not in _BUSY:
+            if body is None or answer.status not in _BUSY:
                 return answer
             if last or not self._pause(attempt, deadline, answer):
-                raise PredictorUnavailable(f"{self._server.shown} answered with {answer.status}{_detail(answer)}")
+                raise PredictorUnavailable(f"{self._server.shown} {_said(answer)}")
         raise AssertionError  # unreachable
 
     def _pause(self, attempt: int, deadline: float, answer: Response | None = None) -> bool:
@@ -179,8 +181,7 @@ class RestPredictor:
     def _refused(self, answer: Response) -> PredictorError:
         if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
             return PredictorError(f"{self._server.shown} sends us elsewhere", hint="name the final URL")
-        message = f"{self._server.shown} answered with {answer.status}{_detail(answer)}"
-        return PredictorError(message, hint=_HINTS.get(answer.status, ""))
+        return PredictorError(f"{self._server.shown} {_said(answer)}", hint=_HINTS.get(answer.status, ""))
 
     def _judged(self, question: Asked, request: str, answer: Response) -> Prediction:
         try:
@@ -217,13 +218,13 @@ def _path(question: Asked) -> str:
     return f"/api/latest/actuators/custom_experiments/experiments/{recommender(question)}/requests"
 
 
-def _detail(answer: Response) -> str:
-    """Quote why, where the server says so in the way that FastAPI does."""
+def _said(answer: Response) -> str:
+    """Name the status, and why, where the server says so in the way that FastAPI does."""
     try:
         detail = msgspec.json.decode(answer.body, type=dict[str, Any]).get("detail", "")
     except (msgspec.MsgspecError, RecursionError):
-        return ""
-    return f": {one_line(detail, 200)}" if detail else ""
+        detail = ""
+    return f"answered with {answer.status}{f': {one_line(detail, 200)}' if detail else ''}"
 
 
 def _judge(question: Asked, answer: _Request) -> tuple[Outcome, int, int, str]:

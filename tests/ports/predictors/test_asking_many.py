@@ -21,7 +21,7 @@ from reconciler.core.sizing.question import Question, asked
 from reconciler.ports import Predictor
 from tests.core.sizing.questions import A100, LLAMA, training
 from tests.ports.predictors.asking import STANDIN, environ, is_gone
-from tests.ports.predictors.server import answer, serving
+from tests.ports.predictors.server import answer, cut, serving
 from tests.ports.predictors.test_rest_predictor import DONE
 
 WHEN = "2026-01-31T12:00:00Z"
@@ -129,6 +129,14 @@ def test_a_server_that_is_down_is_told_for_every_question() -> None:
         answers = told(found, *(question(str(number)) for number in range(5)))
     assert all(one.retryable and one.answer.outcome is Outcome.ERROR for one in answers)
     assert "Connection refused" in answers[0].answer.error
+
+
+def test_a_request_is_not_lost_where_the_server_goes_down() -> None:
+    with serving(answer(200, ["id0"]), cut) as server:
+        found = RestPredictor(server.url, call_seconds=60, patience_seconds=0.2, pauses=(0.01,))
+        [one] = told(found, question())
+    assert (one.answer.outcome, one.answer.request_id, one.answer.submitted_at) == (Outcome.PENDING, "id0", WHEN)
+    assert one.retryable
 
 
 def test_an_interrupt_stops_the_engine(tmp_path: Path) -> None:

@@ -165,11 +165,19 @@ def test_a_recorded_id_that_is_none_is_not_sent() -> None:
 
 
 def test_a_busy_server_is_asked_again() -> None:
-    """F-010: 5xx is asked again, both ways, and neither taken for an answer nor for pending."""
+    """F-010: 5xx is asked again, both ways, and never taken for an answer."""
     busy = [answer(500), answer(503, b"", Retry_After="0"), answer(429)]
     with serving(*busy, ACCEPTED, *busy, answer(404), cut, DONE) as server:
         assert predictor(server).predict(asked()).gpus == 4
     assert [one.method for one in server.said] == ["POST"] * 4 + ["GET"] * 6
+
+
+def test_what_was_accepted_stays_pending_while_the_server_fails() -> None:
+    """The id is worth more than the failure: ado's own server says 500 where it means 404."""
+    with serving(ACCEPTED, answer(500, {"detail": "ray"})) as server:
+        said = predictor(server, patience_seconds=0.2).predict(asked())
+    assert (said.outcome, said.request) == (Outcome.PENDING, "f6db88")
+    assert said.text == "no answer yet: answered with 500: ray"
 
 
 def test_a_server_that_stays_broken() -> None:
