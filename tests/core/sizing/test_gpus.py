@@ -156,6 +156,8 @@ def test_cards_of_measured_runs_are_known(product: str, memory_gib: float) -> No
         ("nvidia.com/mig-3g.40gb", "mig-3g.40gb", 39.25),
         ("mig-1g.10gb", "mig-1g.10gb", 9.5),
         ("nvidia.com/mig-1g.10gb.me", "mig-1g.10gb.me", 9.5),
+        ("NVIDIA-A100-SXM4-80GB-MIG-1c.3g.40gb", "NVIDIA-A100-SXM4-80GB-MIG-1c.3g.40gb", 39.25),
+        ("NVIDIA-A30-MIG-4g.24gb", "NVIDIA-A30-MIG-4g.24gb", 21.5),
     ],
 )
 def test_slices_are_cards_of_their_own(written: str, product: str, gib: float) -> None:
@@ -171,6 +173,10 @@ def test_a_slice_has_its_share_of_compute() -> None:
     assert part is not None
     assert part.tflops == pytest.approx(whole.tflops * 3 / 7)
     assert part.memory_gib < whole.memory_gib / 2
+    small, all_of_it = find_gpu("NVIDIA-A30"), find_gpu("NVIDIA-A30-MIG-4g.24gb")
+    assert small is not None
+    assert all_of_it is not None
+    assert all_of_it.tflops == small.tflops
 
 
 @pytest.mark.parametrize(

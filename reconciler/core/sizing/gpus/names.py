@@ -11,9 +11,12 @@ from reconciler.core.sizing.gpus.table import cards
 
 _LONGEST = 200
 _CLOSE = 5
-_MIG = re.compile(r"(?:^|-)mig-(?P<slices>[1-7])(?:c\.\d)?g\.(?P<gb>\d{1,3})gb(?:[.+-]me(?:[.+-]all)?)?$")
+_MIG = re.compile(
+    r"(?:^|-)mig-(?P<name>(?:[1-7]c\.)?(?P<slices>[1-7])g\.(?P<gb>[0-9]{1,3})gb(?:[.+-]me(?:[.+-]all)?)?)$"
+)
 _NEAR = 0.05
-_SLICES = 7  # of compute, in every card that can be divided
+_SLICES = 7  # of compute
+_FOUR_SLICES = ("NVIDIA-A30", "NVIDIA-RTX-PRO-6000")
 _READ = {5: 4.75, 6: 5.81, 10: 9.5, 12: 10.62, 18: 16.0, 20: 19.5, 24: 21.5, 35: 32.5, 40: 39.25, 80: 78.75, 141: 140.0}
 """GiB of a MIG profile by the gigabytes in its name: the least that `nvidia-smi mig -lgip` shows for it on any card."""
 _UNREAD = 0.88  # of those gigabytes, for profiles without a reading: the least share among those with one
@@ -93,16 +96,16 @@ def _profile(key: str) -> Gpu | None:
     card = _index().get(key[: match.start()])
     if card is None and match.start():
         return None
-    share = int(match["slices"]) / _SLICES
+    slices = 4 if card is not None and card.product.startswith(_FOUR_SLICES) else _SLICES
+    share = min(1.0, int(match["slices"]) / slices)
     nominal = int(match["gb"])
     memory = _READ.get(nominal, round(nominal * _UNREAD, 2))
-    name = match[0].lstrip("-")
     source = "nvidia-smi mig -lgip" if nominal in _READ else f"{_UNREAD:.0%} of the profile's nominal size"
     if card is None:
-        return Gpu(product=name, memory_gib=memory, price=share, source=source)
+        return Gpu(product=f"mig-{match['name']}", memory_gib=memory, price=share, source=source)
     return replace(
         card,
-        product=f"{card.product}-{name.upper().replace('G.', 'g.').replace('GB', 'gb')}",
+        product=f"{card.product}-MIG-{match['name']}",
         memory_gib=min(memory, card.memory_gib),
         price=round(card.price * share, 3),
         tflops=card.tflops * share,
