@@ -14,17 +14,7 @@ from benchmarks.sizing.runs import Run, half, measured
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
 
 STEPS: Mapping[str, Mapping[str, float]] = {
-    "fms": {
-        "logits": 0.25,
-        "block": 0.05,
-        "inputs": 0.1,
-        "context": 0.05,
-        "links": 0.1,
-        "loading": 0.1,
-        "reuse": 0.05,
-        "ample": 1.0,
-        "across": 0.1,
-    },
+    "fms": {"context": 0.05, "logits": 0.25, "links": 0.1, "reuse": 0.05, "reserved": 0.05},
     "LitGPT": {"logits": 1.0, "logits_adapted": 1.0, "vectors": 0.5, "vectors_quantised": 0.5},
     "Qwen": {"logits": 0.5, "logits_adapted": 0.5, "context": 0.1, "reuse": 0.1, "block": 0.1},
 }

@@ -24,7 +24,7 @@ def microseconds() -> tuple[float, float]:
 def main() -> int:
     """Print them."""
     best, middle = microseconds()
-    print(f"one prediction, warm: {middle:.1f} us (fastest round {best:.1f} us); a question of 7 layouts {7 * middle:.0f} us")
+    print(f"one prediction, warm: {middle:.1f} us (fastest round {best:.1f} us)")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from reconciler.core.sizing.estimate import Confidence, Estimate, Part
+from reconciler.core.sizing.estimate import Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory.context import context_gib
 from reconciler.core.sizing.memory.holdings import Holdings, holdings_of
@@ -52,7 +52,7 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
     terms = terms_of(training, stack, many=layout.gpus > 1)
     held = holdings_of(training, layout, terms)
     tokens = layout.batch * training.sequence
-    moving = _moving(terms, held, tokens, context_gib(terms.stack, gpu.product, layout) * GIB)
+    moving = _moving(terms, held, tokens, context_gib(terms.stack, gpu, layout) * GIB)
     full = held.weights + held.gradients + held.optimizer + sum(moving)
     need, floor = need_of(training, layout, terms, held)
     limit = FULL_CARD * gpu.memory_gib * GIB
@@ -64,7 +64,7 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
         taken = max(need, need + RETAINED * (limit - need), full - spilled - moving.given_back)
         peak = min(peak, taken)
     held = held._replace(optimizer=held.optimizer - spilled)
-    return _answer(terms.stack, held, moving, _Totals(peak, need, floor, full if spilled else None))
+    return _answer(terms, held, moving, _Totals(peak, need, floor, full if spilled else None))
 
 
 def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Moving:
@@ -88,7 +88,7 @@ def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Movin
     return _Moving(transients, activations, logits, context)
 
 
-def _answer(stack: Stack, held: Holdings, moving: _Moving, totals: _Totals) -> Estimate:
+def _answer(terms: Terms, held: Holdings, moving: _Moving, totals: _Totals) -> Estimate:
     """Put the parts together; what the allocator gave back is taken from all that moves."""
     peak, need, floor, unpaged = totals
     states = held.weights + held.gradients + held.optimizer
@@ -103,14 +103,14 @@ def _answer(stack: Stack, held: Holdings, moving: _Moving, totals: _Totals) -> E
         ("logits", moving.logits * share),
         ("overhead", moving.context),
     )
-    low, high = stack.low, stack.high
+    low, high = terms.stack.low, terms.stack.high
     return Estimate(
         peak_gib=peak / GIB,
         low_gib=peak / GIB * low,
         high_gib=peak / GIB * high,
         floor_gib=floor / GIB,
         need_gib=need / GIB,
-        confidence=Confidence.HIGH if stack.trusted else Confidence.MEDIUM,
+        confidence=terms.confidence,
         parts=tuple([Part(name=name, gib=size / GIB) for name, size in sizes]),
         unpaged_gib=None if unpaged is None else unpaged / GIB,
     )

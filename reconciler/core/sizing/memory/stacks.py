@@ -21,7 +21,8 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     under checkpointing with adapters over a base that FSDP shards in pure precision.
 
     GiB: `context` of CUDA, cuBLAS, NCCL and fragments; `links` more where GPUs talk over NVLink, for which NCCL keeps
-    buffers for each channel; `across` less where a run spans nodes.
+    buffers for each channel; `across` less where a run spans nodes; `reserved` by the driver, where
+    the card counts it as used.
 
     Phases: `loading` units (the largest set of weights that FSDP gathers at once, in 2 bytes) lie on the GPU at the
     worst moment of gathering, casting and flattening; `reuse` is the share of the optimizer's copies that finds blocks
@@ -42,22 +43,25 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     kept: float = 0.9
     block: float = 0.9
     inputs: float = 2.0
-    context: float = 1.25
-    links: float = 1.5
+    context: float = 1.2
+    links: float = 1.0
     across: float = 1.0
+    reserved: float = 0.6
     loading: float = 5.2
-    reuse: float = 0.7
+    reuse: float = 0.75
     ample: float = 4.0
     accumulates: bool = True
     loaded_half: bool = False
     live: bool = False
-    low: float = 0.93
-    high: float = 1.08
+    low: float = 0.88
+    high: float = 1.15
     trusted: bool = False
 
 
 _TRANSFORMERS = Stack()
 _TORCHTUNE = Stack(
+    low=0.7,
+    high=1.2,
     logits=1.0,
     logits_live=1.0,
     logits_adapted=1.0,
@@ -68,6 +72,7 @@ _TORCHTUNE = Stack(
     context=0.1,
     links=0.0,
     across=0.0,
+    reserved=0.0,
     loading=0.0,
     reuse=1.0,
     ample=1.0,
@@ -75,6 +80,8 @@ _TORCHTUNE = Stack(
     live=True,
 )
 _LITGPT = Stack(
+    low=0.9,
+    high=1.15,
     logits=8.0,
     logits_live=8.0,
     logits_adapted=16.0,
@@ -83,6 +90,7 @@ _LITGPT = Stack(
     context=0.1,
     links=0.0,
     across=0.0,
+    reserved=0.0,
     reuse=1.0,
     ample=1.0,
     accumulates=False,
@@ -90,13 +98,22 @@ _LITGPT = Stack(
 )
 STACKS: Mapping[str, Stack] = MappingProxyType(
     {
-        "fms-hf-tuning": Stack(loaded_half=True, trusted=True),
+        "fms-hf-tuning": Stack(loaded_half=True, low=0.94, high=1.07, trusted=True),
         "litgpt": _LITGPT,
         "qwen": Stack(
-            logits=12.0, logits_adapted=12.0, context=2.1, links=0.0, across=0.0, accumulates=False, live=True
+            logits=12.0,
+            logits_adapted=12.0,
+            context=2.1,
+            links=0.0,
+            across=0.0,
+            reserved=0.0,
+            accumulates=False,
+            live=True,
+            low=0.93,
+            high=1.06,
         ),
         "torchtune": _TORCHTUNE,
-        "llama-recipes": Stack(links=0.0, across=0.0),
+        "llama-recipes": Stack(links=0.0, across=0.0, reserved=0.0),
     }
 )
 """By the first word of `Training.framework`, in lower case."""

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.core.sizing.architecture import Architecture
+from reconciler.core.sizing.estimate import Confidence
 from reconciler.core.sizing.memory.adapters import ALL_LINEAR, adapter_weights
 from reconciler.core.sizing.memory.sharding import DEEPSPEED
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
-from reconciler.core.sizing.memory.states import MIXED, bytes_of, is_paged
+from reconciler.core.sizing.memory.states import MIXED, bytes_of, is_paged, optimizer_known
 from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Training
 
 
@@ -37,6 +38,7 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
     adapters: bool
     cast: bool
     paged: bool
+    confidence: Confidence
     states: States
     alone: States
     full: States
@@ -64,6 +66,7 @@ def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
         adapters=training.method.has_adapters,
         cast=cast and training.strategy not in DEEPSPEED,
         paged=is_paged(training.optimizer),
+        confidence=_confidence(training, stack),
         states=_states(training, training.method, stack, cast=cast),
         alone=_states(training, training.method, stack, cast=_is_cast(training, stack, many=False)),
         full=_states(training, Method.FULL, stack, cast=training.precision in MIXED and not stack.loaded_half),
@@ -76,6 +79,29 @@ def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
         logits=logits,
         live=max(block, live),
     )
+
+
+def _confidence(training: Training, stack: Stack) -> Confidence:
+    """Tell how near a training is to those that were measured."""
+    model = training.architecture
+    unlike = (
+        not optimizer_known(training.optimizer)
+        or training.tensor * training.pipeline > 1
+        or training.offload is not Offload.NONE
+        or 0 < model.attention_layers < model.layers
+    )
+    if unlike:
+        return Confidence.LOW
+    like = (
+        stack.trusted
+        and training.checkpointing
+        and training.strategy not in DEEPSPEED
+        and training.attention is not Attention.EAGER
+        and training.sequence <= MEASURED_SEQUENCE
+        and not model.experts
+        and training.precision in {Precision.BF16, Precision.BF16_MIXED}
+    )
+    return Confidence.HIGH if like else Confidence.MEDIUM
 
 
 def _is_cast(training: Training, stack: Stack, *, many: bool) -> bool:
@@ -107,6 +133,9 @@ def _states(training: Training, method: Method, stack: Stack, *, cast: bool) -> 
     temporary = 3 * trained * each.weight if deepspeed else trained * each.temporary
     return States(weights, gradients / ways, optimizer / ways, temporary / ways)
 
+
+MEASURED_SEQUENCE = 8192
+"""The longest samples of the measured runs."""
 
 AUTOCAST = 1.15
 """Share of the layers' inputs that is kept where autocast makes copies of some of them."""
