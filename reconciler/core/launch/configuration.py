@@ -47,8 +47,8 @@ def add_configuration(  # noqa: PLR0917 - what a line is made of
 
 def _path(dialect: "Dialect", arguments: "Arguments", settings: Settings) -> Setting | None:
     """Return the file that is named by a flag, or by the first word (transformers takes one only if it is alone)."""
-    if dialect.config:
-        return settings.find(dialect.config)
+    if dialect.config and (named := settings.find(dialect.config)) is not None:
+        return named
     for field in arguments.words[:1]:
         if field.text.endswith(_FILES) or (UNKNOWN in field.text and dialect.family in {"axolotl", "llama-factory"}):
             fact = Fact(value=field.text, written=settings.place.written((field,)), spot=settings.place.spot(field))
@@ -65,9 +65,7 @@ def _add_words(dialect: "Dialect", arguments: "Arguments", settings: Settings) -
     """Add `name=value` overrides (torchtune, LLaMA-Factory) and LitGPT's checkpoint folder."""
     words = arguments.words
     if dialect.family in {"torchtune", "llama-factory"}:
-        config = settings.find(("config",)) if dialect.family == "torchtune" else None
-        extra = [field for option in arguments.options for field in option.values[1:]] if config is not None else []
-        for field in (*words, *extra):
+        for field in words:
             name, separator, text = field.text.partition("=")
             if separator and UNKNOWN not in name:
                 settings.add_word(name, text, field)

@@ -19,7 +19,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     source: str
     family: str = "transformers"
     config: Names = ()  # flags that name a file of settings
-    bare: frozenset[str] = frozenset()  # flags that never take a value
+    single: bool = False  # no flag takes more than one word
 
 
 _TRANSFORMERS: dict[str, Names] = {
@@ -43,6 +43,7 @@ _TRAINING_ARGUMENTS = {
     "optimizer": "adamw_torch",
     "checkpointing": "false",
     "precision": "fp32",
+    "attention": "sdpa",
     "packing": "false",
     "fused_loss": "false",
 }
@@ -66,9 +67,11 @@ FMS = Dialect(
 
 TRL = Dialect(
     name="trl",
-    names=_TRANSFORMERS | {"sequence": ("max_length", "max_seq_length")},
-    defaults=_TRAINING_ARGUMENTS | {"sequence": "1024", "lora_rank": "16", "lora_targets": "all-linear"},
-    source="trl",
+    names=_TRANSFORMERS | {"model": ("model_name_or_path", "model_name"), "sequence": ("max_length", "max_seq_length")},
+    defaults=_TRAINING_ARGUMENTS
+    | {"sequence": "1024", "checkpointing": "true", "precision": "bf16-mixed"}
+    | {"lora_rank": "16", "lora_targets": "all-linear"},
+    source="trl 0.20 and later",
     config=("config",),
 )
 
@@ -92,6 +95,7 @@ AXOLOTL = Dialect(
         "accumulation": ("gradient_accumulation_steps",),
         "optimizer": ("optimizer",),
         "checkpointing": ("gradient_checkpointing",),
+        "attention": ("attn_implementation",),
         "lora_rank": ("lora_r",),
         "lora_targets": ("lora_target_modules",),
         "packing": ("sample_packing",),
@@ -99,9 +103,11 @@ AXOLOTL = Dialect(
         "tensor": ("tensor_parallel_size",),
         "deepspeed": ("deepspeed",),
     },
-    defaults={"batch": "1", "accumulation": "1", "sequence": "512", "checkpointing": "false", "packing": "false"},
+    defaults={"batch": "1", "accumulation": "1", "sequence": "512", "checkpointing": "false", "packing": "false"}
+    | {"optimizer": "adamw_torch_fused", "attention": "sdpa", "fused_loss": "false"},
     source="axolotl",
     family="axolotl",
+    single=True,
 )
 
 TORCHTUNE = Dialect(
@@ -124,6 +130,7 @@ TORCHTUNE = Dialect(
     source="torchtune",
     family="torchtune",
     config=("config",),
+    single=True,
 )
 
 LITGPT = Dialect(
@@ -136,10 +143,11 @@ LITGPT = Dialect(
         "optimizer": ("optimizer.class_path", "optimizer"),
     },
     defaults={"batch": "1", "lora_rank": "8", "optimizer": "adamw_torch", "checkpointing": "false", "attention": "sdpa"}
-    | {"packing": "false"},
+    | {"packing": "false", "precision": "bf16", "lora_targets": "q_proj,v_proj", "fused_loss": "false"},
     source="litgpt",
     family="litgpt",
     config=("config",),
+    single=True,
 )
 
 _QWEN = Dialect(
@@ -166,6 +174,39 @@ _SWIFT = Dialect(
     source="ms-swift",
 )
 
+_LLAMA_RECIPES = Dialect(
+    name="llama-recipes",
+    names={
+        "model": ("model_name",),
+        "batch": ("batch_size_training",),
+        "sequence": ("context_length",),
+        "accumulation": ("gradient_accumulation_steps",),
+        "optimizer": ("optimizer",),
+        "checkpointing": ("fsdp_activation_checkpointing",),
+        "lora_rank": ("lora_config.r", "r"),
+        "lora_targets": ("lora_config.target_modules", "target_modules"),
+    },
+    defaults={
+        "batch": "4",
+        "sequence": "4096",
+        "accumulation": "1",
+        "optimizer": "adamw_torch",
+        "precision": "bf16-mixed",
+    }
+    | {"lora_rank": "8", "lora_targets": "q_proj,v_proj", "packing": "true", "attention": "sdpa"},
+    source="llama-recipes",
+    family="llama-recipes",
+)
+
+_ALPACA_LORA = Dialect(
+    name="alpaca-lora",
+    names=_TRANSFORMERS | {"model": ("base_model",), "batch": ("micro_batch_size",), "sequence": ("cutoff_len",)},
+    defaults={"batch": "4", "sequence": "256", "method": "lora", "lora_rank": "8", "lora_targets": "q_proj,v_proj"}
+    | {"checkpointing": "false", "optimizer": "adamw_torch", "precision": "fp16-mixed", "quantisation": "8bit"},
+    source="alpaca-lora",
+    family="alpaca-lora",
+)
+
 _CUSTOM = Dialect(
     name="",
     names=_TRANSFORMERS
@@ -185,6 +226,7 @@ _CUSTOM = Dialect(
     },
     defaults={},
     source="",
+    family="own",
 )
 
 _PROGRAMS: tuple[tuple[re.Pattern[str], Dialect], ...] = tuple(
@@ -195,13 +237,14 @@ _PROGRAMS: tuple[tuple[re.Pattern[str], Dialect], ...] = tuple(
             r"llamafactory-cli .*|lmf .*|(?:.*/)?llamafactory/launcher\.py|llamafactory(?:\.cli|\.launcher)?",
             LLAMA_FACTORY,
         ),
-        (r"axolotl .*|axolotl\.cli(?:\.train)?|(?:.*/)?axolotl/cli/train\.py|(?:.*/)?scripts/finetune\.py", AXOLOTL),
+        (r"axolotl .*|axolotl\.cli(?:\.train)?|(?:.*/)?axolotl/cli/train\.py", AXOLOTL),
         (r"tune run .*", TORCHTUNE),
         (r"litgpt .*|litgpt(?:\.finetune.*)?|(?:.*/)?finetune/(?:lora|full|adapter)\.py", LITGPT),
         (
             r"trl .*|trl\.scripts\.\w+|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?(?:run_)?sft\.py",
             TRL,
         ),
+        (r"(?:.*[./])?llama_(?:recipes|cookbook)[./]finetuning(?:\.py)?", _LLAMA_RECIPES),
         (r"swift .*|swift\.cli\.sft|(?:.*/)?llm_sft\.py", _SWIFT),
         (r"fastchat\.train\.\w+|(?:.*/)?fastchat/train/\w+\.py", _FASTCHAT),
         (r"(?:.*/)?run_(?:clm|mlm|seq2seq|summarization|translation)(?:_lora)?\.py", TRANSFORMERS),
@@ -216,9 +259,26 @@ def dialect_of(program: str, flags: frozenset[str] | set[str]) -> Dialect:
             return dialect
     if "finetuning_type" in flags or {"stage", "cutoff_len"} <= flags:
         return LLAMA_FACTORY
-    if program.rpartition("/")[2] == "finetune.py" and "model_max_length" in flags:
-        return _QWEN
+    if (own := _of_own_script(program, flags)) is not None:
+        return own
     return TRANSFORMERS_SCRIPT if flags & _TELLS_TRANSFORMERS else _CUSTOM
+
+
+def _of_own_script(program: str, flags: frozenset[str] | set[str]) -> Dialect | None:
+    """Tell frameworks apart whose scripts have names that anybody's have, by their flags."""
+    name = program.rpartition("/")[2]
+    if program.endswith(("src/train.py", "src/train_bash.py")) and not flags:
+        return LLAMA_FACTORY  # it is given one file
+    if program.endswith("scripts/finetune.py") and "model_name_or_path" not in flags:
+        return AXOLOTL
+    if name.startswith("finetun"):
+        if "batch_size_training" in flags or flags & {"enable_fsdp", "use_fast_kernels"}:
+            return _LLAMA_RECIPES
+        if {"base_model", "data_path"} <= flags:
+            return _ALPACA_LORA
+        if "model_max_length" in flags:
+            return _QWEN
+    return None
 
 
 _TELLS_TRANSFORMERS = frozenset(
@@ -230,4 +290,5 @@ TRANSFORMERS_SCRIPT = Dialect(
     names=_CUSTOM.names,
     defaults=_TRAINING_ARGUMENTS,
     source=_TRAINING_ARGUMENTS_SOURCE,
+    family="own",
 )

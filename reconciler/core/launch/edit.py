@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.launch.dialects import dialect_of
+from reconciler.core.launch.dialects import Dialect, dialect_of
 from reconciler.core.launch.launch import Launch, Launcher, Spot
-from reconciler.core.launch.options import Option, flag_name, script_arguments
+from reconciler.core.launch.options import Arguments, Option, flag_name, script_arguments
 from reconciler.core.launch.place import Place
 from reconciler.core.launch.shell.expansion import Field
 
@@ -47,6 +47,8 @@ class _Edit(Struct, frozen=True):
 
 def process_flags(launch: Launch) -> ProcessFlags:
     """Return the launcher's own names for the number of processes and machines."""
+    if launch.launcher is Launcher.DEEPSPEED and launch.line.launched.option("include", "i"):
+        return ProcessFlags(processes="", machines="", in_all=False)  # it names each device, and allows no number
     if launch.launcher in _PROCESS_FLAGS:
         processes, machines = _PROCESS_FLAGS[launch.launcher]
         return ProcessFlags(processes=processes, machines=machines, in_all=launch.launcher in _COUNTS_ALL_PROCESSES)
@@ -62,8 +64,7 @@ def script_flag(launch: Launch, fact: str) -> str:
 
     Names without dashes are `name=value` words (torchtune, recipes of LLaMA-Factory).
     """
-    arguments = script_arguments(launch.line.launched.fields, launch.line.launched.program + 1)
-    dialect = dialect_of(launch.program, {option.name for option in arguments.options})
+    arguments, dialect = _script(launch)
     names = dialect.names.get(fact, ())
     written = {option.name for option in arguments.options}
     name = next((name for name in names if name in written), names[0] if names else "")
@@ -87,18 +88,28 @@ def edit_launch(
         raise NotEditable(launch.stuck)
     launched, place = launch.line.launched, launch.line.place
     fields = launched.fields
-    arguments = script_arguments(fields, launched.program + 1)
+    arguments, _ = _script(launch)
     before = launched.first_word_of_program - 1
     launcher = _Section(place, fields[launched.head], fields[before], launched.arguments.options)
     launcher.opaque = bool(launched.arguments.loose)
     script = _Section(place, fields[launched.program], fields[-1], arguments.options)
     script.opaque = bool(arguments.loose)
+    script.behind = bool(arguments.words)
     script.words = tuple(fields[launched.program + 1 :])
     edits = [
         *launcher.edits(launcher_flags, joined=_joins(launched.arguments.options, arguments.options)),
         *script.edits(script_flags, joined=_joins(arguments.options, launched.arguments.options)),
     ]
     return _applied(launch.command, "command", edits), _applied(launch.args, "args", edits)
+
+
+def _script(launch: Launch) -> tuple[Arguments, Dialect]:
+    launched = launch.line.launched
+    arguments = script_arguments(launched.fields, launched.program + 1)
+    dialect = dialect_of(launch.program, {option.name for option in arguments.options})
+    if dialect.single:
+        arguments = script_arguments(launched.fields, launched.program + 1, single=True)
+    return arguments, dialect
 
 
 def _joins(options: Sequence[Option], others: Sequence[Option]) -> bool:
@@ -120,6 +131,7 @@ class _Section:
         self.options = options
         self.words: tuple[Field, ...] = ()
         self.opaque = False
+        self.behind = False  # words that belong to no flag: in front of them, a flag might take one for its value
 
     def edits(self, flags: Mapping[str, str], *, joined: bool) -> list[_Edit]:
         new: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
@@ -143,7 +155,7 @@ class _Section:
         name = flag_name(flag)
         option = next((option for option in reversed(self.options) if option.name == name), None)
         if option is None or self.opaque:
-            return None, option is not None or self.opaque
+            return None, option is not None or self.opaque or self.behind
         spelt = option.flag.text.partition("=")[0]
         word = option.values[0] if option.values else option.flag
         spot = self.place.spot(word)

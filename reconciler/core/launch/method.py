@@ -18,13 +18,23 @@ _METHOD = (
     "peft_type",
     "finetune_type",
 )
-_SWITCHES = ("use_peft", "use_lora", "enable_lora", "lora")
+_SWITCHES = ("use_peft", "use_lora", "enable_lora", "lora_enable", "lora")
 _QLORA = ("q_lora", "use_qlora", "qlora")
 _FOUR_BITS = ("load_in_4bit", "use_4bit", "use_4bit_quantization")
-_BITS = ("quantization_bit", "quant_bits", "bits")
+_BITS = ("quantization_bit", "quant_bits", "bits", "quantization")
+_BIT_WORDS = {"4": "4bit", "4bit": "4bit", "8": "8bit", "8bit": "8bit", "": "8bit", "true": "8bit"}
 _GPTQ = ("auto_gptq",)
 _BNB = ("bnb_qlora",)
 _SIGNS = ("lora_r", "lora_rank", "lora_alpha", "lora_target_modules")
+_LITGPT_TARGETS = {
+    "lora_query": "q_proj",
+    "lora_key": "k_proj",
+    "lora_value": "v_proj",
+    "lora_projection": "o_proj",
+    "lora_mlp": "gate_proj,up_proj,down_proj",
+    "lora_head": "lm_head",
+}
+_BASES = {"qlora": "4bit", "gptq-lora": "gptq"}
 _NAMES = {
     "lora": "lora",
     "qlora": "qlora",
@@ -52,13 +62,15 @@ def read_method(launched: Launched, dialect: Dialect, settings: Settings, gather
     if "method" in gathering.unsure:
         return
     quantised = _quantised(settings, gathering)
+    if quantised is not None:
+        gathering.facts["quantisation"] = quantised
     if quantised is not None and quantised.value != "8bit":
-        gathering.facts["quantisation"] = quantised
-        if method == "lora":
-            method = "gptq-lora" if quantised.value == "gptq" else "qlora"
-            fact = replace(quantised, value=method)
-    elif quantised is not None:
-        gathering.facts["quantisation"] = quantised
+        if method == "full":
+            message = f"`{quantised.written}` holds the weights in 4 bits, which only adapters can be trained on"
+            gathering.refuse("method", message, quantised.spot, "ask for LoRA, or leave the quantisation out")
+            return
+        method = "gptq-lora" if quantised.value == "gptq" else "qlora"
+        fact = quantised
     if fact is not None and method:
         gathering.facts["method"] = replace(fact, value=method)
 
@@ -77,10 +89,13 @@ def _adapters(dialect: Dialect, settings: Settings, gathering: Gathering) -> tup
         return method or "", found.fact
     for names, method in ((_QLORA, "qlora"), (_SWITCHES, "lora")):
         if (found := gathering.known("method", settings.find(names))) is not None and truth(found.text):
-            return method, found.fact
+            named_method = "gptq-lora" if method == "qlora" and dialect.name == "qwen" else method
+            if named_method in _BASES:
+                gathering.facts["quantisation"] = replace(found.fact, value=_BASES[named_method])
+            return named_method, found.fact
         if "method" in gathering.unsure:
             return "", None
-    if dialect.name == "" and (sign := settings.find(_SIGNS)) is not None:
+    if dialect.family == "own" and (sign := settings.find(_SIGNS)) is not None:
         return "lora", sign.fact
     return "", None
 
@@ -94,8 +109,8 @@ def _quantised(settings: Settings, gathering: Gathering) -> Fact | None:
     if four is not None and truth(four.text) is not False:
         return replace(four.fact, value="4bit")
     bits = gathering.known("quantisation", settings.find(_BITS))
-    if bits is not None and bits.text in {"4", "8"}:
-        return replace(bits.fact, value=f"{bits.text}bit")
+    if bits is not None and bits.text.lower() in _BIT_WORDS:
+        return replace(bits.fact, value=_BIT_WORDS[bits.text.lower()])
     eight = gathering.known("quantisation", settings.find(("load_in_8bit",)))
     return replace(eight.fact, value="8bit") if eight is not None and truth(eight.text) else None
 
@@ -116,6 +131,20 @@ def _litgpt(launched: Launched, settings: Settings, gathering: Gathering) -> Non
         gathering.facts["quantisation"] = replace(quantised.fact, value=value)
         method = "qlora" if method == "lora" and value == "4bit" else method
     gathering.facts["method"] = replace(fact, value=method)
+    _litgpt_targets(settings, gathering)
+
+
+def _litgpt_targets(settings: Settings, gathering: Gathering) -> None:
+    """LitGPT switches each kind of matrix by a flag of its own; those for query and value are on by default."""
+    given = {name: setting for name in _LITGPT_TARGETS if (setting := settings.find((name,))) is not None}
+    chosen = [
+        layers
+        for name, layers in _LITGPT_TARGETS.items()
+        if (truth(given[name].text) if name in given else name in {"lora_query", "lora_value"})
+    ]
+    if given:
+        first = next(iter(given.values()))
+        gathering.facts["lora_targets"] = replace(first.fact, value=",".join(chosen))
 
 
 def _torchtune(launched: Launched, settings: Settings, gathering: Gathering) -> None:

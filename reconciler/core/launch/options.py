@@ -84,8 +84,8 @@ def launcher_arguments(fields: Sequence[Field], start: int, bare: frozenset[str]
     return Arguments(tuple(options), (), tuple(loose), at)
 
 
-def script_arguments(fields: Sequence[Field], start: int, bare: frozenset[str] = frozenset()) -> Arguments:
-    """Read all flags; each takes the words up to the next flag, except those in `bare`."""
+def script_arguments(fields: Sequence[Field], start: int, *, single: bool = False) -> Arguments:
+    """Read all flags; each takes the words up to the next flag, or with `single` no more than one."""
     options: list[Option] = []
     words: list[Field] = []
     loose: list[Field] = []
@@ -103,8 +103,7 @@ def script_arguments(fields: Sequence[Field], start: int, bare: frozenset[str] =
             options.append(Option(name, field, (), joined))
             continue
         first = at
-        if name not in bare:
-            while at < count and not is_flag(fields[at].text) and not (at > first and fields[at].loose):
-                at += 1
+        while at < count and not is_flag(fields[at].text) and not (at > first and (single or fields[at].loose)):
+            at += 1
         options.append(Option(name, field, tuple(fields[first:at])))
     return Arguments(tuple(options), tuple(words), tuple(loose), count)

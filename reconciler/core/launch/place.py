@@ -45,7 +45,10 @@ class Place(Struct, frozen=True):
 
     def written(self, fields: Sequence[Field]) -> str:
         """Return words as they are written, for people to recognise."""
-        if self.script and self.items and fields[0].start >= 0:
+        spot = self.spot(fields[0], fields[-1]) if self.script else None
+        if spot is not None:
+            text = self.items[0].text[spot.start : spot.end]
+        elif self.script and self.items and fields[0].start >= 0:
             text = self.items[0].expanded.text[fields[0].start + self.shift : fields[-1].end + self.shift]
         else:
             text = " ".join(field.text for field in fields)

@@ -10,7 +10,7 @@ from reconciler.core.launch.launch import Fact, Launch, LaunchReading, Trouble
 from reconciler.core.launch.method import read_method
 from reconciler.core.launch.options import script_arguments
 from reconciler.core.launch.place import shown
-from reconciler.core.launch.script import fill_defaults, read_script
+from reconciler.core.launch.script import fill_defaults, read_script, spread_batch
 from reconciler.core.launch.search import Line, find_line
 from reconciler.core.launch.settings import Files, Settings
 from reconciler.core.launch.shape import Shape
@@ -56,8 +56,8 @@ class _Reader:
         launched = line.launched
         self.arguments = script_arguments(launched.fields, launched.program + 1)
         self.dialect: Dialect = dialect_of(launched.name, {option.name for option in self.arguments.options})
-        if self.dialect.bare:
-            self.arguments = script_arguments(launched.fields, launched.program + 1, self.dialect.bare)
+        if self.dialect.single:
+            self.arguments = script_arguments(launched.fields, launched.program + 1, single=True)
         self.launcher_settings = Settings(line.place, launched.arguments.options)
         self.settings = Settings(line.place, self.arguments.options)
 
@@ -66,11 +66,13 @@ class _Reader:
         add_configuration(
             line, self.dialect, self.arguments, self.settings, self.launcher_settings, gathering, self.files
         )
-        shape = Shape(line.launched, self.launcher_settings, self.settings, gathering, self.files)
+        shape = Shape(line.launched, self.dialect, self.launcher_settings, self.settings, gathering, self.files)
         shape.read(line.env)
         read_script(self.dialect, self.settings, self.launcher_settings, gathering)
         read_method(line.launched, self.dialect, self.settings, gathering)
-        defaults = shape.defaults | fill_defaults(self.dialect, gathering)
+        if self.dialect.family == "litgpt":
+            spread_batch(self.settings, gathering, shape.defaults | fill_defaults(self.dialect, gathering))
+        defaults = fill_defaults(self.dialect, gathering) | shape.defaults
         if "method" not in gathering.facts.keys() | gathering.unsure.keys() | defaults.keys():
             defaults["method"] = Fact(value="full", written="", origin="no adapter is asked for on the line")
         override(self.container_env, gathering, defaults)

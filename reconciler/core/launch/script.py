@@ -1,5 +1,7 @@
 """What the script's own flags and files say: model, batch, sequence, optimizer, precision and the like."""
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from reconciler.core.launch.dialects import Dialect
@@ -71,11 +73,33 @@ def read_script(dialect: Dialect, settings: Settings, launcher: Settings, gather
             gathering.text(name, setting, _OPTIMIZERS.get(setting.text, ""))
         else:
             gathering.text(name, setting)
+    linear = settings.find(("lora_target_linear",))
+    if linear is not None and truth(linear.text):
+        gathering.text("lora_targets", linear, "all-linear")
     for name in ("packing", "fused_loss"):
         gathering.flag(name, settings.find(dialect.names.get(name, ())))
     _checkpointing(dialect, settings, gathering)
     _attention(dialect, settings, gathering)
     _precision(dialect, settings, launcher, gathering)
+
+
+def spread_batch(settings: Settings, gathering: Gathering, defaults: Mapping[str, Fact]) -> None:
+    """Work out LitGPT's accumulation: it is told the batch of all devices (16 by default), and divides."""
+    setting = settings.find(("train.global_batch_size",))
+    if setting is not None and gathering.known("accumulation", setting) is None:
+        return
+    text = "16" if setting is None else setting.text
+    numbers = [
+        text,
+        *(found.value for name in ("batch", "processes") if (found := gathering.facts.get(name) or defaults.get(name))),
+    ]
+    if len(numbers) != len(("batch of all", "batch", "processes")) or not all(number.isdecimal() for number in numbers):
+        return
+    total, batch, processes = map(int, numbers)
+    if batch * processes and total % (batch * processes) == 0 and total:
+        written = setting.fact.written if setting is not None else ""
+        origin = f"batch of {total} over {processes} x {batch}"
+        gathering.facts["accumulation"] = Fact(value=str(total // (batch * processes)), written=written, origin=origin)
 
 
 def _targets(setting: Setting, gathering: Gathering) -> None:
@@ -105,7 +129,7 @@ def _checkpointing(dialect: Dialect, settings: Settings, gathering: Gathering) -
 
 def _attention(dialect: Dialect, settings: Settings, gathering: Gathering) -> None:
     found = gathering.known("attention", settings.find(dialect.names.get("attention", ())))
-    if dialect.family == "axolotl":
+    if dialect.family == "axolotl" and found is None:
         for name, value in (
             ("flash_attention", "flash-attn-2"),
             ("sdp_attention", "sdpa"),

@@ -13,7 +13,7 @@ from reconciler.core.launch.settings import Files
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.kubernetes import expand
 from reconciler.core.launch.shell.syntax import Command, ShellError
-from reconciler.core.launch.shell.variables import MAX_LENGTH, UNKNOWN, Variables
+from reconciler.core.launch.shell.variables import LOOSE, MAX_LENGTH, UNKNOWN, Variables
 from reconciler.core.launch.shell.walk import walk
 from reconciler.core.launch.wrappers import program_name, unwrap
 
@@ -122,7 +122,7 @@ class _Search:
         if at >= len(fields):
             return
         if runs_text:
-            rest = tuple(UNKNOWN if field.loose else field.text for field in fields[at + 1 :])
+            rest = tuple(LOOSE if field.loose else field.text for field in fields[at + 1 :])
             self._text(fields[at], Variables.of_container(env, rest[1:], rest[0] if rest else "sh"), place)
         else:
             self._file(fields[at:], env)
@@ -151,7 +151,7 @@ class _Search:
             message = f"`{shown(path)}` is no script, or over {MAX_LENGTH} characters long"
             self.missing = Trouble(rule="launch.script-file", message=message, hint="correct it")
             return
-        rest = tuple(UNKNOWN if field.loose else field.text for field in fields[1:])
+        rest = tuple(LOOSE if field.loose else field.text for field in fields[1:])
         self._walk(text, Variables.of_container(env, rest, path), Place(source=f"the file {shown(path)}"))
 
     def _walk(self, text: str, variables: Variables, place: Place) -> None:

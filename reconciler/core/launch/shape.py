@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from reconciler.core.launch.dialects import Dialect
 from reconciler.core.launch.gathering import Gathering, truth
 from reconciler.core.launch.launch import Fact, Launcher
 from reconciler.core.launch.launchers import Launched
@@ -27,6 +28,7 @@ _SHARDING = {
 }
 """Values of accelerate's `--fsdp_sharding_strategy` and `--fsdp_reshard_after_forward`, of transformers' `--fsdp`."""
 
+_LAUNCHER_NUMBERS = ("processes", "machines")
 _COMMAND_PROCESSES = {
     "llamafactory-cli": ("NPROC_PER_NODE", "NNODES"),
     "lmf": ("NPROC_PER_NODE", "NNODES"),
@@ -37,10 +39,17 @@ _COMMAND_PROCESSES = {
 class Shape:
     """Reads the launcher's side of a line into a gathering."""
 
-    def __init__(
-        self, launched: Launched, settings: Settings, script: Settings, gathering: Gathering, files: Files
+    def __init__(  # noqa: PLR0917 - what a line is made of
+        self,
+        launched: Launched,
+        dialect: Dialect,
+        settings: Settings,
+        script: Settings,
+        gathering: Gathering,
+        files: Files,
     ) -> None:
         self.launched = launched
+        self.dialect = dialect
         self.settings = settings
         self.script = script
         self.gathering = gathering
@@ -49,7 +58,7 @@ class Shape:
 
     def read(self, env: Mapping[str, str | None]) -> None:
         """Gather processes, machines, strategy, offload, and the launcher's precision."""
-        if self.launched.launcher is Launcher.ACCELERATE:
+        if self.launched.launcher is Launcher.ACCELERATE or self.settings.has("num_processes"):
             self._accelerate()
         elif self.launched.launcher is Launcher.TORCHRUN or self.launched.command == "tune run":
             self._per_node("nproc_per_node", "nnodes", env, "PET_NPROC_PER_NODE", "PET_NNODES")
@@ -58,10 +67,12 @@ class Shape:
         else:
             self._alone(env)
         self._strategy()
+        for name in self.gathering.facts:
+            self.gathering.unsure.pop(name, None)  # a flag says what a file that could not be read leaves open
 
     def _default(self, name: str, value: str, origin: str) -> None:
         if name not in self.gathering.facts and name not in self.gathering.unsure:
-            self.defaults[name] = Fact(value=value, written="", origin=origin)
+            self.defaults.setdefault(name, Fact(value=value, written="", origin=origin))
 
     def _accelerate(self) -> None:
         if (config := self.settings.find(("config_file",))) is not None:
@@ -73,7 +84,11 @@ class Shape:
     def _add_file(self, settings: Settings, config: Setting, what: str, prefix: str = "") -> None:
         values, trouble = read_file(config.text, self.files, what)
         if trouble is not None:
-            self.gathering.troubles.append(replace(trouble, spot=config.fact.spot))
+            placed = replace(trouble, spot=config.fact.spot)
+            self.gathering.troubles.append(placed)
+            self.gathering.unsure |= dict.fromkeys(
+                ("strategy", "offload", *(() if prefix else _LAUNCHER_NUMBERS)), placed
+            )
         settings.add_file({prefix + name: value for name, value in values.items()}, f"file {config.text}")
 
     def _per_node(self, each: str, nodes: str, env: Mapping[str, str | None], *variables: str) -> None:
@@ -135,19 +150,45 @@ class Shape:
 
     def _strategy(self) -> None:
         self._zero()
-        if "strategy" not in self.gathering.facts and "strategy" not in self.gathering.unsure:
+        if "strategy" not in self.gathering.facts:
             self._fsdp()
+        self._own_sharding()
         self._default("strategy", "ddp", "no sharding on the line")
         self._default("offload", "none", "no offload on the line")
+
+    def _own_sharding(self) -> None:
+        """Frameworks that shard, and recompute then, without being told."""
+        origin = f"default of {self.dialect.source}"
+        facts = self.gathering.facts
+        family = self.dialect.family
+        if family == "torchtune" and "distributed" in self.launched.name:
+            self._default("strategy", "fsdp-full", origin)
+        elif family == "litgpt" and "processes" in facts and facts["processes"].value != "1":
+            self._default("strategy", "fsdp-full", origin)
+            self._default("checkpointing", "true", origin)
+        elif family == "llama-recipes":
+            self._default("checkpointing", "true" if "strategy" in facts else "false", origin)
+        offload = self.script.find(
+            ("fsdp_cpu_offload", "fsdp_config.fsdp_offload_params", "fsdp_config.offload_params")
+        )
+        if offload is not None and truth(offload.text):
+            self.gathering.text("offload", offload, "all")
 
     # DeepSpeed
 
     def _zero(self) -> None:
-        config = self.script.find(("deepspeed", "deepspeed_config")) or self.settings.find(
-            ("deepspeed_config_file", "deepspeed_config.deepspeed_config_file")
+        places = (
+            *((self.script, name) for name in ("deepspeed", "deepspeed_config")),
+            *((self.settings, name) for name in ("deepspeed_config_file", "deepspeed_config.deepspeed_config_file")),
         )
+        # A bare `--deepspeed` only turns it on; the file is then named elsewhere.
+        named = (found for settings, name in places if (found := settings.find((name,))) is not None and found.text)
+        config = next(named, None)
         used = self.settings.find(("use_deepspeed",)) or self.settings.find(("distributed_type",))
-        if config is not None and config.text and config.text.endswith((".json", ".yaml", ".yml")):
+        if config is not None and UNKNOWN in config.text:
+            self.gathering.known("strategy", config)
+            return
+        if config is not None and config.text.endswith((".json", ".yaml", ".yml")):
             stage = self._zero_file(config)
         elif used is not None and (used.text.upper() == "DEEPSPEED" or truth(used.text)):
             stage = self._zero_flags(used)
@@ -159,7 +200,10 @@ class Shape:
         self._add_file(self.script, config, "DeepSpeed configuration", "deepspeed.")
         names = ("optimizer", "param")
         devices = [self.script.text(f"deepspeed.zero_optimization.offload_{name}.device") for name in names]
-        self._offload(config, *devices)
+        if truth(self.script.text("deepspeed.zero_optimization.cpu_offload") or "false"):
+            devices[0] = "cpu"  # its name before DeepSpeed 0.3.16
+        if "strategy" not in self.gathering.unsure:
+            self._offload(config, *devices)
         stage = self.script.find(("deepspeed.zero_optimization.stage",))
         return stage if stage is not None else None
 
@@ -188,12 +232,25 @@ class Shape:
     # FSDP
 
     def _fsdp(self) -> None:
+        enabled = self.script.find(("enable_fsdp",))
+        if enabled is not None and truth(enabled.text):
+            hybrid = truth(self.script.text("hsdp") or "false")
+            self.gathering.facts["strategy"] = replace(enabled.fact, value="fsdp-hybrid" if hybrid else "fsdp-full")
+            return
+        version = self.script.find(("fsdp_version",))
+        if version is not None:
+            resharding = self.script.find(
+                ("fsdp_config.reshard_after_forward", "fsdp_config.fsdp_reshard_after_forward")
+            )
+            way = _SHARDING.get(resharding.text.lower()) if resharding is not None else "fsdp-full"
+            self.gathering.text("strategy", resharding or version, way or "fsdp-full")
+            return
         words = self.script.find(("fsdp",))
         if words is not None and words.text:
             self._fsdp_words(words)
             return
         used = self.settings.find(("use_fsdp",)) or self.settings.find(("distributed_type",))
-        if used is None or not (used.text.upper() == "FSDP" or (used.fact.origin == "" and truth(used.text))):
+        if used is None or not (used.text.upper() == "FSDP" or truth(used.text)):
             return
         prefix = "fsdp_config."
         names = ("fsdp_sharding_strategy", "fsdp_reshard_after_forward")

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.launch.shell.arithmetic import calculate
 from reconciler.core.launch.shell.syntax import Arithmetic, Literal, Opaque, Parameter, Part, Word
-from reconciler.core.launch.shell.variables import UNKNOWN, Value, Variables, unknown
+from reconciler.core.launch.shell.variables import LOOSE, UNKNOWN, Value, Variables, unknown
 
 _BLANKS = re.compile(r"[ \t\n]+")
 _GIVES_OPERAND = frozenset("-+")
@@ -39,15 +39,19 @@ class Expansion:
         self._done: list[tuple[str, bool]] = []
         self._current: str | None = None
         self._loose = False
+        self._vague = False
 
     def fields(self, word: Word) -> list[Field]:
         """Return what the program receives for one written word: usually one, none for an empty variable."""
         if not word.parts:
             return [Field(word.text, word.start, word.end)]
-        self._why, self._done, self._current, self._loose = "", [], None, False
+        self._why, self._done, self._current, self._loose, self._vague = "", [], None, False, False
         for part in word.parts:
             self._add(part, splits=False)
         self._end()
+        if self._vague and len(word.parts) > 1:
+            # An unknown number of words beside other letters: which word those belong to is not known either.
+            self._done = [(UNKNOWN, True)]
         whole = len(self._done) == 1
         return [
             Field(text, word.start, word.end, whole, self._why if UNKNOWN in text else "", loose)
@@ -63,7 +67,7 @@ class Expansion:
         why = ""
         for part in parts:
             value = self._value(part)
-            texts.append(" ".join(value.items) if value.items is not None else value.text)
+            texts.append(_in_one(value))
             why = why or value.why
         text = "".join(texts)
         self.size += len(text)
@@ -89,7 +93,7 @@ class Expansion:
             self._items(value.items, quoted=part.quoted)
         elif part.quoted or isinstance(part, Arithmetic):
             self._loose = self._loose or (value.items is None and value.text == UNKNOWN and _gives_items(part))
-            self._glue(value.text if value.items is None else " ".join(value.items))
+            self._glue(_in_one(value))
         else:
             self._split(value.text)
 
@@ -98,10 +102,11 @@ class Expansion:
             if number:
                 self._end()
             if quoted:
-                self._loose = self._loose or item == UNKNOWN
-                self._glue(item)
+                self._loose = self._loose or item == LOOSE
+                self._glue(UNKNOWN if item == LOOSE else item)
             else:
-                self._split(item)
+                self._split(UNKNOWN if item == LOOSE else item)
+        self._vague = self._vague or LOOSE in items
 
     def _glue(self, text: str) -> None:
         self._current = text if self._current is None else self._current + text
@@ -169,20 +174,24 @@ class Expansion:
     def _stored(self, part: Parameter) -> Value | None:  # noqa: PLR0911 - one line for each kind of name
         name, variables = part.name, self.variables
         if name in _ITEMS:
-            why = "the script's arguments are not known" if UNKNOWN in variables.arguments else ""
+            why = "the script's arguments are not known" if LOOSE in variables.arguments else ""
             return Value("", why, variables.arguments)
-        if name == "#" and UNKNOWN not in variables.arguments:
+        if name == "#" and LOOSE not in variables.arguments:
             return Value(str(len(variables.arguments)), "")
         if name == "0":
             return Value(variables.name, "")
         if name.isdigit():
             number = int(name[:6])
-            if UNKNOWN in variables.arguments:
+            if LOOSE in variables.arguments:
                 return unknown("the script's arguments are not known")
             return Value(variables.arguments[number - 1], "") if number <= len(variables.arguments) else Value("", "")
         if name in "#?$!-_":
             return unknown(f"`${name}` is known only where the job runs")
         return _indexed(variables.get(name), part.index)
+
+
+def _in_one(value: Value) -> str:
+    return value.text if value.items is None else " ".join(value.items).replace(LOOSE, UNKNOWN)
 
 
 def _gives_items(part: Part) -> bool:
@@ -193,13 +202,15 @@ def _joins(part: Parameter) -> bool:
     return part.name == "*" or part.index == "*"
 
 
-def _indexed(value: Value | None, index: str) -> Value | None:
+def _indexed(value: Value | None, index: str) -> Value | None:  # noqa: PLR0911 - one line for each case
     if value is None:
         return None
     if index in _ITEMS:
-        return value if value.items is not None else Value(value.text, value.why, (value.text,))
+        if value.items is not None:
+            return value
+        return Value(value.text, value.why, (LOOSE if value.text == UNKNOWN else value.text,))
     items = (value.text,) if value.items is None else value.items
-    if UNKNOWN in items:
+    if LOOSE in items:
         return unknown(value.why)
     if index and not index.isdecimal():
         return unknown(f"the index `[{index}]` is not known")
@@ -210,7 +221,7 @@ def _indexed(value: Value | None, index: str) -> Value | None:
 
 
 def _length(value: Value | None) -> Value:
-    if value is None or value.text == UNKNOWN or UNKNOWN in value.text or UNKNOWN in (value.items or ()):
+    if value is None or value.text == UNKNOWN or UNKNOWN in value.text or LOOSE in (value.items or ()):
         return unknown("the length of a value that is not known")
     return Value(str(len(value.text) if value.items is None else len(value.items)), "")
 

@@ -261,19 +261,27 @@ class _Grammar(Words):
         while self.lines() != END and self._reserved() != "esac":
             if self.text[self.position] == "(":
                 self.position += 1
-            while self.blanks() != ")":
-                before = self.position
-                self.position += self.text[self.position] == "|"
-                self.blanks()
-                self.word()
-                if self.position == before:
-                    raise self.fail("a pattern of `case` is not closed by `)`")
-            self.position += 1
-            arms.append(((), self.script()))
+            always = self._patterns()
+            arms.append((None if always else (), self.script()))
             if ended := _CASE_ENDS.match(self.text, self.position):
                 self.position = ended.end()
         self.expect("esac")
         return Branches(tuple(arms), certain=False)
+
+    def _patterns(self) -> bool:
+        """Read the patterns of one arm of `case`; tell whether they fit everything."""
+        always = False
+        while self.blanks() != ")":
+            before = self.position
+            self.position += self.text[self.position] == "|"
+            self.blanks()
+            start = self.position
+            self.word()
+            always |= self.text[start : self.position] == "*"
+            if self.position == before:
+                raise self.fail("a pattern of `case` is not closed by `)`")
+        self.position += 1
+        return always
 
     def _for(self) -> Node:
         self.blanks()
@@ -335,7 +343,9 @@ class _Grammar(Words):
         before = self.position
         word = self.word()
         if self.position == before:
-            raise self.fail(f"`{self.text[before]}` cannot stand here")
+            sign = self.text[before]
+            what = "the line ends" if sign == "\n" else "the script ends" if sign == END else f"`{sign}` stands"
+            raise self.fail(f"{what} where a word is expected")
         return word
 
     def _assignment(self, found: re.Match[str]) -> Assignment:

@@ -8,6 +8,9 @@ from msgspec import Struct
 UNKNOWN = "\ufdd0"
 """Stands for text that only the running shell would know. A Unicode noncharacter: no program writes it."""
 
+LOOSE = "\ufdd1"
+"""Stands for any number of unknown words among the items of an array or a script's arguments."""
+
 MAX_LENGTH = 1 << 17
 """Longest value that is followed: what the kernel takes as one argument (MAX_ARG_STRLEN, 32 pages)."""
 
@@ -86,4 +89,4 @@ class Variables:
                 self.values[name] = unknown(f"`{name}` is set on one of two ways through the script")
         self.exported |= other.exported
         if self.arguments != other.arguments:
-            self.arguments = (UNKNOWN,)
+            self.arguments = (LOOSE,)

@@ -27,7 +27,7 @@ from reconciler.core.launch.shell.syntax import (
     ShellError,
     Test,
 )
-from reconciler.core.launch.shell.variables import MAX_LENGTH, UNKNOWN, Value, Variables, unknown
+from reconciler.core.launch.shell.variables import LOOSE, MAX_LENGTH, UNKNOWN, Value, Variables, unknown
 
 MAX_STEPS = 20_000
 """Commands that are looked at, and 64 variables that are copied count as one: what a hostile script may cost."""
@@ -230,7 +230,7 @@ class _Walk:
             variables.set(assignment.name, unknown(f"items of `{assignment.name}` are set one by one"))
         elif isinstance(assignment.value, tuple):
             fields = [field for word in assignment.value for field in expansion.fields(word)]
-            items = tuple(UNKNOWN if field.loose else field.text for field in fields)
+            items = tuple(LOOSE if field.loose else field.text for field in fields)
             if before is not None:
                 items = (*(before.items if before.items is not None else (before.text,)), *items)
             why = next((field.why for field in fields if field.why), before.why if before else "")
@@ -259,7 +259,7 @@ class _Walk:
     def _call(self, body: Node, fields: list[Field]) -> None:
         if self.calls >= _MAX_CALLS:
             raise ShellError(f"functions call each other more than {_MAX_CALLS} deep", fields[0].start)
-        arguments = tuple(UNKNOWN if field.loose else field.text for field in fields[1:])
+        arguments = tuple(LOOSE if field.loose else field.text for field in fields[1:])
         kept, self.variables.arguments = self.variables.arguments, arguments
         self.calls += 1
         self.node(body)
@@ -294,8 +294,8 @@ class _Walk:
 
     def _shift(self, words: list[str]) -> None:
         arguments = self.variables.arguments
-        if UNKNOWN in arguments or (words and not words[0].isdecimal()):
-            self.variables.arguments = (UNKNOWN,)
+        if LOOSE in arguments or (words and not words[0].isdecimal()):
+            self.variables.arguments = (LOOSE,)
         else:
             self.variables.arguments = arguments[int(words[0][:6]) if words else 1 :]
 

@@ -1,0 +1,63 @@
+"""Reads the tables in `lines/`: scripts, variables, files, and what reading them must give.
+
+A case begins with `## name`. `%env NAME=value` is a container's variable, `%from NAME` one that comes from a
+reference, `%file path` begins a file of the repository. Lines with `=>` are expected: launcher, framework and program;
+facts; defaults; one line for each trouble. What is not listed must not be there.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from reconciler.core.launch.launch import LaunchReading
+
+TABLES = sorted((Path(__file__).parent / "lines").glob("*.txt"))
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    name: str
+    script: str
+    env: dict[str, str | None]
+    files: dict[str, bytes]
+    expected: tuple[str, ...]
+
+
+def cases() -> list[Case]:
+    """Return all cases of all tables."""
+    return [case for path in TABLES for case in _cases(path.read_text())]
+
+
+def _cases(text: str) -> Iterator[Case]:
+    for block in f"\n{text}".split("\n## ")[1:]:
+        name, _, rest = block.partition("\n")
+        script: list[str] = []
+        env: dict[str, str | None] = {}
+        files: dict[str, list[str]] = {}
+        expected: list[str] = []
+        target = script
+        for line in rest.split("\n"):
+            if line.startswith("%env "):
+                key, _, value = line.removeprefix("%env ").partition("=")
+                env[key] = value
+            elif line.startswith("%from "):
+                env[line.removeprefix("%from ")] = None
+            elif line.startswith("%file "):
+                target = files.setdefault(line.removeprefix("%file "), [])
+            elif line.startswith("=>"):
+                expected.append(line)
+            else:
+                target.append(line)
+        contents = {path: "\n".join([*lines, ""]).encode() for path, lines in files.items()}
+        yield Case(name=name, script="\n".join(script).strip("\n"), env=env, files=contents, expected=tuple(expected))
+
+
+def shown(reading: LaunchReading) -> tuple[str, ...]:
+    """Return what reading gave, in the words of the tables."""
+    lines: list[str] = []
+    if (launch := reading.launch) is not None:
+        lines.append(f"=> {launch.launcher.value} {launch.framework or '-'} {launch.program}")
+        lines.append("=> " + " ".join(f"{name}={fact.value}" for name, fact in sorted(launch.facts.items())))
+        lines.append("=> default " + " ".join(f"{name}={fact.value}" for name, fact in sorted(launch.defaults.items())))
+    lines += [f"=> {trouble.rule} {trouble.message}" for trouble in reading.troubles]
+    return tuple(line.rstrip() for line in lines)

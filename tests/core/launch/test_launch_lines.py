@@ -1,0 +1,115 @@
+"""The tables of real launch lines: what they say, in a shell and as plain arguments, and where each fact stands."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from reconciler.core.launch.edit import NotEditable, edit_launch, process_flags, script_flag
+from reconciler.core.launch.launch import Launch
+from reconciler.core.launch.reading import read_launch
+from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Strategy
+from tests.core.launch.launch_lines import Case, cases, shown
+
+CASES = cases()
+WORDS = {
+    "method": {value.value for value in Method},
+    "precision": {value.value for value in Precision},
+    "attention": {value.value for value in Attention},
+    "strategy": {value.value for value in Strategy},
+    "offload": {value.value for value in Offload},
+}
+
+
+def read_values(argv: Sequence[str], env: Mapping[str, str | None], case: Case) -> dict[str, str]:
+    reading = read_launch(argv, [], env, case.files.get)
+    assert reading.launch is not None, reading.troubles
+    return {name: fact.value for name, fact in reading.launch.facts.items()}
+
+
+def found(case: Case) -> Launch | None:
+    return read_launch(["/bin/bash", "-ec"], [case.script], case.env, case.files.get).launch
+
+
+def test_the_tables_are_long() -> None:
+    assert len(CASES) >= 150
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_script(case: Case) -> None:
+    """F-001: model, method, batch, length and all else from `sh -c` scripts, exactly as the table says."""
+    reading = read_launch(["sh", "-c", case.script], [], case.env, case.files.get)
+    assert shown(reading) == case.expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_plain_arguments(case: Case) -> None:
+    """F-002: the same words as an argument list, with `--k v` and `--k=v`, say the same."""
+    launch = found(case)
+    if launch is None or launch.unsure:
+        return
+    argv = [field.text for field in launch.line.launched.fields]
+    here = {name: fact.value for name, fact in launch.facts.items()}
+    env = launch.line.env
+    assert read_values(argv, env, case) == here
+    joined = _respelt(argv)
+    if launch.framework not in {"torchtune", "litgpt"}:
+        assert read_values(joined, env, case) == here
+
+
+def _respelt(argv: Sequence[str]) -> list[str]:
+    """Spell `--k v` where the line has `--k=v`."""
+    words: list[str] = []
+    for word in argv:
+        name, separator, value = word.partition("=")
+        words += [name, value] if separator and word.startswith("--") and value[:1] not in {"", "-"} else [word]
+    return words
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_each_fact_is_where_its_spot_says(case: Case) -> None:
+    """The characters at a fact's place are the words that it shows."""
+    launch = found(case)
+    if launch is None:
+        return
+    texts = {"command": launch.command, "args": launch.args}
+    for name, fact in launch.facts.items():
+        assert fact.value in WORDS.get(name, {fact.value}), name
+        if fact.spot is not None:
+            text = texts[fact.spot.field][fact.spot.index][fact.spot.start : fact.spot.end]
+            shown_text = " ".join(text.replace("\\\n", " ").split())
+            assert shown_text == fact.written or fact.written.endswith("…"), name
+        else:
+            assert (
+                fact.origin or not launch.line.place.items or "$" in case.script or name in {"method", "quantisation"}
+            )
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_numbers_are_written_back(case: Case) -> None:
+    """F-012: after an edit the same line says the new numbers, and all else as before."""
+    launch = found(case)
+    if launch is None or any(field.loose for field in launch.line.launched.fields):
+        return
+    flags = process_flags(launch)
+    batch = script_flag(launch, "batch")
+    launcher_flags = {} if flags.script or not flags.processes else {flags.processes: "6", flags.machines: "2"}
+    script_flags = {batch: "3"} | ({flags.processes: "6", flags.machines: "2"} if flags.script else {})
+    if launch.stuck:
+        with pytest.raises(NotEditable):
+            edit_launch(launch, launcher_flags, script_flags)
+        return
+    command, args = edit_launch(launch, launcher_flags, script_flags)
+    again = read_launch(command, args, case.env, case.files.get).launch
+    assert again is not None
+    new = {name: fact.value for name, fact in again.facts.items()}
+    old = {name: fact.value for name, fact in launch.facts.items()}
+    assert new.pop("batch") == "3"
+    old.pop("batch", None)
+    if flags.processes:
+        assert new["processes"] == ("6" if flags.in_all else "12")
+        assert new["machines"] == "2"
+    for name in ("processes", "machines", "accumulation"):
+        new.pop(name, None)
+        old.pop(name, None)
+    assert new == old
