@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "commit": ("commit", "Write rendered/ and make one commit of it."),
     "verify": ("verify", "Fail unless rendered/ is exactly what the sources mean."),
     "explain": ("explain", "Say why an object or one of its fields is what it is."),
+    "size": ("size", "Say how many GPUs a training job needs, and why."),
     "show": ("show", "Show a saved plan again, in any format."),
     "autoconf": ("autoconf", "Compile the model of an installed ado-autoconf into a small table."),
     "schema": ("schema", "Print the JSON Schema of a kind."),

@@ -1,17 +1,28 @@
 """What `reconciler size` prints: candidates with a bar of memory parts against the card's size, or JSON."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.estimate import Estimate
 from reconciler.core.sizing.note import SizingNote
+from reconciler.core.sizing.question import Question
 from reconciler.outputs.page import Page, Piece, Span, Tone
 from reconciler.outputs.sizing import write_note
-from reconciler.outputs.summary import gpus, plural
+
+
+class SizeAnswer(Struct, frozen=True, kw_only=True):
+    """One question and its decision. `name` is the job's; `requested` is the user's own number of GPUs, judged."""
+
+    question: Question
+    decision: Decision
+    note: SizingNote
+    name: str = ""
+    requested: Candidate | None = None
+
 
 # A letter and a tone a part, so that the bar reads the same without colour.
 _PARTS = {
@@ -30,31 +41,32 @@ _MOST_BEYOND = 1.5  # of the card's memory that a bar shows; what is more is cut
 _NO_BAR = "-"
 
 
-def render_size(
-    decision: Decision, note: SizingNote, *, width: int = 80, colour: bool = False, unicode: bool = True
-) -> str:
+def render_size(answer: SizeAnswer, *, width: int = 80, colour: bool = False, unicode: bool = True) -> str:
     """Write the answer to one question for a terminal of `width` cells."""
+    decision = answer.decision
     page = Page(width=width, colour=colour, unicode=unicode)
-    write_note(page, note, indent=0)
+    if answer.name:
+        page.write(Span(answer.name, Tone.STRONG))
+    write_note(page, answer.note, indent=0)
     _table(page, decision.candidates, decision.chosen)
     if decision.others:
         page.heading("Other cards")
         _table(page, decision.others, decision.chosen)
     page.blank()
-    tone = Tone.FINE if decision.chosen else Tone.ALARM
-    said = decision.chosen.text if decision.chosen else decision.text
-    page.write(Span(_headline(decision), tone), *([f": {said}"] if said else []))
+    failed = "" if decision.chosen else f"No recommendation ({decision.reason}): "
+    page.write(Span(failed, Tone.ALARM), Span(decision.text, Tone.FINE if decision.chosen else Tone.PLAIN))
     engines = ", ".join(f"{name} {version}" for name, version in decision.engines)
+    if answer.requested is not None:
+        verdict = "fits" if answer.requested.fits else f"does not do ({answer.requested.reason})"
+        tone = Tone.FINE if answer.requested.fits else Tone.ALARM
+        asked = answer.requested.layout.gpus
+        page.write(
+            "Your choice of ",
+            Span(f"{asked} GPU{'s' if asked > 1 else ''} {verdict}", tone),
+            f": {answer.requested.text}",
+        )
     page.write(Span(f"goal {decision.goal} · confidence {decision.confidence} · {engines}", Tone.FAINT))
     return page.text()
-
-
-def _headline(decision: Decision) -> str:
-    if decision.chosen is None:
-        return f"No recommendation ({decision.reason})"
-    layout = decision.chosen.layout
-    nodes = f" on {plural(layout.workers, 'node')}" if layout.workers > 1 else ""
-    return f"{gpus(layout.gpus)}{nodes}"
 
 
 def _table(page: Page, candidates: Sequence[Candidate], chosen: Candidate | None) -> None:
@@ -96,13 +108,13 @@ def bar(estimate: Estimate, memory_gib: float, cells: int) -> str:
     return line if len(line) <= cells + 1 else f"{line[:cells]}>"
 
 
-def size_json(
-    decision: Decision, note: SizingNote, *, question: Mapping[str, Any], requested: Candidate | None = None
-) -> str:
-    """Write the answer to one question as JSON; `requested` is the user's own number of GPUs, judged."""
+def size_json(answer: SizeAnswer) -> dict[str, Any]:
+    """Return the answer to one question as plain values."""
+    decision, note = answer.decision, answer.note
     chosen = decision.chosen
     data = {
-        "question": dict(question),
+        "job": answer.name,
+        "question": msgspec.to_builtins(answer.question),
         "can_recommend": chosen is not None,
         "recommendation": None
         if chosen is None
@@ -118,9 +130,9 @@ def size_json(
         "read": note.read,
         "places": [str(place) for place in note.places],
     }
-    if requested is not None:
-        data["requested"] = candidate_json(requested)
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    if answer.requested is not None:
+        data["requested"] = candidate_json(answer.requested)
+    return data
 
 
 def candidate_json(one: Candidate) -> dict[str, Any]:
@@ -145,12 +157,6 @@ def candidate_json(one: Candidate) -> dict[str, Any]:
         "probability": one.probability,
         "tokens_per_s": one.tokens_per_s and round(one.tokens_per_s, 1),
     }
-
-
-def rows_json(answers: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Write one JSON object a line."""
-    for answer in answers:
-        yield msgspec.json.encode(answer).decode() + "\n"
 
 
 def row_json(identity: str, estimate: Estimate, *, fits: bool) -> dict[str, Any]:

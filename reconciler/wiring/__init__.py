@@ -6,7 +6,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reconciler.core.plan import Plan
     from reconciler.core.schemas import Catalogue
     from reconciler.outputs.explain import Explanation
+    from reconciler.outputs.sizes import SizeAnswer
     from reconciler.pipeline.head import Head, Tools
     from reconciler.pipeline.planning import Planned
     from reconciler.pipeline.sides import Side
@@ -244,6 +245,17 @@ def render_explanation(explanation: "Explanation", settings: Settings) -> str:
     if settings.output == "json":
         return render_explain_json(explanation)
     return render_explain(explanation, width=_width(settings), colour=_colour(settings), unicode=_unicode())
+
+
+def render_sizes(answers: Sequence["SizeAnswer"], settings: Settings) -> str:
+    """Write the answers to sizing questions; as JSON one object, or one a line where there are several."""
+    from reconciler.outputs.sizes import render_size, size_json
+
+    if settings.output == "json":
+        indent = 2 if len(answers) == 1 else None
+        return "".join(json.dumps(size_json(one), indent=indent, ensure_ascii=False) + "\n" for one in answers)
+    colour = _colour(settings)
+    return "\n".join(render_size(one, width=_width(settings), colour=colour, unicode=_unicode()) for one in answers)
 
 
 def raise_if_refused(plan: "Plan", *, budgets: bool = True) -> None:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decide import decide
+from reconciler.core.sizing.decide.telling import gpus as gpus_of
 from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.question import Goal, Question
 from reconciler.core.sizing.rows import training_of_row
@@ -83,7 +84,7 @@ def _joined(decisions: list[tuple[Question, Decision]], gpus: int | None) -> Lad
         goal=Goal.MIN_GPU,
         chosen=chosen,
         reason=best.reason,
-        text=best.candidates[0].text if best.candidates else best.text,
+        text=f"{gpus_of(chosen.layout)}: {chosen.text}" if chosen is not None else best.text,
         confidence=best.confidence,
         candidates=candidates,
         engines=best.engines,

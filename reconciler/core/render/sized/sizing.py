@@ -69,14 +69,14 @@ class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
         return self.decision is not None and self.decision.is_pending
 
 
-def size_job(document: Document, around: Surroundings) -> SizedJob | None:
-    """Size one document that its schema has accepted and `is_selected` has chosen.
+def size_job(document: Document, around: Surroundings, *, named: bool = False) -> SizedJob | None:
+    """Size one document that its schema has accepted and `is_selected` has chosen, or a person has `named`.
 
     None: nothing asks for it by name (all jobs are sized), and it trains nothing that we know of.
     """
     files = _Files(document.source.path, around)
     parsed = training_job(document, lambda container: _launches(container, files))
-    watched = is_watched(document, around.settings)
+    watched = named or is_watched(document, around.settings)
     if parsed.intent is None:
         return SizedJob(document=document, problems=parsed.problems) if watched else None
     job = parsed.intent
@@ -133,9 +133,8 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundi
     question = next((one for one in asking.questions if _is_of(decision, one)), asking.questions[0])
     read = [fact.spot for name, fact in asking.facts if fact.spot is not None and name in _READ_FACTS]
     taken = [(name, fact.origin) for name, fact in asking.taken if fact.origin]
-    told = note(
-        decision, read=reading(question, taken), places=tuple(dict.fromkeys(_place(job, spot) for spot in read))
-    )
+    places = tuple(sorted({_place(job, spot) for spot in read}))
+    told = note(decision, read=reading(question, taken), places=places)
     made = SizedJob(document=document, note=told, decision=decision, questions=asking.questions)
     if decision.chosen is not None:
         sized = apply_decision(job, launch, question, decision, settings)
