@@ -17,7 +17,7 @@ from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError
-from reconciler.pipeline.compile import Rendering, compile_file, compile_files
+from reconciler.pipeline.compile import Rendering, compile_files
 from reconciler.pipeline.compiles import Compiles, Forgotten
 from reconciler.pipeline.context import Context, build_context
 from reconciler.pipeline.kept import Kept
@@ -270,7 +270,7 @@ class Head:
             chosen = [(sources[position], self._contents[sources[position]]) for position in positions]
             return [
                 msgspec.msgpack.encode({one.row.path: one.content for one in compiled.renderings})
-                for compiled in compile_files(self.context, chosen)
+                for compiled in compile_files(self.context, chosen, judged=False)
             ]
 
         found: dict[str, bytes] = {}
@@ -281,14 +281,28 @@ class Head:
                 found.update((path, content) for path, content in written.items() if self.sources[path] == source)
         return found
 
+    def grouped(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Return rendered paths by the source file that they come from; those files are read at once."""
+        wanted = list(paths)
+        self.prepare(wanted)
+        groups: dict[str, list[str]] = {}
+        for path, source in self._sources_of(wanted).items():
+            groups.setdefault(source, []).append(path)
+        return groups
+
+    def compiled(self, sources: list[str]) -> list[dict[str, Rendering]]:
+        """Return what source files render, by path; nothing of it is kept, and no policy is asked."""
+        chosen = [(source, self._contents[source]) for source in sources]
+        found = compile_files(self.context, chosen, judged=False)
+        return [{rendering.row.path: rendering for rendering in one.renderings} for one in found]
+
     def rendering(self, path: str) -> Rendering:
         """Return the manifest, bytes and row of one desired path."""
         source = self._sources_of([path])[path]
         if source not in self._files:
             if source not in self._contents:
                 self.prepare([path])
-            compiled = compile_file(self.context, source, self._contents[source])
-            self._files[source] = {rendering.row.path: rendering for rendering in compiled.renderings}
+            (self._files[source],) = self.compiled([source])
         return self._files[source][path]
 
 

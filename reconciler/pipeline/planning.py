@@ -10,10 +10,10 @@ from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.make import make_plan
 from reconciler.core.policy.exceptions import apply_exceptions
-from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.render.manifest import Manifest
 from reconciler.pipeline.compile import compile_file
+from reconciler.pipeline.details import Detail, details
 from reconciler.pipeline.existing import Existing
 from reconciler.pipeline.head import Head, Tools
 from reconciler.pipeline.layout import Files, Layout, layout
@@ -50,14 +50,15 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
     before = _before(head, other)
     existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, before))
     differing = existing.differing(head.digests)
-    existing.load(differing)
+    existing.load(differing, processes=tools.processes)
     foreign = existing.foreign(differing)
     if other is not head.side:
         foreign |= _foreign_of_head(tools, head, before, existing)
     owned = existing.oids.replaced(dict.fromkeys(foreign))
     changed = [path for path in head.digests.differing(owned) if path in head.digests]
     head.prepare(_detailed(changed, owned, moves=len(differing) > len(foreign)))
-    findings = _Findings(head, existing, [path for path in changed if path in owned], foreign, date)
+    detailed = details(head, existing, [path for path in changed if path in owned])
+    findings = _Findings(head, detailed, foreign, date)
     rows = {path: row for path in differing if path not in foreign and (row := existing.row(path))}
     inputs = Inputs(
         engine=tools.engine,
@@ -72,6 +73,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
         common=head.common(changed),
         manifest=lambda path: _manifest(head, path),
         body=existing.body,
+        comparisons={path: detail.comparison for path, detail in detailed.items()},
         list_keys=head.context.catalogue.list_keys,
         is_quantity=head.context.catalogue.is_quantity,
         origins=_origins(tools, head, before, findings.problems),
@@ -102,7 +104,7 @@ def lint(head: Head, *, date: str) -> Plan:
     existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
     differing = existing.differing(head.digests)
     existing.load(differing)
-    findings = _Findings(head, existing, [], existing.foreign(differing), date)
+    findings = _Findings(head, {}, existing.foreign(differing), date)
     at = _revision(head.side, *head.layout.written)
     return Plan(
         engine=tools.engine,
@@ -120,30 +122,22 @@ def lint(head: Head, *, date: str) -> Plan:
 class _Findings:
     """Problems and verdicts of one plan, exceptions applied; updates are judged again beside what they replace."""
 
-    def __init__(
-        self, head: Head, existing: Existing, updated: list[str], foreign: Mapping[str, Problem], date: str
-    ) -> None:
-        again = {(row.cluster, row.key): path for path, row in head.some_rows(updated).items()}
+    def __init__(self, head: Head, detailed: Mapping[str, Detail], foreign: Mapping[str, Problem], date: str) -> None:
+        again = {(detail.comparison.cluster, detail.comparison.key) for detail in detailed.values()}
         rules = set(head.context.policies.rules)
         raw = [
             verdict
             for verdict in head.verdicts()
             if (verdict.cluster, verdict.key) not in again or verdict.rule not in rules
         ]
-        for path in again.values():
-            raw += _judged_again(head, existing, path)
+        for detail in detailed.values():
+            raw += detail.verdicts
         today = date or _date_of(head)
         excepted = apply_exceptions(raw, head.context.exceptions, today)
-        self.verdicts: tuple[Verdict, ...] = tuple(sorted(excepted.verdicts, key=lambda verdict: verdict.sort_key))
+        self.verdicts = tuple(sorted(excepted.verdicts, key=lambda verdict: verdict.sort_key))
         self.in_force: tuple[ExceptionInForce, ...] = excepted.in_force
         found = [*head.problems(), *foreign.values(), *excepted.problems]
         self.problems: tuple[Problem, ...] = tuple(sorted(found, key=lambda problem: problem.sort_key))
-
-
-def _judged_again(head: Head, existing: Existing, path: str) -> tuple[Verdict, ...]:
-    manifest = head.rendering(path).manifest
-    namespace = head.context.namespaces.get((manifest.cluster, manifest.key.namespace))
-    return head.context.policies.evaluate(manifest, old=existing.body(path), namespace=namespace)
 
 
 def _date_of(head: Head) -> str:

@@ -1,16 +1,15 @@
-"""`Edit`: a change together with the bodies on both sides, which risks are judged by and a plan does not keep."""
+"""`Edit`: a change together with what it was made from, which risks are judged by and a plan does not keep."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.census import Row
 from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.plan.comparison import Comparison, compare, redacted
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.inputs import Inputs
-from reconciler.core.plan.masking import redact
 from reconciler.core.plan.moves import Move, find_moves
 from reconciler.core.plan.plan import Change, FieldChange, Operation
 from reconciler.core.plan.sides import Sides
@@ -22,15 +21,12 @@ in a plan, and they would fill the memory; `rendered/` shows them, and `explain`
 
 _MOST_REASONS = 8  # that a change lists of its own: every field has its own anyway
 
-Body = Mapping[str, Any]
-
 
 class Edit(Struct, frozen=True, kw_only=True):
-    """One change and what it was computed from; of a move, `before` is the object under its old name."""
+    """One change and what it was computed from; what is only counted, or only goes, was compared with nothing."""
 
     change: Change
-    before: Body | None
-    after: Body | None
+    comparison: Comparison | None
     row_before: Row | None
     row_after: Row | None
 
@@ -70,34 +66,26 @@ def _moved(inputs: Inputs, sides: Sides, move: Move) -> Edit:
 
 
 def _edit(inputs: Inputs, sides: Sides, operation: Operation, old: str, new: str) -> Edit:
-    before = None if operation is Operation.CREATE else inputs.body(old)
-    manifest = inputs.manifest(new)
-    key = manifest.key
-    fields = _redacted(
-        differences(
-            before,
-            manifest.body,
-            list_keys=lambda path: inputs.list_keys(key.group, key.kind, path),
-            is_quantity=lambda path: inputs.is_quantity(key.group, key.kind, path),
-            why=manifest.why,
-        )
-    )
-    row_before, row_after = sides.before.get(old) if before is not None else None, sides.after[new]
+    found = inputs.comparisons.get(new) if operation is Operation.UPDATE else None
+    if found is None:
+        before = None if operation is Operation.CREATE else inputs.body(old)
+        found = compare(before, inputs.manifest(new), list_keys=inputs.list_keys, is_quantity=inputs.is_quantity)
+    row_before, row_after = sides.before.get(old) if found.replaces else None, sides.after[new]
     change = Change(
         operation=operation,
-        cluster=manifest.cluster,
-        key=key,
+        cluster=found.cluster,
+        key=found.key,
         path=f"{inputs.config.rendered}/{new}",
-        source=manifest.source,
-        fields=fields,
-        because=_because(fields) or (_SAME_MEANING if before is not None else (manifest.why(()),)),
+        source=found.source,
+        fields=found.fields,
+        because=_because(found.fields) or (_SAME_MEANING if found.replaces else (found.whole,)),
         gpus_before=running(row_before),
         gpus_after=running(row_after),
         digest_before=inputs.existing.get(old, "") if operation is not Operation.CREATE else "",
         digest_after=row_after.digest,
-        sizing=manifest.sizing,
+        sizing=found.sizing,
     )
-    return Edit(change=change, before=before, after=manifest.body, row_before=row_before, row_after=row_after)
+    return Edit(change=change, comparison=found, row_before=row_before, row_after=row_after)
 
 
 _SAME_MEANING = (Why(rule="plan.formatting", text="the bytes differ, the meaning does not"),)
@@ -117,7 +105,7 @@ def _created(inputs: Inputs, sides: Sides, path: str) -> Edit:
         gpus_after=running(row),
         digest_after=row.digest,
     )
-    return Edit(change=change, before=None, after=None, row_before=None, row_after=row)
+    return Edit(change=change, comparison=None, row_before=None, row_after=row)
 
 
 def _deleted(inputs: Inputs, sides: Sides, path: str, *, detailed: bool = True) -> Edit:
@@ -128,12 +116,12 @@ def _deleted(inputs: Inputs, sides: Sides, path: str, *, detailed: bool = True) 
         key=row.key if row else _key_of(path),
         path=f"{inputs.config.rendered}/{path}",
         source=None,
-        fields=_redacted(differences(body, None)) if body and detailed else (),
+        fields=redacted(differences(body, None)) if body and detailed else (),
         because=_NO_SOURCE,
         gpus_before=running(row),
         digest_before=inputs.existing[path],
     )
-    return Edit(change=change, before=body, after=None, row_before=row, row_after=None)
+    return Edit(change=change, comparison=None, row_before=row, row_after=None)
 
 
 def _key_of(path: str) -> ObjectKey:
@@ -142,17 +130,6 @@ def _key_of(path: str) -> ObjectKey:
     namespace, _, file = below.rpartition("/")
     kind, _, name = file.removesuffix(".yaml").partition("-")
     return ObjectKey(group="", kind=kind, namespace="" if namespace == "_cluster" else namespace, name=name)
-
-
-def _redacted(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
-    """Hide secrets that a reason's sentence repeats."""
-    found = []
-    for field in fields:
-        text = field.why.text if field.why else ""
-        clean = redact(text) if text else text
-        kept = field if clean == text or field.why is None else replace(field, why=replace(field.why, text=clean))
-        found.append(kept)
-    return tuple(found)
 
 
 def _because(fields: Iterable[FieldChange]) -> tuple[Why, ...]:

@@ -10,6 +10,7 @@ from reconciler.core.census.ledger import Ledger
 from reconciler.core.intents.config import Config
 from reconciler.core.intents.inventory import Inventory
 from reconciler.core.objects import FieldPath
+from reconciler.core.plan.comparison import Comparison
 from reconciler.core.plan.plan import Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
@@ -53,6 +54,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     row for each of them that is not desired with the same blob id: rows of the others are those of `desired`.
     What is the same on both sides may be left out of these three and told by `common`.
     `manifest` and `body` are asked only for paths that differ; `body` gives None where the file cannot be read.
+    `comparisons` holds updates that were compared already.
     `origins` tells which existing paths came from source files that now have errors: those are held back. None says
     that nobody knows: then everything that would vanish while any file has errors is held back. `waiting` are paths
     whose document cannot be rendered before an answer comes: what exists there stays.
@@ -69,6 +71,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     existing_rows: Mapping[str, Row]
     manifest: Callable[[str], Manifest]
     body: Callable[[str], Mapping[str, Any] | None]
+    comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     list_keys: KindListKeys = no_schema
     is_quantity: KindQuantities = no_schema_quantity
     origins: Mapping[str, str] | None = None

@@ -9,7 +9,7 @@ from reconciler.core.census.ledger import Ledger
 from reconciler.core.census.queues import KAI_GROUP, KUEUE_GROUP
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.edits import Edit, source_of
-from reconciler.core.plan.immutable import IMMUTABLE, frozen_fields, unapplied_fields
+from reconciler.core.plan.immutable import IMMUTABLE
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Operation, QueueLine, Risk
 from reconciler.core.plan.sides import KEEP, Sides
@@ -131,18 +131,17 @@ def _gone(edit: Edit, users: Mapping[tuple[str, str, str, str], int]) -> Iterato
 
 
 def _updated(edit: Edit) -> Iterator[Risk]:
-    before, after = edit.before, edit.after
-    if before is None or after is None:
+    found = edit.comparison
+    if found is None or not found.replaces:
         return
-    annotations = _mapping(_mapping(before.get("metadata")).get("annotations"))
-    if annotations.get(IMMUTABLE) == "true" and edit.change.fields:
+    if found.is_immutable and edit.change.fields:
         yield _of(
             edit,
             "risk.immutable-object",
             f"it is marked {IMMUTABLE} and changes in {_listed(edit)}",
             "make a new object under another name, or remove the annotation in a change of its own",
         )
-    frozen = _differing(edit, frozen_fields(edit.change.key, before, after))
+    frozen = _differing(edit, found.frozen)
     if frozen:
         yield _of(
             edit,
@@ -150,7 +149,7 @@ def _updated(edit: Edit) -> Iterator[Risk]:
             f"{', '.join(frozen)} cannot be changed in place: the API server refuses",
             "rename the object, or delete it in the cluster so that it is created anew; what runs of it stops",
         )
-    unapplied = _differing(edit, unapplied_fields(edit.change.key, before, after))
+    unapplied = _differing(edit, found.unapplied)
     if unapplied:
         yield _of(
             edit,
@@ -159,7 +158,7 @@ def _updated(edit: Edit) -> Iterator[Risk]:
             "suspend the job in one change and let it go on in the next, or rename it",
         )
     if edit.change.key.kind == "PersistentVolumeClaim":
-        yield from _shrunk(edit, before, after)
+        yield from _shrunk(edit, *found.storage)
 
 
 def _differing(edit: Edit, paths: Iterable[str]) -> list[str]:
@@ -174,8 +173,7 @@ def _listed(edit: Edit) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _shrunk(edit: Edit, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Risk]:
-    was, now = _storage(before), _storage(after)
+def _shrunk(edit: Edit, was: Any, now: Any) -> Iterator[Risk]:
     left = parse_quantity(was) if isinstance(was, str | int) else None
     right = parse_quantity(now) if isinstance(now, str | int) else None
     if left is not None and right is not None and right < left:
@@ -185,10 +183,6 @@ def _shrunk(edit: Edit, before: Mapping[str, Any], after: Mapping[str, Any]) -> 
             f"the claim asks for {now} instead of {was}: a volume cannot shrink",
             "keep the size, or move the data to a new, smaller claim",
         )
-
-
-def _storage(body: Mapping[str, Any]) -> Any:
-    return _mapping(_mapping(_mapping(body.get("spec")).get("resources")).get("requests")).get("storage")
 
 
 def _suspended(edit: Edit) -> Iterator[Risk]:
@@ -239,7 +233,3 @@ def _quotas(queues: Iterable[QueueLine], after: Mapping[str, Ledger]) -> Iterato
 def _queue_row(ledger: Ledger, name: str) -> Row | None:
     found = (ledger.queues.get((kind, name)) for kind in ("Queue", "ClusterQueue", "Cohort"))
     return next((row for row in found if row is not None), None)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

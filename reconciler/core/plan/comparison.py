@@ -1,0 +1,92 @@
+"""`Comparison`: all of a change that depends on the bodies of an object; what depends on rows and sides comes later."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
+from reconciler.core.plan.differences import differences
+from reconciler.core.plan.immutable import IMMUTABLE, frozen_fields, unapplied_fields
+from reconciler.core.plan.masking import redact
+from reconciler.core.plan.plan import FieldChange
+from reconciler.core.reasons import Why
+from reconciler.core.render.manifest import Manifest
+from reconciler.core.sizing.note import SizingNote
+
+Body = Mapping[str, Any]
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """A rendered object beside what it replaces. It can be encoded, so that workers may make it."""
+
+    cluster: str
+    key: ObjectKey
+    source: SourceRef
+    sizing: SizingNote | None
+    fields: tuple[FieldChange, ...]
+    whole: Why  # why there is the object at all
+    replaces: bool
+    is_immutable: bool = False  # its owner forbids changes
+    frozen: tuple[str, ...] = ()  # fields that differ, and that an API server accepts on new objects only
+    unapplied: tuple[str, ...] = ()  # fields that differ, and that reach no running pod
+    storage: tuple[Any, Any] = (None, None)  # what a claim asks for, before and after
+
+
+def compare(
+    before: Body | None,
+    manifest: Manifest,
+    *,
+    list_keys: Callable[[str, str, FieldPath], tuple[str, ...] | None],
+    is_quantity: Callable[[str, str, FieldPath], bool],
+) -> Comparison:
+    """Compare a rendered object with what it replaces (None: nothing)."""
+    key = manifest.key
+    fields = differences(
+        before,
+        manifest.body,
+        list_keys=lambda path: list_keys(key.group, key.kind, path),
+        is_quantity=lambda path: is_quantity(key.group, key.kind, path),
+        why=manifest.why,
+    )
+    found = Comparison(
+        cluster=manifest.cluster,
+        key=key,
+        source=manifest.source,
+        sizing=manifest.sizing,
+        fields=redacted(fields),
+        whole=manifest.why(()),
+        replaces=before is not None,
+    )
+    return found if before is None else _with_risks(found, before, manifest.body)
+
+
+def _with_risks(found: Comparison, before: Body, after: Body) -> Comparison:
+    annotations = _mapping(_mapping(before.get("metadata")).get("annotations"))
+    return replace(
+        found,
+        is_immutable=annotations.get(IMMUTABLE) == "true",
+        frozen=frozen_fields(found.key, before, after),
+        unapplied=unapplied_fields(found.key, before, after),
+        storage=(_storage(before), _storage(after)) if found.key.kind == "PersistentVolumeClaim" else (None, None),
+    )
+
+
+def _storage(body: Body) -> Any:
+    return _mapping(_mapping(_mapping(body.get("spec")).get("resources")).get("requests")).get("storage")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def redacted(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+    """Hide secrets that a reason's sentence repeats."""
+    found = []
+    for field in fields:
+        text = field.why.text if field.why else ""
+        clean = redact(text) if text else text
+        kept = field if clean == text or field.why is None else replace(field, why=replace(field.why, text=clean))
+        found.append(kept)
+    return tuple(found)
