@@ -57,9 +57,9 @@ def compile_(python: str, output: Path, model_version: str, points: int) -> int:
 
     Nothing is written where the model is not of trees alone (release 1.9.7 is), or where both differ in a single bit.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler.wiring import autoconf  # noqa: PLC0415 - imports late, so that --help stays fast
 
-    table = wiring.compile_autoconf(python, output, model_version=model_version, points=points)
+    table = autoconf.compile_autoconf(python, output, model_version=model_version, points=points)
     click.echo(f"{output}: {_described(table)}")
     return 0
 
@@ -68,9 +68,9 @@ def compile_(python: str, output: Path, model_version: str, points: int) -> int:
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> int:
     """Verify that a table is what was compiled, and say of what it was."""
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler.wiring import autoconf  # noqa: PLC0415 - imports late, so that --help stays fast
 
-    click.echo(f"{file}: {_described(wiring.read_autoconf_table(file))}")
+    click.echo(f"{file}: {_described(autoconf.read_autoconf_table(file))}")
     return 0
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from reconciler.adapters.cache import DiskCache
     from reconciler.adapters.checkout import Made
     from reconciler.adapters.git import GitRepository
-    from reconciler.adapters.predictors.table import Table
     from reconciler.core.intents.config import Config
     from reconciler.core.plan import Plan
     from reconciler.core.schemas import Catalogue
@@ -293,28 +292,6 @@ def write_folder(contents: Mapping[str, bytes], folder: Path) -> None:
     from reconciler.adapters import files
 
     files.write_folder(folder, contents)
-
-
-def compile_autoconf(python: str, output: Path, *, model_version: str, points: int) -> "Table":
-    """Compile the model of an installed ado-autoconf into a file."""
-    from reconciler.adapters.files import write_file
-    from reconciler.adapters.predictors.compiling import compile_table
-    from reconciler.adapters.predictors.installed import InstalledPredictor
-    from reconciler.outputs.progress import progress
-
-    if not output.absolute().parent.is_dir():
-        raise ConfigError(f"there is no folder {output.absolute().parent}", hint="make it, or name another file")
-    with InstalledPredictor(python or sys.executable) as predictor, progress("questions") as advance:
-        table = compile_table(predictor, version=model_version, points=points, progress=advance)
-    write_file(output, table.to_bytes())
-    return table
-
-
-def read_autoconf_table(path: Path) -> "Table":
-    """Read a compiled table and verify its digest."""
-    from reconciler.adapters.predictors.table import read_table
-
-    return read_table(path)
 
 
 def schema(kind: str) -> str:
