@@ -109,7 +109,7 @@ class _Asking:
             prediction = self._prediction(item)
         except PredictorError as error:
             if error.retryable and item.request:  # what was accepted is not lost
-                return Told(answer=_pending(self._predictor.engine, item), retryable=True)
+                return Told(answer=_pending(self._predictor.engine, item))
             failed = Answer(
                 engine=self._predictor.engine,
                 question=item.asked,

@@ -64,7 +64,7 @@ class _Request(Struct, frozen=True):
 
 
 class RestPredictor:
-    """Asks the server at `url` (user and password in it are sent, and never shown).
+    """Asks the server at `url`; a user and password in it, or else a `token`, are sent and never shown.
 
     What is not answered `patience_seconds` after the polling began is `Outcome.PENDING`: that is for all requests
     together which were submitted before it began.
@@ -76,11 +76,12 @@ class RestPredictor:
         self,
         url: str,
         *,
+        token: str = "",
         call_seconds: float = CALL_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
-        self._server = Server.at(url)
+        self._server = Server.at(url, token)
         self._call_seconds = call_seconds
         self._patience_seconds = patience_seconds
         self._pauses = tuple(pauses)

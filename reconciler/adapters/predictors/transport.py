@@ -48,8 +48,11 @@ class Server(Struct, frozen=True, kw_only=True):
         return f"http{'s' if self.secure else ''}://{host}:{self.port}{self.prefix}"
 
     @classmethod
-    def at(cls, url: str) -> "Server":
-        """Read a URL: http or https, a host, perhaps user, password, port and path. Raises `ConfigError`."""
+    def at(cls, url: str, token: str = "") -> "Server":
+        """Read a URL: http or https, a host, perhaps user, password, port and path. Raises `ConfigError`.
+
+        A `token` is sent as bearer token, instead of a user and password.
+        """
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -63,6 +66,10 @@ class Server(Struct, frozen=True, kw_only=True):
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             authorization = f"Basic {b64encode(pair.encode()).decode()}"
+        if token:
+            if not re.fullmatch(r"[!-~]+", token):
+                raise ConfigError("the token of the sizing service is not one", hint="it is one word of ASCII")
+            authorization = f"Bearer {token}"
         secure = parts.scheme == "https"
         return cls(
             host=parts.hostname,

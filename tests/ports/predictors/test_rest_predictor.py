@@ -260,6 +260,18 @@ def test_passwords_are_sent_and_never_shown() -> None:
         assert "127.0.0.1" in shown
 
 
+def test_tokens_are_sent_and_never_shown() -> None:
+    with serving(answer(401)) as server:
+        found = predictor(server, token="s3cret")
+        with pytest.raises(PredictorError) as raised:
+            found.predict(asked())
+    assert server.said[0].headers["Authorization"] == "Bearer s3cret"
+    assert "s3cret" not in f"{raised.value}{found._server!r}"
+    with pytest.raises(ConfigError) as wrong:
+        RestPredictor("http://ado", token="s3cret\r\nX: 1")
+    assert "s3cret" not in str(wrong.value)
+
+
 @pytest.mark.parametrize(
     "url",
     [
