@@ -2,7 +2,7 @@
 
 from reconciler.core.intents.trainjobs.container import container_of
 from reconciler.core.intents.trainjobs.job import Kind, Pods, TrainingJob
-from reconciler.core.intents.trainjobs.pods import only_container
+from reconciler.core.intents.trainjobs.pods import only_container, with_words
 from reconciler.core.intents.trainjobs.reader import Reader
 from reconciler.core.objects import FieldPath
 
@@ -81,6 +81,8 @@ def train_job(reader: Reader) -> TrainingJob | None:
     if not container.command and not container.args:
         hint = "give command and args: what the runtime runs is not in this file"
         reader.problem("sizing.shape", path, "the trainer has no command of its own", hint)
+        return None
+    if with_words(reader, container) is None:
         return None
     return TrainingJob(
         document=reader.document,

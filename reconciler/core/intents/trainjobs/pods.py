@@ -9,7 +9,7 @@ def only_container(reader: Reader, template: FieldPath) -> Container | None:
     """Return the only container of a template (`template` from the document's root); a problem where there are more."""
     found = _containers(reader, template)
     if len(found) == 1:
-        return found[0]
+        return with_words(reader, found[0])
     names = ", ".join(container.name or "without a name" for container in found)
     message = f"has {len(found)} containers ({names})" if found else "has no container"
     hint = "keep exactly one; helpers go to initContainers, those that stay with `restartPolicy: Always`"
@@ -22,7 +22,7 @@ def launching_container(reader: Reader, template: FieldPath) -> Container | None
     found = _containers(reader, template)
     starting = found if len(found) == 1 else [container for container in found if reader.launches(container)]
     if len(starting) == 1:
-        return starting[0]
+        return with_words(reader, starting[0])
     names = ", ".join(container.name for container in starting or found)
     message = f"{len(starting) or 'none'} of {len(found)} containers start a training ({names})"
     hint = (
@@ -30,6 +30,17 @@ def launching_container(reader: Reader, template: FieldPath) -> Container | None
     )
     reader.problem("sizing.containers", (*template, "spec", "containers"), message, hint)
     return None
+
+
+def with_words(reader: Reader, container: Container) -> Container | None:
+    """Return the container if its command and args are texts; a problem at the first item that is none."""
+    for field in ("command", "args"):
+        path = (*container.path, field)
+        for index, word in enumerate(reader.items(*path[len(reader.root) :])):
+            if not isinstance(word, str):
+                reader.problem("sizing.shape", (*path, index), "is no text", "quote it")
+                return None
+    return container
 
 
 def _containers(reader: Reader, template: FieldPath) -> list[Container]:

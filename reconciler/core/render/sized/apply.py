@@ -1,5 +1,7 @@
 """One decision applied to one job: every field that sizing owns, and nothing else."""
 
+from collections.abc import Callable
+
 from reconciler.core.documents import Document
 from reconciler.core.intents.config import SizingSettings
 from reconciler.core.intents.trainjobs import Kind, TrainingJob
@@ -7,7 +9,7 @@ from reconciler.core.launch.launch import Launch
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin
-from reconciler.core.render.sized.draft import Draft
+from reconciler.core.render.sized.draft import Draft, Misfit
 from reconciler.core.render.sized.grounds import Grounds
 from reconciler.core.render.sized.line import Line, line_origins, line_warnings, sized_line
 from reconciler.core.render.sized.product import set_product
@@ -45,7 +47,17 @@ def apply_decision(  # noqa: PLR0917 - who, what, why
     problems = [*_problems(job, grounds), *([line] if isinstance(line, Problem) else [])]
     if problems or isinstance(line, Problem):
         return unchanged(job.document, tuple(problems))
-    draft = Draft(job.document)
+
+    def change(draft: Draft) -> None:
+        _set_numbers(draft, job, grounds, line, settings, pin_gpu=pin_gpu)
+        set_done(draft, decision, settings, origins)
+
+    return _changed(job.document, change, line_warnings(job, launch, decision.chosen.layout))
+
+
+def _set_numbers(
+    draft: Draft, job: TrainingJob, grounds: Grounds, line: Line, settings: SizingSettings, *, pin_gpu: bool
+) -> None:
     set_replicas(draft, job, grounds)
     wanted = list(variables(job, grounds))
     for container in (*_trainers(draft, job), *job.seen_by):
@@ -59,24 +71,29 @@ def apply_decision(  # noqa: PLR0917 - who, what, why
         set_product(draft, job, grounds)
     if settings.unsuspend:
         _unsuspend(draft, job, grounds)
-    set_done(draft, decision, settings, origins)
-    return finished(draft, line_warnings(job, launch, decision.chosen.layout))
 
 
 def refused(
     document: Document, decision: Decision, settings: SizingSettings, origins: tuple[Origin, ...] = ()
 ) -> Sized:
     """Let a job without a recommendation pass as it is written, marked so that it is not asked for again."""
-    draft = Draft(document)
-    set_done(draft, decision, settings, origins)
-    return finished(draft)
+    return _changed(document, lambda draft: set_done(draft, decision, settings, origins))
 
 
 def waiting(document: Document, request: str, settings: SizingSettings) -> Sized:
     """Mark a job that waits for an answer with the id of its request: for sources that are edited in place."""
+    return _changed(document, lambda draft: set_waiting(draft, request, settings))
+
+
+def _changed(document: Document, change: Callable[[Draft], None], warnings: tuple[Problem, ...] = ()) -> Sized:
+    """Return the document changed, or as it is where something in it can hold no values."""
     draft = Draft(document)
-    set_waiting(draft, request, settings)
-    return finished(draft)
+    try:
+        change(draft)
+    except Misfit as misfit:
+        message, hint = "is neither a mapping nor a list, where one belongs", "correct it, or leave it out"
+        return unchanged(document, (_problem(document, "sizing.shape", misfit.path, message, hint),))
+    return finished(draft, warnings)
 
 
 def _problems(job: TrainingJob, grounds: Grounds) -> list[Problem]:
@@ -84,16 +101,18 @@ def _problems(job: TrainingJob, grounds: Grounds) -> list[Problem]:
     found = []
     if asked.goal is Goal.MIN_GPU and layout.effective_batch != asked.effective_batch:
         message = f"the layout changes what is trained: {grounds.batch}"
-        found.append(_problem(job, "sizing.effective-batch", (), message, "choose a batch that the GPUs divide"))
+        found.append(
+            _problem(job.document, "sizing.effective-batch", (), message, "choose a batch that the GPUs divide")
+        )
     if grounds.workers > 1 and not job.meets:
         message = f"needs {grounds.workers} nodes, but nothing tells the pods of this {job.kind.value} of each other"
         hint = "make it a PyTorchJob, TrainJob or TorchrunJob, or name the main process in the launch line"
-        found.append(_problem(job, "sizing.rendezvous", job.lead.container.path, message, hint))
+        found.append(_problem(job.document, "sizing.rendezvous", job.lead.container.path, message, hint))
     return found
 
 
-def _problem(job: TrainingJob, rule: str, path: FieldPath, message: str, hint: str) -> Problem:
-    return Problem(rule=rule, place=job.document.at(path), field=format_path(path), message=message, hint=hint)
+def _problem(document: Document, rule: str, path: FieldPath, message: str, hint: str) -> Problem:
+    return Problem(rule=rule, place=document.at(path), field=format_path(path), message=message, hint=hint)
 
 
 def _trainers(draft: Draft, job: TrainingJob) -> list[FieldPath]:

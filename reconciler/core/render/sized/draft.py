@@ -9,6 +9,14 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.reasons import Origin, Reason
 
 
+class Misfit(Exception):
+    """Something stands at `path` that can hold nothing: only what an AppWrapper wraps is not checked by its schema."""
+
+    def __init__(self, path: FieldPath) -> None:
+        super().__init__(path)
+        self.path = path
+
+
 class Draft:
     """`body` begins as a copy of the document's data; `reasons` speak for what was changed, and for nothing else."""
 
@@ -24,17 +32,16 @@ class Draft:
         return value_at(self.body, path)
 
     def set(self, path: FieldPath, value: Any, reason: Reason) -> None:
-        """Write a value; what stands there already stays, with the place where the user wrote it."""
-        if same(self.get(path), value):
-            return
+        """Write a value; what stands there already stays, with the place where the user wrote it. Raises Misfit."""
         node: Any = self.body
-        for part in path[:-1]:
-            below = node.get(part) if isinstance(node, dict) else node[part]
+        for depth, part in enumerate(path[:-1]):
+            below = _held(node, part, path[:depth])
             if below is None:
                 below = node[part] = {}
             node = below
-        node[path[-1]] = value
-        self.reasons[path] = reason
+        if not same(_held(node, path[-1], path[:-1]), value):
+            node[path[-1]] = value
+            self.reasons[path] = reason
 
     def remove(self, path: FieldPath, reason: Reason) -> None:
         """Take a key away; an absent one is fine. The reason stays, for those who ask what became of it."""
@@ -59,8 +66,13 @@ class Draft:
         self.set_rows(path, rows)
 
     def set_rows(self, path: FieldPath, rows: list["Row"]) -> None:
-        """Write a list whose items are new (with a reason) or stood there before (with their old position)."""
+        """Write a list whose items are new (with a reason) or stood there before (with their old position).
+
+        Raises Misfit where something else than a list stands.
+        """
         before = self.get(path)
+        if before is not None and not isinstance(before, list):
+            raise Misfit(path)
         items = [item for item, _ in rows]
         if same(before, items) or (before is None and not items):
             return
@@ -78,6 +90,15 @@ Row = tuple[Any, "Reason | int"]
 """An item of a list, and why it is there, or where it stood before."""
 
 _LISTED = Reason(rule="sizing.list")
+
+
+def _held(node: Any, part: str | int, path: FieldPath) -> Any:
+    """Return what a mapping or list at `path` holds under a key or position; None where it holds nothing."""
+    if type(node) is dict:
+        return node.get(part)
+    if type(node) is list and isinstance(part, int) and part < len(node):
+        return node[part]
+    raise Misfit(path)
 
 
 def plain_copy(node: Any) -> Any:

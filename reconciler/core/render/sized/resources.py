@@ -17,7 +17,8 @@ def set_resources(draft: Draft, resources: FieldPath, grounds: Grounds, settings
     key, gpus = grounds.chosen.gpu.vendor.resource, grounds.per_worker
     reason = grounds.because("gpus", f"{grounds.spread}; {grounds.memory}")
     for section in _SECTIONS:
-        for other in [name for name in draft.get((*resources, section)) or () if name != key and _is_gpu(name)]:
+        amounts = draft.get((*resources, section))
+        for other in [name for name in (amounts if isinstance(amounts, dict) else ()) if name != key and _is_gpu(name)]:
             text = f"the job was sized for whole cards: {grounds.chosen.gpu.product}"
             draft.remove((*resources, section, other), grounds.because("vendor", text))
         path = (*resources, section, key)

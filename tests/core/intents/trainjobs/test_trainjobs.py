@@ -349,3 +349,12 @@ def test_words_have_places(args: str, word: str, place: tuple[int, int]) -> None
     assert job is not None
     found = word_place(job, "args", 0, job.args[0].index(word))
     assert (found.line, found.column) == place
+
+
+def test_words_are_texts() -> None:
+    """A number among the words of a wrapped job, which no schema checks, is said: the server would refuse it."""
+    at = "spec/components/0/template/spec/pytorchReplicaSpecs/Master/template/spec/containers/0/command/2"
+    problem = only_problem(changed("appwrapper", (at, 4)))
+    assert (problem.rule, problem.hint) == ("sizing.shape", "quote it")
+    assert problem.field.endswith("containers[0].command[2]")
+    assert only_problem(changed("trainjob", ("spec/trainer/args/1", 16))).field == "spec.trainer.args[1]"

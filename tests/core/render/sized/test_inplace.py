@@ -1,6 +1,8 @@
 """Sources edited in place: the result means exactly what it should, and no other byte differs."""
 
 import difflib
+import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -313,3 +315,116 @@ def test_one_word_changes_alone(words: list[str], place: int, new: str, style: s
     assert after.endswith("  # more\nnext: [1,   2]\n")
     if style in {"|", "'", "flow"} or (style == '"' and gap == " "):
         assert len(changes(text, after)) <= 2
+
+
+BLOCKS = st.recursive(
+    st.sampled_from(["one", 1, True, "yes", "a: b", "two\nlines\n", "x y z"]),
+    lambda inner: st.one_of(
+        st.dictionaries(st.sampled_from(["a", "b", "c", "d/e"]), inner, min_size=1, max_size=3),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=10,
+)
+
+
+class Writer:
+    """Writes a tree as people do: comments, blank lines and quotes, and flow style where it is allowed."""
+
+    def __init__(self, random: Random, deeper: int, *, flow: bool) -> None:
+        self.random = random
+        self.deeper = deeper
+        self.flows = flow
+
+    def note(self) -> str:
+        return self.random.choice(["", "", "   # note", " # it's: [1"])
+
+    def above(self, indent: int) -> str:
+        return self.random.choice(["", "", "\n", f"{' ' * indent}# about what follows\n", "# far left\n"])
+
+    def scalar(self, value: Any) -> str:
+        text = write({"x": value}).decode().removeprefix("x: ").rstrip("\n")
+        if isinstance(value, str) and "\n" not in value and self.random.random() < 0.5:
+            text = self.random.choice([f"'{value}'", f'"{value}"'])
+        return text
+
+    def flow(self, node: Any) -> str:
+        if isinstance(node, dict):
+            return "{" + ", ".join(f"{key}:  {self.flow(value)}" for key, value in node.items()) + "}"
+        if isinstance(node, list):
+            return "[ " + ",".join(self.flow(item) for item in node) + " ]"
+        return json.dumps(node)
+
+    def value(self, node: Any, indent: int) -> str:
+        """Return what follows a colon or a dash, up to the end of its lines."""
+        if isinstance(node, dict | list):
+            if self.flows and self.random.random() < 0.3:
+                return f" {self.flow(node)}{self.note()}\n"
+            inner = indent + (self.deeper if isinstance(node, list) else 2)
+            return f"{self.note()}\n{self.block(node, inner)}"
+        if isinstance(node, str) and "\n" in node:
+            lines = "".join(f"{' ' * indent}    {line}\n" for line in node.rstrip("\n").split("\n"))
+            return f" |{self.note()}\n{lines}"
+        return f" {self.scalar(node)}{self.note()}\n"
+
+    def block(self, node: Any, indent: int, *, bare: bool = False) -> str:
+        """Return the lines of a mapping or list; `bare`: nothing stands above its first line."""
+        text = ""
+        for key, item in node.items() if isinstance(node, dict) else enumerate(node):
+            text += ("" if bare and not text else self.above(indent)) + " " * indent
+            if isinstance(node, dict):
+                text += f"{key}:{self.value(item, indent)}"
+            elif isinstance(item, dict) and self.random.random() < 0.7:
+                text += f"- {self.block(item, indent + 2, bare=True).lstrip(' ')}"
+            elif isinstance(item, list):
+                text += f"-\n{self.block(item, indent + 2)}"
+            else:
+                text += f"-{self.value(item, indent)}"
+        return text
+
+
+def collections(node: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths of all mappings and lists."""
+    items = list(node.items() if isinstance(node, dict) else enumerate(node))
+    inner = [path for key, value in items if isinstance(value, dict | list) for path in collections(value, (*at, key))]
+    return [at, *inner]
+
+
+@given(
+    tree=st.dictionaries(st.sampled_from(["a", "b", "c"]), BLOCKS, min_size=1, max_size=3),
+    random=st.randoms(use_true_random=False),
+    deeper=st.sampled_from([0, 2]),
+    windows=st.booleans(),
+    new=st.sampled_from([1, "text", {"k": ["v", {"w": "x\ny\n"}]}, ["i"]]),
+    remove=st.booleans(),
+    flow=st.booleans(),
+)
+def test_adding_removes_no_line_and_removing_adds_none(  # noqa: PLR0917 - drawn by name
+    tree: dict[str, Any], random: Random, deeper: int, windows: bool, new: Any, remove: bool, flow: bool
+) -> None:
+    """Comments, blank lines and neighbours stay, whatever is added or taken away, and wherever."""
+    text = "# head\n" + Writer(random, deeper, flow=flow).block(tree, 0)
+    text = text.replace("\n", "\r\n") if windows else text
+    reading = read("a.yaml", text.encode())
+    assert reading.problems == ()
+    found = reading.documents[0]
+    assert found.data == tree
+    data = copy(tree)
+    node = data
+    for part in random.choice(collections(tree)):
+        node = node[part]
+    if remove:
+        assume(len(node) > 1)
+        # The last: where the first entry shares its line with a dash, the next one has to move there.
+        node.pop(random.choice(list(node)[1:]) if isinstance(node, dict) else random.randrange(len(node)))
+    elif isinstance(node, dict):
+        node["new"] = new
+    else:
+        node.insert(random.randint(0, len(node)), new)
+    result = edit_source(text.encode(), [(found, data)])
+    assert [str(problem) for problem in result.problems] == []
+    after = result.content.decode()
+    assert document(after).data == data
+    assert ("\r\n" in after) == windows
+    assert after.count("\n") == after.count("\r\n") or not windows
+    if not flow:
+        assert {line[0] for line in changes(text, after)} == {"-" if remove else "+"}

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from reconciler.core.documents import Document, write
 from reconciler.core.intents.config import Backend, Cluster, Labels, SizedJobs, SizingSettings, Vendor
 from reconciler.core.intents.torchrun import queue_intent
-from reconciler.core.intents.trainjobs import is_selected, named_product
+from reconciler.core.intents.trainjobs import is_selected, named_product, requested_gpus, training_job
+from reconciler.core.launch.reading import read_launch
 from reconciler.core.objects import format_path
 from reconciler.core.reasons import Origin
 from reconciler.core.render.ownership import owned
@@ -39,8 +40,10 @@ from tests.core.render.sized.sized_cases import (
     job_of,
     launch_of,
     no_decision,
+    no_files,
     question,
     source,
+    starts,
 )
 from tests.core.torchrun_cases import documents
 
@@ -537,3 +540,49 @@ def test_schedulers_wait_for_all_pods_and_their_gpus() -> None:
     partial = with_values("job", ("metadata/annotations", {"kueue.x-k8s.io/job-min-parallelism": "1"}))
     annotations = size(partial, question(4, 16), decision(16, 2, 4)).data["metadata"]["annotations"]
     assert "kueue.x-k8s.io/job-min-parallelism" not in annotations
+
+
+JUNK: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, 3, -1, 0.5, "x", "", [], {}, ["x"], [None], {"x": None}, [{"name": 1}], [[]]]
+)
+KINDS = ("pytorchjob", "appwrapper", "job", "jobset", "trainjob", "rayjob", "torchrunjob")
+
+
+def paths_of(node: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the paths of all values of a document, except its kind."""
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    found = [(*at, key) for key, _ in items if key not in {"kind", "apiVersion"}]
+    return found + [below for key, value in items for below in paths_of(value, (*at, key))]
+
+
+@given(name=st.sampled_from(KINDS), junk=st.lists(st.tuples(st.integers(0, 10**6), JUNK), min_size=1, max_size=3))
+def test_junk_is_never_a_crash(name: str, junk: list[tuple[int, Any]]) -> None:
+    """What an AppWrapper wraps is checked by nobody before us: any value anywhere is read, or refused in words."""
+    data = yaml.safe_load(source(name))
+    for number, new in junk:
+        paths = paths_of(data)
+        *parents, last = paths[number % len(paths)]
+        node = data
+        for part in parents:
+            node = node[part]
+        node[last] = json.loads(json.dumps(new))
+    text = json.dumps(data)
+    found = document(text)
+    is_selected(found, SETTINGS)
+    refused(found, no_decision(), SETTINGS)
+    parsed = training_job(found, starts)
+    assert (parsed.intent is None) == bool(parsed.problems)
+    job = parsed.intent
+    launch = None if job is None else read_launch(job.command, job.args, dict(job.env), no_files).launch
+    if job is None or launch is None:
+        return
+    requested_gpus(job)
+    named_product(job)
+    for workers in (1, 2):
+        result = apply_decision(
+            job, launch, question(16), decision(8 * workers, workers, 2 // workers), SETTINGS, pin_gpu=True
+        )
+        assert all(problem.message for problem in result.problems)
+        if not result.problems:
+            edited = edit_source(text.encode(), [(found, result.data)])
+            assert edited.problems == ()

@@ -16,6 +16,8 @@ from reconciler.core.render.sized.inplace.scalars import Written, by_words, whol
 _DEEPER_DASHES = re.compile(r"^( *)[^ #\n-][^\n]*:[ \t]*(?:#[^\n]*)?\r?\n\1 +- ", re.MULTILINE)
 """A list whose dashes stand deeper than its key: then new lists look the same."""
 
+_DASH = re.compile(r"^ *-(?=\s)", re.MULTILINE)
+
 Entry = tuple[str, Node, Node]
 """A key's name, its node, the node of its value."""
 
@@ -102,7 +104,7 @@ class Walk:
                 texts = [inline(item, flow=True, as_json=self.as_json) for item in items]
                 self._flow_insertion(spans[:position], texts, before=spans[0][0])
             return
-        dashes = [(self._dash(start), end) for start, end in spans]
+        dashes = [(dash, end) for dash, (_, end) in zip(self._dashes(node, spans), spans, strict=True)]
         self._block_removals(dashes, gone)
         column = dashes[0][0] - self._line_start(dashes[0][0])
         for position, items in insertions:
@@ -112,11 +114,19 @@ class Walk:
             else:
                 self._insert_before(dashes[0][0], lines)
 
-    def _dash(self, start: int) -> int:
-        before = self.text[:start].rstrip()
-        if not before.endswith("-") or not self._stands_alone(len(before) - 1):
-            raise CannotSplice("an item of its list does not stand on lines of its own")
-        return len(before) - 1
+    def _dashes(self, node: Node, spans: list[tuple[int, int]]) -> Iterator[int]:
+        """Yield where the dash of each item stands; comments may lie between it and the item."""
+        position = self._start(node)
+        for index, (start, end) in enumerate(spans):
+            if not index and self.text[position] == "-":  # no anchor or tag before it
+                yield position
+                position = self._line_end(end)
+                continue
+            found = _DASH.search(self.text, position, start)
+            if found is None:
+                raise CannotSplice("an item of its list has no dash of its own")
+            yield found.end() - 1
+            position = self._line_end(end)
 
     def _block_removals(self, spans: list[tuple[int, int]], gone: list[bool]) -> None:
         for index, (start, end) in enumerate(spans):
@@ -139,6 +149,8 @@ class Walk:
         self.cuts.append(Cut(end, end, "".join(self.newline + line for line in lines)))
 
     def _insert_before(self, position: int, lines: list[str]) -> None:
+        if not self._stands_alone(position):
+            raise CannotSplice("what follows does not stand on lines of its own")
         start = self._line_start(position)
         self.cuts.append(Cut(start, start, "".join(line + self.newline for line in lines)))
 
