@@ -16,6 +16,9 @@ GIB = float(1 << 30)
 FULL_CARD = 0.975
 """Share of a card at which PyTorch has been seen to return cached blocks to the driver rather than to fail."""
 
+FELT = GIB
+"""Bytes of an optimizer in the host's memory from which on its paging is felt; adapters have less."""
+
 RETAINED = 0.75
 """Share of the room between need and a full card that is still taken after that."""
 
@@ -64,7 +67,7 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
         taken = max(need, need + RETAINED * (limit - need), full - spilled - moving.given_back)
         peak = min(peak, taken)
     held = held._replace(optimizer=held.optimizer - spilled)
-    return _answer(terms, held, moving, _Totals(peak, need, floor, full if spilled else None))
+    return _answer(terms, held, moving, _Totals(peak, need, floor, full if spilled > FELT else None))
 
 
 def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Moving:
