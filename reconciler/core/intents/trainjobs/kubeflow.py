@@ -2,7 +2,7 @@
 
 from reconciler.core.intents.trainjobs.container import container_of
 from reconciler.core.intents.trainjobs.job import Kind, Pods, TrainingJob
-from reconciler.core.intents.trainjobs.pods import only_container, with_words
+from reconciler.core.intents.trainjobs.pods import only_container, sound
 from reconciler.core.intents.trainjobs.reader import Reader
 from reconciler.core.objects import FieldPath
 
@@ -82,7 +82,7 @@ def train_job(reader: Reader) -> TrainingJob | None:
         hint = "give command and args: what the runtime runs is not in this file"
         reader.problem("sizing.shape", path, "the trainer has no command of its own", hint)
         return None
-    if with_words(reader, container) is None:
+    if sound(reader, container) is None:
         return None
     return TrainingJob(
         document=reader.document,

@@ -9,7 +9,7 @@ def only_container(reader: Reader, template: FieldPath) -> Container | None:
     """Return the only container of a template (`template` from the document's root); a problem where there are more."""
     found = _containers(reader, template)
     if len(found) == 1:
-        return with_words(reader, found[0])
+        return sound(reader, found[0])
     names = ", ".join(container.name or "without a name" for container in found)
     message = f"has {len(found)} containers ({names})" if found else "has no container"
     hint = "keep exactly one; helpers go to initContainers, those that stay with `restartPolicy: Always`"
@@ -22,7 +22,7 @@ def launching_container(reader: Reader, template: FieldPath) -> Container | None
     found = _containers(reader, template)
     starting = found if len(found) == 1 else [container for container in found if reader.launches(container)]
     if len(starting) == 1:
-        return with_words(reader, starting[0])
+        return sound(reader, starting[0])
     names = ", ".join(container.name for container in starting or found)
     message = f"{len(starting) or 'none'} of {len(found)} containers start a training ({names})"
     hint = (
@@ -32,14 +32,18 @@ def launching_container(reader: Reader, template: FieldPath) -> Container | None
     return None
 
 
-def with_words(reader: Reader, container: Container) -> Container | None:
-    """Return the container if its command and args are texts; a problem at the first item that is none."""
+def sound(reader: Reader, container: Container) -> Container | None:
+    """Return the container if its command and args are texts and its GPUs are counted; a problem where not."""
     for field in ("command", "args"):
         path = (*container.path, field)
         for index, word in enumerate(reader.items(*path[len(reader.root) :])):
             if not isinstance(word, str):
                 reader.problem("sizing.shape", (*path, index), "is no text", "quote it")
                 return None
+    if container.resources.get("claims"):
+        hint = "ask for GPUs by nvidia.com/gpu or amd.com/gpu, or leave the job out of sizing"
+        reader.problem("sizing.shape", container.path, "gets its devices by resource claims", hint)
+        return None
     return container
 
 

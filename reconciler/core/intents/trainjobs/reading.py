@@ -66,9 +66,14 @@ def _group_kind(data: object) -> tuple[str, str]:
     return split_api_version(version)[0], kind
 
 
-def _torchrun_job(reader: Reader) -> TrainingJob:
+def _torchrun_job(reader: Reader) -> TrainingJob | None:
     """Read a TorchrunJob: its command is one string, its pods come from its queue, which starts a process a GPU."""
     spec = reader.mapping("spec")
+    for field in ("minNodes", "maxNodes"):
+        if field in reader.mapping("spec", "distributed"):
+            message, hint = "an elastic job takes the nodes that it finds", f"remove {field}, or the watch label"
+            reader.problem("sizing.shape", ("spec", "distributed", field), message, hint)
+            return None
     command = spec.get("command")
     text = command if isinstance(command, str) else ""
     path: FieldPath = ("spec",)

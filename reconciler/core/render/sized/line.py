@@ -51,7 +51,7 @@ def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Lay
 
 def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Problem, ...]:
     """Warn of an accelerate line whose machines would all take themselves for the first one."""
-    told = any(_written(launch, flag) for flag in ("--machine_rank", "--config_file"))
+    told = any(_written(launch, flag) for flag in ("--machine_rank", "--rdzv_backend", "--config_file"))
     if launch.launcher is not Launcher.ACCELERATE or layout.workers == 1 or told:
         return ()
     message = f"runs on {layout.workers} nodes, but the line does not tell accelerate which of them it is on"

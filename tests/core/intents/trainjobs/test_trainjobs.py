@@ -175,6 +175,8 @@ AT = "spec/pytorchReplicaSpecs"
             "sizing.shape",
             "spec.rayClusterSpec.workerGroupSpecs[0].numOfHosts",
         ),
+        (changed("torchrunjob", ("spec/distributed", {"maxNodes": 4})), "sizing.shape", "spec.distributed.maxNodes"),
+        (changed("trainjob", ("spec/trainer/resourcesPerNode", {"claims": [{"name": "gpu"}]})), "sizing.shape", "spec.trainer"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "sizing.kind", "kind"),
     ],
 )  # fmt: skip

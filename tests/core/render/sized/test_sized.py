@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -586,3 +588,83 @@ def test_junk_is_never_a_crash(name: str, junk: list[tuple[int, Any]]) -> None:
         if not result.problems:
             edited = edit_source(text.encode(), [(found, result.data)])
             assert edited.problems == ()
+
+
+def run_script(script: str, env: dict[str, str], folder: Path) -> list[str]:
+    """Run a script in a real bash where `accelerate` and `torchrun` write down their words; return those."""
+    for program in ("accelerate", "torchrun"):
+        path = folder / program
+        path.write_text(f'#!/bin/bash\nprintf "%s\\0" {program} "$@" > "{folder}/words"\n')
+        path.chmod(0o755)
+    script = script.replace("cd /app ", f"cd {folder} ")
+    path_variable = f"{folder}:/usr/bin:/bin"
+    subprocess.run(["/bin/bash", "-c", script], env={**env, "PATH": path_variable}, check=True, timeout=30)
+    return (folder / "words").read_text().rstrip("\0").split("\0")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "chosen", "words"),
+    [
+        (
+            "pytorchjob",
+            question(32),
+            decision(16, 2, 2),
+            ["--num_machines 2", "--num_processes 16", "--per_device_train_batch_size 2", "--output_dir /checkpoints"],
+        ),
+        (
+            "jobset",
+            question(4, 8),
+            decision(16, 2, 1, 2),
+            ["--nnodes=2", "--nproc_per_node=8", "--gradient_accumulation_steps 2", "--per_device_train_batch_size 1"],
+        ),
+    ],
+)
+def test_a_real_shell_gets_the_numbers(
+    name: str, asked: Question, chosen: Decision, words: list[str], tmp_path: Path
+) -> None:
+    """F-012: what bash hands to the launcher are the numbers, and their product is the effective batch of before."""
+    found = size(source(name), asked, chosen)
+    job = job_of(write(found.data))
+    script = (*job.command, *job.args)[-1]
+    line = " ".join(run_script(script, {key: text or "" for key, text in job.env}, tmp_path))
+    assert all(word in line for word in words)
+    counts = {flag: int(number) for flag, number in re.findall(r"--(\w+)[ =](\d+)", line)}
+    processes = counts.get("num_processes") or counts["nnodes"] * counts["nproc_per_node"]
+    steps = counts.get("gradient_accumulation_steps", 1)
+    assert counts["per_device_train_batch_size"] * processes * steps == asked.effective_batch
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "pods"),
+    [
+        ("pytorchjob", "template.spec.pytorchReplicaSpecs.Master.template", 1),
+        ("job", "template.spec.template", 2),
+        ("jobset", "template.spec.replicatedJobs[1].template.spec.template", 2),
+        ("rayjob", "template.spec.rayClusterSpec.workerGroupSpecs[0].template", 2),
+        ("trainjob", "", 0),
+    ],
+)
+def test_every_kind_may_be_wrapped(name: str, path: str, pods: int, judged: Judge) -> None:
+    """F-014: an AppWrapper of any kind is sized as the kind is, and counts the same pods."""
+    inner = yaml.safe_load(source(name))
+    component: dict[str, Any] = {"template": inner}
+    if path:
+        component["podSets"] = [{"path": "template.spec.other.template", "replicas": 1}, {"path": path, "replicas": 7}]
+    wrapper = {
+        "apiVersion": "workload.codeflare.dev/v1beta2",
+        "kind": "AppWrapper",
+        "metadata": {"name": name, "namespace": "research"},
+        "spec": {"components": [component]},
+    }
+    asked, chosen = question(16, 2), decision(16, 2, 2)
+    found = size(yaml.safe_dump(wrapper), asked, chosen)
+    alone = size(source(name), asked, chosen)
+    result = found.data["spec"]["components"][0]
+    assert result["template"]["spec"] == alone.data["spec"]
+    assert result["template"]["metadata"] == inner["metadata"]
+    if path:
+        assert [entry for entry in result["podSets"] if entry["path"] in {path, "template.spec.other.template"}] == [
+            {"path": "template.spec.other.template", "replicas": 1},
+            {"path": path, "replicas": pods},
+        ]
+    judged([sized_manifest(found, CLUSTER, namespaced=True)])
