@@ -70,7 +70,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
-def _accuracy(runs: Sequence[Run]) -> list[str]:
+def accuracy(runs: Sequence[Run]) -> list[str]:
+    """Return the lines of the errors by group."""
     rows = []
     for name, group in groups(runs).items():
         found = errors(group)
@@ -109,7 +110,8 @@ def _halves(runs: Sequence[Run]) -> list[str]:
     return [*text, *_table(("fitted on", "what was fitted", "mean error on the other models"), rows)]
 
 
-def _verdicts(runs: Sequence[Run]) -> list[str]:
+def verdicts(runs: Sequence[Run]) -> list[str]:
+    """Return the lines of what would be refused and let through."""
     worked = [run for run in runs if run.peak is not None]
     wrong = refused(worked)
     died = [run for run in runs if run.peak is None]
@@ -157,7 +159,7 @@ def _peers(runs: Sequence[Run]) -> list[str]:
 
 def text(runs: Sequence[Run]) -> str:
     """Return the page."""
-    lines = [*_accuracy(runs), *_halves(runs), *_verdicts(runs), *_peers(runs)]
+    lines = [*accuracy(runs), *_halves(runs), *verdicts(runs), *_peers(runs)]
     return "\n".join([_INTRODUCTION, *lines])
 
 
