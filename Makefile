@@ -6,7 +6,7 @@ PATHS := reconciler tests benchmarks docs
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench features verify docs schemas cluster test-scheduler clean
+.PHONY: help demo test lint types fmt golden bench sizing-report features verify docs schemas cluster test-scheduler clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ golden: $(READY) ## rewrite expected outputs; review them as a diff
 
 bench: $(READY) ## measure plan, lint, commit and --help on corpora beside a floor and peers
 	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+sizing-report: $(READY) ## compare predicted GPU memory with measured runs, beside other estimators
+	@$(BIN)/python -m benchmarks.sizing.report
 
 features: $(READY) ## print every feature id with the tests that prove it
 	@$(BIN)/python docs/features.py
