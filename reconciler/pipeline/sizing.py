@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.core.census.pods import mapping
+from reconciler.core.census.workloads import read_workload
 from reconciler.core.documents import Document
 from reconciler.core.intents.config import Cluster, SizedKind, Write
 from reconciler.core.problems import Problem, Severity
@@ -66,8 +67,10 @@ def writes_source(cluster: Cluster) -> bool:
 
 
 def with_note(manifest: Manifest, job: "SizedJob") -> Manifest:
-    """Let a manifest tell how it was sized."""
-    return replace(manifest, sizing=job.note)
+    """Let the object that asks for the GPUs tell how they were sized; a job's volumes have nothing to tell."""
+    body = manifest.body
+    runs = read_workload(manifest.key.group, manifest.key.kind, body, mapping(body.get("spec"))) is not None
+    return replace(manifest, sizing=job.note) if runs else manifest
 
 
 def surroundings(context: Context, document: Document, cluster: Cluster) -> "Surroundings":

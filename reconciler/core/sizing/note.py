@@ -11,7 +11,8 @@ if TYPE_CHECKING:  # every plan imports this module, few size anything
     from reconciler.core.sizing.decision import Candidate, Decision
     from reconciler.core.sizing.question import Question
 
-_MOST_REJECTED = 3  # sentences; the table has them all
+_MOST_REJECTED = 2  # sentences; the table has them all
+_MOST_COUNTS = 4
 
 
 class Weighed(Struct, frozen=True, kw_only=True):
@@ -60,10 +61,18 @@ def _chosen(decision: "Decision") -> str:
 
 def _rejected(candidates: Sequence["Candidate"]) -> str:
     """Name the failed candidates nearest to running: each smaller one says no more than the next larger."""
-    failed = [one for one in candidates if not one.fits]
-    told = [f"{one.layout.gpus} x {one.gpu.product} {one.text}" for one in failed[-_MOST_REJECTED:]]
-    more = [f"{len(failed) - len(told)} more"] if len(failed) > len(told) else []
-    return "; ".join([*reversed(told), *more])
+    failed = [one for one in candidates if not one.fits and one.estimate is not None]
+    told = [f"{one.layout.gpus} x {one.gpu.product} {one.text}" for one in reversed(failed[-_MOST_REJECTED:])]
+    if len(failed) > len(told):
+        told.append(f"{len(failed) - len(told)} smaller")
+    divided = [one for one in candidates if not one.fits and one.estimate is None]
+    if divided:
+        counts = sorted({one.layout.gpus for one in divided})
+        shown = ", ".join(map(str, counts[:_MOST_COUNTS])) + (", ..." if len(counts) > _MOST_COUNTS else "")
+        told.append(
+            f"{shown} GPUs: {divided[0].text}" if len(counts) == 1 else f"{shown} GPUs: the batch does not divide"
+        )
+    return "; ".join(told)
 
 
 def _weighed(one: "Candidate", chosen: "Candidate | None") -> Weighed:
