@@ -19,7 +19,7 @@ from reconciler.core.render.sized.resources import set_resources
 from reconciler.core.render.sized.sized import Sized, finished, unchanged
 from reconciler.core.render.sized.variables import set_variables, variables
 from reconciler.core.sizing.decision import Decision
-from reconciler.core.sizing.question import Goal, Question
+from reconciler.core.sizing.question import Question
 
 
 def apply_decision(  # noqa: PLR0917 - who, what, why
@@ -99,7 +99,7 @@ def _changed(document: Document, change: Callable[[Draft], None], warnings: tupl
 def _problems(job: TrainingJob, grounds: Grounds) -> list[Problem]:
     layout, asked = grounds.chosen.layout, grounds.question
     found = []
-    if asked.goal is Goal.MIN_GPU and layout.effective_batch != asked.effective_batch:
+    if layout.effective_batch != asked.effective_batch:
         message = f"the layout changes what is trained: {grounds.batch}"
         found.append(
             _problem(job.document, "sizing.effective-batch", (), message, "choose a batch that the GPUs divide")
