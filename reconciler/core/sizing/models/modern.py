@@ -31,6 +31,7 @@ def read_modern(config: Numbers, name: str, kind: str) -> Architecture:
     mixing, inner_norms = _mixing(config, heads, (layers - states, states), traits)
     tied = config.flag("tie_word_embeddings", default=traits.tied)
     vocabulary = config.count("vocab_size", most=100_000_000)
+    head_bias = vocabulary if config.flag("lm_head_bias", default=traits.head_bias) else 0
     sharing = mix.shared // mix.width if mix.experts else 0
     return Architecture(
         name=name,
@@ -49,14 +50,16 @@ def read_modern(config: Numbers, name: str, kind: str) -> Architecture:
         active_experts=mix.chosen + sharing,
         attention_layers=layers - states if states else 0,
         source=f"config.json of type {kind}" if kind in TRAITS else f"config.json of type {kind!r}, read as Llama's",
+        approximate=kind not in TRAITS,
         linears=(*mixing, *_blocks(config, heads.hidden, (layers, mix), traits)),
         embedding=vocabulary * heads.hidden * (1 if tied else 2),
-        norms=_norms(config, heads.hidden, layers, traits) + inner_norms + (vocabulary if traits.head_bias else 0),
+        norms=_norms(config, heads.hidden, layers, traits) + inner_norms + head_bias,
     )
 
 
 def _like_llama(config: Numbers, kind: str) -> Traits:
-    strange = [key for key in map(str, config.data) if any(word in key for word in _OTHER_SHAPES)]
+    telling = (f"type {kind}", *(str(key) for key, value in config.data.items() if value))
+    strange = [word for word in telling if any(part in word for part in _OTHER_SHAPES)]
     if strange:
         raise UnreadableError(
             f"model type {kind!r} is not known, and {strange[0]} says that it is not built like Llama"

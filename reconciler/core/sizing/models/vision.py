@@ -32,6 +32,8 @@ def vision_parameters(config: Numbers, hidden: int) -> int:
     if vision is None:
         return 0
     kind = vision.text("model_type")
+    if kind == "qwen2_5_vl":
+        return _merging_tower(vision)
     tower = _TOWERS.get(kind)
     if tower is None:
         raise UnreadableError(f"vision tower of type {kind!r} is not known")
@@ -54,6 +56,21 @@ def _tower(vision: Numbers, tower: _Tower, width: int) -> int:
     return layers * block + pool + embedding + positions + tower.outer_norms * width
 
 
+def _merging_tower(vision: Numbers) -> int:
+    """Return the parameters of Qwen2.5-VL's tower (arXiv 2502.13923): gated blocks with biases, then a merger."""
+    width = vision.count("hidden_size", most=100_000)
+    inner = vision.count("intermediate_size", most=1_000_000)
+    merged = width * vision.count("spatial_merge_size", default=2, most=100) ** 2
+    out = vision.count("out_hidden_size", most=1_000_000)
+    patch = vision.count("patch_size", default=14, most=1000) ** 2 * vision.count(
+        "temporal_patch_size", default=2, most=100
+    )
+    block = 4 * width * width + 4 * width + 3 * width * inner + 2 * inner + width + 2 * width
+    merger = width + merged * merged + merged + merged * out + out
+    channels = vision.count("in_channels", "in_chans", default=3, most=100)
+    return vision.count("depth", most=10_000) * block + channels * patch * width + merger
+
+
 def _projector(config: Numbers, vision: Numbers, width: int, hidden: int) -> int:
     """Return the projector's parameters: two layers, in some families one, or more that merge neighbouring patches."""
     kind = config.text("model_type")
@@ -67,4 +84,4 @@ def _projector(config: Numbers, vision: Numbers, width: int, hidden: int) -> int
     taken = config.items("vision_feature_layer")
     first = width * max(1, len(taken)) * hidden + hidden * hidden
     merger = 4 * width * width + width if kind == "mistral3" else 2 * hidden
-    return first + merger
+    return first + merger + (hidden if kind == "llava_next" else 0)  # and the mark at the end of a row of patches

@@ -114,6 +114,52 @@ def test_an_unknown_type_with_llamas_keys_is_read_and_says_so() -> None:
     found = read({**LLAMA, "model_type": "novel"})
     assert found.parameters == read(LLAMA).parameters
     assert "'novel', read as Llama's" in found.source
+    assert found.approximate
+    assert not read(LLAMA).approximate
+    assert read({**LLAMA, "model_type": "novel", "cross_attention_hidden_size": None, "is_moe": False}) == found
+
+
+SMALL = {
+    "hidden_size": 256,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "intermediate_size": 640,
+    "vocab_size": 1000,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        ({"model_type": "exaone4", "head_dim": 32}, 2_480_064),
+        ({"model_type": "ernie4_5", "head_dim": 128}, 3_698_432),
+        ({"model_type": "seed_oss", "head_dim": 64}, 2_973_696),
+        ({"model_type": "hunyuan_v1_dense", "head_dim": 32}, 2_480_064),
+        ({"model_type": "arcee"}, 1_988_352),
+        ({"model_type": "nemotron"}, 1_990_144),
+        ({"model_type": "olmo3"}, 2_480_832),
+        ({"model_type": "glm", "head_dim": 32}, 2_481_024),
+        (
+            {
+                "model_type": "granitemoeshared",
+                "num_local_experts": 4,
+                "num_experts_per_tok": 2,
+                "shared_intermediate_size": 128,
+            },
+            7_201_536,
+        ),
+        ({"model_type": "stablelm", "use_qkv_bias": True}, 2_482_816),
+        ({"model_type": "ministral", "head_dim": 32}, 2_479_872),
+        ({"model_type": "llama", "attention_bias": True, "mlp_bias": True}, 2_486_400),
+    ],
+    ids=lambda value: value.get("model_type") if isinstance(value, dict) else None,
+)
+def test_types_without_a_row_count_as_transformers_counts_them(config: dict[str, Any], parameters: int) -> None:
+    """Counted by transformers 4.57.6 on torch's meta device."""
+    found = read({**SMALL, **config})
+    assert found.parameters == parameters
+    assert not found.approximate
 
 
 @pytest.mark.parametrize(
@@ -123,7 +169,8 @@ def test_an_unknown_type_with_llamas_keys_is_read_and_says_so() -> None:
         ({"model_type": "bert"}, "no decoder"),
         ({"is_encoder_decoder": True}, "no decoder"),
         ({"model_type": "novel", "n_experts_special": 3}, "n_experts_special says that it is not built like Llama"),
-        ({"model_type": "novel", "ssm_cfg": {}}, "ssm_cfg says that it is not built like Llama"),
+        ({"model_type": "rwkv9"}, "type rwkv9 says that it is not built like Llama"),
+        ({"model_type": "novel", "ssm_cfg": {"a": 1}}, "ssm_cfg says that it is not built like Llama"),
         ({"hidden_size": None}, "hidden_size is missing"),
         ({"hidden_size": 0}, "hidden_size must be 1 to"),
         ({"hidden_size": -4096}, "hidden_size must be 1 to"),

@@ -2,7 +2,7 @@
 
 from reconciler.core.sizing.models.rows.row import Row, decoder
 
-_MOE = {"num_local_experts": 16, "num_experts_per_tok": 2, "attention_bias": True}
+_MOE = {"num_local_experts": 16, "num_experts_per_tok": 2, "attention_bias": True, "lm_head_bias": True}
 
 MICROSOFT = (
     Row("phi-1.5", "microsoft/phi-1_5", decoder("phi", (24, 2048, 8192, 32, 32, 51200))),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from reconciler.core.sizing.models.rows.row import Row, Shape, decoder
+from reconciler.core.sizing.models.rows.towers import qwen
 
 
 def _first(layers: int, hidden: int, width: int, heads: int, vocabulary: int) -> dict[str, Any]:
@@ -28,6 +29,13 @@ def _second_moe(shape: Shape, experts: tuple[int, int], width: int, shared: int)
 
 def _tied(layers: int, hidden: int, width: int, heads: int, kv_heads: int) -> dict[str, Any]:
     return decoder("qwen2", (layers, hidden, width, heads, kv_heads, 151936), tie_word_embeddings=True)
+
+
+def _seeing(shape: Shape, inner: int, *, tied: bool = False) -> dict[str, Any]:
+    """Return a Qwen2.5-VL; `inner` is the width of its tower's feed-forward blocks."""
+    text = decoder("qwen2_5_vl_text", shape, tie_word_embeddings=tied)
+    tower = qwen(shape[1], inner)
+    return {"model_type": "qwen2_5_vl", "text_config": text, "vision_config": tower, "tie_word_embeddings": tied}
 
 
 QWEN = (
@@ -98,6 +106,10 @@ QWEN = (
         "Qwen/Qwen2.5-72B Qwen/Qwen2.5-72B-Instruct Qwen/Qwen2.5-Math-72B Qwen/Qwen2.5-Math-72B-Instruct",
         decoder("qwen2", (80, 8192, 29568, 64, 8, 152064)),
     ),
+    Row("qwen2.5-vl-3b", "Qwen/Qwen2.5-VL-3B-Instruct", _seeing((36, 2048, 11008, 16, 2, 151936), 3420, tied=True)),
+    Row("qwen2.5-vl-7b", "Qwen/Qwen2.5-VL-7B-Instruct", _seeing((28, 3584, 18944, 28, 4, 152064), 3420)),
+    Row("qwen2.5-vl-32b", "Qwen/Qwen2.5-VL-32B-Instruct", _seeing((64, 5120, 27648, 40, 8, 152064), 3456)),
+    Row("qwen2.5-vl-72b", "Qwen/Qwen2.5-VL-72B-Instruct", _seeing((80, 8192, 29568, 64, 8, 152064), 3456)),
     Row("qwq-32b", "Qwen/QwQ-32B Qwen/QwQ-32B-Preview", decoder("qwen2", (64, 5120, 27648, 40, 8, 152064))),
     Row("qwen3-0.6b", "Qwen/Qwen3-0.6B Qwen/Qwen3-0.6B-Base", _third(28, 1024, 3072, 16, tied=True)),
     Row("qwen3-1.7b", "Qwen/Qwen3-1.7B Qwen/Qwen3-1.7B-Base", _third(28, 2048, 6144, 16, tied=True)),

@@ -28,6 +28,21 @@ def pixtral(image: int) -> dict[str, Any]:
     }
 
 
+def qwen(out: int, inner: int) -> dict[str, Any]:
+    """Return the tower of Qwen2.5-VL for a decoder of width `out`."""
+    return {
+        "model_type": "qwen2_5_vl",
+        "depth": 32,
+        "hidden_size": 1280,
+        "intermediate_size": inner,
+        "num_heads": 16,
+        "out_hidden_size": out,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+    }
+
+
 LLAMA4 = {
     "model_type": "llama4_vision_model",
     "hidden_size": 1408,
