@@ -29,7 +29,7 @@ def explain(head: Head, wanted: str, field: str) -> Explanation:
         path=f"{head.config.rendered}/{row.path}",
         source=manifest.source,
         fields=fields,
-        sizing=manifest.sizing,
+        sizing=manifest.sizing() if manifest.sizing else None,
     )
 
 

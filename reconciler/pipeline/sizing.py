@@ -70,7 +70,7 @@ def with_note(manifest: Manifest, job: "SizedJob") -> Manifest:
     """Let the object that asks for the GPUs tell how they were sized; a job's volumes have nothing to tell."""
     body = manifest.body
     runs = read_workload(manifest.key.group, manifest.key.kind, body, mapping(body.get("spec"))) is not None
-    return replace(manifest, sizing=job.note) if runs else manifest
+    return replace(manifest, sizing=job.told) if runs else manifest
 
 
 def surroundings(context: Context, document: Document, cluster: Cluster) -> "Surroundings":

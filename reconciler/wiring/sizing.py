@@ -273,8 +273,8 @@ def answers_of(file: SizedFile, gpus: int | None) -> list[SizeAnswer]:
 
 def _told(found: Found, gpus: int | None) -> SizeAnswer:
     job = found.job
-    decision, told = job.decision, job.note
-    if decision is None or told is None:
+    decision = job.decision
+    if decision is None or job.told is None:
         raise TypeError(f"{job.document.source} has no decision")
     card = decision.chosen.gpu if decision.chosen else job.questions[0].gpu
     question = next(one for one in job.questions if one.gpu == card)
@@ -286,7 +286,7 @@ def _told(found: Found, gpus: int | None) -> SizeAnswer:
     return SizeAnswer(
         question=question,
         decision=decision,
-        note=told,
+        note=job.told(),
         name=f"{job.document.key}{where}  {job.document.source}",
         requested=requested,
     )

@@ -54,7 +54,7 @@ def compare(
         cluster=manifest.cluster,
         key=key,
         source=manifest.source,
-        sizing=manifest.sizing,
+        sizing=manifest.sizing() if manifest.sizing else None,
         fields=redacted(fields),
         whole=manifest.why(()),
         replaces=before is not None,

@@ -1,13 +1,15 @@
 """`Manifest`: one object as it is committed, and why each of its values is what it is."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.reasons import Reason, Reasons, Traced, Why, untrace, why
-from reconciler.core.sizing.note import SizingNote
+
+if TYPE_CHECKING:
+    from reconciler.core.sizing.note import SizingNote
 
 
 class Manifest(Struct, frozen=True, kw_only=True, eq=False):
@@ -22,7 +24,7 @@ class Manifest(Struct, frozen=True, kw_only=True, eq=False):
     source: SourceRef
     tree: Any = None
     reasons: Reasons = field(default_factory=dict)
-    sizing: SizingNote | None = None
+    sizing: Callable[[], "SizingNote"] | None = None
 
     def why(self, path: FieldPath) -> Why:
         """Why the value at `path` is what it is."""

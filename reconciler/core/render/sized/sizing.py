@@ -1,7 +1,7 @@
 """One job document through sizing: launch line, question, decision, and the numbers in its place."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,7 +58,7 @@ class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
 
     document: Document
     sized: Sized | None = None
-    note: SizingNote | None = None
+    told: Callable[[], SizingNote] | None = None
     decision: Decision | None = None
     questions: tuple[Question, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -131,11 +131,12 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundi
     settings, document = around.settings, job.document
     decision = _decide(asking.questions, around.answers)
     question = next((one for one in asking.questions if _is_of(decision, one)), asking.questions[0])
-    read = [fact.spot for name, fact in asking.facts if fact.spot is not None and name in _READ_FACTS]
-    taken = [(name, fact.origin) for name, fact in asking.taken if fact.origin]
-    places = tuple(sorted({_place(job, spot) for spot in read}))
-    told = note(decision, read=reading(question, taken), places=places)
-    made = SizedJob(document=document, note=told, decision=decision, questions=asking.questions)
+    made = SizedJob(
+        document=document,
+        told=partial(_told, job, question, decision, asking),
+        decision=decision,
+        questions=asking.questions,
+    )
     if decision.chosen is not None:
         sized = apply_decision(job, launch, question, decision, settings)
         is_whole = not any(problem.severity is Severity.ERROR for problem in sized.problems)
@@ -145,6 +146,14 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundi
     severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
     passed = None if blocks else refused(document, decision, settings)
     return replace(made, sized=passed, problems=(_unanswered(job, decision, severity),))
+
+
+def _told(job: TrainingJob, question: Question, decision: Decision, asking: Asking) -> SizingNote:
+    """Tell a decision; only for what a plan shows, because finding the places of words costs more than deciding."""
+    read = [fact.spot for name, fact in asking.facts if fact.spot is not None and name in _READ_FACTS]
+    taken = [(name, fact.origin) for name, fact in asking.taken if fact.origin]
+    places = tuple(sorted({_place(job, spot) for spot in read}))
+    return note(decision, read=reading(question, taken), places=places)
 
 
 def _decide(questions: tuple[Question, ...], answers: Answers) -> Decision:
