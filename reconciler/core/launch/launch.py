@@ -19,7 +19,7 @@ class Launcher(StrEnum):
     CLI = "cli"  # a framework's own command: `llamafactory-cli train`, `tune run`, `axolotl train`, `litgpt finetune`
 
 
-class Spot(Struct, frozen=True, kw_only=True, order=True):
+class Spot(Struct, frozen=True, kw_only=True, order=True, gc=False):
     """A place in a container's command: list (`command` or `args`), item, characters from `start` to `end` in it."""
 
     field: str
@@ -28,7 +28,7 @@ class Spot(Struct, frozen=True, kw_only=True, order=True):
     end: int
 
 
-class Fact(Struct, frozen=True, kw_only=True):
+class Fact(Struct, frozen=True, kw_only=True, gc=False):
     """A value after expansion; `written` are the words of the line (`--batch 4`), `spot` where they stand.
 
     `spot` is None where the value came from elsewhere: `origin` names it (`env AUTOCONF_METHOD`, a config file).

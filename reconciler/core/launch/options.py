@@ -11,7 +11,7 @@ from reconciler.core.launch.shell.variables import UNKNOWN
 _NUMBER = re.compile(r"-\.?[0-9]")
 
 
-class Option(Struct, frozen=True):
+class Option(Struct, frozen=True, gc=False):
     """One flag: `name` without dashes and with underscores, its own word, the words of its values.
 
     `joined` is the text behind `=`, or None.

@@ -11,7 +11,7 @@ from reconciler.core.launch.shell.kubernetes import Expanded
 _MAX_SHOWN = 80
 
 
-class Item(Struct, frozen=True):
+class Item(Struct, frozen=True, gc=False):
     """One item of `command` or `args`: as written, and as the container's program receives it."""
 
     field: str
@@ -58,5 +58,6 @@ class Place(Struct, frozen=True):
 def shown(text: str) -> str:
     """Return text on one line, cut where it is long, with what is no text left out."""
     line = " ".join(text.replace("\\\n", " ").split())
-    line = "".join(char if char.isprintable() else "?" for char in line)
+    if not line.isprintable():
+        line = "".join(char if char.isprintable() else "?" for char in line)
     return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"

@@ -19,7 +19,7 @@ Files = Callable[[str], bytes | None]
 _MAX_DEPTH = 8
 
 
-class Setting(Struct, frozen=True):
+class Setting(Struct, frozen=True, gc=False):
     """One value, and the flag or the file that gives it."""
 
     text: str

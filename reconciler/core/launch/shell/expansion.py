@@ -14,7 +14,7 @@ _TAKES_OPERAND = frozenset("-+=")
 _ITEMS = frozenset("@*")
 
 
-class Field(Struct, frozen=True):
+class Field(Struct, frozen=True, gc=False):
     """One word that a program receives, made of the word written at `start` to `end`.
 
     `whole`: it is all that the written word gave. `why` is not empty where UNKNOWN stands in `text`; `loose`: the
@@ -110,7 +110,7 @@ class Expansion:
 
     def _glue(self, text: str) -> None:
         self._current = text if self._current is None else self._current + text
-        self.size += len(text)
+        self.size += len(text) + 1
 
     def _split(self, text: str) -> None:
         pieces = _BLANKS.split(text)
@@ -210,7 +210,7 @@ def _indexed(value: Value | None, index: str) -> Value | None:  # noqa: PLR0911 
             return value
         return Value(value.text, value.why, (LOOSE if value.text == UNKNOWN else value.text,))
     items = (value.text,) if value.items is None else value.items
-    if LOOSE in items:
+    if LOOSE in items or (value.items is None and value.text == UNKNOWN):
         return unknown(value.why)
     if index and not index.isdecimal():
         return unknown(f"the index `[{index}]` is not known")

@@ -32,6 +32,7 @@ _RESERVED = re.compile(
 _CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 _IN = re.compile(r"in(?=[\0 \t\n;])")
 _CASE_ENDS = re.compile(r";;&|;;|;&")
+_PLAIN_WORD = re.compile(r"(?:[ \t]|\\\n)+([^\0 \t\n'\"\\$`;&|()<>{#][^\0 \t\n'\"\\$`;&|()<>{]*)(?=[\0 \t\n;|)])")
 _FUNCTION = re.compile(r"([^\0 \t\n'\"\\$`;&|()<>={}]+)[ \t]*\([ \t]*\)")
 _DECLARES = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _MAY_BEGIN_REDIRECTION = frozenset("0123456789<>&{")
@@ -334,10 +335,20 @@ class _Grammar(Words):
                 continue
             words.append(self._some_word())
             declares = declares or (len(words) == 1 and words[0].text in _DECLARES)
+            if not declares:
+                self._plain_words(words)
         end = max((item.end for item in words[-1:]), default=self.position)
         if not words and not assignments and not redirections:
             raise self.fail("a command is missing")
         return Command(tuple(words), tuple(assignments), tuple(redirections), start, end, declares)
+
+    def _plain_words(self, words: list[Word]) -> None:
+        """Read the plain words that follow: most of what people write, in one step each."""
+        text, position = self.text, self.position
+        while found := _PLAIN_WORD.match(text, position):
+            position = found.end()
+            words.append(Word(found[1], found.start(1), position))
+        self.position = position
 
     def _some_word(self) -> Word:
         before = self.position

@@ -6,13 +6,13 @@ as it is written.
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from reconciler.core.launch.shell.variables import UNKNOWN
 
-_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_SIGN = re.compile(r"\$[$(]")
 
 
 class Expanded(Struct, frozen=True):
@@ -53,18 +53,34 @@ def expand(text: str, env: Mapping[str, str | None]) -> Expanded:
     pieces: list[tuple[int, int, int, int]] = []
     unknown: list[str] = []
     written = length = 0
-    for found in _REFERENCE.finditer(text):
-        name = found[1]
+    for start, end, name in _references(text):
         if name is not None and name not in env:
             continue
         value = "$" if name is None else env[name]
         if value is None:
             value = UNKNOWN
             unknown.append(name or "")
-        made += (text[written : found.start()], value)
-        start = length + found.start() - written
-        length = start + len(value)
-        pieces.append((start, length, found.start(), found.end()))
-        written = found.end()
+        made += (text[written:start], value)
+        begin = length + start - written
+        length = begin + len(value)
+        pieces.append((begin, length, start, end))
+        written = end
     made.append(text[written:])
     return Expanded("".join(made), tuple(pieces), tuple(unknown))
+
+
+def _references(text: str) -> Iterator[tuple[int, int, str | None]]:
+    """Yield start, end and name of each reference; the name of `$$` is None. Each character is looked at once."""
+    position = 0
+    while found := _SIGN.search(text, position):
+        if found[0] == "$$":
+            position = found.end()
+            yield found.start(), position, None
+            continue
+        closed = text.find(")", found.end())
+        if closed < 0:
+            following = text.find("$$", found.end())
+            position = following if following >= 0 else len(text)
+            continue
+        position = closed + 1
+        yield found.start(), position, text[found.end() : closed]

@@ -17,14 +17,14 @@ class ShellError(Exception):
         self.at = at
 
 
-class Literal(Struct, frozen=True):
+class Literal(Struct, frozen=True, gc=False):
     """Characters that stand for themselves. Unquoted ones are split at blanks inside `${X:-a b}`."""
 
     text: str
     quoted: bool = False
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Struct, frozen=True, gc=False):
     """`$NAME`, `${NAME}`, `${NAME[index]}`, `${NAME<operator>operand}`; `#NAME` with operator `length`."""
 
     name: str
@@ -51,7 +51,7 @@ class Opaque(Struct, frozen=True):
 Part: TypeAlias = Literal | Parameter | Arithmetic | Opaque
 
 
-class Word(Struct, frozen=True):
+class Word(Struct, frozen=True, gc=False):
     """One word as written at `start` to `end`. Without `parts` it stands for `text`, letter by letter."""
 
     text: str

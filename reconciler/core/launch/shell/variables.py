@@ -70,7 +70,7 @@ class Variables:
 
     def set(self, name: str, value: Value) -> None:
         """Set a variable; what is too long is no longer followed."""
-        size = len(value.text) + sum(map(len, value.items or ()))
+        size = len(value.text) + sum(len(item) + 1 for item in value.items or ())
         self.values[name] = value if size <= MAX_LENGTH else unknown(f"`{name}` grows beyond {MAX_LENGTH} characters")
 
     def environment(self) -> dict[str, str | None]:

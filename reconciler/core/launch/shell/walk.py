@@ -32,7 +32,7 @@ from reconciler.core.launch.shell.variables import LOOSE, MAX_LENGTH, UNKNOWN, V
 MAX_STEPS = 20_000
 """Commands that are looked at, and 64 variables that are copied count as one: what a hostile script may cost."""
 
-_MAX_LETTERS = 8 * MAX_LENGTH
+_MAX_LETTERS = 4 * MAX_LENGTH
 _MAX_CALLS = 20
 _CONDITIONS = frozenset({"[", "test", "grep", "command", "which", "type", "false", "read", "diff", "cmp", "pgrep"})
 _SETS = frozenset({"read", "mapfile", "readarray", "getopts", "let"})
@@ -203,7 +203,12 @@ class _Walk:
     def _command(self, node: Command) -> None:
         self._spend(1 + (len(node.words) + len(node.assignments)) // 64)
         expansion = Expansion(self.variables)
-        fields = [field for word in node.words for field in expansion.fields(word)]
+        fields: list[Field] = []
+        for word in node.words:
+            if word.parts:
+                fields += expansion.fields(word)
+            else:
+                fields.append(Field(word.text, word.start, word.end))
         if node.assignments:
             self._assign(node, expansion, fields)
         elif fields:

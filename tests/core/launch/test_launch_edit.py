@@ -1,0 +1,204 @@
+"""`edit_launch`: only the tokens of the flags change, and a real bash passes the new values."""
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.launch.edit import NotEditable, ProcessFlags, edit_launch, process_flags, script_flag
+from reconciler.core.launch.launch import Launch
+from reconciler.core.launch.reading import read_launch
+from tests.core.launch.bash_argv import bash_calls
+from tests.core.launch.test_shell_properties import FEW, QUOTED, WORD
+
+SCRIPT_FLAGS = {"--per_device_train_batch_size": "$AUTOCONF_PER_DEVICE_BATCH_SIZE"}
+LAUNCHER_FLAGS = {"--num_processes": "$AUTOCONF_NUM_PROCESSES", "--num_machines": "$AUTOCONF_NUM_MACHINES"}
+VALUES = {"AUTOCONF_PER_DEVICE_BATCH_SIZE": "3", "AUTOCONF_NUM_PROCESSES": "16", "AUTOCONF_NUM_MACHINES": "2"}
+
+
+def launch_of(script: str, env: dict[str, str | None] | None = None) -> Launch:
+    reading = read_launch(["sh", "-c", script], [], env or {}, dict[str, bytes]().get)
+    assert reading.launch is not None, reading.troubles
+    return reading.launch
+
+
+def edited(
+    script: str, launcher: dict[str, str], flags: dict[str, str], env: dict[str, str | None] | None = None
+) -> str:
+    command, args = edit_launch(launch_of(script, env), launcher, flags)
+    assert command[:2] == ("sh", "-c")
+    assert len(command) == 3
+    assert not args
+    return command[2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            "accelerate launch --num_processes=4 -m t.s --per_device_train_batch_size=8 --x=1",
+            "accelerate launch --num_machines=$AUTOCONF_NUM_MACHINES --num_processes=$AUTOCONF_NUM_PROCESSES -m t.s "
+            "--per_device_train_batch_size=$AUTOCONF_PER_DEVICE_BATCH_SIZE --x=1",
+            id="joined by equals signs",
+        ),
+        pytest.param(
+            "accelerate launch \\\n  --num_processes 4 \\\n  -m t.s \\\n  --x 1 # keep\n",
+            "accelerate launch --num_machines $AUTOCONF_NUM_MACHINES \\\n  --num_processes $AUTOCONF_NUM_PROCESSES \\\n"
+            "  -m t.s --per_device_train_batch_size $AUTOCONF_PER_DEVICE_BATCH_SIZE \\\n  --x 1 # keep\n",
+            id="one flag a line",
+        ),
+        pytest.param(
+            "accelerate launch --num_processes '4' train.py --per_device_train_batch_size=\"$B\" | tee log",
+            "accelerate launch --num_machines $AUTOCONF_NUM_MACHINES --num_processes $AUTOCONF_NUM_PROCESSES train.py "
+            "--per_device_train_batch_size=$AUTOCONF_PER_DEVICE_BATCH_SIZE | tee log",
+            id="quotes and variables give way",
+        ),
+        pytest.param(
+            "accelerate launch $A t.py $B",
+            "accelerate launch $A --num_processes $AUTOCONF_NUM_PROCESSES --num_machines $AUTOCONF_NUM_MACHINES t.py "
+            "$B --per_device_train_batch_size $AUTOCONF_PER_DEVICE_BATCH_SIZE",
+            id="what comes out of variables is overruled behind them",
+        ),
+        pytest.param(
+            "accelerate launch --num_processes=$(N) -m t.s --name $$(date)",
+            "accelerate launch --num_machines=$AUTOCONF_NUM_MACHINES --num_processes=$AUTOCONF_NUM_PROCESSES -m t.s "
+            "--per_device_train_batch_size $AUTOCONF_PER_DEVICE_BATCH_SIZE --name $$(date)",
+            id="references of Kubernetes",
+        ),
+    ],
+)
+def test_only_the_tokens_change(before: str, after: str) -> None:
+    """F-012: quotes, line breaks, comments and all other words stay byte for byte."""
+    env: dict[str, str | None] = {
+        "A": "--num_processes 2 --num_machines 1",
+        "N": "4",
+        "B": "--per_device_train_batch_size 9",
+    }
+    assert edited(before, LAUNCHER_FLAGS, SCRIPT_FLAGS, env) == after
+
+
+def test_plain_arguments_get_literal_numbers() -> None:
+    """F-012: no shell expands an argument list; each flag stays in its list."""
+    command = ["accelerate", "launch", "--num_processes", "4"]
+    args = ["-m", "tuning.sft_trainer", "--per_device_train_batch_size=8", "--x", "a b"]
+    launch = read_launch(command, args, {}, dict[str, bytes]().get).launch
+    assert launch is not None
+    assert not launch.shell
+    assert edit_launch(
+        launch, {"--num_processes": "8", "--num_machines": "2"}, {"--per_device_train_batch_size": "4"}
+    ) == (
+        ("accelerate", "launch", "--num_machines", "2", "--num_processes", "8"),
+        ("-m", "tuning.sft_trainer", "--per_device_train_batch_size=4", "--x", "a b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "batch"),
+    [
+        ("accelerate launch t.py", ("--num_processes", "--num_machines", True, False), "--per_device_train_batch_size"),
+        ("torchrun t.py --micro_batch_size 1", ("--nproc_per_node", "--nnodes", False, False), "--micro_batch_size"),
+        ("deepspeed t.py", ("--num_gpus", "--num_nodes", False, False), "--per_device_train_batch_size"),
+        ("deepspeed --include localhost:0 t.py", ("", "", False, False), "--per_device_train_batch_size"),
+        ("tune run full_finetune_distributed --config x", ("--nproc_per_node", "--nnodes", False, False), "batch_size"),
+        ("litgpt finetune_lora x", ("--devices", "--num_nodes", False, True), "--train.micro_batch_size"),
+        ("llamafactory-cli train x.yaml", ("", "", False, False), "per_device_train_batch_size"),
+        ("python t.py --per_gpu_train_batch_size 2", ("", "", False, False), "--per_gpu_train_batch_size"),
+    ],
+)
+def test_each_launcher_has_its_own_names(script: str, flags: tuple[str, str, bool, bool], batch: str) -> None:
+    launch = launch_of(script)
+    processes, machines, in_all, of_script = flags
+    expected = ProcessFlags(processes=processes, machines=machines, in_all=in_all, script=of_script)
+    assert process_flags(launch) == expected
+    assert script_flag(launch, "batch") == batch
+
+
+def test_words_of_recipes() -> None:
+    """A framework that takes `name=value` gets such words, in place or at the end."""
+    line = "tune run --nproc_per_node 4 full_finetune_distributed --config a/b batch_size=2 # x"
+    assert edited(line, {"--nproc_per_node": "8"}, {"batch_size": "1", "gradient_accumulation_steps": "4"}) == (
+        "tune run --nproc_per_node 8 full_finetune_distributed --config a/b batch_size=1 gradient_accumulation_steps=4 # x"
+    )
+
+
+def test_a_line_in_another_script_is_not_touched() -> None:
+    """What stands nowhere in the container's words cannot be edited, and says so beforehand."""
+    for script in (
+        "bash -c 'accelerate launch t.py'",
+        "X='accelerate launch t.py'; eval $X",
+        "W='accelerate launch'; $W t.py",
+    ):
+        launch = launch_of(script)
+        assert launch.stuck
+        with pytest.raises(NotEditable):
+            edit_launch(launch, {"--num_processes": "2"}, {})
+
+
+SAFE = st.one_of(QUOTED, WORD).filter(lambda word: "$" not in word and "-" not in word and "#" not in word)
+FLAG = st.tuples(
+    st.sampled_from(("--alpha", "--num_processes", "--per_device_train_batch_size", "--beta")),
+    st.sampled_from(("=", " ")),
+    SAFE,
+)
+FLAGS = st.lists(FLAG.map("".join), max_size=4)
+GAP = st.sampled_from((" ", "  ", " \\\n  ", "\t"))
+
+
+@FEW
+@given(
+    FLAGS,
+    FLAGS,
+    GAP,
+    st.sampled_from(("", "cd /tmp && ", "A=1 ", "true; ", "# note\n")),
+    st.sampled_from(("", " # end", " | cat", "\n", " && true")),
+)
+def test_bash_passes_the_same_words_but_for_the_flags(
+    launcher: list[str], script: list[str], gap: str, before: str, behind: str
+) -> None:
+    """F-012: what bash passes after an edit is what it passed before with the flags set, and nothing else differs."""
+    words = ["accelerate", "launch", *launcher, "-m", "tuning.sft_trainer", *script]
+    text = before + gap.join(words) + behind
+    real = bash_calls(text, {})
+    if real is None or len(real) != 1:
+        return
+    new = edited(text, LAUNCHER_FLAGS, SCRIPT_FLAGS)
+    after = bash_calls(new, VALUES)
+    assert after is not None
+    assert len(after) == 1
+    at = real[0].index("-m")
+    head = _set(list(real[0][1:at]), {"--num_processes": "16", "--num_machines": "2"})
+    tail = _set(list(real[0][at + 2 :]), {"--per_device_train_batch_size": "3"})
+    now = after[0].index("-m")
+    assert _sorted(after[0][1:now]) == _sorted(head)
+    assert _sorted(after[0][now + 2 :]) == _sorted(tail)
+
+
+def _set(words: list[str], flags: dict[str, str]) -> list[str]:
+    for flag, value in flags.items():
+        places = [at for at, word in enumerate(words) if word == flag or word.startswith(f"{flag}=")]
+        if not places:
+            words += [flag, value]
+        elif words[places[-1]] == flag:
+            words[places[-1] + 1 : places[-1] + 2] = [value]
+        else:
+            words[places[-1]] = f"{flag}={value}"
+    return words
+
+
+def _sorted(words: list[str] | tuple[str, ...]) -> list[str]:
+    """Take flags apart from their values: whether an equals sign stands between is the line's style."""
+    pieces: list[str] = []
+    for word in words:
+        pieces += word.split("=", 1) if word.startswith("--") else [word]
+    return sorted(pieces)
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12))
+def test_any_value_reaches_the_program_letter_by_letter(value: str) -> None:
+    """A value that is no reference is quoted, whatever it holds."""
+    if "$" in value:
+        return
+    new = edited("accelerate launch t.py", {}, {"--x": value})
+    assert shlex.split(new)[3:] == [f"--x={value}"]
+    assert launch_of(new).line.launched.fields[-1].text == f"--x={value}"

@@ -1,0 +1,245 @@
+"""Hostile and broken input: troubles, never an exception, and never much work."""
+
+import base64
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.launch.edit import edit_launch
+from reconciler.core.launch.launch import LaunchReading
+from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch.shell.grammar import parse
+from reconciler.core.launch.shell.kubernetes import expand
+from reconciler.core.launch.shell.syntax import ShellError
+from reconciler.core.launch.shell.walk import MAX_STEPS
+
+LINE = (
+    "accelerate launch -m tuning.sft_trainer --model_name_or_path m --max_seq_length 1 --per_device_train_batch_size 1"
+)
+NO_FILES: dict[str, bytes] = {}
+
+
+def read(script: str, files: dict[str, bytes] | None = None) -> LaunchReading:
+    return read_launch(["sh", "-c", script], [], {}, (NO_FILES if files is None else files).get)
+
+
+MONSTERS = {
+    "words": "a " * 60_000,
+    "subshells": "(" * 120_000,
+    "expansions": "${" * 60_000,
+    "substitutions": "$(" * 60_000,
+    "quoted substitutions": '"$(' * 40_000,
+    "arithmetic": "echo $((" + "(" * 100_000,
+    "many arithmetics": "$(( " * 30_000,
+    "process substitutions": "<(" * 60_000,
+    "odd double quotes": '"' * 120_001,
+    "odd single quotes": "'" * 120_001,
+    "backticks": "`" * 120_001,
+    "backslashes": "\\" * 120_001,
+    "braces": "{" * 120_000,
+    "brace lists": "a{b,c}" * 20_000,
+    "here-documents": "cat <<E\n" * 15_000,
+    "if": "if " * 40_000,
+    "case": "case x in a) " * 9_000,
+    "loops": "for x in 1 2;do " * 30 + "a" + ";done" * 30,
+    "doubling variable": "A=x;" + "A=$A$A;" * 15_000,
+    "doubling array": "A=(a);" + 'A=("${A[@]}" "${A[@]}");' * 4_000,
+    "doubling function": "f0(){ a;};" + "".join(f"f{n + 1}(){{ f{n};f{n};}};" for n in range(30)) + "f19",
+    "endless function": "f(){ f;f;};f",
+    "endless eval": "A='eval $A';eval $A",
+    "long eval": "A='" + ":;" * 1_000 + "';" + "eval $A;" * 10_000,
+    "variables in branches": "".join(f"V{n}=1;" for n in range(9_000)) + "if a;then b;fi;" * 2_000,
+    "words of a variable": "A='" + "a " * 50_000 + "';" + "echo $A;" * 2_000,
+    "functions": "f () " * 20_000,
+    "assignments": "A=" * 60_000,
+    "redirections": "<" * 60_000,
+    "semicolons": ";" * 60_000,
+    "comments": "#" * 100_000 + "\n" * 20_000,
+    "unknown marks": "\ufdd0\ufdd1 " * 30_000,
+    "launches": "torchrun t.py;" * 9_000,
+    "nested shells": "sh -c 'sh -c \"sh -c sh\\ -c\\ sh\\ -c\\ a\"'",
+    "megabyte": "a" * 1_000_000,
+    "half a character": "echo \ud800",
+    "nul": "echo \0",
+}
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+@pytest.mark.timeout(20)
+def test_monsters_give_troubles(name: str) -> None:
+    """Depth, length and steps are bounded; what is beyond is said with its place."""
+    reading = read(MONSTERS[name])
+    assert reading.launch is None
+    assert len(reading.troubles) == 1
+    assert reading.troubles[0].hint
+    text = json.dumps([reading.troubles[0].message, reading.troubles[0].hint])
+    assert len(text) < 1_000
+    assert text.encode()
+
+
+def test_many_arguments_and_deep_scripts_are_bounded() -> None:
+    assert [trouble.rule for trouble in read_launch(["a"] * 20_000, [], {}, NO_FILES.get).troubles] == ["launch.text"]
+    assert [trouble.rule for trouble in read_launch([], [], {}, NO_FILES.get).troubles] == ["launch.none"]
+    assert [trouble.rule for trouble in read(f"{':;' * (MAX_STEPS + 1)} {LINE}").troubles] == ["launch.shell"]
+
+
+@given(st.lists(st.text("ab -='\"$(){}\n\\m./\ud800\0\ufdd0é", max_size=12), max_size=6), st.booleans())
+def test_any_arguments(words: list[str], shell: bool) -> None:
+    """No argument list raises, and whatever is found can be edited or says why not."""
+    command = ["sh", "-c"] if shell else ["accelerate", "launch"]
+    reading = read_launch(command, words, {"a": "b c", "m": None}, NO_FILES.get)
+    assert reading.launch is not None or reading.troubles
+    if reading.launch is not None and not reading.launch.stuck:
+        edit_launch(reading.launch, {"--num_processes": "2"}, {"--x": "1"})
+
+
+TOKENS = st.sampled_from(
+    (
+        *(
+            "accelerate launch ",
+            "torchrun ",
+            "python ",
+            "-m ",
+            "tuning.sft_trainer ",
+            "--num_processes",
+            "=",
+            "4 ",
+            "\n",
+        ),
+        *(
+            "--model_name_or_path ",
+            "--max_seq_length ",
+            "--peft_method ",
+            "lora ",
+            "$A ",
+            "${A:-",
+            "}",
+            '"',
+            "'",
+            "$((",
+            "))",
+        ),
+        *(
+            "if ",
+            "then ",
+            "fi",
+            "for x in 1;do ",
+            "done;",
+            "case x in a) ",
+            ";; ",
+            "esac",
+            "<<E\n",
+            "E\n",
+            "(",
+            ")",
+            "&& ",
+            "| ",
+        ),
+        *(
+            "A=1 ",
+            "export A=b ",
+            "eval ",
+            "exec ",
+            "bash -c ",
+            "train.yaml ",
+            "--config_file ",
+            "llamafactory-cli train ",
+        ),
+    )
+)
+
+
+@given(st.lists(TOKENS, max_size=25).map("".join))
+def test_any_script(script: str) -> None:
+    """No script raises."""
+    reading = read(script, {"train.yaml": b"a: [1, {b: c}]\n"})
+    assert reading.launch is not None or reading.troubles
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"- 1\n",
+        b"a: b: c\n",
+        b"\xff\xfe",
+        b"{" * 100_000,
+        b"a: &a [*a]\n",
+        b"a: &a [1]\nb: [*a, *a]\n" * 2,
+        b"deepspeed: {zero_optimization: {stage: 3}}\n",
+        b"cutoff_len: .inf\nper_device_train_batch_size: -0.5\n",
+        b"model_name_or_path: ''\n",
+        b"bf16: maybe\nquantization_bit: 3\nfinetuning_type: 7\n",
+    ],
+)
+def test_broken_files(content: bytes) -> None:
+    """Files of any content give troubles, and name the file."""
+    for line in (
+        "llamafactory-cli train f.yaml",
+        "axolotl train f.yaml",
+        "tune run full --config f.yaml",
+        "trl sft --config f.yaml",
+    ):
+        assert read(line, {"f.yaml": content}).troubles
+    reading = read(f"{LINE} --deepspeed f.json", {"f.json": content})
+    assert reading.launch is not None
+
+
+def test_a_pickle_is_never_opened() -> None:
+    """fms-hf-tuning would unpickle its variable; here it is a trouble."""
+    text = base64.b64encode(pickle.dumps({"model_name_or_path": "m"})).decode()
+    env = {"SFT_TRAINER_CONFIG_JSON_ENV_VAR": text}
+    reading = read_launch(["python", "-m", "tuning.sft_trainer"], [], env, NO_FILES.get)
+    assert "launch.file" in [trouble.rule for trouble in reading.troubles]
+
+
+@pytest.mark.parametrize(
+    ("script", "place"),
+    [
+        ("echo 'a", 5),
+        ("if a; then b", 12),
+        ("a; )", 3),
+        ("echo ${a", 5),
+        ('echo "a $(b', 11),
+        ("a ;; b", 2),
+        ("a && ", 5),
+    ],
+)
+def test_errors_point_at_the_place(script: str, place: int) -> None:
+    with pytest.raises(ShellError) as caught:
+        parse(script)
+    assert caught.value.at == place
+    trouble = read(script).troubles[0]
+    assert trouble.rule == "launch.shell"
+    assert trouble.spot is not None
+    assert trouble.spot.start == place
+
+
+@given(st.text("$()ab ", max_size=20), st.dictionaries(st.sampled_from(("a", "b", "")), st.text("$(ab)", max_size=3)))
+def test_places_survive_the_expansion_of_kubernetes(text: str, env: dict[str, str]) -> None:
+    """Each character that no variable gave is found again where it is written."""
+    expanded = expand(text, env)
+    for at, char in enumerate(expanded.text):
+        placed = expanded.place(at, at + 1)
+        if placed is not None and not any(start <= at < end for start, end, _, _ in expanded.pieces):
+            assert text[placed[0] : placed[1]] == char
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$(A)", "1"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$(B)", "$(B)"),
+        ("$(A", "$(A"),
+        ("$A ${A}", "$A ${A}"),
+        ("$()", "$()"),
+    ],
+)
+def test_expansion_of_kubernetes(text: str, expected: str) -> None:
+    """The table of the kubelet's own rules."""
+    assert expand(text, {"A": "1"}).text == expected
