@@ -33,7 +33,14 @@ class Library:
         package = importlib.import_module("autoconf")
         if not Path(str(package.__file__)).with_name("AutoGluonModels").is_dir():
             raise RuntimeError("this release of ado-autoconf holds no model (it would train one): install 1.9.7")
-        self._module = importlib.import_module(MODULE)
+        try:
+            self._module = importlib.import_module(MODULE)
+        except ModuleNotFoundError as error:
+            if error.name == "orchestrator":  # what ado-core called itself before release 2
+                raise RuntimeError(
+                    "this release of ado-autoconf needs an older ado: pip install 'ado-core<2'"
+                ) from error
+            raise
         self._rename = importlib.import_module("autoconf.utils.config_mapper").map_valid_model_name
         self._frame = importlib.import_module("pandas").DataFrame
         logging.disable(logging.CRITICAL)  # after the import: it sets up logging of its own

@@ -19,6 +19,7 @@ POINTS = 20_000  # random points on which table and model must agree
 QUESTIONS = 300  # whole questions to its recommenders, which are slow
 _ROWS = 10_000  # rows of one call
 _LARGEST = 1 << 23  # the largest power of two within its ranges
+_HINT = "this release of ado-autoconf cannot be compiled; use the engine `autoconf`"
 _TREES = "CatBoostModel"
 _SUM = "WeightedEnsembleModel"
 Row = tuple[str, str, str, int, int, int]  # model, method, gpu, GPUs in all, tokens, batch over all GPUs
@@ -56,22 +57,7 @@ def compile_table(
     versions = dict(predictor.versions())
     described = predictor.ask("describe", [version], _Described, version=version)
     _refuse_other_models(described, versions)
-    number_gpus, tokens, batch = (
-        described.borders[name] for name in ("number_gpus", "tokens_per_sample", "batch_size")
-    )
-    header = Header(
-        versions=versions,
-        model_version=version,
-        model_sha256=described.model_sha256,
-        models=described.models,
-        methods=described.methods,
-        gpus=described.gpus,
-        renamed=described.renamed,
-        ranges={name: Range(low=low, end=end) for name, (low, end) in described.ranges.items()},
-        borders=(number_gpus, tokens, batch),
-        threshold=described.threshold,
-        points=points,
-    )
+    header = _header(described, versions, version, points)
     cells = array("d")
     for _, probabilities in _asked(predictor, version, _representatives(header), progress):
         cells.extend(probabilities)
@@ -90,6 +76,28 @@ def _refuse_other_models(described: _Described, versions: dict[str, str]) -> Non
             " says changes with every number, so that no table of cells can say the same",
             hint="compile model 3.1.0 of ado-autoconf 1.9.7, or use the engine `autoconf`",
         )
+
+
+def _header(described: _Described, versions: dict[str, str], version: str, points: int) -> Header:
+    number_gpus, tokens, batch = (
+        described.borders[name] for name in ("number_gpus", "tokens_per_sample", "batch_size")
+    )
+    try:
+        return Header(
+            versions=versions,
+            model_version=version,
+            model_sha256=described.model_sha256,
+            models=described.models,
+            methods=described.methods,
+            gpus=described.gpus,
+            renamed=described.renamed,
+            ranges={name: Range(low=low, end=end) for name, (low, end) in described.ranges.items()},
+            borders=(number_gpus, tokens, batch),
+            threshold=described.threshold,
+            points=points,
+        )
+    except ValueError as error:
+        raise PredictorError(f"the model cannot be compiled: {error}", hint=_HINT) from error
 
 
 def _representatives(header: Header) -> Iterator[Row]:
@@ -182,5 +190,5 @@ def _question(header: Header, chance: Random, number: int) -> Asked:
 def _differs(about: object, found: object, said: object) -> PredictorError:
     return PredictorError(
         f"the table does not say what the model says, and was not written: {about}: {found} instead of {said}",
-        hint="this release of ado-autoconf cannot be compiled; use the engine `autoconf`",
+        hint=_HINT,
     )

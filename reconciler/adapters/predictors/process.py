@@ -51,6 +51,7 @@ class Process:
         self._tail = bytearray()
         self._said = bytearray()
         self._unsent = memoryview(b"")
+        self._is_over = False
         try:
             self._process = subprocess.Popen(
                 list(program.argv),
@@ -111,10 +112,11 @@ class Process:
 
     def end(self) -> None:
         """End it and all it started that stayed in its group; nothing is left behind. May be called twice."""
-        if self._process.returncode is None:
+        if not self._is_over:
             with suppress(ProcessLookupError, PermissionError):  # the latter is what macOS says of zombies
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            self._is_over = True
         self._selector.close()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:

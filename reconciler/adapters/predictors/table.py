@@ -27,6 +27,7 @@ from reconciler.ports import Outcome, Prediction
 MAGIC = b"gpu-reconciler autoconf table 1 "
 _MOST_BYTES = 32 << 20
 _MOST_CELLS = 4_000_000
+_RANGES = frozenset({"tokens", "batch", "gpus", "per_worker", "max_gpus"})
 _HINT = "compile it again with `reconciler autoconf compile`"
 
 
@@ -60,6 +61,16 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     borders: tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
     threshold: float
     points: int
+
+    def __post_init__(self) -> None:
+        """Refuse what no model has; reading a table raises it as an error of the file."""
+        if set(self.ranges) != _RANGES or not all(1 <= each.low < each.end for each in self.ranges.values()):
+            raise ValueError("the ranges are not those of ado-autoconf")
+        for borders in self.borders:
+            if list(borders) != sorted(set(borders)) or not all(map(isfinite, borders)):
+                raise ValueError("the borders are in no order")
+        if not 0 < self.threshold < 1 or not set(self.renamed.values()) <= set(self.models):
+            raise ValueError("threshold or names make no sense")
 
     @property
     def cells(self) -> int:

@@ -1,6 +1,7 @@
 """A server on loopback that says what a test tells it to, in that order."""
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ class Scripted(ThreadingHTTPServer):
     """Acts one after the other, the last one again and again; keeps every request."""
 
     daemon_threads = True
+    scheme = "http"
 
     def __init__(self, acts: Sequence[Act]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -35,7 +37,7 @@ class Scripted(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
     def act(self, said: Said) -> Act:
         with self.lock:
@@ -103,9 +105,12 @@ def cut(handler: BaseHTTPRequestHandler) -> None:
 
 
 @contextmanager
-def serving(*acts: Act) -> Iterator[Scripted]:
+def serving(*acts: Act, tls: ssl.SSLContext | None = None) -> Iterator[Scripted]:
     """Serve until the end of the block."""
     server = Scripted(acts)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.scheme = "https"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,14 @@ def test_the_first_likely_layout_is_the_recommendation(real: InstalledPredictor)
             said = real.predict(question, tried(question))
             likely = [gpus for gpus, _, chance in said.chances if chance >= 0.5]
             assert said.gpus * said.workers == (likely[0] if likely else 0)
+
+
+def test_threads_get_the_answers_to_their_own_questions(real: InstalledPredictor) -> None:
+    """Release 1.5.0 hangs where two threads call it at once; here they take turns."""
+    questions = [ask(batch_size=batch, method=method) for batch in (1, 8, 64) for method in ("full", "lora")] * 4
+    alone = [real.predict(question, tried(question)) for question in questions]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda question: real.predict(question, tried(question)), questions)) == alone
 
 
 def test_the_table_is_the_model(real: InstalledPredictor, release: str) -> None:

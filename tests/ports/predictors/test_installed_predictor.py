@@ -189,6 +189,17 @@ def test_a_release_without_models_is_refused_before_it_trains_one(tmp_path: Path
         found.predict(asked())
 
 
+def test_an_old_release_with_a_new_ado_core_is_told_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "autoconf" / "AutoGluonModels").mkdir(parents=True)
+    (tmp_path / "autoconf" / "__init__.py").touch()
+    (tmp_path / "autoconf" / "min_gpu_recommender.py").write_text("import orchestrator")
+    with (
+        InstalledPredictor(environ=environ(folder=tmp_path)) as found,
+        pytest.raises(PredictorError, match="ado-core<2"),
+    ):
+        found.predict(asked())
+
+
 def test_an_import_that_hangs(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     more = environ(STANDIN_IMPORT="hang", STANDIN_STARTS=str(starts))

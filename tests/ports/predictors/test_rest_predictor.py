@@ -1,12 +1,19 @@
 """The REST engine against real servers: those that work, those that are slow, and those that lie."""
 
+import shutil
+import ssl
+import subprocess
 import threading
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.adapters.predictors.rest import RestPredictor
-from reconciler.adapters.predictors.transport import Server
+from reconciler.adapters.predictors.transport import Response, Server
 from reconciler.core.intents.config import Engine, Goal
 from reconciler.errors import ConfigError, PredictorError, PredictorUnavailable
 from reconciler.ports import DeferredPredictor, Outcome
@@ -245,6 +252,25 @@ def test_plain_http_where_tls_is_expected() -> None:
         predictor(server.url.replace("http:", "https:")).submit(asked())
 
 
+def test_a_certificate_that_nobody_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused, until its authority is named."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    names = ["-subj", "/CN=ado", "-addext", "subjectAltName=IP:127.0.0.1"]
+    new = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run([*new, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(ACCEPTED, tls=context) as server:
+        with pytest.raises(PredictorError, match=r"certificate is refused: self.signed certificate") as raised:
+            predictor(server).submit(asked())
+        assert not raised.value.retryable
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert predictor(server).submit(asked()) == "f6db88"
+
+
 def test_passwords_are_sent_and_never_shown() -> None:
     acts = [answer(401), answer(301), answer(200, b"nonsense"), answer(500), hang]
     for act in acts:
@@ -328,3 +354,33 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with serving(ACCEPTED) as server:
         assert predictor(server).submit(asked()) == "f6db88"
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 9)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(said=st.dictionaries(st.sampled_from(("can_recommend", "gpus", "workers", "other")), JSON))
+def test_no_measurement_makes_zero_gpus(said: dict[str, Any]) -> None:
+    found = RestPredictor("http://ado")
+    response = Response(status=200, body=msgspec.json.encode(measured(**said)))
+    try:
+        prediction = found._judged(asked(), "f6db88", response)
+    except PredictorError:
+        return
+    assert (prediction.outcome is Outcome.OK) == (prediction.gpus >= 1 and prediction.workers >= 1)
+    if prediction.outcome is Outcome.OK:
+        assert (said["can_recommend"], said["gpus"], said["workers"]) == (1, prediction.gpus, prediction.workers)
+
+
+@given(body=st.binary() | JSON.map(msgspec.json.encode))
+def test_no_body_is_a_bug(body: bytes) -> None:
+    with pytest.raises(PredictorError):
+        RestPredictor("http://ado")._judged(asked(), "f6db88", Response(status=200, body=body))

@@ -3,10 +3,13 @@
 import json
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reconciler.adapters.predictors.wrapper import WrapperPredictor
+from reconciler.adapters.predictors.wrapper import WrapperPredictor, _judge
 from reconciler.core.intents.config import Engine
 from reconciler.errors import PredictorError, PredictorUnavailable
 from reconciler.ports import Outcome, Predictor
@@ -170,3 +173,21 @@ def test_memory_of_a_script_is_capped(tmp_path: Path) -> None:
     path.write_text("import os\nheld = []\nwhile True: held.append(os.urandom(1 << 20) * 16)")
     with pytest.raises(PredictorUnavailable, match="over its cap of 256 MiB"):
         WrapperPredictor(path, memory_bytes=256 << 20).predict(asked())
+
+
+@given(
+    reply=st.dictionaries(
+        st.sampled_from(("can_recommend", "gpus", "workers", "error", "other")),
+        st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.text(max_size=3) | st.lists(st.integers()),
+    )
+)
+def test_no_reply_makes_zero_gpus(reply: dict[str, Any]) -> None:
+    try:
+        outcome, gpus, workers = _judge(reply)
+    except PredictorError:
+        return
+    assert (outcome is Outcome.OK) == (gpus >= 1 and workers >= 1)
+    if outcome is Outcome.OK:
+        assert (reply["gpus"], reply["workers"]) == (gpus, workers)
+        assert not reply.get("error")
+        assert reply.get("can_recommend") in (None, True)
