@@ -26,6 +26,18 @@ this page; `python -m benchmarks.sizing.report --write` writes it. Errors are of
 one; runs that filled their card to the brim (98 % and more) are left out of the errors, not of the verdicts.
 """
 
+_LIMITS = """## What to know about these figures
+
+- Most runs are of one stack (fms-hf-tuning on A100 and L40S, flash attention, checkpointing). Confidence is high only
+  for dense models trained like that; the band of all others is wider.
+- A measured peak holds what PyTorch's allocator keeps; `need` leaves it out. Whether a run fits is judged by its need.
+- A paged optimizer lets runs through that do not fit: they are told to fit, with what they would need without paging.
+- torchtune's rows say "recipe default", and two pairs of them differ by recipe only: what the recipes set by default is
+  taken. A 405B model over 8 GPUs is told half too much.
+- Mixtures of experts take more than predicted where many GPUs gather them: one run of 8 GPUs by 14 %.
+- LitGPT's, Qwen's and torchtune's figures are of PyTorch's live memory, not of the card; CUDA's context comes on top.
+"""
+
 
 def ours(run: Run) -> float:
     """Return our prediction, GiB."""
@@ -160,7 +172,7 @@ def _peers(runs: Sequence[Run]) -> list[str]:
 def text(runs: Sequence[Run]) -> str:
     """Return the page."""
     lines = [*accuracy(runs), *_halves(runs), *verdicts(runs), *_peers(runs)]
-    return "\n".join([_INTRODUCTION, *lines])
+    return "\n".join([_INTRODUCTION, *lines, _LIMITS]).replace("\n\n\n", "\n\n")
 
 
 def main(arguments: list[str]) -> int:

@@ -6,7 +6,7 @@ from reconciler.core.sizing.training import Attention, Method, Offload, Strategy
 
 _LINEARS = ("all-linear",)
 _FRUGAL_GIB = 32
-_SMALL = 3_000_000_000
+_LITGPT_EVERYWHERE = ("gemma", "phi", "tinyllama")
 _HUGE = 60_000_000_000
 
 
@@ -39,18 +39,18 @@ _PLAIN = Recipe()
 def recipe_of(framework: str, run: Run) -> Recipe:
     """Return the defaults of a framework as `Training.framework` writes it; Hugging Face's where it is not known.
 
-    Sources: LitGPT `config_hub/finetune/*.yaml` (rank 32 on queries and values; small models and Gemma: every matrix
-    and the head; no checkpointing on one GPU). Qwen `finetune.py` and its scripts (rank 64 on every matrix; DeepSpeed
-    but for LoRA on one GPU). torchtune `recipes/configs` (all weights on one GPU: paged 8-bit AdamW, on small cards in
-    the backward pass; with adapters no checkpointing where the card is large; from 70B on everything offloaded).
+    Sources: LitGPT `config_hub/finetune/*.yaml` (rank 32 on queries and values; Gemma, Phi and TinyLlama: 8 to 32 on
+    every matrix and the head; no checkpointing on one GPU). Qwen `finetune.py` and its scripts (rank 64 on every
+    matrix; DeepSpeed but for LoRA on one GPU). torchtune `recipes/configs` (all weights on one GPU: paged 8-bit AdamW,
+    on small cards in the backward pass; with adapters no checkpointing where the card is large; from 70B on everything
+    offloaded).
     """
     name = framework.lower().split()[0] if framework.split() else ""
     full = run.method is Method.FULL
     if name == "litgpt":
-        small = run.parameters < _SMALL or "gemma" in run.model
-        return Recipe(
-            checkpointing=run.gpus > 1, rank=8 if small else 32, targets=_LINEARS if small else _PLAIN.targets
-        )
+        everywhere = run.model.startswith(_LITGPT_EVERYWHERE)
+        targets = _LINEARS if everywhere else _PLAIN.targets
+        return Recipe(checkpointing=run.gpus > 1, rank=16 if everywhere else 32, targets=targets)
     if name == "qwen":
         alone = Strategy.DDP if run.method is Method.LORA else Strategy.ZERO2
         return Recipe(rank=64, targets=_LINEARS, strategy=Strategy.ZERO3 if full else Strategy.ZERO2, alone=alone)

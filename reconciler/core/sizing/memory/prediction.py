@@ -106,11 +106,10 @@ def _answer(terms: Terms, held: Holdings, moving: _Moving, totals: _Totals) -> E
         ("logits", moving.logits * share),
         ("overhead", moving.context),
     )
-    low, high = terms.stack.low, terms.stack.high
     return Estimate(
         peak_gib=peak / GIB,
-        low_gib=peak / GIB * low,
-        high_gib=peak / GIB * high,
+        low_gib=peak / GIB * terms.low,
+        high_gib=peak / GIB * terms.high,
         floor_gib=floor / GIB,
         need_gib=need / GIB,
         confidence=terms.confidence,

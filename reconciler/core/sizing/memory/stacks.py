@@ -28,7 +28,7 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     worst moment of gathering, casting and flattening; `reuse` is the share of the optimizer's copies that finds blocks
     cached by the loss, where those are `ample` times as much; `accumulates`: gradients stay whole on every GPU between
     the steps of an accumulation (FSDP's `no_sync`); `loaded_half`: the model is loaded in 2 bytes, and only sharding
-    casts what is trained to fp32.
+    casts what is trained to fp32; `unties`: a head that shares its weights with the embedding is loaded as its own.
 
     `live`: its published peaks are of PyTorch's live tensors, not of the card: nothing cached adds to them, and managed
     memory of paged optimizers is not in them. `low` and `high` are the shares of a prediction that bound nine measured
@@ -52,6 +52,7 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     ample: float = 4.0
     accumulates: bool = True
     loaded_half: bool = False
+    unties: bool = False
     live: bool = False
     low: float = 0.88
     high: float = 1.15
@@ -80,11 +81,12 @@ _TORCHTUNE = Stack(
     live=True,
 )
 _LITGPT = Stack(
+    unties=True,
     low=0.9,
     high=1.15,
     logits=8.0,
     logits_live=8.0,
-    logits_adapted=16.0,
+    logits_adapted=12.0,
     vectors=11.0,
     kept=1.0,
     context=0.1,

@@ -29,7 +29,8 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
 
     `alone` are the states as one GPU loads them, `full` as if all weights were trained. `half` is a copy of all weights
     in 2 bytes; `layer` and `ends` (embedding and head) one unit of it. `cast`: what is trained lies in fp32. `paged`:
-    the optimizer's states may leave the GPU. `kept` stays for the backward pass, `inputs` is the second copy that
+    the optimizer's states may leave the GPU. `low` and `high` are the
+    band. `kept` stays for the backward pass, `inputs` is the second copy that
     sharded adapters keep, `block` passes through one layer, `logits` the loss; `live` is what of block and loss is
     alive at once.
     """
@@ -39,6 +40,8 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
     cast: bool
     paged: bool
     confidence: Confidence
+    low: float
+    high: float
     states: States
     alone: States
     full: States
@@ -57,21 +60,25 @@ def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
     """Compute the terms of a run on one GPU or on many. Pure: the cache only saves time."""
     model, stack = training.architecture, stack or stack_of(training.framework)
     ways = training.tensor * training.pipeline
-    ends = model.vocabulary * model.hidden * (1 if model.tied else 2)
+    parameters, ends = _sizes(model, stack)
     kept, block, inputs = _tokens(training, model, stack)
     logits, live = _loss(training, stack)
     cast = _is_cast(training, stack, many=many)
+    confidence = _confidence(training, stack)
+    band = stack if confidence is Confidence.HIGH or not stack.trusted else stack_of("")
     return Terms(
         stack=stack,
         adapters=training.method.has_adapters,
         cast=cast and training.strategy not in DEEPSPEED,
         paged=is_paged(training.optimizer),
-        confidence=_confidence(training, stack),
+        confidence=confidence,
+        low=band.low,
+        high=band.high,
         states=_states(training, training.method, stack, cast=cast),
         alone=_states(training, training.method, stack, cast=_is_cast(training, stack, many=False)),
         full=_states(training, Method.FULL, stack, cast=training.precision in MIXED and not stack.loaded_half),
-        half=2 * model.parameters / ways,
-        layer=2 * max(0, model.parameters - ends) / model.layers / training.tensor,
+        half=2 * parameters / ways,
+        layer=2 * max(0, parameters - ends) / model.layers / training.tensor,
         ends=2 * ends / training.tensor,
         kept=kept,
         inputs=inputs,
@@ -79,6 +86,14 @@ def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
         logits=logits,
         live=max(block, live),
     )
+
+
+def _sizes(model: Architecture, stack: Stack) -> tuple[int, int]:
+    """Return the parameters that are loaded, and those of embedding and head among them."""
+    embedding = model.vocabulary * model.hidden
+    if not model.tied:
+        return model.parameters, 2 * embedding
+    return (model.parameters + embedding, 2 * embedding) if stack.unties else (model.parameters, embedding)
 
 
 def _confidence(training: Training, stack: Stack) -> Confidence:
@@ -119,11 +134,11 @@ def _states(training: Training, method: Method, stack: Stack, *, cast: bool) -> 
     model, deepspeed = training.architecture, training.strategy in DEEPSPEED
     each = bytes_of(method, training.precision, training.optimizer, deepspeed=deepspeed, cast=cast)
     ways = training.tensor * training.pipeline
-    trained, frozen = float(model.parameters), 0.0
-    ends = model.vocabulary * model.hidden * (1 if model.tied else 2)
+    parameters, ends = _sizes(model, stack)
+    trained, frozen = float(parameters), 0.0
     if method.has_adapters:
         trained = adapter_weights(model, training.lora_rank, training.lora_targets)
-        frozen = model.parameters * each.frozen
+        frozen = parameters * each.frozen
         frozen += ends * (2 - each.frozen) if method in _QUANTISED else 0.0  # embedding and head are not quantised
     weights = 0.0 if training.offload is Offload.ALL else (frozen + trained * each.weight) / ways
     if training.offload is not Offload.NONE:
