@@ -1,4 +1,4 @@
-"""Record what real models count: `python tests/core/sizing/models/models_record.py > tests/core/sizing/models/counted.json`.
+"""Record what real models count: `python tests/core/sizing/models/models_record.py`, into counted.json beside it.
 
 Builds every row of the table with Hugging Face transformers, without weights (torch's meta device), and writes down its
 parameters and, for each name of linear layers, the sum of their inputs and outputs. Needs `transformers` and `torch`,
@@ -6,12 +6,12 @@ which the project does not; the recording is committed.
 """
 
 import json
-import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-import torch  # type: ignore[import-not-found]
-import transformers  # type: ignore[import-not-found]
+import torch  # type: ignore[import-not-found,unused-ignore]
+import transformers  # type: ignore[import-not-found,unused-ignore]
 
 from reconciler.core.sizing.models.rows import ROWS
 
@@ -36,19 +36,19 @@ def count(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
 
 
 def main() -> None:
-    """Print the recording; equal configurations are built once."""
+    """Write the recording, a model a line; equal configurations are built once."""
     known: dict[str, tuple[int, dict[str, int]]] = {}
-    models = {}
+    lines = []
     for row in ROWS:
         if row.name in _LEFT_OUT or row.config["model_type"] in _LEFT_OUT:
             continue
         key = json.dumps(row.config, sort_keys=True)
         if key not in known:
             known[key] = count(dict(row.config))
-            sys.stderr.write(f"{row.name} {known[key][0]}\n")
-        models[row.name] = {"parameters": known[key][0], "linears": known[key][1]}
-    json.dump({"transformers": transformers.__version__, "models": models}, sys.stdout, indent=1)
-    sys.stdout.write("\n")
+        lines.append(f"  {json.dumps(row.name)}: {json.dumps(known[key])}")
+    body = ",\n".join(lines)
+    text = f'{{\n "transformers": "{transformers.__version__}",\n "models": {{\n{body}\n }}\n}}\n'
+    Path(__file__).with_name("counted.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

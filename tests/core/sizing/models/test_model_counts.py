@@ -1,0 +1,42 @@
+"""The table against models that Hugging Face transformers built from it (recorded by `models_record.py`)."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from reconciler.core.sizing.architecture import Architecture
+from reconciler.core.sizing.models import adapter_parameters, find_architecture
+from reconciler.core.sizing.models.rows import ROWS
+
+RECORD = json.loads(Path(__file__).with_name("counted.json").read_text(encoding="utf-8"))["models"]
+UNBUILT = {"qwen-1.8b", "qwen-7b", "qwen-14b", "qwen-72b", "stablelm-2-12b"}
+BARE = {"project_in", "project_out"}
+"""Of OPT-350M: between its narrow embeddings and its layers; counted with the embeddings."""
+
+
+def model(name: str) -> Architecture:
+    found = find_architecture(name)
+    assert found is not None
+    return found
+
+
+def test_the_recording_is_of_this_table() -> None:
+    assert set(RECORD) | UNBUILT == {row.name for row in ROWS}
+
+
+@pytest.mark.parametrize("name", RECORD)
+def test_parameters_are_those_of_the_real_model(name: str) -> None:
+    """F-004: every parameter, without tolerance."""
+    assert model(name).parameters == RECORD[name][0]
+
+
+@pytest.mark.parametrize("name", RECORD)
+def test_linear_layers_are_those_of_the_real_model(name: str) -> None:
+    sizes: Counter[str] = Counter()
+    for linear in model(name).linears:
+        if not linear.fused:
+            sizes[linear.name] += (linear.inputs + linear.outputs) * linear.count
+    assert sizes == {layer: size for layer, size in RECORD[name][1].items() if layer not in BARE}
+    assert adapter_parameters(model(name), 4, ("all-linear",)) == 4 * sizes.total()
