@@ -25,6 +25,7 @@ class Reason(StrEnum):
     PENDING = "pending"  # an engine has not answered yet
     REFUSED = "refused"  # an engine gives no recommendation
     ENGINE_ERROR = "engine-error"  # an engine failed
+    UNKNOWN_SPEED = "unknown-speed"  # the fastest is sought, and how fast the card is nobody knows
     INVALID = "invalid-input"  # numbers that no run can have
 
 

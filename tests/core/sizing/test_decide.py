@@ -199,6 +199,24 @@ def test_a_cheaper_layout_within_the_error_is_told() -> None:
     assert decision.text.endswith("1,008 tokens/s, give or take 20%; 1 GPU may be as fast (1,001)")
 
 
+def test_a_card_of_unknown_speed_is_never_the_fastest() -> None:
+    """F-008: without a prediction there is no fastest, and none is made up."""
+    asking = question(goal=Goal.THROUGHPUT, batch=8, max_gpus=8)
+    decision = decide(asking, estimator=fits_from(1), speed=lambda *_: None)
+    assert (decision.chosen, decision.reason) == (None, "unknown-speed")
+    assert decision.text.startswith("how fast NVIDIA-A100-SXM4-80GB is, is not known; 1 GPU")
+
+
+def test_a_bad_chance_does_not_undo_what_physics_alone_accepted() -> None:
+    """133 samples are beyond what ado-autoconf learnt, 2 x 19 are not: its no there must not refuse more GPUs."""
+    asking = question(batch=7, processes=19, accumulation=2, max_gpus=2)
+    decision = decide(asking, chances(asking, {2: 0.0}), estimator=fits_from(1), speed=steady, every=True)
+    assert [(one.layout.batch, one.fits, one.probability) for one in decision.candidates] == [
+        (133, True, None),
+        (19, True, None),
+    ]
+
+
 # --- how engines combine --------------------------------------------------------------------------------------------
 
 ONE = question(batch=1, max_gpus=1)

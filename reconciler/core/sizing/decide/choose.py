@@ -14,6 +14,7 @@ from reconciler.core.sizing.decision import Candidate, Decision, Reason
 from reconciler.core.sizing.estimate import Confidence
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Goal, Question
+from reconciler.core.sizing.throughput import tokens_per_second
 from reconciler.core.sizing.training import Layout
 
 _ANALYTIC = ("analytic", "1")
@@ -27,7 +28,7 @@ def decide(
     answers: Answers = NO_ANSWERS,
     *,
     estimator: Estimator = estimate,
-    speed: Speed | None = None,
+    speed: Speed | None = tokens_per_second,
     every: bool = False,
 ) -> Decision:
     """Choose the layout for a question, or say why there is none; the same arguments give the same decision.
@@ -52,6 +53,9 @@ def decide(
         if reason in _MEMORY:
             text += _remedy(question, question.max_gpus + 1, estimator, other_weights=True)
         return _none(question, candidates, reason, text, voice)
+    if question.goal is Goal.THROUGHPUT and chosen.tokens_per_s is None and chosen.fits:
+        text = f"how fast {question.gpu.product} is, is not known; {tell_chosen(question, candidates, chosen)}"
+        return _none(question, candidates, Reason.UNKNOWN_SPEED, text, voice)
     if not chosen.fits:  # the last resort, which the settings allow
         last = replace(chosen, fits=True, confidence=Confidence.LOW)
         candidates = tuple(last if one is chosen else one for one in candidates)
@@ -67,7 +71,7 @@ def decide_over(
     answers: Answers = NO_ANSWERS,
     *,
     estimator: Estimator = estimate,
-    speed: Speed | None = None,
+    speed: Speed | None = tokens_per_second,
     every: bool = False,
 ) -> Decision:
     """Choose among several cards, one question each: the cheapest that fits, by price and GPUs; others are told.

@@ -9,7 +9,7 @@ from reconciler.core.sizing.estimate import Confidence, Estimate
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.training import Layout, Method
 
-_LIKELY = 0.5
+LIKELY = 0.5
 """From this chance on the other engine expects the run to fit (ado-autoconf's own threshold)."""
 _UNLIKELY = 0.1
 _CERTAIN = 0.9
@@ -45,7 +45,7 @@ def verdict(question: Question, estimate: Estimate, chance: float | None) -> Ver
     if need * (1 + question.safety) <= room:
         return _roomy(question, estimate, chance)
     if need <= room * (1 + question.safety):
-        likely = chance is not None and chance >= _LIKELY
+        likely = chance is not None and chance >= LIKELY
         return _yes(question, estimate, Confidence.MEDIUM) if likely else _no(Reason.BAND)
     if chance is not None and chance > _CERTAIN and question.training.method is Method.FULL:
         return Verdict(question.allow_paged, Reason.PAGED, Confidence.LOW)
@@ -61,7 +61,7 @@ def _roomy(question: Question, estimate: Estimate, chance: float | None) -> Verd
         return _no(Reason.DISAGREE)
     if _is_long(question):
         return _yes(question, estimate, Confidence.LOW)
-    agreed = chance is not None and chance >= _LIKELY
+    agreed = chance is not None and chance >= LIKELY
     return _yes(question, estimate, Confidence.HIGH if agreed else Confidence.MEDIUM)
 
 
