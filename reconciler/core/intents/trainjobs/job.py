@@ -95,9 +95,10 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
 def value_at(data: Any, path: FieldPath) -> Any:
     """Return what stands at `path` in plain data; None where there is nothing."""
     for part in path:
-        if isinstance(data, dict):
+        kind = type(data)
+        if kind is dict:
             data = data.get(part)
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+        elif kind is list and type(part) is int and part < len(data):
             data = data[part]
         else:
             return None

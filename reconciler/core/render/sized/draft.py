@@ -103,17 +103,22 @@ def _held(node: Any, part: str | int, path: FieldPath) -> Any:
 
 def plain_copy(node: Any) -> Any:
     """Copy plain data."""
-    if isinstance(node, dict):
-        return {key: plain_copy(value) for key, value in node.items()}
-    return [plain_copy(item) for item in node] if isinstance(node, list) else node
+    kind = type(node)
+    if kind is dict:
+        return {key: value if type(value) in _SCALARS else plain_copy(value) for key, value in node.items()}
+    return [plain_copy(item) for item in node] if kind is list else node
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def same(one: Any, other: Any) -> bool:
     """Whether two values are written alike: 1, 1.0 and true are three."""
-    if type(one) is not type(other):
+    kind = type(one)
+    if kind is not type(other):
         return False
-    if isinstance(one, dict):
+    if kind is dict:
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list):
+    if kind is list:
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
