@@ -87,7 +87,7 @@ def size_table(text: str, safety: float) -> Iterator[dict[str, Any]]:
             cells = {key: value for key, value in row.items() if isinstance(key, str) and isinstance(value, str)}
             yield _answer(cells.get("id") or str(number), cells, safety)
     except csv.Error as error:
-        raise ConfigError(f"the table cannot be read: line {reader.line_num}: {error}") from error
+        raise ConfigError(f"the table cannot be read: after line {reader.line_num}: {error}") from error
 
 
 def _answer(identity: str, row: Mapping[str, str], safety: float) -> dict[str, Any]:

@@ -1,0 +1,184 @@
+"""`reconciler size`: one job on a laptop, a question by flags, a table of runs."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.fleet import Fleet, Ran, run_verb
+from tests.cli.test_sized_plan import JOB, wrapped
+
+EIGHT_B = ("--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-A100-SXM4-80GB", "--seq", "4096")
+FIELDS = {"gpus", "workers", "peak_gib", "low_gib", "high_gib", "fits", "reason"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder, in no repository, and work in it."""
+    place = tmp_path / "laptop"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    return place
+
+
+@pytest.fixture
+def size(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> Ran:
+        return run_verb(capsys, ["size", *arguments])
+
+    return run
+
+
+def answer(ran: Ran) -> dict[str, Any]:
+    assert ran.code == 0, ran.err
+    found: dict[str, Any] = json.loads(ran.out)
+    return found
+
+
+def test_a_job_in_no_repository(folder: Path, size: Any) -> None:
+    """Every candidate says its figures; the chosen one is the least that fits."""
+    (folder / "job.yaml").write_text(JOB)
+    found = answer(size("job.yaml", "-o", "json"))
+    assert all(set(one) >= FIELDS for one in found["candidates"])
+    fitting = [one for one in found["candidates"] if one["fits"]]
+    assert found["chosen"] == fitting[0]
+    assert found["recommendation"] == {
+        "workers": fitting[0]["workers"],
+        "gpus": fitting[0]["gpus"] // fitting[0]["workers"],
+    }
+    for one in found["candidates"]:
+        assert one["low_gib"] <= one["peak_gib"] <= one["high_gib"]
+        assert sum(one["parts"].values()) == pytest.approx(one["peak_gib"], abs=0.01)
+        assert one["batch"] * one["gpus"] * one["accumulation"] == 32
+
+
+def test_text_draws_memory_against_the_card(folder: Path, size: Any) -> None:
+    (folder / "job.yaml").write_text(JOB)
+    out = size("job.yaml").out
+    assert "PyTorchJob/vision/llama-lora" in out
+    assert any("W" in line and "L" in line and "|" in line for line in out.splitlines())
+    assert "W weights" in out
+    assert "confidence" in out
+    assert "\x1b" not in out
+
+
+def test_standard_input(folder: Path, size: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(wrapped(JOB).encode())))
+    found = answer(size("-", "-o", "json"))
+    assert found["job"].startswith("AppWrapper/vision/wrapped")
+
+
+@pytest.mark.parametrize(("gpus", "fits"), [("1", False), ("16", True)])
+def test_my_own_number_is_judged(size: Any, folder: Path, gpus: str, fits: bool) -> None:
+    """A full fine-tuning of 8 B parameters does not fit on one card of 80 GB without paging, and does on sixteen."""
+    assert folder.is_dir()
+    found = answer(size(*EIGHT_B, "--method", "full", "--batch", "1", "--gpus", gpus, "-o", "json"))
+    assert found["requested"]["gpus"] == int(gpus)
+    assert found["requested"]["fits"] is fits
+    text = size(*EIGHT_B, "--method", "full", "--batch", "1", "--gpus", gpus).out
+    assert ("fits" if fits else "does not do") in text.partition("Your choice of")[2].partition(":")[0]
+
+
+def test_flags_ask_without_a_file(size: Any, folder: Path) -> None:
+    assert folder.is_dir()
+    lora = answer(size(*EIGHT_B, "--method", "lora", "--batch", "4", "-o", "json"))
+    full = answer(size(*EIGHT_B, "--method", "full", "--batch", "4", "-o", "json"))
+    plain = answer(size(*EIGHT_B, "--method", "lora", "--batch", "4", "--no-checkpointing", "-o", "json"))
+    assert lora["chosen"]["gpus"] <= full["chosen"]["gpus"]
+    assert lora["candidates"][0]["peak_gib"] < plain["candidates"][0]["peak_gib"]
+    assert lora["question"]["batch"] == 4
+
+
+def test_a_model_by_its_configuration(size: Any, folder: Path) -> None:
+    (folder / "own").mkdir()
+    config = {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+    }
+    (folder / "own/config.json").write_text(json.dumps(config))
+    found = answer(size("--model", "own", "--gpu", "NVIDIA-L40S", "--method", "lora", "-o", "json"))
+    assert found["read"].startswith("own (6.74 B)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name a file"),
+        (("--model", "llama-99"), "--model"),
+        (("--model", "meta-llama/Llama-3.1-8B"), "--gpu"),
+        (("--model", "meta-llama/Llama-3.1-8B", "--gpu", "H100"), "NVIDIA-H100-80GB-HBM3"),
+        ((*EIGHT_B, "--precision", "int3"), "--precision"),
+        ((*EIGHT_B, "--parallelism", "magic"), "--parallelism"),
+        ((*EIGHT_B, "--optimizer", "telepathy"), "--optimizer"),
+        ((*EIGHT_B, "--method", "osmosis"), "--method"),
+        ((*EIGHT_B, "--batch", "0"), "--batch"),
+        (("absent.yaml",), "absent.yaml"),
+        (("empty.yaml",), "no training job"),
+        (("--record",), "config repository"),
+        (("--write",), "config repository"),
+    ],
+)
+def test_what_is_wrong_is_named(size: Any, folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    (folder / "empty.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    ran = size(*arguments)
+    assert ran.code in {2, 6}
+    assert said in ran.err
+    assert "bug" not in ran.err
+
+
+def test_a_broken_file_gives_all_its_errors(size: Any, folder: Path) -> None:
+    (folder / "job.yaml").write_text(JOB.replace("replicas: 1", "replicas: [1]") + "---\na: [\n")
+    ran = size("job.yaml")
+    assert ran.code == 3
+    assert "job.yaml:13:" in ran.err
+    assert "yaml.syntax" in ran.err
+
+
+def test_a_table_of_runs(size: Any, folder: Path) -> None:
+    """One JSON object a line; a row that cannot be read tells its error, and hides no other."""
+    (folder / "runs.csv").write_text(
+        "id,model,method,gpu_model,gpus,seq,per_gpu_batch,peak_gib\n"
+        "a,meta-llama/Llama-3.1-8B,lora,NVIDIA-A100-SXM4-80GB,1,2048,4,99\n"
+        "b,nobody/knows-13b,lora,NVIDIA-A100-SXM4-80GB,1,2048,4,\n"
+        "c,meta-llama/Llama-3.1-8B,full,NVIDIA-A100-SXM4-80GB,8,,,\n"
+        "d,meta-llama/Llama-3.1-8B,full,NVIDIA-A100-SXM4-80GB,eight,,,\n"
+    )
+    ran = size("--from-csv", "runs.csv", "-o", "json")
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 0
+    assert [row["id"] for row in rows] == ["a", "b", "c", "d"]
+    assert set(rows[0]) == {"id", "peak_gib", "low_gib", "high_gib", "fits", "confidence"}
+    assert set(rows[2]) == set(rows[0])
+    assert "knows-13b" in rows[1]["error"]
+    assert "gpus" in rows[3]["error"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"\xff\xfe", "UTF-8"), (b"a,b\n1,2\n", "model"), (b"", "model"), (b'model\n"' + b"x" * 200_000, "after line 1")],
+)
+def test_tables_that_are_none(size: Any, folder: Path, content: bytes, said: str) -> None:
+    (folder / "runs.csv").write_bytes(content)
+    ran = size("--from-csv", "runs.csv")
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_job_of_a_repository_follows_its_settings(fleet: Fleet) -> None:
+    """The cluster's evidence and settings hold, wherever the file is named from."""
+    fleet.write("jobs/llama.yaml", JOB)
+    path = fleet.root / "reconciler.yaml"
+    path.write_text(path.read_text().rstrip("\n") + "\n  sizing: {goal: avoid-oom}\n")
+    ran = fleet.run("size", str(fleet.root / "jobs/llama.yaml"), "-o", "json")
+    found = answer(ran)
+    assert found["goal"] == "avoid-oom"
+    assert found["candidates"][0]["gpus"] == 8
+    assert "on main" in found["job"]
