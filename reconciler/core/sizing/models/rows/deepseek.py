@@ -146,6 +146,11 @@ DEEPSEEK = (
     Row("gpt-oss-20b", "openai/gpt-oss-20b", _gpt_oss(24, 32)),
     Row("gpt-oss-120b", "openai/gpt-oss-120b", _gpt_oss(36, 128)),
     Row(
+        "glm-4-9b",
+        "zai-org/glm-4-9b-hf THUDM/glm-4-9b-hf zai-org/glm-4-9b-chat-hf THUDM/glm-4-9b-chat-hf",
+        decoder("glm", (40, 4096, 13696, 32, 2, 151552), head_dim=128, attention_bias=True, pad_token_id=151329),
+    ),
+    Row(
         "glm-4-9b-0414",
         "zai-org/GLM-4-9B-0414 THUDM/GLM-4-9B-0414",
         decoder("glm4", (40, 4096, 13696, 32, 2, 151552), head_dim=128, attention_bias=False),

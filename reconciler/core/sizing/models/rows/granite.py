@@ -36,18 +36,19 @@ def _big_code(layers: int, hidden: int, heads: int, vocabulary: int) -> dict[str
 
 
 def _fourth(
-    shape: tuple[int, int, int, int, int], attention: int = 0, experts: tuple[int, int] = (0, 0)
+    shape: tuple[int, int, int, int, int], attention: int = 0, experts: tuple[int, int] = (0, 0), head_dim: int = 64
 ) -> dict[str, Any]:
     """Return a Granite 4.0 of `shape` (without vocabulary).
 
-    `attention` layers are it where the others are Mamba-2; `experts` are all, and those of a token.
+    `attention` layers are it where the others are Mamba-2 with heads of `head_dim`; `experts` are all, and those of a
+    token.
     """
     layers, hidden, width, _, _ = shape
     more: dict[str, Any] = {"tie_word_embeddings": True, "shared_intermediate_size": 2 * width if experts[0] else width}
     states = layers - attention if attention else 0
     more["layer_types"] = ["mamba"] * states + ["attention"] * (layers - states)
     if states:
-        more |= {"mamba_d_state": 128, "mamba_expand": 2, "mamba_n_heads": hidden // 32}
+        more |= {"mamba_d_state": 128, "mamba_expand": 2, "mamba_n_heads": 2 * hidden // head_dim}
     more |= {"num_local_experts": experts[0], "num_experts_per_tok": experts[1]}
     return decoder("granitemoehybrid", (*shape, 100352), **more)
 
@@ -188,6 +189,11 @@ GRANITE = (
         "ibm-granite/granite-4.0-350m",
         _fourth((28, 1024, 2048, 16, 4)),
         autoconf="granite-4.0-350m",
+    ),
+    Row(
+        "granite-4.0-h-350m",
+        "ibm-granite/granite-4.0-h-350m",
+        _fourth((32, 768, 2048, 12, 4), 4, head_dim=32),
     ),
     Row("granite-4.0-1b", "ibm-granite/granite-4.0-1b", _fourth((40, 2048, 4096, 16, 4)), autoconf="granite-4.0-1b"),
     Row(

@@ -176,6 +176,11 @@ OPEN = (
         "upstage/SOLAR-10.7B-v1.0 upstage/SOLAR-10.7B-Instruct-v1.0",
         decoder("llama", (48, 4096, 14336, 32, 8, 32000)),
     ),
+    Row(
+        "seed-oss-36b",
+        "ByteDance-Seed/Seed-OSS-36B-Base ByteDance-Seed/Seed-OSS-36B-Instruct",
+        decoder("seed_oss", (64, 5120, 27648, 80, 8, 155136), head_dim=128, attention_bias=True),
+    ),
     Row("jamba-v0.1", "ai21labs/Jamba-v0.1", decoder("jamba", (32, 4096, 14336, 32, 8, 65536), **_JAMBA)),
     Row(
         "bamba-9b",
