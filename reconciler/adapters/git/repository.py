@@ -7,7 +7,6 @@ from pathlib import Path
 
 from reconciler.adapters.git.blobs import read_blobs, read_header
 from reconciler.adapters.git.command import Git, printable
-from reconciler.adapters.git.commit import Committing
 from reconciler.adapters.git.filters import without_filters
 from reconciler.adapters.git.location import Location, branch_ref, locate
 from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_commit, parse_tree, parse_unmerged, text_of
@@ -238,6 +237,8 @@ class GitRepository:
 
     def commit(self, draft: Draft) -> str | None:
         """Make one commit; finish first what a crash has interrupted."""
+        from reconciler.adapters.git.commit import Committing  # noqa: PLC0415 - who only looks must not wait for it
+
         return Committing(at=self._at, files=self._files).commit(draft)
 
 
