@@ -51,7 +51,7 @@ class WrapperPredictor:
     def versions(self) -> Mapping[str, str]:
         """Name the script by its digest, since it tells no version."""
         try:
-            return {"script": f"sha256:{sha256(self._script.read_bytes()).hexdigest()}"}
+            return {"script": f"sha256:{sha256(self._script.read_bytes()).hexdigest()[:16]}"}
         except OSError as error:
             raise PredictorError(
                 f"the script {self._script} cannot be read: {error.strerror}", hint="correct its path"

