@@ -79,6 +79,13 @@ STRAIGHT = st.one_of(
     CALL.map(lambda text: f"{{ {text}; }}"),
     CALL.map(lambda text: f"f() {{ {text}; }}; f p 'q r'"),
     CALL.map(lambda text: f"if true; then {text}; fi"),
+    CALL.map(lambda text: f"if [ 1 -lt 2 ] && true; then {text}; fi"),
+    CALL.map(
+        lambda text: f'if [[ "x y" == "x z" ]]; then accelerate no; elif [ -n a ]; then {text}; else accelerate no; fi'
+    ),
+    CALL.map(lambda text: f"[ a = b ] || {text}"),
+    CALL.map(lambda text: f"! test -z a && {text}"),
+    CALL.map(lambda text: f"false && accelerate no || {text}"),
     CALL.map(lambda text: f"for i in only; do {text} $i; done"),
     CALL.map(lambda text: f"cat <<'END' > /dev/null\n{text}\n$( ' \"\nEND\n{text}"),
     CALL.map(lambda text: f"true && {text} # a 'comment"),
@@ -89,6 +96,8 @@ BRANCHED = st.one_of(
     STRAIGHT,
     st.tuples(ASSIGNMENT, ASSIGNMENT).map(lambda two: f'if [ "$A" = 1 ]; then {two[0]}; else {two[1]}; fi'),
     st.tuples(NAME, ASSIGNMENT).map(lambda two: f'[ -z "${two[0]}" ] && {two[1]}'),
+    st.tuples(NAME, ASSIGNMENT, CALL).map(lambda three: f"[[ ${three[0]} != x* ]] && {three[1]} || {three[2]}"),
+    st.tuples(NAME, NAME, CALL).map(lambda three: f'if [ "${three[0]}" = "${three[1]}" ]; then {three[2]}; fi'),
     ASSIGNMENT.map(lambda text: f"false || {text}"),
     st.tuples(ASSIGNMENT, CALL).map(lambda two: f"for i in 1 2; do {two[1]} $i; {two[0]}; done"),
     st.tuples(ASSIGNMENT, CALL).map(lambda two: f'case "$A" in a*) {two[0]};; *) {two[1]} ;; esac'),

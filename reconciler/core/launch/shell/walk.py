@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from reconciler.core.launch.shell.conditions import holds
 from reconciler.core.launch.shell.expansion import Expansion, Field
 from reconciler.core.launch.shell.grammar import parse
 from reconciler.core.launch.shell.syntax import (
@@ -133,16 +134,23 @@ class _Walk:
 
     def _chain(self, node: Chain) -> None:
         conditional = _is_condition(node.first)
+        answer = self._answer((node.first,))
         self.node(node.first)
         for number, (operator, part) in enumerate(node.rest):
             if self.ended:
                 return
+            if answer is not None:
+                if answer is (operator == "&&"):
+                    conditional, answer = _is_condition(part), self._answer((part,))
+                    self.node(part)
+                continue
             if operator == "||" or conditional:
                 rest = node.rest[number:] if operator == "&&" else ((operator, part),)
                 self._maybe(lambda rest=rest: self._run(rest))  # type: ignore[misc]
                 if operator == "&&":
                     return
             else:
+                answer = self._answer((part,))
                 self.node(part)
             conditional = _is_condition(part)
 
@@ -158,15 +166,23 @@ class _Walk:
 
     def _branches(self, node: Branches) -> None:
         ways: list[Variables] = []
+        decided = not node.arms
         for condition, body in node.arms:
+            answer: bool | None = condition is None or None
             if node.certain and condition:
+                answer = self._answer(condition)
                 self.script(condition)
+            if answer is False:
+                continue
             start = self._copy()
             self.script(body)
             if not self.ended:
                 ways.append(self.variables)
             self.variables, self.ended = start, False
-        if not node.arms or node.arms[-1][0] is not None:
+            if answer:
+                decided = True
+                break
+        if not decided:
             ways.append(self.variables)
         self.ended = not ways
         if ways:
@@ -174,6 +190,12 @@ class _Walk:
             for way in ways[1:]:
                 self._spend(1 + len(way.values) // 64)
                 self.variables.join(way)
+
+    def _answer(self, condition: Script) -> bool | None:
+        expansion = Expansion(self.variables)
+        answer = holds(condition, expansion)
+        self.letters += expansion.size
+        return answer
 
     def _loop(self, node: Loop) -> None:
         self.script(node.condition)
@@ -237,7 +259,8 @@ class _Walk:
             fields = [field for word in assignment.value for field in expansion.fields(word)]
             items = tuple(LOOSE if field.loose else field.text for field in fields)
             if before is not None:
-                items = (*(before.items if before.items is not None else (before.text,)), *items)
+                scalar = (LOOSE if before.text == UNKNOWN else before.text,)
+                items = (*(scalar if before.items is None else before.items), *items)
             why = next((field.why for field in fields if field.why), before.why if before else "")
             variables.set(assignment.name, Value("", why, items))
         else:
