@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from reconciler.core.sizing.memory.sharding import DEEPSPEED, FSDP, Shards, shards_of
+from reconciler.core.sizing.memory.sharding import DEEPSPEED, FSDP, Shards
 from reconciler.core.sizing.memory.terms import States, Terms
-from reconciler.core.sizing.training import Layout, Offload, Training
+from reconciler.core.sizing.training import Layout, Offload, Strategy, Training
 
 ZERO3_LIVE = 2e9
 """Bytes of weights that ZeRO-3 keeps whole beside those in use: `stage3_max_live_parameters` is 1e9 by default."""
@@ -17,7 +17,8 @@ class Holdings(NamedTuple):
     """Shards of weights, gradients and optimizer; what sharding holds besides; what one token adds.
 
     `temporary` are the copies of the optimizer's step, `gathered` the units whose weights are whole, `whole` gradients
-    that stay whole between the steps of an accumulation. `inputs` are bytes of one token. `gathers`: FSDP gathers.
+    that stay whole between the steps of an accumulation, `buckets` the copies of gradients that DDP sums. `inputs` are
+    bytes of one token. `gathers`: FSDP gathers.
     """
 
     weights: float
@@ -26,23 +27,27 @@ class Holdings(NamedTuple):
     temporary: float
     gathered: float
     whole: float
+    buckets: float
     inputs: float
     gathers: bool
 
 
-def holdings_of(training: Training, layout: Layout, terms: Terms) -> Holdings:
+def holdings_of(training: Training, layout: Layout, terms: Terms, shards: Shards) -> Holdings:
     """Divide the states of a training by its strategy."""
-    shards = shards_of(training, layout)
     weights, gradients, optimizer, temporary = divided(terms.states, shards)
-    whole = 0.0
+    whole = buckets = 0.0
+    if training.strategy is Strategy.DDP and layout.gpus > training.tensor * training.pipeline:
+        buckets = gradients  # torch keeps them beside, unless `gradient_as_bucket_view` is asked for
     if layout.accumulation > 1 and layout.gpus > 1 and not terms.adapters and training.strategy in FSDP:
         whole = terms.half if terms.stack.accumulates else 0.0
     if shards.weights == 1 and training.offload is not Offload.ALL:
-        return Holdings(weights, gradients, optimizer, temporary, 0.0, whole, 0.0, gathers=False)
+        return Holdings(weights, gradients, optimizer, temporary, 0.0, whole, buckets, 0.0, gathers=False)
     gathered = _gathered(training, terms, shards)
     if training.strategy in DEEPSPEED:
-        return Holdings(weights, gradients, optimizer, min(ZERO3_GROUP, temporary), gathered, whole, 0.0, gathers=False)
-    return Holdings(weights, gradients, optimizer, temporary, gathered, whole, terms.inputs, gathers=True)
+        return Holdings(
+            weights, gradients, optimizer, min(ZERO3_GROUP, temporary), gathered, whole, buckets, 0.0, gathers=False
+        )
+    return Holdings(weights, gradients, optimizer, temporary, gathered, whole, buckets, terms.inputs, gathers=True)
 
 
 def divided(states: States, shards: Shards) -> tuple[float, float, float, float]:

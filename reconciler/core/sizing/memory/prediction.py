@@ -7,6 +7,7 @@ from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory.context import context_gib
 from reconciler.core.sizing.memory.holdings import Holdings, holdings_of
 from reconciler.core.sizing.memory.needs import need_of
+from reconciler.core.sizing.memory.sharding import shards_of
 from reconciler.core.sizing.memory.stacks import Stack
 from reconciler.core.sizing.memory.terms import Terms, terms_of
 from reconciler.core.sizing.training import Layout, Training
@@ -52,12 +53,13 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
     would pass the card it gives them back, down to what is alive. A paged optimizer leaves to the host what does not
     fit. `stack` replaces the constants of the training's framework.
     """
-    terms = terms_of(training, stack, many=layout.gpus > 1)
-    held = holdings_of(training, layout, terms)
+    shards = shards_of(training, layout)
+    terms = terms_of(training, stack, sharded=shards.weights > 1)
+    held = holdings_of(training, layout, terms, shards)
     tokens = layout.batch * training.sequence
     moving = _moving(terms, held, tokens, context_gib(terms.stack, gpu, layout) * GIB)
     full = held.weights + held.gradients + held.optimizer + sum(moving)
-    need, floor = need_of(training, layout, terms, held)
+    need, floor = need_of(terms, held, shards, tokens, accumulates=layout.accumulation > 1)
     limit = FULL_CARD * gpu.memory_gib * GIB
     peak, spilled = full, 0.0
     if terms.paged:
@@ -81,7 +83,7 @@ def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Movin
     step = held.temporary
     if not terms.adapters:
         step *= 1 - terms.stack.reuse * min(1.0, flow / (terms.stack.ample * held.temporary)) if step else 1.0
-    transients = held.gathered + held.whole + step
+    transients = held.gathered + held.whole + held.buckets + step
     if held.gathers:
         loading = terms.stack.loading * max(terms.layer, terms.ends)
         if terms.cast and not terms.adapters:

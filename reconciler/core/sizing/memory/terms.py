@@ -56,14 +56,14 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
 
 
 @lru_cache(maxsize=4096)
-def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
-    """Compute the terms of a run on one GPU or on many. Pure: the cache only saves time."""
+def terms_of(training: Training, stack: Stack | None, *, sharded: bool) -> Terms:
+    """Compute the terms of a run whose weights are divided, or not. Pure: the cache only saves time."""
     model, stack = training.architecture, stack or stack_of(training.framework)
     ways = training.tensor * training.pipeline
     parameters, ends = _sizes(model, stack)
     kept, block, inputs = _tokens(training, model, stack)
     logits, live = _loss(training, stack)
-    cast = _is_cast(training, stack, many=many)
+    cast = _is_cast(training, stack, sharded=sharded)
     confidence = _confidence(training, stack)
     band = stack if confidence is Confidence.HIGH or not stack.trusted else stack_of("")
     return Terms(
@@ -75,7 +75,7 @@ def terms_of(training: Training, stack: Stack | None, *, many: bool) -> Terms:
         low=band.low,
         high=band.high,
         states=_states(training, training.method, stack, cast=cast),
-        alone=_states(training, training.method, stack, cast=_is_cast(training, stack, many=False)),
+        alone=_states(training, training.method, stack, cast=_is_cast(training, stack, sharded=False)),
         full=_states(training, Method.FULL, stack, cast=training.precision in MIXED and not stack.loaded_half),
         half=2 * parameters / ways,
         layer=2 * max(0, parameters - ends) / model.layers / training.tensor,
@@ -119,10 +119,10 @@ def _confidence(training: Training, stack: Stack) -> Confidence:
     return Confidence.HIGH if like else Confidence.MEDIUM
 
 
-def _is_cast(training: Training, stack: Stack, *, many: bool) -> bool:
+def _is_cast(training: Training, stack: Stack, *, sharded: bool) -> bool:
     """Tell whether what is trained lies in fp32."""
     if training.precision in MIXED:
-        return many or training.method.has_adapters or not stack.loaded_half
+        return sharded or training.method.has_adapters or not stack.loaded_half
     return training.method in _QUANTISED
 
 
