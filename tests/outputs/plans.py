@@ -18,6 +18,7 @@ from reconciler.core.plan import (
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Why
+from reconciler.core.sizing.note import SizingNote, Weighed
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 H200 = "NVIDIA-H200"
@@ -69,12 +70,56 @@ python -m tools.warm_cache --shards 64
 echo ready
 """
 
+SIZED = SizingNote(
+    read="llama3.1-8b (8.03 B), lora r 8, 4096 tokens, batch 4 x 8 = 32, bf16, adamw_torch, fsdp-full, checkpointing, "
+    "flash-attn-2; optimizer, attention by default of fms-hf-tuning",
+    chosen="4 GPUs: peak 58.3 of 80.0 GiB (54.2 to 62.9): logits 26.4, activations 14.1, transients 3.0 "
+    "(NVIDIA-A100-SXM4-80GB, confidence high)",
+    rejected="2 x NVIDIA-A100-SXM4-80GB needs 101.4 of 80.0 GiB: logits 52.7, activations 28.2, weights 7.5",
+    places=(SourceRef(path="jobs/vision/vit.yaml", line=14, column=1),),
+    candidates=(
+        Weighed(
+            gpus=2,
+            workers=1,
+            product="NVIDIA-A100-SXM4-80GB",
+            memory_gib=80.0,
+            fits=False,
+            chosen=False,
+            text="needs 101.4 of 80.0 GiB: logits 52.7, activations 28.2, weights 7.5",
+            peak_gib=101.4,
+            low_gib=94.3,
+            high_gib=109.5,
+        ),
+        Weighed(
+            gpus=3,
+            workers=1,
+            product="NVIDIA-A100-SXM4-80GB",
+            memory_gib=80.0,
+            fits=False,
+            chosen=False,
+            text="an effective batch of 32 (4 a GPU x 8) does not divide among 3 GPUs",
+        ),
+        Weighed(
+            gpus=4,
+            workers=1,
+            product="NVIDIA-A100-SXM4-80GB",
+            memory_gib=80.0,
+            fits=True,
+            chosen=True,
+            text="needs 58.3 of 80.0 GiB (54.2 to 62.9): logits 26.4, activations 14.1, transients 3.0",
+            peak_gib=58.3,
+            low_gib=54.2,
+            high_gib=62.9,
+        ),
+    ),
+)
 RESIZED = Change(
     operation=Operation.UPDATE,
     cluster="main",
     key=key("Job", "research", "gpt-35b-pretrain"),
     path="rendered/main/research/job-gpt-35b-pretrain.yaml",
     source=place("jobs/pretrain/gpt-35b.yaml", 1, 1),
+    sizing=SIZED,
     gpus_before=8,
     gpus_after=32,
     because=(NODES, SCRIPT),
