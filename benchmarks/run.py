@@ -70,11 +70,11 @@ def _busy() -> float:
 
 @contextmanager
 def _watched(pid: int) -> Iterator[list[float]]:
-    """Sample the proportional memory of a process and its children every 20 ms."""
+    """Sample the proportional memory of a process and its children every 50 ms."""
     peak, done = [0.0], threading.Event()
 
     def sample() -> None:
-        while not done.wait(0.02):
+        while not done.wait(0.05):
             peak[0] = max(peak[0], sum(_pss(each) for each in (pid, *_children(pid))) / 1024)
 
     thread = threading.Thread(target=sample, daemon=True)

@@ -39,7 +39,9 @@ _memo: dict[str, str] = {}
 """Pure memo of `_inline`; emptied when it grows too large."""
 _Keys = tuple[str, ...]
 _Order = tuple[tuple[str, str], ...]
-_orders: dict[_Keys, dict[_Keys, _Order]] = {_TOP: {}, _METADATA: {}, _ITEM: {}, (): {}}
+_sorted: dict[_Keys, _Order] = {}
+_items: dict[_Keys, _Order] = {}
+_orders: dict[_Keys, dict[_Keys, _Order]] = {_TOP: {}, _METADATA: {}, _ITEM: _items, (): _sorted}
 """Pure memos of `_order`, by what comes first: most mappings have the keys of an earlier one."""
 
 
@@ -48,11 +50,14 @@ def write(body: Mapping[str, Any]) -> bytes:
 
     Raises ValueError for NaN and infinities and TypeError for what JSON does not know: both are bugs of the caller.
     """
-    lines: list[str] = []
-    if body:
-        _mapping(lines, body, "", _order(body, _TOP), top=True)
-    else:
-        lines.append("{}")
+    lines: list[str] = [] if body else ["{}"]
+    for key, name in _order(body, _TOP):
+        value = body[key]
+        if key == "metadata" and value and isinstance(value, Mapping):
+            lines.append("metadata:")
+            _mapping(lines, value, "  ", _order(value, _METADATA))
+        else:
+            _mapping(lines, body, "", ((key, name),))
     lines.append("")
     return "\n".join(lines).encode("utf-8")
 
@@ -86,8 +91,9 @@ def _key(text: str) -> str:
     return name if name != "\n" else _double_quoted(text)
 
 
-def _mapping(lines: list[str], body: Mapping[str, Any], indent: str, order: _Order, *, top: bool = False) -> None:
+def _mapping(lines: list[str], body: Mapping[str, Any], indent: str, order: _Order) -> None:
     add = lines.append
+    inner = indent + "  "
     for key, name in order:
         value = body[key]
         kind = type(value)
@@ -97,24 +103,26 @@ def _mapping(lines: list[str], body: Mapping[str, Any], indent: str, order: _Ord
             add(f"{indent}{head} {text}" if text != "\n" else f"{indent}{head} {_block(value, indent)}")
         elif kind is dict and value:
             add(indent + head)
-            _mapping(lines, value, indent + "  ", _order(value, _METADATA if top and key == "metadata" else ()))
+            _mapping(lines, value, inner, _sorted.get(tuple(value)) or _order(value, ()))
         elif kind is list and value:
             add(indent + head)
             _sequence(lines, value, indent)
+        elif kind is int:
+            add(f"{indent}{head} {value}")
         else:
-            _other(lines, indent + head, value, indent, top=top and key == "metadata")
+            _other(lines, indent + head, value, indent)
 
 
-def _other(lines: list[str], head: str, value: Any, indent: str, *, top: bool) -> None:
+def _other(lines: list[str], head: str, value: Any, indent: str) -> None:
     """Write what is no plain string, list or dict, or is an empty one."""
-    if not value or type(value) is int or type(value) is bool:
+    if not value or type(value) is bool:
         lines.append(f"{head} {_scalar(value)}")
     elif isinstance(value, _LISTS):
         lines.append(head)
         _sequence(lines, value, indent)
     elif isinstance(value, Mapping):
         lines.append(head)
-        _mapping(lines, value, indent + "  ", _order(value, _METADATA if top else ()))
+        _mapping(lines, value, indent + "  ", _order(value, ()))
     else:
         lines.append(f"{head} {_scalar(value, indent)}")
 
@@ -130,7 +138,7 @@ def _sequence(lines: list[str], items: Iterable[Any], indent: str) -> None:
             continue
         start = len(lines)
         if item and (kind is dict or isinstance(item, Mapping)):
-            _mapping(lines, item, inner, _order(item, _ITEM))
+            _mapping(lines, item, inner, _items.get(tuple(item)) or _order(item, _ITEM))
         elif item and isinstance(item, _LISTS):
             _sequence(lines, item, inner)
         else:
