@@ -72,7 +72,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple
     chance = random.Random(5)  # noqa: S311 - a reproducible choice
     for path in chance.sample(sorted((root / "jobs").rglob("*.yaml")), 12):
         path.write_text(path.read_text().replace("maxRestarts: ", "maxRestarts: 1"))
-    for path in chance.sample(sorted((root / "manifests").rglob("config-*.yaml")), 3):
+    for path in chance.sample(sorted((root / "manifests").rglob("config*.yaml")), 3):
         path.unlink()
     return root, _all(root, environ)
 
