@@ -24,6 +24,7 @@ MEMORY_BYTES = 2 << 30  # 1.9.7 holds 0.3 GiB, 1.5.0 0.5 GiB
 _ATTEMPTS = 2  # of a question, each with a fresh child
 _MOST_FAILURES = 4  # children in a row that answered nothing, before no other is started
 _MOST_BYTES = 16 << 20
+_OUTCOMES = (Outcome.OK, Outcome.NO_RECOMMENDATION, Outcome.OUT_OF_DOMAIN)
 _CHILD = Path(__file__).with_name("child.py")
 HINT = "install it with `pip install 'gpu-reconciler[autoconf]'`, or name the interpreter that has it"
 
@@ -93,16 +94,18 @@ class InstalledPredictor:
         bounds = {"gpus_per_worker": question.gpus_per_worker, "max_gpus": question.max_gpus}
         arguments = [recommender(question), inputs(question), bounds, layouts]
         reply = self.ask("recommend", arguments, _Recommended, version=question.model_version)
-        if reply.outcome is Outcome.OK and (whole(reply.gpus) is None or whole(reply.workers) is None):
-            raise PredictorError(f"ado-autoconf recommends {reply.gpus} GPUs and {reply.workers} workers")
+        recommends = whole(reply.gpus) is not None and whole(reply.workers) is not None
+        if reply.outcome not in _OUTCOMES or recommends != (reply.outcome is Outcome.OK):
+            said = f"{reply.outcome}, {reply.gpus} GPUs and {reply.workers} workers"
+            raise PredictorError(f"ado-autoconf answers {said}, which makes no sense")
         answered = [(gpus, batch) for gpus, batch, chance in reply.chances if 0 <= chance <= 1]
         if reply.outcome is not Outcome.OUT_OF_DOMAIN and answered != list(layouts):
             raise PredictorError("ado-autoconf gives other chances than it was asked for, or some that are none")
         return Prediction(
             engine=self.engine,
             outcome=reply.outcome,
-            gpus=reply.gpus,
-            workers=reply.workers,
+            gpus=reply.gpus if recommends else 0,
+            workers=reply.workers if recommends else 0,
             chances=reply.chances,
             versions=tuple(sorted({**self._versions, "model": question.model_version}.items())),
             text=one_line(reply.text),

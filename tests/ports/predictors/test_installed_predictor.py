@@ -157,6 +157,31 @@ def test_a_failure_is_no_refusal(change: dict[str, object], words: str) -> None:
         assert found.predict(asked()).gpus == 4
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        '"outcome": "ok"',
+        '"outcome": "ok", "gpus": 0, "workers": 1',
+        '"outcome": "ok", "gpus": 1, "workers": -1',
+        '"outcome": "no-recommendation", "gpus": 2, "workers": 1',
+        '"outcome": "pending"',
+        '"chances": []',
+        '"outcome": "ok", "gpus": 1, "workers": 1, "chances": [[1, 8, 1.5]]',
+        '"outcome": "ok", "gpus": 1, "workers": 1, "chances": [[1, 9, 0.5]]',
+        '"outcome": "ok", "gpus": 1, "workers": 1, "chances": []',
+    ],
+)
+def test_answers_that_make_no_sense(said: str, tmp_path: Path) -> None:
+    """An interpreter that answers by itself: hello, loading, then nonsense in good form."""
+    python = tmp_path / "python"
+    lines = ['{"id": 1}', '{"id": 2}', f'{{"id": 3, {said}}}']
+    python.write_text("#!/bin/sh\n" + "".join(f"read -r line; echo '{line}'\n" for line in lines) + "read -r line\n")
+    python.chmod(0o700)
+    with InstalledPredictor(str(python), call_seconds=60) as found, pytest.raises(PredictorError) as raised:
+        found.predict(asked(), ((1, 8),))
+    assert not raised.value.retryable
+
+
 def test_an_interpreter_without_the_library_is_told_and_not_tried_for_ever() -> None:
     with InstalledPredictor(environ={**os.environ, "PYTHONPATH": ""}) as found:
         told = []
