@@ -1,0 +1,178 @@
+"""The terms of a prediction, beside figures that were worked out by hand."""
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.core.sizing.estimate import Confidence, Estimate
+from reconciler.core.sizing.gpus import Gpu, find_gpu
+from reconciler.core.sizing.memory import estimate, fits, optimizer_known
+from reconciler.core.sizing.memory.stacks import STACKS, Stack, stack_of
+from reconciler.core.sizing.models import find_architecture
+from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Precision, Strategy, Training
+
+GIB = float(1 << 30)
+P = 6_738_415_616  # parameters of llama-7b
+
+
+def card(name: str = "NVIDIA-A100-SXM4-80GB") -> Gpu:
+    found = find_gpu(name)
+    assert found is not None
+    return found
+
+
+def training(**changes: object) -> Training:
+    model = find_architecture("llama-7b")
+    assert model is not None
+    assert model.parameters == P
+    return replace(Training(model="llama-7b", architecture=model, method=Method.FULL, sequence=2048), **changes)
+
+
+def part(found: Estimate, name: str) -> float:
+    return next(one.gib for one in found.parts if one.name == name)
+
+
+def states(found: Estimate) -> float:
+    return part(found, "weights") + part(found, "gradients") + part(found, "optimizer")
+
+
+@pytest.mark.parametrize(
+    ("precision", "strategy", "gpus", "bytes_each"),
+    [
+        (Precision.BF16, Strategy.DDP, 1, 2 + 2 + 4),
+        (Precision.FP32, Strategy.DDP, 1, 4 + 4 + 8),
+        (Precision.BF16_MIXED, Strategy.DDP, 1, 4 + 4 + 8),
+        (Precision.BF16, Strategy.FSDP_FULL, 4, 8 / 4),
+        (Precision.BF16_MIXED, Strategy.FSDP_FULL, 8, 16 / 8),
+        (Precision.BF16, Strategy.FSDP_GRAD_OP, 4, 2 + (2 + 4) / 4),
+        (Precision.BF16_MIXED, Strategy.ZERO1, 4, 2 + 2 + 12 / 4),
+        (Precision.BF16_MIXED, Strategy.ZERO2, 4, 2 + (2 + 12) / 4),
+        (Precision.BF16_MIXED, Strategy.ZERO3, 4, 16 / 4),
+    ],
+)
+def test_states_are_those_of_the_papers(precision: Precision, strategy: Strategy, gpus: int, bytes_each: float) -> None:
+    """F-006: bytes of each parameter as in ZeRO (arXiv 1910.02054), and pure bf16."""
+    found = estimate(training(precision=precision, strategy=strategy), Layout(gpus=gpus), card())
+    assert states(found) == pytest.approx(bytes_each * P / GIB, rel=1e-6)
+
+
+def test_hybrid_shards_within_one_node() -> None:
+    run = training(strategy=Strategy.FSDP_HYBRID)
+    one, two = (estimate(run, Layout(gpus=8 * nodes, workers=nodes), card()) for nodes in (1, 2))
+    assert states(one) == states(two)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "bytes_each"),
+    [
+        ("adamw_torch", 4),
+        ("adamw_bnb_8bit", 2),
+        ("paged_adamw_32bit", 8),
+        ("lion_8bit", 1),
+        ("sgd", 0),
+        ("galore_adamw", 4),  # not known: counted as AdamW
+    ],
+)
+def test_optimizers_of_pure_bf16(optimizer: str, bytes_each: float) -> None:
+    found = estimate(training(optimizer=optimizer), Layout(gpus=1), replace(card(), memory_gib=1000.0))
+    assert part(found, "optimizer") == pytest.approx(bytes_each * P / GIB, rel=1e-6)
+
+
+def test_an_unknown_optimizer_lowers_the_confidence() -> None:
+    """F-006: never a silent default."""
+    assert not optimizer_known("galore_adamw")
+    assert optimizer_known("adamw_torch")
+    found = estimate(training(optimizer="galore_adamw"), Layout(gpus=1), card())
+    assert found.confidence is Confidence.LOW
+
+
+def test_adapters_are_counted_by_their_matrices() -> None:
+    found = estimate(training(method=Method.LORA, lora_rank=8), Layout(gpus=1), card())
+    adapters = 8 * (4096 + 4096) * 2 * 32
+    assert part(found, "weights") == pytest.approx((2 * P + 2 * adapters) / GIB, rel=1e-6)
+    assert part(found, "optimizer") == pytest.approx(4 * adapters / GIB, rel=1e-6)
+    everywhere = estimate(training(method=Method.LORA, lora_targets=("all-linear",)), Layout(gpus=1), card())
+    assert part(everywhere, "optimizer") > 2 * part(found, "optimizer")
+
+
+@pytest.mark.parametrize(("method", "bytes_each"), [(Method.QLORA, 0.53), (Method.GPTQ_LORA, 0.52)])
+def test_a_base_in_four_bits_keeps_its_ends_in_two_bytes(method: Method, bytes_each: float) -> None:
+    found = estimate(training(method=method, lora_rank=1), Layout(gpus=1), card())
+    ends = 2 * 32_000 * 4096
+    expected = (bytes_each * (P - ends) + 2 * ends) / GIB
+    assert part(found, "weights") == pytest.approx(expected, rel=0.01)
+
+
+def test_checkpointing_attention_and_fused_loss() -> None:
+    plain = estimate(training(), Layout(gpus=1, batch=4), replace(card(), memory_gib=1000.0))
+    wide = replace(card(), memory_gib=1000.0)
+    kept = estimate(training(checkpointing=False), Layout(gpus=1, batch=4), wide)
+    eager = estimate(training(attention=Attention.EAGER), Layout(gpus=1, batch=4), wide)
+    sdpa = estimate(training(attention=Attention.SDPA), Layout(gpus=1, batch=4), wide)
+    fused = estimate(training(fused_loss=True), Layout(gpus=1, batch=4), wide)
+    assert part(kept, "activations") > 10 * part(plain, "activations")
+    assert part(eager, "activations") > part(plain, "activations") == part(sdpa, "activations")
+    assert part(fused, "logits") < part(plain, "logits") / 5
+
+
+def test_what_is_offloaded_is_not_on_the_card() -> None:
+    run = training(precision=Precision.BF16_MIXED, strategy=Strategy.ZERO3)
+    layout = Layout(gpus=4)
+    here = estimate(run, layout, card())
+    optimizer = estimate(replace(run, offload=Offload.OPTIMIZER), layout, card())
+    everything = estimate(replace(run, offload=Offload.ALL), layout, card())
+    assert part(optimizer, "optimizer") == 0
+    assert part(everything, "weights") == 0
+    assert everything.peak_gib < optimizer.peak_gib < here.peak_gib
+
+
+def test_tensor_and_pipeline_parallel_divide_the_model() -> None:
+    run = training(strategy=Strategy.DDP)
+    one = estimate(run, Layout(gpus=1), card())
+    four = estimate(replace(run, tensor=2, pipeline=2), Layout(gpus=4), card())
+    assert states(four) == pytest.approx(states(one) / 4)
+
+
+def test_accumulation_keeps_gradients_whole_under_fsdp() -> None:
+    """F-006: accelerate's `no_sync`: about 2 bytes a parameter on every GPU, however many there are."""
+    run = training(strategy=Strategy.FSDP_FULL)
+    once, often = (estimate(run, Layout(gpus=8, accumulation=steps), card()) for steps in (1, 4))
+    assert often.peak_gib - once.peak_gib == pytest.approx(2 * P / GIB, rel=0.01)
+    deepspeed = replace(run, strategy=Strategy.ZERO3)
+    assert estimate(deepspeed, Layout(gpus=8, accumulation=4), card()).peak_gib == pytest.approx(
+        estimate(deepspeed, Layout(gpus=8), card()).peak_gib
+    )
+
+
+def test_a_paged_optimizer_spills_and_says_so() -> None:
+    """F-006: it runs, far slower: both numbers are told."""
+    run = training(optimizer="paged_adamw_32bit")
+    small = card("NVIDIA-A100-40GB-PCIe") if find_gpu("NVIDIA-A100-40GB-PCIe") else replace(card(), memory_gib=40.0)
+    found = estimate(run, Layout(gpus=1), small)
+    assert found.unpaged_gib is not None
+    assert found.peak_gib <= small.memory_gib < found.unpaged_gib
+    assert fits(found, small, 0.08)
+    assert estimate(run, Layout(gpus=1), replace(card(), memory_gib=1000.0)).unpaged_gib is None
+
+
+def test_the_allocator_gives_back_what_it_keeps() -> None:
+    """Near the end of a card the predicted peak is cut, down to what is needed, and never below."""
+    run = training(method=Method.LORA, strategy=Strategy.DDP)
+    roomy = estimate(run, Layout(gpus=1, batch=16), replace(card(), memory_gib=1000.0))
+    tight = replace(card(), memory_gib=roomy.peak_gib - 1)
+    found = estimate(run, Layout(gpus=1, batch=16), tight)
+    assert found.need_gib == roomy.need_gib
+    assert found.need_gib < found.peak_gib < tight.memory_gib < roomy.peak_gib
+
+
+def test_stacks_are_found_by_the_first_word() -> None:
+    assert stack_of("fms-hf-tuning v1.6.0-era (0.4)") is STACKS["fms-hf-tuning"]
+    assert stack_of("Qwen finetune.py") is STACKS["qwen"]
+    assert stack_of("LitGPT") is STACKS["litgpt"]
+    assert stack_of("") == stack_of("some stack of ours") == Stack()
+
+
+def test_other_constants_may_be_given() -> None:
+    run, layout = training(), Layout(gpus=1)
+    assert estimate(run, layout, card(), Stack(context=9.2)).peak_gib == pytest.approx(
+        estimate(run, layout, card(), Stack(context=1.2)).peak_gib + 8, rel=0.2
+    )
