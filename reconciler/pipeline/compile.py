@@ -230,7 +230,7 @@ def _sized(context: Context, document: Document, cluster: Cluster, draft: _Draft
     """Render a job with its numbers; None: it trains nothing that we know of. One that waits keeps what is there."""
     from reconciler.core.render.sized import sized_manifest, sized_torchrun_job, stamped  # noqa: PLC0415 - few need it
 
-    draft.needs.update(needs_of(document))
+    draft.needs.update(needs_of(document, cluster))
     job = None if writes_source(cluster) else size(context, document, cluster)
     if job is None and not writes_source(cluster):
         return None

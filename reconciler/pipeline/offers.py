@@ -11,6 +11,7 @@ from reconciler.core.intents.torchrun import TorchrunQueue
 from reconciler.core.reasons import Origin
 
 KUEUE_KINDS = ("LocalQueue", "ClusterQueue", "ResourceFlavor")
+QUEUE_LABELS = (KUEUE_QUEUE_LABEL, *KAI_QUEUE_LABELS)
 _GROUP = "kueue.x-k8s.io"
 
 
@@ -72,7 +73,7 @@ def offer_of(queue: TorchrunQueue) -> Offer | None:
 
 def queue_named(labels: Mapping[str, str]) -> str:
     """Return the queue that a job's labels name, Kueue's or KAI's; empty where they name none."""
-    return next((labels[label] for label in (KUEUE_QUEUE_LABEL, *KAI_QUEUE_LABELS) if labels.get(label)), "")
+    return next((labels[label] for label in QUEUE_LABELS if labels.get(label)), "")
 
 
 def _spec(document: Document | None) -> Mapping[str, Any]:

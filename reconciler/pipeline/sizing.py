@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.core.census.pods import mapping
+from reconciler.core.census.pods import mapping, text
 from reconciler.core.census.workloads import read_workload
 from reconciler.core.documents import Document
-from reconciler.core.intents.config import Cluster, SizedKind, Write
+from reconciler.core.intents.config import Cluster, SizedKind, SizingSettings, Write
 from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Origin
 from reconciler.core.render.manifest import Manifest
-from reconciler.pipeline.context import FILES, OFFERS, Context
-from reconciler.pipeline.offers import offer_of, queue_named
+from reconciler.pipeline.context import FILES, OFFERS, Context, QueueSource
+from reconciler.pipeline.offers import QUEUE_LABELS, Offer, offer_of, queue_named
 
 if TYPE_CHECKING:
     from reconciler.core.render.sized.sizing import SizedJob, Surroundings
@@ -55,9 +56,9 @@ def unwritten(document: Document) -> Problem:
     )
 
 
-def needs_of(document: Document) -> tuple[str, ...]:
+def needs_of(document: Document, cluster: Cluster) -> tuple[str, ...]:
     """Return what the sizing of a job depends on besides its file, its queue and the evidence."""
-    queue = queue_named(_labels(document))
+    queue = _queue(document, cluster)
     return (OFFERS, FILES, queue) if queue else (OFFERS, FILES)
 
 
@@ -84,40 +85,61 @@ def surroundings(context: Context, document: Document, cluster: Cluster) -> "Sur
         found = context.files.get(path)
         return None if found is None else msgspec.json.encode(found.data)
 
+    queue = context.queues.get((cluster.name, document.key.namespace or cluster.namespace, _queue(document, cluster)))
+    offered, evidence = _offered(context, document, cluster, queue)
     return Surroundings(
-        settings=cluster.sizing,
+        settings=_of_nodes(cluster.sizing, document, queue),
         answers=answers.heard_by(cluster.sizing.engine),
-        offered=_offered(context, document, cluster),
+        offered=offered,
+        evidence=evidence,
         paths=tuple(context.files),
         file=file,
     )
 
 
-def _offered(context: Context, document: Document, cluster: Cluster) -> "tuple[Gpu, ...]":
-    """Return the cards of the job's queue, else all of the cluster's vendor that were measured on its nodes."""
+def _offered(
+    context: Context, document: Document, cluster: Cluster, queue: QueueSource | None
+) -> "tuple[tuple[Gpu, ...], tuple[Origin, ...]]":
+    """Return the cards of the job's queue, else all of the cluster's vendor that were measured, and who says so."""
     from reconciler.core.sizing.gpus import find_gpu, offered_gpus
 
     inventory = context.inventories.get(cluster.name)
     measured = offered_gpus(inventory) if inventory is not None else ()
     found: list[Gpu] = []
-    for product in _products(context, document, cluster):
-        gpu = next((gpu for gpu in measured if gpu.product == product), None) or find_gpu(product)
+    origins: list[Origin] = []
+    for offer in _offers(context, document, cluster, queue):
+        gpu = next((gpu for gpu in measured if gpu.product == offer.product), None) or find_gpu(offer.product)
         if gpu is not None:
             found.append(gpu)
-    return tuple(found) or tuple(gpu for gpu in measured if gpu.vendor is cluster.vendor)
+            origins.append(offer.origin)
+    if not found and inventory is not None and inventory.document is not None:
+        found = [gpu for gpu in measured if gpu.vendor is cluster.vendor]
+        origins = [Origin(document=inventory.document, field=("spec", "nodes"))]
+    return tuple(found), tuple(origins)
 
 
-def _products(context: Context, document: Document, cluster: Cluster) -> Iterator[str]:
+def _offers(context: Context, document: Document, cluster: Cluster, queue: QueueSource | None) -> Iterator[Offer]:
     """Yield the products that the job's queue is made of: a TorchrunQueue's, else those of Kueue's flavors."""
-    spec = mapping(document.data.get("spec"))
-    queue = queue_named(_labels(document)) or str(spec.get("jobQueue") or "")
-    namespace = document.key.namespace or cluster.namespace
-    source = context.queues.get((cluster.name, namespace, queue))
-    offer = offer_of(source.intent) if source is not None else None
+    offer = offer_of(queue.intent) if queue is not None else None
     if offer is not None:
-        yield offer.product
+        yield offer
     elif cluster.name in context.flavors:
-        yield from (found.product for found in context.flavors[cluster.name].offers(namespace, queue))
+        namespace = document.key.namespace or cluster.namespace
+        yield from context.flavors[cluster.name].offers(namespace, _queue(document, cluster))
+
+
+def _queue(document: Document, cluster: Cluster) -> str:
+    """Name the job's queue; while another label keeps it from running (`queue-name: fake`), the one it will get."""
+    marks = cluster.sizing.labels
+    if marks.done_key in QUEUE_LABELS:
+        return marks.done_value
+    return queue_named(_labels(document)) or text(mapping(document.data.get("spec")).get("jobQueue"))
+
+
+def _of_nodes(settings: SizingSettings, document: Document, queue: QueueSource | None) -> SizingSettings:
+    """Let the nodes of a TorchrunJob be those of its queue, which spreads the GPUs in the end."""
+    gpus = queue.intent.node.gpus if queue is not None and document.kind == "TorchrunJob" else None
+    return replace(settings, gpus_per_worker=gpus.value) if gpus is not None and gpus.value > 0 else settings
 
 
 def _labels(document: Document) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """One job document through sizing: launch line, question, decision, and the numbers in its place."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from reconciler.core.intents.trainjobs import (
     named_product,
     requested_gpus,
     training_job,
+    word_place,
 )
 from reconciler.core.launch.files import named_file
 from reconciler.core.launch.launch import Launch, Spot, Trouble
@@ -23,10 +24,12 @@ from reconciler.core.launch.reading import read_launch
 from reconciler.core.launch.search import find_line
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Origin
 from reconciler.core.render.sized.apply import apply_decision, refused
 from reconciler.core.render.sized.sized import Sized
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.asking import Asking, ask
+from reconciler.core.sizing.asking.cards import OFFERED
 from reconciler.core.sizing.decide import decide_over
 from reconciler.core.sizing.decision import Decision
 from reconciler.core.sizing.gpus import Gpu
@@ -43,12 +46,14 @@ _READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulatio
 class Surroundings(Struct, frozen=True, kw_only=True):
     """What a job is sized against. `paths` are the configurations that launch lines may name, `file` gives their bytes.
 
-    `offered` are the cards that the job's queue or the cluster offers; `answers` what other engines said.
+    `offered` are the cards that the job's queue or the cluster offers; `answers` what other engines said; `evidence`
+    are the places of both.
     """
 
     settings: SizingSettings
     answers: Answers
     offered: tuple[Gpu, ...] = ()
+    evidence: tuple[Origin, ...] = ()
     paths: tuple[str, ...] = ()
     file: Files
 
@@ -138,13 +143,14 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundi
         questions=asking.questions,
     )
     if decision.chosen is not None:
-        sized = apply_decision(job, launch, question, decision, settings)
+        pinned = any(name == "gpu" and fact.origin == OFFERED for name, fact in asking.facts)
+        sized = apply_decision(job, launch, question, decision, settings, around.evidence, pin_gpu=pinned)
         is_whole = not any(problem.severity is Severity.ERROR for problem in sized.problems)
         return replace(made, sized=sized if is_whole else None, problems=sized.problems)
     unanswered = settings.when_pending if decision.is_pending else settings.when_refused
     blocks = unanswered is Unanswered.BLOCK
     severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
-    passed = None if blocks else refused(document, decision, settings)
+    passed = None if blocks else refused(document, decision, settings, around.evidence)
     return replace(made, sized=passed, problems=(_unanswered(job, decision, severity),))
 
 
@@ -195,23 +201,4 @@ def _problems(job: TrainingJob, troubles: Iterable[Trouble]) -> Iterator[Problem
 
 
 def _place(job: TrainingJob, spot: Spot) -> SourceRef:
-    """Return where words of the launch line stand: inside a literal block the line is counted, else the value's own."""
-    path = job.word_path(spot.field, spot.index)
-    place = job.document.at(path)
-    words = job.line is not None and job.get(*path)
-    text = words if isinstance(words, str) else _word(job, spot)
-    lines = text.count("\n", 0, spot.start)
-    if not _is_block(job.document, place) or "\n" not in text:
-        return place
-    return SourceRef(path=place.path, line=place.line + 1 + lines, column=1)
-
-
-def _word(job: TrainingJob, spot: Spot) -> str:
-    words: Mapping[str, tuple[str, ...]] = {"command": job.command, "args": job.args}
-    return words[spot.field][spot.index]
-
-
-def _is_block(document: Document, place: SourceRef) -> bool:
-    """Whether a literal block (`|`) begins at a place: its text has the lines of the file."""
-    lines = document.text.splitlines()
-    return 0 < place.line <= len(lines) and lines[place.line - 1][place.column - 1 : place.column] == b"|"
+    return word_place(job, spot.field, spot.index, spot.start)

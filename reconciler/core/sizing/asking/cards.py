@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from reconciler.core.launch.launch import Trouble
 from reconciler.core.sizing.gpus import Gpu, closest_gpus, find_gpu
 
+OFFERED = "what the cluster offers"
+"""Origin of cards that neither the job nor the settings name."""
+
 
 class Cards(Struct, frozen=True, kw_only=True):
     """The cards to choose among, and who named them."""
@@ -42,7 +45,7 @@ def pick_cards(
             gpu = _card(product, offered)
             return _unknown(product, origin) if gpu is None else Cards(gpus=(_priced(gpu, prices),), origin=origin)
     if offered:
-        return Cards(gpus=tuple(_priced(gpu, prices) for gpu in offered), origin="what the cluster offers")
+        return Cards(gpus=tuple(_priced(gpu, prices) for gpu in offered), origin=OFFERED)
     hint = "name it by the node selector nvidia.com/gpu.product, or set spec.sizing.defaultGpuModel in reconciler.yaml"
     return Trouble(rule="sizing.gpu", message="nothing says which GPU the job will get", hint=hint)
 
