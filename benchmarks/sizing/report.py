@@ -33,7 +33,7 @@ _LIMITS = """## What to know about these figures
 - A measured peak holds what PyTorch's allocator keeps; `need` leaves it out. Whether a run fits is judged by its need.
 - A paged optimizer lets runs through that do not fit: they are told to fit, with what they would need without paging.
 - torchtune's rows say "recipe default", and two pairs of them differ by recipe only: what the recipes set by default is
-  taken. A 405B model over 8 GPUs is told half too much.
+  taken. A 405B model over 8 GPUs is told a fifth too much.
 - Mixtures of experts take more than predicted where many GPUs gather them: one run of 8 GPUs by 14 %.
 - LitGPT's, Qwen's and torchtune's figures are of PyTorch's live memory, not of the card; CUDA's context comes on top.
 """

@@ -41,7 +41,7 @@ def holdings_of(training: Training, layout: Layout, terms: Terms, shards: Shards
     if layout.accumulation > 1 and layout.gpus > 1 and not terms.adapters and training.strategy in FSDP:
         whole = terms.half if terms.stack.accumulates else 0.0
     if shards.weights == 1 and training.offload is not Offload.ALL:
-        return Holdings(weights, gradients, optimizer, temporary, 0.0, whole, buckets, 0.0, gathers=False)
+        return Holdings(weights, gradients, optimizer, temporary, terms.copy, whole, buckets, 0.0, gathers=False)
     gathered = _gathered(training, terms, shards)
     if training.strategy in DEEPSPEED:
         return Holdings(
@@ -67,9 +67,10 @@ def _gathered(training: Training, terms: Terms, shards: Shards) -> float:
     FSDP and ZeRO-3 hold two layers (the one that computes, the one that is fetched), and the root unit: embedding and
     head; FSDP their gradients too, where they are trained, and a shard in 2 bytes beside the one in fp32.
     """
-    gathered = 2 * terms.layer + terms.ends
+    ends = terms.ends * terms.stack.ends
+    gathered = 2 * terms.layer + ends
     if training.strategy in DEEPSPEED:
         gathered += ZERO3_LIVE
     elif not terms.adapters:
-        gathered += terms.ends + (terms.half / shards.weights if terms.cast else 0.0)
+        gathered += ends + (terms.half / shards.weights if terms.cast else 0.0)
     return min(terms.half, gathered)

@@ -24,7 +24,7 @@ def need_of(terms: Terms, held: Holdings, shards: Shards, tokens: int, *, accumu
     """
     own = (held.weights, held.gradients, held.optimizer, held.temporary, held.gathered + held.whole)
     floor = held.weights + held.gradients
-    choices = [own, (*terms.alone, 0.0)]
+    choices = [own, (*terms.alone, terms.copy)]
     if terms.adapters:
         full = divided(terms.full, shards)
         choices += [(*full, held.gathered), (*terms.full, 0.0)]

@@ -25,10 +25,12 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     the card counts it as used.
 
     Phases: `loading` units (the largest set of weights that FSDP gathers at once, in 2 bytes) lie on the GPU at the
-    worst moment of gathering, casting and flattening; `reuse` is the share of the optimizer's copies that finds blocks
-    cached by the loss, where those are `ample` times as much; `accumulates`: gradients stay whole on every GPU between
-    the steps of an accumulation (FSDP's `no_sync`); `loaded_half`: the model is loaded in 2 bytes, and only sharding
-    casts what is trained to fp32; `unties`: a head that shares its weights with the embedding is loaded as its own.
+    worst moment of gathering, casting and flattening; `ends` is the share of embedding and head that is gathered at
+    once; `packed`: a base in 4 bits is gathered as such; `reuse` is the share of the optimizer's copies that finds
+    blocks cached by the loss, where those are `ample` times as much; `accumulates`: gradients stay whole on every GPU
+    between the steps of an accumulation (FSDP's `no_sync`); `loaded_half`: the model is loaded in 2 bytes, and only
+    sharding casts what is trained to fp32; `unties`: a head that shares its weights with the embedding is loaded as its
+    own.
 
     `live`: its published peaks are of PyTorch's live tensors, not of the card: nothing cached adds to them, and managed
     memory of paged optimizers is not in them. `low` and `high` are the shares of a prediction that bound nine measured
@@ -50,6 +52,8 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     loading: float = 5.2
     reuse: float = 0.75
     ample: float = 4.0
+    ends: float = 1.0
+    packed: bool = False
     accumulates: bool = True
     loaded_half: bool = False
     unties: bool = False
@@ -75,6 +79,8 @@ _TORCHTUNE = Stack(
     across=0.0,
     reserved=0.0,
     loading=0.0,
+    ends=0.5,
+    packed=True,
     reuse=1.0,
     ample=1.0,
     accumulates=False,

@@ -27,12 +27,11 @@ class States(NamedTuple):
 class Terms(Struct, frozen=True, kw_only=True, gc=False):
     """What is predicted from: bytes of the whole model, of its gathered units, and of one token.
 
-    `alone` are the states as one GPU loads them, `full` as if all weights were trained. `half` is a copy of all weights
-    in 2 bytes; `layer` and `ends` (embedding and head) one unit of it. `cast`: what is trained lies in fp32. `paged`:
-    the optimizer's states may leave the GPU. `low` and `high` are the
-    band. `kept` stays for the backward pass, `inputs` is the second copy that
-    sharded adapters keep, `block` passes through one layer, `logits` the loss; `live` is what of block and loss is
-    alive at once.
+    `alone` are the states as one GPU loads them, `full` as if all weights were trained. `copy` is autocast's of weights
+    that lie whole in fp32, `half` a copy of all weights in 2 bytes; `layer` and `ends` (embedding and head) are units
+    of it. `cast`: what is trained lies in fp32. `paged`: the optimizer's states may leave the GPU. `low` and `high` are
+    the band. `kept` stays for the backward pass, `inputs` is the second copy that sharded adapters keep, `block` passes
+    through one layer, `logits` the loss; `live` is what of block and loss is alive at once.
     """
 
     stack: Stack
@@ -45,6 +44,7 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
     states: States
     alone: States
     full: States
+    copy: float
     half: float
     layer: float
     ends: float
@@ -62,9 +62,11 @@ def terms_of(training: Training, stack: Stack | None, *, sharded: bool) -> Terms
     ways = training.tensor * training.pipeline
     parameters, ends = _sizes(model, stack)
     kept, block, inputs = _tokens(training, model, stack)
+    kept *= 2 if not sharded and training.checkpointing and _is_copied(training, stack) else 1
     logits, live = _loss(training, stack)
     cast = _is_cast(training, stack, sharded=sharded)
     confidence = _confidence(training, stack)
+    packed = 0.53 if stack.packed and training.method in _QUANTISED else 2.0
     band = stack if confidence is Confidence.HIGH or not stack.trusted else stack_of("")
     return Terms(
         stack=stack,
@@ -77,8 +79,9 @@ def terms_of(training: Training, stack: Stack | None, *, sharded: bool) -> Terms
         states=_states(training, training.method, stack, cast=cast),
         alone=_states(training, training.method, stack, cast=_is_cast(training, stack, sharded=False)),
         full=_states(training, Method.FULL, stack, cast=training.precision in MIXED and not stack.loaded_half),
+        copy=2 * parameters / ways if _is_copied(training, stack) else 0.0,
         half=2 * parameters / ways,
-        layer=2 * max(0, parameters - ends) / model.layers / training.tensor,
+        layer=packed * max(0, parameters - ends) / model.layers / training.tensor,
         ends=2 * ends / training.tensor,
         kept=kept,
         inputs=inputs,
@@ -117,6 +120,15 @@ def _confidence(training: Training, stack: Stack) -> Confidence:
         and training.precision in {Precision.BF16, Precision.BF16_MIXED}
     )
     return Confidence.HIGH if like else Confidence.MEDIUM
+
+
+def _is_copied(training: Training, stack: Stack) -> bool:
+    """Tell whether autocast copies weights that lie whole in fp32 into 2 bytes, between layers that work in fp32.
+
+    The copies live from a weight's first use to the end of the forward pass (torch.amp: the weight cache).
+    """
+    whole = training.precision in MIXED and not training.method.has_adapters
+    return whole and not stack.loaded_half and training.strategy not in DEEPSPEED
 
 
 def _is_cast(training: Training, stack: Stack, *, sharded: bool) -> bool:
