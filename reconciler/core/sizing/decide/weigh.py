@@ -62,7 +62,11 @@ def _roomy(question: Question, estimate: Estimate, chance: float | None) -> Verd
     if _is_long(question):
         return _yes(question, estimate, Confidence.LOW)
     agreed = chance is not None and chance >= LIKELY
-    return _yes(question, estimate, Confidence.HIGH if agreed else Confidence.MEDIUM)
+    if agreed:
+        return _yes(question, estimate, Confidence.HIGH)
+    # A run may peak anywhere in the band: a card that ends inside of it is a bet, and is said to be one.
+    is_bet = estimate.high_gib > question.gpu.memory_gib
+    return _yes(question, estimate, Confidence.LOW if is_bet else Confidence.MEDIUM)
 
 
 def _no(reason: Reason) -> Verdict:
