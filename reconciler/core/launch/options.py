@@ -75,7 +75,7 @@ def launcher_arguments(fields: Sequence[Field], start: int, bare: frozenset[str]
         name = flag_name(name)
         if separator:
             options.append(Option(name, field, (), joined))
-        elif name in bare or at + 1 == len(fields):
+        elif name in bare or at + 1 == len(fields) or is_flag(fields[at + 1].text):
             options.append(Option(name, field))
         else:
             at += 1

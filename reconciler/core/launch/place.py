@@ -28,7 +28,6 @@ class Place(Struct, frozen=True):
 
     items: tuple[Item, ...] = ()
     script: bool = False
-    shift: int = 0  # added to offsets of a script that stands inside another one
     source: str = ""  # what was read where there are no items (`file train.sh`)
 
     def spot(self, field: Field, end: Field | None = None) -> Spot | None:
@@ -40,23 +39,27 @@ class Place(Struct, frozen=True):
             item = self.items[field.start]
             return Spot(field=item.field, index=item.index, start=0, end=len(item.text))
         item = self.items[0]
-        placed = item.expanded.place(field.start + self.shift, last.end + self.shift)
+        placed = item.expanded.place(field.start, last.end)
         return placed and Spot(field=item.field, index=item.index, start=placed[0], end=placed[1])
+
+    def told(self, fields: Sequence[Field]) -> tuple[str, Spot | None]:
+        """Return words as they are written, for people to recognise, and where."""
+        spot = self.spot(fields[0], fields[-1])
+        if self.script and spot is not None:
+            return shown(self.items[0].text[spot.start : spot.end]), spot
+        if self.script and self.items and fields[0].start >= 0:
+            return shown(self.items[0].expanded.text[fields[0].start : fields[-1].end]), spot
+        return shown(" ".join([field.text for field in fields])), spot
 
     def written(self, fields: Sequence[Field]) -> str:
         """Return words as they are written, for people to recognise."""
-        spot = self.spot(fields[0], fields[-1]) if self.script else None
-        if spot is not None:
-            text = self.items[0].text[spot.start : spot.end]
-        elif self.script and self.items and fields[0].start >= 0:
-            text = self.items[0].expanded.text[fields[0].start + self.shift : fields[-1].end + self.shift]
-        else:
-            text = " ".join(field.text for field in fields)
-        return shown(text)
+        return self.told(fields)[0]
 
 
 def shown(text: str) -> str:
     """Return text on one line, cut where it is long, with what is no text left out."""
+    if len(text) <= _MAX_SHOWN and "  " not in text and text.isprintable() and text.strip() == text:
+        return text
     line = " ".join(text.replace("\\\n", " ").split())
     if not line.isprintable():
         line = "".join(char if char.isprintable() else "?" for char in line)

@@ -76,7 +76,8 @@ class _Reader:
         if "method" not in gathering.facts.keys() | gathering.unsure.keys() | defaults.keys():
             defaults["method"] = Fact(value="full", written="", origin="no adapter is asked for on the line")
         override(self.container_env, gathering, defaults)
-        troubles = (*gathering.troubles, *self._missing(defaults), *self._loose())
+        # What is missing may stand in the words that are not known: those are the trouble then.
+        troubles = (*gathering.troubles, *(self._loose() or self._missing(defaults)))
         launch = Launch(
             launcher=line.launched.launcher,
             framework=self.dialect.name,

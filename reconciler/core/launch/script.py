@@ -1,6 +1,7 @@
 """What the script's own flags and files say: model, batch, sequence, optimizer, precision and the like."""
 
 from collections.abc import Mapping
+from functools import cache
 
 from msgspec.structs import replace
 
@@ -198,10 +199,14 @@ def _mixed(settings: Settings, launcher: Settings, gathering: Gathering) -> Sett
 
 def fill_defaults(dialect: Dialect, gathering: Gathering) -> dict[str, Fact]:
     """Return the framework's documented defaults for facts that nothing was said of."""
-    said = gathering.facts.keys() | gathering.unsure.keys()
-    origin = f"default of {dialect.source}"
     return {
-        name: Fact(value=value, written="", origin=origin)
-        for name, value in dialect.defaults.items()
-        if name not in said
+        name: fact
+        for name, fact in _defaults(dialect.source, tuple(dialect.defaults.items()))
+        if name not in gathering.facts and name not in gathering.unsure
     }
+
+
+@cache
+def _defaults(source: str, values: tuple[tuple[str, str], ...]) -> tuple[tuple[str, Fact], ...]:
+    origin = f"default of {source}"
+    return tuple((name, Fact(value=value, written="", origin=origin)) for name, value in values)

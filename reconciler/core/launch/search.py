@@ -106,6 +106,8 @@ class _Search:
             return
         launched = take_apart(fields)
         if launched is None:
+            if UNKNOWN in name and _has_training_flags(fields):
+                self.missing = _unknown_program(fields, place)
             return
         known = self.scripts if launched.launcher is Launcher.PYTHON else self.sure
         known.append(Line(launched, place, {**env, **assigned} if assigned else env))
@@ -216,8 +218,16 @@ def _trains(line: Line) -> bool:
     launched = line.launched
     if _TRAINING_MODULE.fullmatch(launched.name):
         return True
+    return _has_training_flags(launched.fields[launched.program + 1 :])
+
+
+def _has_training_flags(fields: Sequence[Field]) -> bool:
     return any(
-        flag_name(field.text.partition("=")[0]) in _TRAINING_FLAGS
-        for field in launched.fields[launched.program + 1 :]
-        if field.text.startswith("--")
+        flag_name(field.text.partition("=")[0]) in _TRAINING_FLAGS for field in fields if field.text.startswith("--")
     )
+
+
+def _unknown_program(fields: Sequence[Field], place: Place) -> Trouble:
+    message = f"which program `{place.written(fields)}` starts is not known: {fields[0].why}"
+    hint = "write the program out, or give the variable a literal value in the container's env"
+    return Trouble(rule="launch.unknown-program", message=message, hint=hint, spot=place.spot(fields[0]))

@@ -31,34 +31,38 @@ class Setting(Struct, frozen=True, gc=False):
 class Settings:
     """Finds values by their names; the last flag of a name wins."""
 
+    __slots__ = ("_known", "place")
+
     def __init__(self, place: Place, options: Iterable[Option]) -> None:
         self.place = place
-        self._options = {option.name: option for option in options}
-        self._values: dict[str, Setting] = {}
+        self._known: dict[str, Option | Setting] = {option.name: option for option in options}
 
     def add_file(self, values: Mapping[str, str], origin: str) -> None:
         """Add what a file says; what is known already stays."""
         for name, text in values.items():
-            if name not in self._values:
+            if name not in self._known:
                 fact = Fact(value=text, written=f"{name}: {shown(text)}", origin=origin)
-                self._values[name] = Setting(text, fact, "", tuple(text.split(",")))
+                self._known[name] = Setting(text, fact, "", tuple(text.split(",")))
 
     def add_word(self, name: str, text: str, field: Field) -> None:
         """Add an override: `name=value` among the words, or a word that stands for something by its position."""
-        fact = Fact(value=text, written=self.place.written((field,)), spot=self.place.spot(field))
-        self._values[name] = Setting(text, fact, field.why, tuple(text.split(",")))
+        if isinstance(self._known.get(name), Option):
+            return
+        written, spot = self.place.told((field,))
+        self._known[name] = Setting(
+            text, Fact(value=text, written=written, spot=spot), field.why, tuple(text.split(","))
+        )
 
     def has(self, name: str) -> bool:
         """Tell whether a value is given."""
-        return name in self._options or name in self._values
+        return name in self._known
 
     def find(self, names: Iterable[str]) -> Setting | None:
         """Return the value of the first of the names that is given."""
+        known = self._known
         for name in names:
-            if (option := self._options.get(name)) is not None:
-                return self._of_option(option)
-            if (setting := self._values.get(name)) is not None:
-                return setting
+            if (found := known.get(name)) is not None:
+                return found if isinstance(found, Setting) else self._of_option(found)
         return None
 
     def text(self, *names: str) -> str:
@@ -67,15 +71,15 @@ class Settings:
         return "" if found is None or UNKNOWN in found.text else found.text
 
     def _of_option(self, option: Option) -> Setting:
-        place = self.place
-        words = (option.flag, *option.values)
-        spot = place.spot(option.flag, option.last)
-        if spot is not None and not place.script and option.values:
-            spot = place.spot(option.values[0])
-        fact = Fact(value=option.value, written=place.written(words), spot=spot)
-        texts = tuple(option.joined.split(",")) if option.joined is not None else tuple(f.text for f in option.values)
-        why = next((field.why for field in words if field.why), "")
-        return Setting(option.value, fact, why, texts)
+        place, values = self.place, option.values
+        words = (option.flag, *values)
+        written, spot = place.told(words)
+        if values and not place.script:
+            spot = place.spot(values[0])
+        text = option.value
+        texts = tuple(text.split(",")) if option.joined is not None else tuple([field.text for field in values])
+        why = "" if UNKNOWN not in text else next((field.why for field in words if field.why), "")
+        return Setting(text, Fact(value=text, written=written, spot=spot), why, texts)
 
 
 def read_file(path: str, files: Files, what: str) -> tuple[dict[str, str], Trouble | None]:

@@ -15,7 +15,13 @@ Calls = list[tuple[str, ...]]
 _STUB = "accelerate() { printf 'CALL\\0'; [ $# -eq 0 ] || printf '=%s\\0' \"$@\"; }; set -f\n"
 _REFUSALS = (
     *(b"syntax error", b"unexpected EOF", b"bad substitution", b"division by 0", b"less than 0", b"error token"),
-    *(b"cannot assign", b"not a valid identifier", b"readonly variable"),
+    *(
+        b"cannot assign",
+        b"not a valid identifier",
+        b"readonly variable",
+        b"indirect expansion",
+        b"invalid variable name",
+    ),
 )
 _PROGRAM = "#!/bin/sh\nprintf 'CALL\\0'\n[ $# -eq 0 ] || printf '=%s\\0' \"$@\"\n"
 

@@ -68,6 +68,52 @@ def test_unknown_is_never_empty() -> None:
     assert rules(reading) == ["launch.unknown-words"]
 
 
+def test_flags_belong_to_the_side_they_stand_on() -> None:
+    """F-002: in front of the module they are the launcher's, behind it the script's."""
+    found = values(
+        read("accelerate launch --num_processes 2 -m t.s --model_name_or_path m --num_processes 8 --max_length 9")
+    )
+    assert found["processes"] == "2"
+    reading = read("accelerate launch -m t.s --model_name_or_path m --max_length 9 --num_processes 8")
+    assert "processes" not in values(reading)
+
+
+def test_a_program_that_is_not_known_is_named() -> None:
+    """The words after it train, so it matters which program it is."""
+    reading = read("$PYTHON train.py --model_name_or_path m")
+    assert rules(reading) == ["launch.unknown-program"]
+    assert "PYTHON" in reading.troubles[0].message
+    assert values(read("$PYTHON train.py --model_name_or_path m --max_length 9", {"PYTHON": "python3"}))["model"] == "m"
+
+
+def test_the_script_may_stand_in_command_or_args() -> None:
+    """F-001: `sh -c` with its options, arguments behind the script, and the script in either list."""
+    script = 'exec "$0" launch --num_processes $1 -m t.s --model_name_or_path m --max_length 9 "${@:2}"'
+    reading = read_launch(
+        ["/bin/bash", "-euxo", "pipefail"], ["-c", script, "accelerate", "4"], {}, dict[str, bytes]().get
+    )
+    assert rules(reading) == ["launch.unknown-words"]
+    script = 'exec "$0" launch --num_processes $1 -m t.s --model_name_or_path m --max_length 9'
+    for command, args in (
+        (["bash", "-lc", script, "accelerate", "4"], []),
+        (["/bin/sh"], ["-ec", script, "accelerate", "4"]),
+        (["/usr/bin/env", "bash", "-c"], ["--", script, "accelerate", "4"]),
+        (["tini", "--", "bash", "-c", script], ["accelerate", "4"]),
+    ):
+        assert values(read_launch(command, args, {}, dict[str, bytes]().get))["processes"] == "4"
+
+
+def test_batches_of_autoconf_are_shared_among_processes() -> None:
+    """F-003: the global batch over the processes; where it does not divide, only the global one is known."""
+    found = values(read(LINE, {"AUTOCONF_BATCH_SIZE": "6"}))
+    assert found["global_batch"] == "6"
+    assert "batch" not in found
+    reading = read(LINE, {"AUTOCONF_BATCH_SIZE": "many", "AUTOCONF_METHOD": "magic"})
+    assert rules(reading) == ["launch.value", "launch.value"]
+    reading = read(LINE, {"AUTOCONF_METHOD": None})
+    assert rules(reading) == ["launch.unknown-value"]
+
+
 def test_no_line_and_two_lines() -> None:
     assert rules(read("echo hello")) == ["launch.none"]
     reading = read(f"{LINE}; {LINE} --num_train_epochs 2")

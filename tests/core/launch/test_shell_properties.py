@@ -46,7 +46,23 @@ BARE = st.one_of(
     st.tuples(NAME, st.sampled_from(("#", "##", "%", "%%")), PATTERN).map(lambda p: f"${{{p[0]}{p[1]}{p[2]}}}"),
     NAME.map(lambda name: f"${{#{name}}}"),
     EXPRESSION.map(lambda text: f"$(({text}))"),
-    st.sampled_from(("$@", "$1", "$2", "$#", "${L[@]}", "${L[1]}", "${#L[@]}", "$*")),
+    st.sampled_from(
+        (
+            "$@",
+            "$1",
+            "$2",
+            "$#",
+            "${L[@]}",
+            "${L[1]}",
+            "${#L[@]}",
+            "$*",
+            "${@:2}",
+            "${L[@]:1}",
+            "${A/a/b}",
+            "${!A}",
+            "${A^^}",
+        )
+    ),
 )
 QUOTED = st.one_of(
     SPACED.map(single),

@@ -130,7 +130,7 @@ class Expansion:
         if isinstance(part, Literal):
             return Value(part.text, "")
         if isinstance(part, Opaque):
-            return unknown(f"it depends on a {part.why}")
+            return unknown(f"it depends on {part.why}")
         if isinstance(part, Arithmetic):
             result = calculate(part.expression, self._number)
             return unknown(f"`$(({part.expression}))` is not known") if result is None else Value(str(result), "")
@@ -195,7 +195,7 @@ def _in_one(value: Value) -> str:
 
 
 def _gives_items(part: Part) -> bool:
-    return isinstance(part, Parameter) and part.index == "@"
+    return part.index == "@" if isinstance(part, Parameter) else isinstance(part, Opaque) and part.many
 
 
 def _joins(part: Parameter) -> bool:

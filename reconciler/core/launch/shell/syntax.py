@@ -42,10 +42,14 @@ class Arithmetic(Struct, frozen=True):
 
 
 class Opaque(Struct, frozen=True):
-    """What only a running shell could tell; `why` says what it is (`command substitution`)."""
+    """What only a running shell could tell; `why` says what it is (`a command substitution`).
+
+    `many`: it may be several words though it is quoted, as `"${@:2}"`.
+    """
 
     why: str
     quoted: bool = False
+    many: bool = False
 
 
 Part: TypeAlias = Literal | Parameter | Arithmetic | Opaque

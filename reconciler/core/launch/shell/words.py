@@ -70,7 +70,7 @@ class Words(ABC):
         while (char := self.text[self.position]) not in _ENDS_WORD or self._substitutes_process(char):
             self._unquoted_part(char, parts)
         if _expands_braces(parts):
-            parts = [Opaque("brace expansion")]
+            parts = [Opaque("a brace expansion")]
         if all(type(part) is Literal for part in parts):
             return Word("".join(part.text for part in parts if isinstance(part, Literal)), start, self.position)
         return Word("", start, self.position, tuple(parts))
@@ -92,7 +92,7 @@ class Words(ABC):
         elif char in "<>":
             self.position += 2
             self.skip_commands()
-            parts.append(Opaque("process substitution", quoted=True))
+            parts.append(Opaque("a process substitution", quoted=True))
         else:
             parts.append(self._expansion(quoted=False, parts=parts))
 
@@ -173,7 +173,7 @@ class Words(ABC):
                 raise self.fail("the backtick is never closed")
             end += 2 if self.text[end] == "\\" and self.text[end + 1] != END else 1
         self.position = end + 1
-        return Opaque("command substitution", quoted)
+        return Opaque("a command substitution", quoted)
 
     def _old_arithmetic(self, *, quoted: bool) -> Part:
         end = self.text.find("]", self.position)
@@ -192,7 +192,7 @@ class Words(ABC):
                 return Arithmetic(expression, quoted)
             self.position += 2
             self.skip_commands()
-            return Opaque("command substitution", quoted)
+            return Opaque("a command substitution", quoted)
         finally:
             self.depth -= 1
 
@@ -230,7 +230,7 @@ class Words(ABC):
             self.position += 2
             self._operand(quoted=quoted, opened=opened)
             self.depth -= 1
-            return Opaque("an expansion beyond `${NAME}`", quoted)
+            return Opaque("an expansion beyond `${NAME}`", quoted, many=True)
         self.position = head.end()
         length, name, index = head[1], head[2], head[3] or ""
         operator = _OPERATOR.match(self.text, self.position)
@@ -241,7 +241,7 @@ class Words(ABC):
         if length and not operator and not operand:
             return Parameter(name, quoted, index, "length")
         if length or (operator is None and follows != "}"):
-            return Opaque("an expansion beyond `${NAME:-default}`", quoted)
+            return Opaque("an expansion beyond `${NAME:-default}`", quoted, many="@" in (name, index))
         return Parameter(name, quoted, index, operator[0] if operator else "", operand)
 
     def _operand(self, *, quoted: bool, opened: int) -> tuple[Part, ...]:
