@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from reconciler.core.documents import Document
     from reconciler.ports import Predictor
     from reconciler.wiring import Session
+
+TOKEN_VARIABLE = "RECONCILER_SIZING_TOKEN"  # noqa: S105 - the name of the variable that holds it
+"""The bearer token of the REST engine: secrets do not belong into reconciler.yaml."""
 
 _MOST_CONFIG_BYTES = 1 << 20
 _SUFFIXES = (".json", ".yaml", ".yml")
@@ -356,7 +360,8 @@ def predictor_of(cluster: Cluster, root: Path, python: str, table: Path | None) 
             from reconciler.adapters.predictors.rest import RestPredictor  # noqa: PLC0415 - only the one in use
 
             rest = settings.rest
-            return RestPredictor(rest.url, call_seconds=rest.timeout_s, patience_seconds=rest.deadline_s)
+            token = os.environ.get(TOKEN_VARIABLE, "")
+            return RestPredictor(rest.url, token=token, call_seconds=rest.timeout_s, patience_seconds=rest.deadline_s)
         case Engine.AUTOCONF_TABLE:
             from reconciler.adapters.predictors.table import TablePredictor, read_table  # noqa: PLC0415 - only if used
 

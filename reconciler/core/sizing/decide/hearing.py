@@ -46,7 +46,7 @@ def hear(question: Question, answers: Answers) -> Voice:
     if answer is None:
         text = f"{engine.value} was not asked yet: run reconciler size --record"
         return Voice(name=engine.value, silence=Reason.PENDING, text=text)
-    version = ", ".join(version for _, version in answer.versions)
+    version = _named(answer.versions)
     voice = Voice(name=engine.value, version=version, recommendation=answer.recommendation)
     if answer.outcome is not Outcome.CHANCES or engine.recommends:
         return _without_chances(voice, answer, engine)
@@ -76,3 +76,8 @@ def _without_chances(voice: Voice, answer: Answer, engine: Engine) -> Voice:
 
 def _silent(voice: Voice, reason: Reason, text: str) -> Voice:
     return Voice(name=voice.name, version=voice.version, silence=reason, text=text)
+
+
+def _named(versions: tuple[tuple[str, str], ...]) -> str:
+    """Write versions for people: a single one speaks for the engine, several need their names."""
+    return ", ".join(version if len(versions) == 1 else f"{name} {version}" for name, version in versions)
