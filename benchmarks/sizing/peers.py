@@ -1,9 +1,12 @@
 """Other estimators of training memory: the installed ones are called, of the others their documented formula."""
 
+import ast
 import importlib
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
 
 from benchmarks.sizing.runs import Run
 from reconciler.core.sizing.training import Method, Precision
@@ -28,7 +31,7 @@ def peers() -> list[Peer]:
 
 def missing() -> list[str]:
     """Name the estimators that are not installed."""
-    return [name for name in ("accelerate", "deepspeed", "llm_analysis") if _module(name) is None]
+    return [name for name in ("accelerate", "deepspeed", "llm_analysis") if find_spec(name) is None]
 
 
 def _module(name: str) -> Any | None:
@@ -38,37 +41,48 @@ def _module(name: str) -> Any | None:
         return None
 
 
+def _own(package: str, file: str, function: str) -> Callable[..., Any] | None:
+    """Return a function of an installed package, without importing the package: both need torch, and it does not."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    tree = ast.parse((Path(spec.origin).parent / file).read_text())
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    names: dict[str, Any] = {"Optional": Optional}
+    exec(compile(ast.Module(body=list(found), type_ignores=[]), file, "exec"), names)  # noqa: S102 - a peer's own code
+    own: Callable[..., Any] | None = names.get(function)
+    return own
+
+
 def _accelerate() -> Peer:
-    module = _module("accelerate.commands.estimate") if _module("accelerate") else None
+    own = _own("accelerate", "commands/estimate.py", "estimate_training_usage")
 
     def predict(run: Run) -> float:
         size = 4 * run.training.architecture.parameters
         mixed = "float32" if run.training.precision is Precision.FP32 else "bfloat16"
-        if module is not None:
-            return float(max(module.estimate_training_usage(size, mixed).values())) / _GIB
+        if own is not None:
+            return float(max(own(size, mixed).values())) / _GIB
         return (4 if mixed == "float32" else 2) * size / _GIB
 
-    how = (
-        "estimate_training_usage()"
-        if module
-        else "formula of `accelerate estimate-memory`: Adam, the largest of 4, 6, 8 P"
-    )
-    return Peer("accelerate", how, predict)
+    formula = "formula of `accelerate estimate-memory`: Adam, the largest of 4, 6, 8 P"
+    return Peer("accelerate", "its `estimate_training_usage()`, Adam" if own else formula, predict)
 
 
 def _deepspeed() -> Peer:
-    module = _module("deepspeed.runtime.zero.stage3")
+    name = "estimate_zero3_model_states_mem_needs"
+    own = _own("deepspeed", "runtime/zero/stage3.py", name)
 
     def predict(run: Run) -> float:
         model, layout = run.training.architecture, run.layout
         largest = model.vocabulary * model.hidden
-        if module is not None:
+        if own is not None:
             arguments = (model.parameters, largest, layout.gpus_per_worker, layout.workers)
-            return float(module.estimate_zero3_model_states_mem_needs(*arguments, cpu_offload=False)[1]) / _GIB
+            return float(own(*arguments, cpu_offload=False)[1]) / _GIB
         return (4 * largest + 18 * model.parameters / layout.gpus) / _GIB
 
-    name = "estimate_zero3_model_states_mem_needs"
-    return Peer("DeepSpeed", f"{name}()" if module else f"formula of `{name}`: 4 x largest layer + 18 P / N", predict)
+    return Peer(
+        "DeepSpeed", f"its `{name}()`" if own else f"formula of `{name}`: 4 x largest layer + 18 P / N", predict
+    )
 
 
 def _sixteen(run: Run) -> float:
@@ -116,5 +130,5 @@ def _llm_analysis() -> Peer | None:
         return float(told["(weight+op_state+grad+act)_memory_per_gpu"]) / _GIB
 
     return Peer(
-        "llm-analysis", "LLMAnalysis.training(), ZeRO-3, full recompute; feed-forward width rounded up", predict
+        "llm-analysis", "its `LLMAnalysis.training()`, ZeRO-3, full recompute; feed-forward width rounded up", predict
     )
