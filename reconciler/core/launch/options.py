@@ -46,7 +46,7 @@ class Arguments(Struct, frozen=True):
 
 def is_flag(text: str) -> bool:
     """Tell whether argparse takes a word for a flag; negative numbers are values."""
-    return text[:1] == "-" and len(text) > 1 and not _NUMBER.match(text)
+    return text[:1] == "-" and len(text) > 1 and (text[1] == "-" or not _NUMBER.match(text))
 
 
 def flag_name(text: str) -> str:

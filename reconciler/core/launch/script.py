@@ -11,6 +11,7 @@ from reconciler.core.launch.launch import Fact
 from reconciler.core.launch.settings import Setting, Settings
 
 _NUMBERS = ("batch", "sequence", "accumulation", "lora_rank", "tensor", "pipeline")
+_TAKEN_LATER = frozenset({"deepspeed", "dtype", "attention", "packing", "fused_loss", "checkpointing"})
 _ATTENTION = {
     "flash_attention_2": "flash-attn-2",
     "flash_attention_3": "flash-attn-2",
@@ -63,8 +64,7 @@ _OPTIMIZERS = {
 def read_script(dialect: Dialect, settings: Settings, launcher: Settings, gathering: Gathering) -> None:
     """Gather the facts that the script's settings hold."""
     for name, names in dialect.names.items():
-        setting = settings.find(names)
-        if setting is None or name in {"deepspeed", "dtype", "attention", "packing", "fused_loss", "checkpointing"}:
+        if name in _TAKEN_LATER or (setting := settings.find(names)) is None:
             continue
         if name in _NUMBERS:
             gathering.number(name, setting)

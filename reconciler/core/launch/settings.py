@@ -31,11 +31,12 @@ class Setting(Struct, frozen=True, gc=False):
 class Settings:
     """Finds values by their names; the last flag of a name wins."""
 
-    __slots__ = ("_known", "place")
+    __slots__ = ("_known", "_made", "place")
 
     def __init__(self, place: Place, options: Iterable[Option]) -> None:
         self.place = place
         self._known: dict[str, Option | Setting] = {option.name: option for option in options}
+        self._made: dict[str, Setting] = {}
 
     def add_file(self, values: Mapping[str, str], origin: str) -> None:
         """Add what a file says; what is known already stays."""
@@ -62,7 +63,7 @@ class Settings:
         known = self._known
         for name in names:
             if (found := known.get(name)) is not None:
-                return found if isinstance(found, Setting) else self._of_option(found)
+                return found if isinstance(found, Setting) else self._made.get(name) or self._of_option(found)
         return None
 
     def text(self, *names: str) -> str:
@@ -79,7 +80,9 @@ class Settings:
         text = option.value
         texts = tuple(text.split(",")) if option.joined is not None else tuple([field.text for field in values])
         why = "" if UNKNOWN not in text else next((field.why for field in words if field.why), "")
-        return Setting(text, Fact(value=text, written=written, spot=spot), why, texts)
+        setting = Setting(text, Fact(value=text, written=written, spot=spot), why, texts)
+        self._made[option.name] = setting
+        return setting
 
 
 def read_file(path: str, files: Files, what: str) -> tuple[dict[str, str], Trouble | None]:
