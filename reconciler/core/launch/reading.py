@@ -14,6 +14,7 @@ from reconciler.core.launch.script import fill_defaults, read_script, spread_bat
 from reconciler.core.launch.search import Line, find_line
 from reconciler.core.launch.settings import Files, Settings
 from reconciler.core.launch.shape import Shape
+from reconciler.core.launch.shell.kubernetes import container_env
 
 REQUIRED = ("model", "method", "sequence", "batch")
 """Facts without which nothing can be sized."""
@@ -41,6 +42,7 @@ def read_launch(
     reference). `files` gives the bytes of files of the repository that the line names, or None. Never raises; what
     cannot be understood is among the troubles, and a job with troubles is not to be sized.
     """
+    env = container_env(env)
     found = find_line(tuple(command), tuple(args), env, files)
     if isinstance(found, Trouble):
         return LaunchReading(launch=None, troubles=(found,))

@@ -48,7 +48,10 @@ class Line(Struct, frozen=True):
 def find_line(
     command: tuple[str, ...], args: tuple[str, ...], env: Mapping[str, str | None], files: Files
 ) -> Line | Trouble:
-    """Return the launch line; a trouble where there is none, where there are several, or the text is no script."""
+    """Return the launch line; a trouble where there is none, where there are several, or the text is no script.
+
+    `env` holds the values as the container gets them: after `container_env`.
+    """
     written = [("command", number, text) for number, text in enumerate(command)]
     written += [("args", number, text) for number, text in enumerate(args)]
     if (trouble := _unfit(written)) is not None:
@@ -83,7 +86,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def _why(item: Item) -> str:
     names = item.expanded.unknown
-    return f"`{names[0]}` comes from a reference (valueFrom)" if names else ""
+    return f"`{names[0]}` comes from a reference (valueFrom), or is too long" if names else ""
 
 
 class _Search:

@@ -12,7 +12,7 @@ from reconciler.core.launch.edit import edit_launch
 from reconciler.core.launch.launch import LaunchReading
 from reconciler.core.launch.reading import read_launch
 from reconciler.core.launch.shell.grammar import parse
-from reconciler.core.launch.shell.kubernetes import expand
+from reconciler.core.launch.shell.kubernetes import container_env, expand
 from reconciler.core.launch.shell.syntax import ShellError
 from reconciler.core.launch.shell.walk import MAX_STEPS
 
@@ -240,6 +240,22 @@ def test_places_survive_the_expansion_of_kubernetes(text: str, env: dict[str, st
         ("$()", "$()"),
     ],
 )
-def test_expansion_of_kubernetes(text: str, expected: str) -> None:
+def test_expansion_of_kubernetes_table(text: str, expected: str) -> None:
     """The table of the kubelet's own rules."""
     assert expand(text, {"A": "1"}).text == expected
+
+
+def test_variables_refer_to_those_before_them() -> None:
+    """A value is expanded like an argument; a later variable is not known yet, a reference stays a reference."""
+    env = {"A": "1", "B": "$(A)/$(C)", "C": "$$(A)", "D": None, "E": "x$(D)"}
+    assert container_env(env) == {"A": "1", "B": "1/$(C)", "C": "$(A)", "D": None, "E": None}
+    line = "accelerate launch t.py --model_name_or_path $(B) --max_length 9 --per_device_train_batch_size 1"
+    launch = read_launch(["sh", "-c", line], [], {"A": "org", "B": "$(A)/model"}, NO_FILES.get).launch
+    assert launch is not None
+    assert launch.facts["model"].value == "org/model"
+
+
+def test_variables_that_double_each_other_are_bounded() -> None:
+    env = {"V0": "x" * 100} | {f"V{n}": f"$(V{n - 1})$(V{n - 1})" for n in range(1, 200)}
+    reading = read_launch(["sh", "-c", "echo $(V199)" * 5_000], ["$(V5)" * 20_000], env, NO_FILES.get)
+    assert [trouble.rule for trouble in reading.troubles] == ["launch.none"]

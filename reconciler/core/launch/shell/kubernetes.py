@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.core.launch.shell.variables import UNKNOWN
+from reconciler.core.launch.shell.variables import MAX_LENGTH, UNKNOWN
 
 _SIGN = re.compile(r"\$[$(]")
 
@@ -19,7 +19,7 @@ class Expanded(Struct, frozen=True):
     """The text a program receives, and how its places map to the written one.
 
     Each piece that was replaced: (start, end) in `text`, (start, end) in what was written. `unknown` names variables
-    whose value is not known.
+    whose value is not known. A text beyond MAX_LENGTH is not known at all.
     """
 
     text: str
@@ -65,8 +65,21 @@ def expand(text: str, env: Mapping[str, str | None]) -> Expanded:
         length = begin + len(value)
         pieces.append((begin, length, start, end))
         written = end
+        if length > MAX_LENGTH:  # the kernel would refuse it; here, values that double each other would fill the memory
+            return Expanded(UNKNOWN, ((0, 1, 0, len(text)),), (name or "",))
     made.append(text[written:])
     return Expanded("".join(made), tuple(pieces), tuple(unknown))
+
+
+def container_env(env: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """Expand the values of a container's variables: each may refer to those that stand before it."""
+    if not any(value is not None and ("$(" in value or "$$" in value) for value in env.values()):
+        return env
+    known: dict[str, str | None] = {}
+    for name, value in env.items():
+        expanded = None if value is None else expand(value, known)
+        known[name] = None if expanded is None or expanded.unknown else expanded.text
+    return known
 
 
 def _references(text: str) -> Iterator[tuple[int, int, str | None]]:
