@@ -16,7 +16,9 @@ _AUTHOR = {
 _EDITS = (
     ("queues/h100.yaml", "quota: 32", "quota: 48"),
     ("jobs/vision/vit.yaml", "numGPUs: 16 ", "numGPUs: 32 "),
+    ("jobs/language/llama-lora.yaml", "--max_seq_length 4096", "--max_seq_length 8192"),
 )
+_MESSAGE = "vit: 32 GPUs; llama-lora: longer samples"
 
 
 def main() -> int:
@@ -27,7 +29,16 @@ def main() -> int:
             partial(_run, "reconciler", "init", "fleet", cwd=Path(scratch)),
             partial(_edit, fleet),
             partial(_run, "reconciler", "plan", cwd=fleet),
-            partial(_run, "git", "commit", "--quiet", "--all", "--message", "vit: 16 -> 32 GPUs", cwd=fleet),
+            partial(
+                _run,
+                "git",
+                "commit",
+                "--quiet",
+                "--all",
+                "--message",
+                _MESSAGE,
+                cwd=fleet,
+            ),
             partial(_run, "reconciler", "commit", "-o", "name", cwd=fleet),
             partial(_run, "git", "--no-pager", "log", "--stat", "-1", cwd=fleet),
             partial(_run, "reconciler", "plan", "--exit-code", cwd=fleet),

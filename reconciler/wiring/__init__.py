@@ -4,6 +4,7 @@
 
 import gc
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from reconciler.pipeline.planning import Planned
     from reconciler.pipeline.sides import Side
 
+_log = logging.getLogger(__name__)
+
 
 class Session:
     """One run: settings, repository, tools."""
@@ -52,13 +55,17 @@ class Session:
         from reconciler.pipeline import planning
 
         self._writes = against_head
-        return planning.plan(
+        planned = planning.plan(
             self.head,
             base=self.settings.base,
             date=self.settings.date,
             acknowledge=self.settings.acknowledge,
             against_head=against_head,
         )
+        _log.info(
+            "plan %s: %d changes, %d errors", planned.plan.digest, len(planned.plan.changes), len(planned.plan.errors)
+        )
+        return planned
 
     def lint(self) -> "Plan":
         """Check the revision of the settings."""
@@ -97,6 +104,7 @@ class Session:
             branch=branch,
             expected_head=head.side.commit.oid,
         )
+        _log.info("commit %s of plan %s", made.oid if made else "none", plan.digest)
         return made.oid if made else None
 
     def uncommitted_sources(self) -> tuple[str, ...]:
@@ -137,6 +145,7 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
     _set_up_logging(settings)
     if settings.cache != early.cache:
         cache = _cache(settings, environ)
+    _log.debug("repository %s at %s", repository.root, side.commit.oid if side.commit else "the working tree")
     return Session(settings, _tools(repository, cache, shipped, settings), side, config)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from reconciler.core.sizing.rows import training_of_row
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.outputs.sizes import SizeAnswer, row_json
 from reconciler.pipeline.layout import CONFIG_PATH
-from reconciler.pipeline.sized_files import Found, SizedFile, questions_of, size_file, within
+from reconciler.pipeline.sized_files import Around, Found, SizedFile, questions_of, size_file, within
 
 if TYPE_CHECKING:
     from reconciler.core.documents import Document
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "RECONCILER_SIZING_TOKEN"  # noqa: S105 - the name of the variable that holds it
 """The bearer token of the REST engine: secrets do not belong into reconciler.yaml."""
 
+_log = logging.getLogger(__name__)
 _MOST_CONFIG_BYTES = 1 << 20
 _SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -188,7 +190,8 @@ class Desk:
             shown = "-" if raw is not None else str(path)
             return size_file(shown, content, _alone(self._settings, folder), Shipped().catalogue, again=again)
         context = self._session.head.context
-        return size_file(inside, content, within(context, chosen=False), context.catalogue, again=again)
+        around = _on_card(within(context, chosen=False), self._settings.default_gpu_model)
+        return size_file(inside, content, around, context.catalogue, again=again)
 
     def chosen(self) -> list[SizedFile]:
         """Size all jobs of the repository's sources that its settings choose."""
@@ -219,6 +222,18 @@ class Desk:
         resolved = path.resolve()
         inside = resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
         return inside if inside in head.layout.sources else None
+
+
+def _on_card(around: Around, product: str) -> Around:
+    """Size for the card that a person asks about (empty: none), where the job itself names none."""
+    if not product:
+        return around
+
+    def asked(document: "Document") -> Iterator[tuple[Cluster | None, Surroundings]]:
+        for cluster, surrounding in around(document):
+            yield cluster, replace(surrounding, settings=replace(surrounding.settings, default_gpu_model=product))
+
+    return asked
 
 
 def _alone(settings: SizingSettings, folder: Path | None) -> Any:
@@ -343,6 +358,7 @@ def record(
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, write_answers(known.with_answers(kept), name))
         shown = path.relative_to(head.tools.repository.root).as_posix()
+        _log.info("%s of %s: asked %d questions, %d answers kept", cluster.sizing.engine, name, len(told), len(kept))
         done[name] = (shown, len(told), sum(1 for one in told if one.retryable))
     return done
 

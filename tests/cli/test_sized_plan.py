@@ -51,6 +51,15 @@ SIZING = """\
 {more}"""
 
 
+@pytest.fixture
+def fleet(fleet: Fleet) -> Fleet:
+    """Return a repository without the template's own sized job: each test brings what it sizes."""
+    (fleet.root / "jobs/language/llama-lora.yaml").unlink()
+    (fleet.root / "rendered/main/default/pytorchjob-llama-lora.yaml").unlink()
+    fleet.commit("no sized job")
+    return fleet
+
+
 def wrapped(job: str) -> str:
     """Put a job into an AppWrapper, which carries its labels."""
     inner = "\n".join(f"        {line}".rstrip() for line in job.splitlines()[1:])
