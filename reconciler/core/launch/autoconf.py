@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, MutableMapping
 
+from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.gathering import Gathering
-from reconciler.core.launch.launch import Fact
 from reconciler.core.launch.shape import from_env
 
 _METHODS = frozenset({"full", "lora", "qlora", "gptq-lora"})

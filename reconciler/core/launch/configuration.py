@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from reconciler.core.launch.facts import Fact, Trouble
 from reconciler.core.launch.gathering import Gathering
-from reconciler.core.launch.launch import Fact, Trouble
 from reconciler.core.launch.settings import Files, Setting, Settings, flat, read_file
 from reconciler.core.launch.shape import from_env
 from reconciler.core.launch.shell.variables import UNKNOWN

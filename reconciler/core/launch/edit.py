@@ -7,7 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.launch.dialects import Dialect, dialect_of
-from reconciler.core.launch.launch import Launch, Launcher, Spot
+from reconciler.core.launch.facts import Launcher, Spot
+from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.options import Arguments, Option, flag_name, script_arguments
 from reconciler.core.launch.place import Place
 from reconciler.core.launch.shell.expansion import Field

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from reconciler.core.launch.launch import Fact, Spot, Trouble
+from reconciler.core.launch.facts import Fact, Spot, Trouble
 from reconciler.core.launch.settings import Setting
 from reconciler.core.launch.shell.variables import UNKNOWN
 

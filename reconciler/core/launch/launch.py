@@ -1,52 +1,9 @@
-"""What a launch line says: each fact with the place of the words that said it."""
-
-from enum import StrEnum
-from typing import TYPE_CHECKING
+"""The line that starts a training: what it says, and where."""
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from reconciler.core.launch.search import Line
-
-
-class Launcher(StrEnum):
-    """What starts the processes."""
-
-    ACCELERATE = "accelerate"
-    TORCHRUN = "torchrun"
-    DEEPSPEED = "deepspeed"
-    PYTHON = "python"  # one process (or what the environment says)
-    CLI = "cli"  # a framework's own command: `llamafactory-cli train`, `tune run`, `axolotl train`, `litgpt finetune`
-
-
-class Spot(Struct, frozen=True, kw_only=True, order=True, gc=False):
-    """A place in a container's command: list (`command` or `args`), item, characters from `start` to `end` in it."""
-
-    field: str
-    index: int
-    start: int
-    end: int
-
-
-class Fact(Struct, frozen=True, kw_only=True, gc=False):
-    """A value after expansion; `written` are the words of the line (`--batch 4`), `spot` where they stand.
-
-    `spot` is None where the value came from elsewhere: `origin` names it (`env AUTOCONF_METHOD`, a config file).
-    """
-
-    value: str
-    written: str
-    spot: Spot | None = None
-    origin: str = ""
-
-
-class Trouble(Struct, frozen=True, kw_only=True):
-    """What keeps a launch line from being understood: stable `rule`, sentence, hint, and where."""
-
-    rule: str
-    message: str
-    hint: str
-    spot: Spot | None = None
+from reconciler.core.launch.facts import Fact, Launcher, Trouble
+from reconciler.core.launch.search import Line
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -73,7 +30,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     defaults: dict[str, Fact]
     command: tuple[str, ...]
     args: tuple[str, ...]
-    line: "Line"
+    line: Line
     unsure: tuple[Trouble, ...] = ()
     shell: bool = False
     stuck: str = ""

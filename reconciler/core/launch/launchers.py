@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from reconciler.core.launch.launch import Launcher
+from reconciler.core.launch.facts import Launcher
 from reconciler.core.launch.options import Arguments, Option, is_flag, launcher_arguments
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.variables import UNKNOWN

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from reconciler.core.launch.dialects import Dialect
+from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.gathering import Gathering, truth
-from reconciler.core.launch.launch import Fact
 from reconciler.core.launch.launchers import Launched
 from reconciler.core.launch.settings import Setting, Settings
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from reconciler.core.launch.launch import Spot
+from reconciler.core.launch.facts import Spot
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.kubernetes import Expanded
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from reconciler.core.launch.autoconf import override
 from reconciler.core.launch.configuration import add_configuration
 from reconciler.core.launch.dialects import Dialect, dialect_of
+from reconciler.core.launch.facts import Fact, Trouble
 from reconciler.core.launch.gathering import Gathering
-from reconciler.core.launch.launch import Fact, Launch, LaunchReading, Trouble
+from reconciler.core.launch.launch import Launch, LaunchReading
 from reconciler.core.launch.method import read_method
 from reconciler.core.launch.options import script_arguments
 from reconciler.core.launch.place import shown

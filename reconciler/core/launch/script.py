@@ -6,8 +6,8 @@ from functools import cache
 from msgspec.structs import replace
 
 from reconciler.core.launch.dialects import Dialect
+from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.gathering import Gathering, truth
-from reconciler.core.launch.launch import Fact
 from reconciler.core.launch.settings import Setting, Settings
 
 _NUMBERS = ("batch", "sequence", "accumulation", "lora_rank", "tensor", "pipeline")

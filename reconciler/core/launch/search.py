@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.core.launch.launch import Launcher, Spot, Trouble
+from reconciler.core.launch.facts import Launcher, Spot, Trouble
 from reconciler.core.launch.launchers import Launched, take_apart
 from reconciler.core.launch.options import flag_name
 from reconciler.core.launch.place import Item, Place, shown

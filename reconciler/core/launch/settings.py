@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.documents.reader import read
-from reconciler.core.launch.launch import Fact, Trouble
+from reconciler.core.launch.facts import Fact, Trouble
 from reconciler.core.launch.options import Option
 from reconciler.core.launch.place import Place, shown
 from reconciler.core.launch.shell.expansion import Field

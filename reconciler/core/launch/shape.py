@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from reconciler.core.launch.dialects import Dialect
+from reconciler.core.launch.facts import Fact, Launcher
 from reconciler.core.launch.gathering import Gathering, truth
-from reconciler.core.launch.launch import Fact, Launcher
 from reconciler.core.launch.launchers import Launched
 from reconciler.core.launch.settings import Files, Setting, Settings, read_file
 from reconciler.core.launch.shell.variables import UNKNOWN
@@ -188,7 +188,7 @@ class Shape:
         if config is not None and UNKNOWN in config.text:
             self.gathering.known("strategy", config)
             return
-        if config is not None and config.text.endswith((".json", ".yaml", ".yml")):
+        if config is not None and truth(config.text) is None:
             stage = self._zero_file(config)
         elif used is not None and (used.text.upper() == "DEEPSPEED" or truth(used.text)):
             stage = self._zero_flags(used)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.intents.config import Goal, SizingSettings
-from reconciler.core.launch.launch import Launch, Trouble
+from reconciler.core.launch.facts import Trouble
+from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.reading import read_launch
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.asking import Asking, ask, find_model, pick_cards

@@ -4,7 +4,8 @@ from msgspec import Struct
 
 from reconciler.core.intents.trainjobs import Kind, TrainingJob
 from reconciler.core.launch.edit import NotEditable, edit_launch, process_flags, script_flag
-from reconciler.core.launch.launch import Launch, Launcher
+from reconciler.core.launch.facts import Launcher
+from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.options import Option, flag_name, script_arguments
 from reconciler.core.objects import format_path
 from reconciler.core.problems import Problem, Severity

@@ -18,8 +18,9 @@ from reconciler.core.intents.trainjobs import (
     training_job,
     word_place,
 )
+from reconciler.core.launch.facts import Spot, Trouble
 from reconciler.core.launch.files import named_file
-from reconciler.core.launch.launch import Launch, Spot, Trouble
+from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.reading import read_launch
 from reconciler.core.launch.search import find_line
 from reconciler.core.objects import FieldPath, SourceRef, format_path

@@ -7,7 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.intents.config import SizingSettings
-from reconciler.core.launch.launch import Fact, Launch, Spot, Trouble
+from reconciler.core.launch.facts import Fact, Spot, Trouble
+from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.settings import Files
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.asking.cards import pick_cards

@@ -6,7 +6,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.launch.launch import Trouble
+from reconciler.core.launch.facts import Trouble
 from reconciler.core.sizing.gpus import Gpu, closest_gpus, find_gpu
 
 OFFERED = "what the cluster offers"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.core.launch.launch import Trouble
+from reconciler.core.launch.facts import Trouble
 from reconciler.core.launch.settings import Files
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.models import architecture_of, closest_models, find_architecture
