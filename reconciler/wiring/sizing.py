@@ -46,7 +46,7 @@ def size_row(row: Mapping[str, str], bounds: Bounds, *, gpus: int | None) -> Siz
     """Answer a question that was asked by flags; raises `ConfigError` with what is wrong with it."""
     found = ladder(row, bounds, gpus=gpus, architecture=_local_model(row["model"]))
     if isinstance(found, str):
-        column, _, rest = found.partition(": ")
+        column, _, rest = found.partition("; gpu_mem_gib")[0].partition(": ")  # a column that no flag sets
         raise ConfigError(
             f"--{_FLAGS.get(column, column)}: {rest}" if rest else found, hint="see reconciler size --help"
         )
@@ -58,7 +58,6 @@ _FLAGS = {
     "gpu_model": "gpu",
     "per_gpu_batch": "batch",
     "grad_accum": "grad-accum",
-    "gpu_mem_gib": "gpu-memory",
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import sys
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from reconciler.outputs import logs
-from tests.cli.fleet import Fleet, Ran
+from tests.cli.fleet import Fleet, Ran, run_verb
 
 JOB = "jobs/language/llama-lora.yaml"  # of the template
 RENDERED = "rendered/main/default/pytorchjob-llama-lora.yaml"
@@ -138,6 +139,25 @@ def test_a_card_may_be_asked_about(fleet: Fleet) -> None:
     assert named["chosen"]["product"] == "NVIDIA-B200"
     after = fleet.files("")
     assert {path for path in after if after[path] != before.get(path) and ".git/" not in path} == {JOB}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--gpu", "H100"), "--gpu: 'H100' is not known; close are NVIDIA-H100-80GB-HBM3, "),
+        ((), "--gpu: is needed"),
+        (("--gpu", "NVIDIA-L40S", "--optimizer", "adamm"), "--optimizer: 'adamm' is not known"),
+        (("--gpu", "NVIDIA-L40S", "--parallelism", "magic"), "--parallelism: 'magic' is not known"),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_said_in_flags(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str
+) -> None:
+    """No column of a table is named to somebody who has none."""
+    ran = run_verb(capsys, ["size", "--model", "Qwen/Qwen2.5-7B", *flags])
+    assert ran.code == 2
+    assert words in ran.err
+    assert not re.search("gpu_|per_|_gib", ran.err)
 
 
 def logged(ran: Ran) -> list[dict[str, str]]:
