@@ -170,7 +170,8 @@ _SWIFT = Dialect(
     | {"model": ("model", "model_id_or_path", "model_type"), "sequence": ("max_length",)}
     | {"batch": ("per_device_train_batch_size", "batch_size")},
     defaults=_TRAINING_ARGUMENTS
-    | {"batch": "1", "lora_rank": "8", "lora_targets": "all-linear", "checkpointing": "true"},
+    | {"batch": "1", "lora_rank": "8", "lora_targets": "all-linear", "checkpointing": "true"}
+    | {"method": "lora", "precision": "bf16"},  # torch_dtype is the model's own, and bf16 follows it
     source="ms-swift",
 )
 

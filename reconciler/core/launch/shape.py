@@ -28,6 +28,9 @@ _SHARDING = {
 }
 """Values of accelerate's `--fsdp_sharding_strategy` and `--fsdp_reshard_after_forward`, of transformers' `--fsdp`."""
 
+_SHIPPED_ZERO = {f"zero{stage}{more}": str(stage) for stage in range(4) for more in ("", "_offload")}
+"""DeepSpeed configurations that come with ms-swift, by the names that it takes for `--deepspeed`."""
+
 _LAUNCHER_NUMBERS = ("processes", "machines")
 _COMMAND_PROCESSES = {
     "llamafactory-cli": ("NPROC_PER_NODE", "NNODES"),
@@ -197,6 +200,10 @@ class Shape:
         self._take_stage(stage)
 
     def _zero_file(self, config: Setting) -> Setting | None:
+        if self.dialect.name == "ms-swift" and (shipped := _SHIPPED_ZERO.get(config.text)):
+            offloaded = "cpu" if config.text.endswith("_offload") else ""
+            self._offload(config, offloaded, offloaded if shipped == "3" else "")
+            return replace(config, text=shipped)
         self._add_file(self.script, config, "DeepSpeed configuration", "deepspeed.")
         names = ("optimizer", "param")
         devices = [self.script.text(f"deepspeed.zero_optimization.offload_{name}.device") for name in names]
