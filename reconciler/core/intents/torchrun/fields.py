@@ -71,8 +71,13 @@ class Fields:
     def items(self, *path: str | int) -> tuple[Traced, ...]:
         """Return the items of a list of mappings."""
         found = self._typed(path, list, "a list")
-        values = (self.mapping(*path, index) for index in range(len(found.value) if found else 0))
-        return tuple(value for value in values if value is not None)
+        values: list[Traced] = []
+        for index, item in enumerate(found.value if found else ()):
+            if type(item) is dict:
+                values.append(copied(self.document, ("spec", *path, index), item))
+            elif item is not None:
+                self._misfit((*path, index), "a mapping")
+        return tuple(values)
 
     def texts(self, *path: str | int) -> Traced | None:
         """Return a list of strings, whole."""
