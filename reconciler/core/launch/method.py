@@ -6,6 +6,7 @@ from reconciler.core.launch.dialects import Dialect
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.gathering import Gathering, truth
 from reconciler.core.launch.launchers import Launched
+from reconciler.core.launch.objective import refuse_other_objectives
 from reconciler.core.launch.settings import Setting, Settings
 
 _METHOD = (
@@ -52,6 +53,8 @@ _NAMES = {
 
 def read_method(launched: Launched, dialect: Dialect, settings: Settings, gathering: Gathering) -> None:
     """Gather `method` and `quantisation`."""
+    if refuse_other_objectives(launched, dialect, settings, gathering):
+        return
     if dialect.family == "litgpt":
         _litgpt(launched, settings, gathering)
         return
