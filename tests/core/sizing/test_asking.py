@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.core.intents.config import Goal, SizingSettings
 from reconciler.core.launch.facts import Trouble
@@ -349,3 +350,10 @@ def test_any_line_gives_a_question_or_says_why_not(pairs: list[tuple[str, str]],
     found = ask(reading.launch, SETTINGS, requested_gpus=requested)
     assert bool(found.questions) != bool(found.troubles)
     assert all(fact.written or fact.origin for _, fact in found.facts)
+
+
+def test_no_pod_gets_more_than_the_largest_node_has() -> None:
+    """The evidence bounds the settings; a card that nobody measured is bound by the settings alone."""
+    cards = [A100, replace(L40S, per_node=4)]
+    found = asking(FULL, settings=SizingSettings(gpus_per_worker=6), offered=cards)
+    assert [one.gpus_per_worker for one in found.questions] == [6, 4]

@@ -451,7 +451,22 @@ def test_the_cheapest_card_that_fits() -> None:
     decision = decide_over([question(gpu=gpu) for gpu in (H200, L40S, A100)], estimator=estimator, speed=steady)
     assert chosen(decision).gpu is A100
     assert [(one.gpu.product, one.layout.gpus) for one in decision.others] == [("NVIDIA-H200", 1), ("NVIDIA-L40S", 8)]
-    assert "chosen beside 1 x NVIDIA-H200 (1.2 times the price), 8 x NVIDIA-L40S (2 times the price)" in decision.text
+    assert "weighed against 1 x NVIDIA-H200 (1.2 times the price), 8 x NVIDIA-L40S (2 times the price)" in decision.text
+
+
+def test_a_card_of_which_there_are_too_few_comes_last() -> None:
+    """What was measured counts: eight of the cheaper card would do, and the cluster has four."""
+    needs = {"NVIDIA-A100-SXM4-80GB": 2, "NVIDIA-L40S": 4}
+
+    def estimator(training: Training, layout: Layout, gpu: Gpu) -> Estimate:
+        return fits_from(needs[gpu.product])(training, layout, gpu)
+
+    cheap = replace(L40S, price=0.1)
+    for there, product in ((0, cheap.product), (4, cheap.product), (3, A100.product)):
+        cards = (A100, replace(cheap, in_all=there))
+        decision = decide_over([question(gpu=gpu) for gpu in cards], estimator=estimator, speed=steady)
+        assert chosen(decision).gpu.product == product
+    assert "4 x NVIDIA-L40S (0.2 times the price, but only 3 are there)" in decision.text
 
 
 def test_a_card_on_which_nothing_fits_comes_last() -> None:

@@ -249,6 +249,7 @@ def test_what_was_measured_wins_over_the_table() -> None:
         "measured on node d",
     ]
     assert offered[1].tflops > 900
+    assert [(gpu.per_node, gpu.in_all) for gpu in offered] == [(4, 4), (8, 16), (4, 4), (4, 4)]
 
 
 def test_a_short_product_name_is_resolved_by_its_measured_memory() -> None:

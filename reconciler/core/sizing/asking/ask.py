@@ -76,6 +76,12 @@ def ask(
     )
 
 
+def _on(gpu: Gpu, question: Question) -> Question:
+    """Ask for a card; no pod can have more of them than the largest node that was measured."""
+    each = min(question.gpus_per_worker, gpu.per_node or question.gpus_per_worker)
+    return replace(question, gpu=gpu, gpus_per_worker=each)
+
+
 class _Asker:
     """Takes values out of a line, and remembers each."""
 
@@ -120,7 +126,7 @@ class _Asker:
             model_version=settings.model_version,
         )
         self.used["gpu"] = Fact(value=", ".join(gpu.product for gpu in cards.gpus), written="", origin=cards.origin)
-        questions = tuple(replace(question, gpu=gpu) for gpu in cards.gpus)
+        questions = tuple(_on(gpu, question) for gpu in cards.gpus)
         return Asking(questions=questions, facts=tuple(self.used.items()))
 
     def known(self, name: str) -> str:

@@ -9,7 +9,7 @@ from reconciler.core.sizing.decide.bench import Bench, Estimator, Speed
 from reconciler.core.sizing.decide.hearing import Voice, hear
 from reconciler.core.sizing.decide.layouts import spread, spreads
 from reconciler.core.sizing.decide.remedies import remedies
-from reconciler.core.sizing.decide.telling import gpus, nearest_of, tell_chosen, tell_none, told
+from reconciler.core.sizing.decide.telling import gpus, is_short, nearest_of, tell_chosen, tell_none, told
 from reconciler.core.sizing.decision import Candidate, Decision, Reason
 from reconciler.core.sizing.estimate import Confidence
 from reconciler.core.sizing.memory import estimate
@@ -76,7 +76,7 @@ def decide_over(
 ) -> Decision:
     """Choose among several cards, one question each: the cheapest that fits, by price and GPUs; others are told.
 
-    For throughput the fastest is taken. While an engine owes its answer for any of them, the decision is pending.
+    A card of which fewer were measured than the layout takes comes last. For throughput the fastest is taken. While an engine owes its answer for any of them, the decision is pending.
     """
     if not questions:
         raise ValueError("there is no card to decide over")
@@ -91,12 +91,13 @@ def decide_over(
     return replace(best, text=text, others=_others(one for one in made if one is not best))
 
 
-def _rank(decision: Decision) -> tuple[float, float, int, str]:
+def _rank(decision: Decision) -> tuple[bool, float, float, int, str]:
+    """Order cards: those of which there are enough, the fastest where that is the goal, the cheapest."""
     chosen = decision.chosen
     if chosen is None:
-        return (0.0, 0.0, 0, "")
+        return (False, 0.0, 0.0, 0, "")
     fast = -(chosen.tokens_per_s or 0.0) if decision.goal is Goal.THROUGHPUT else 0.0
-    return (fast, chosen.cost, chosen.layout.gpus, chosen.gpu.product)
+    return (is_short(chosen), fast, chosen.cost, chosen.layout.gpus, chosen.gpu.product)
 
 
 def _others(decisions: Iterable[Decision]) -> tuple[Candidate, ...]:

@@ -100,7 +100,15 @@ def told(best: Decision, others: Sequence[Decision]) -> str:
     found = [one.chosen for one in others if one.chosen is not None]
     if chosen is None or not found:
         return ""
-    listed = ", ".join(
-        f"{one.layout.gpus} x {one.gpu.product} ({one.cost / chosen.cost:.2g} times the price)" for one in found
-    )
-    return f"; chosen beside {listed}"
+    listed = ", ".join(f"{one.layout.gpus} x {one.gpu.product} ({_price(one, chosen)})" for one in found)
+    return f"; weighed against {listed}"
+
+
+def _price(one: Candidate, chosen: Candidate) -> str:
+    short = f", but only {one.gpu.in_all} are there" if is_short(one) else ""
+    return f"{one.cost / chosen.cost:.2g} times the price{short}"
+
+
+def is_short(candidate: Candidate) -> bool:
+    """Whether fewer GPUs of the card were measured than the candidate takes."""
+    return 0 < candidate.gpu.in_all < candidate.layout.gpus

@@ -18,14 +18,18 @@ def offered_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
     Memory is what was measured: the least of the nodes with the product, so that a job fits on any of them. A product
     that the table does not know is returned with its measured memory alone; one without any known memory is left out.
     """
-    found: dict[str, Gpu] = {}
-    for node in inventory.nodes:
-        gpu = _of(node)
-        if gpu is not None and gpu.memory_gib < (
-            found[gpu.product].memory_gib if gpu.product in found else float("inf")
-        ):
-            found[gpu.product] = gpu
-    return tuple(found[product] for product in sorted(found))
+    nodes = [(gpu, node.gpus) for node in inventory.nodes if (gpu := _of(node)) is not None]
+    return tuple(_together([one for one in nodes if one[0].product == product]) for product in _products(nodes))
+
+
+def _products(nodes: list[tuple[Gpu, int]]) -> list[str]:
+    return sorted({gpu.product for gpu, _ in nodes})
+
+
+def _together(nodes: list[tuple[Gpu, int]]) -> Gpu:
+    least = min((gpu for gpu, _ in nodes), key=lambda gpu: (gpu.memory_gib, gpu.source))
+    counts = [count for _, count in nodes]
+    return replace(least, per_node=max(counts), in_all=sum(counts))
 
 
 def _of(node: Node) -> Gpu | None:
