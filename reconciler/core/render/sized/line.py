@@ -56,7 +56,9 @@ def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Pro
     if launch.launcher is not Launcher.ACCELERATE or layout.workers == 1 or told:
         return ()
     message = f"runs on {layout.workers} nodes, but the line does not tell accelerate which of them it is on"
-    hint = "add --machine_rank=$RANK --main_process_ip=$MASTER_ADDR --main_process_port=$MASTER_PORT to the line"
+    rank, address = ("PET_NODE_RANK", "PET_MASTER") if job.kind is Kind.TRAIN_JOB else ("RANK", "MASTER")
+    flags = f"--machine_rank=${rank} --main_process_ip=${address}_ADDR --main_process_port=${address}_PORT"
+    hint = f"add {flags} to the line"
     return (_problem(job, "sizing.machine-rank", message, hint, Severity.WARNING),)
 
 
