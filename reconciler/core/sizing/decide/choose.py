@@ -76,7 +76,8 @@ def decide_over(
 ) -> Decision:
     """Choose among several cards, one question each: the cheapest that fits, by price and GPUs; others are told.
 
-    A card of which fewer were measured than the layout takes comes last. For throughput the fastest is taken. While an engine owes its answer for any of them, the decision is pending.
+    A card of which fewer were measured than the layout takes comes last. For throughput the fastest is taken. While an
+    engine owes its answer for any of them, the decision is pending.
     """
     if not questions:
         raise ValueError("there is no card to decide over")
