@@ -461,12 +461,12 @@ def test_a_card_of_which_there_are_too_few_comes_last() -> None:
     def estimator(training: Training, layout: Layout, gpu: Gpu) -> Estimate:
         return fits_from(needs[gpu.product])(training, layout, gpu)
 
-    cheap = replace(L40S, price=0.1)
-    for there, product in ((0, cheap.product), (4, cheap.product), (3, A100.product)):
-        cards = (A100, replace(cheap, in_all=there))
-        decision = decide_over([question(gpu=gpu) for gpu in cards], estimator=estimator, speed=steady)
-        assert chosen(decision).gpu.product == product
-    assert "4 x NVIDIA-L40S (0.2 times the price, but only 3 are there)" in decision.text
+    def decided(there: int) -> Decision:
+        cards = (A100, replace(L40S, price=0.1, in_all=there))
+        return decide_over([question(gpu=gpu) for gpu in cards], estimator=estimator, speed=steady)
+
+    assert [chosen(decided(there)).gpu.product for there in (0, 4, 3)] == [L40S.product, L40S.product, A100.product]
+    assert "4 x NVIDIA-L40S (0.2 times the price, but only 3 are there)" in decided(3).text
 
 
 def test_a_card_on_which_nothing_fits_comes_last() -> None:
