@@ -354,6 +354,8 @@ def test_any_line_gives_a_question_or_says_why_not(pairs: list[tuple[str, str]],
 
 def test_no_pod_gets_more_than_the_largest_node_has() -> None:
     """The evidence bounds the settings; a card that nobody measured is bound by the settings alone."""
+    assert A100 is not None
+    assert L40S is not None
     cards = [A100, replace(L40S, per_node=4)]
     found = asking(FULL, settings=SizingSettings(gpus_per_worker=6), offered=cards)
     assert [one.gpus_per_worker for one in found.questions] == [6, 4]
