@@ -8,20 +8,23 @@ from reconciler.core.documents import Document, read
 from reconciler.core.intents.config import Cluster
 from reconciler.core.intents.trainjobs import is_done, is_training_kind
 from reconciler.core.problems import Problem, Severity
+from reconciler.core.render.sized.apply import waiting
 from reconciler.core.render.sized.inplace import edit_source
+from reconciler.core.render.sized.sized import Sized
 from reconciler.core.render.sized.sizing import SizedJob, Surroundings, size_job
 from reconciler.core.schemas import Catalogue
-from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.question import Question, asked
 from reconciler.pipeline.context import Context
 from reconciler.pipeline.layout import selects
 from reconciler.pipeline.sizing import is_sized, surroundings
 
 
 class Found(Struct, frozen=True, kw_only=True, eq=False):
-    """A job of a file, sized for a cluster (None: for none in particular)."""
+    """A job of a file, sized for a cluster (None: for none in particular); `waiting`: marked, for it was asked."""
 
     job: SizedJob
     cluster: Cluster | None = None
+    waiting: Sized | None = None
 
 
 class SizedFile(Struct, frozen=True, kw_only=True, eq=False):
@@ -37,8 +40,9 @@ class SizedFile(Struct, frozen=True, kw_only=True, eq=False):
         """Return the file with the numbers in it; of a job that several clusters size, the first counts."""
         changes: dict[int, tuple[Document, dict[str, object]]] = {}
         for found in self.jobs:
-            if found.job.sized is not None:
-                changes.setdefault(id(found.job.document), (found.job.document, found.job.sized.data))
+            changed = found.job.sized or found.waiting
+            if changed is not None:
+                changes.setdefault(id(found.job.document), (found.job.document, changed.data))
         source = edit_source(self.raw, tuple(changes.values()))
         return source.content, source.problems
 
@@ -68,9 +72,18 @@ def size_file(
                 continue
             job = size_job(document, surrounding, named=named)
             if job is not None:
-                jobs.append(Found(job=job, cluster=cluster))
+                jobs.append(Found(job=job, cluster=cluster, waiting=_waiting(job, surrounding)))
                 problems += job.problems
     return SizedFile(path=path, raw=raw, jobs=tuple(jobs), problems=tuple(dict.fromkeys(problems)), done=done)
+
+
+def _waiting(job: SizedJob, around: Surroundings) -> Sized | None:
+    """Mark a job whose question was sent and is not answered; None where there is no request."""
+    if not job.waits:
+        return None
+    answers = [around.answers.of(asked(question)) for question in job.questions]
+    sent = next((answer.request_id for answer in answers if answer is not None and answer.request_id), "")
+    return waiting(job.document, sent, around.settings) if sent else None
 
 
 def within(context: Context, *, chosen: bool) -> Around:

@@ -282,6 +282,27 @@ def test_rest_is_submitted_now_and_read_later(fleet: Fleet) -> None:
     assert change["gpusAfter"] == 4
 
 
+def test_a_source_shows_what_it_waits_for(fleet: Fleet) -> None:
+    """F-015: in place, a job whose question was sent carries the request's id; the answer takes it away."""
+    path = fleet.write("jobs/llama.yaml", JOB)
+    with serving(answer(200, ["f6db88"]), answer(404), answer(404), answer(404), answer(404)) as server:
+        configure(fleet, "rest", f"    write: source\n    rest: {{url: '{server.url}', deadlineSeconds: 1}}\n")
+        assert fleet.run("size", "--write").out == "nothing to write\n"  # nobody was asked
+        assert fleet.run("size", "--record").code == 0
+        url = server.url
+    assert fleet.run("size", "--write").out == "jobs/llama.yaml: written\n"
+    added = set(path.read_text().splitlines()) - set(JOB.splitlines())
+    assert added == {"    waiting-for-ado-request-id: f6db88"}
+    assert fleet.run("size", "--write").out == "nothing to write\n"
+    with serving(answer(200, MEASURED)) as server:
+        fleet.edit("reconciler.yaml", url, server.url)
+        assert fleet.run("size", "--record").code == 0
+        assert [one.method for one in server.said] == ["GET"]  # the label is no part of the question
+    assert fleet.run("size", "--write").out == "jobs/llama.yaml: written\n"
+    assert "waiting-for" not in path.read_text()
+    assert 'autoconf-plugin-done: "yes"' in path.read_text()
+
+
 @pytest.mark.parametrize(
     "more",
     ["", "    wrapper: {script: a.py}\n    rest: {url: 'http://127.0.0.1:1'}\n"],
