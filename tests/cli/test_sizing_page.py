@@ -1,0 +1,72 @@
+"""`docs/sizing.md` says what is: its settings are read, its table is the code's, its commands run."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.core.intents.config.sizing import SizingSettings, sizing_settings
+from reconciler.core.launch import dialects
+from reconciler.core.launch.dialects import Dialect
+from tests.cli.fleet import Fleet, run_verb
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sizing.md").read_text()
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+WORDS = {"true": "on", "false": "off"}
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_settings_are_accepted(fleet: Fleet, block: str) -> None:
+    if "kueue" in block:
+        fleet.edit("reconciler.yaml", "backend: kai ", "backend: kueue ")
+        fleet.edit("jobs/language/llama-lora.yaml", "kai.scheduler/queue: h100", "kueue.x-k8s.io/queue-name: fake")
+    path = fleet.root / "reconciler.yaml"
+    path.write_text(path.read_text() + block.removeprefix("spec:\n"))
+    ran = fleet.run("lint")
+    assert ran.code == 0, ran.out + ran.err
+
+
+def test_the_first_block_holds_every_key_with_its_default() -> None:
+    spec = yaml.safe_load(BLOCKS[0])["spec"]["sizing"]
+    assert sizing_settings(spec) == SizingSettings()
+    kinds = (Path(__file__).resolve().parents[2] / "docs/reference/kinds.md").read_text()
+    keys = set(re.findall(r"^\| `spec\.sizing\.(\w+)` ", kinds, re.MULTILINE))
+    assert set(spec) == keys - {"wrapper", "rest"}
+
+
+def test_defaults_of_frameworks() -> None:
+    """A value that the table leaves out is one that the framework does not say."""
+    known = {one.name: one for one in vars(dialects).values() if isinstance(one, Dialect) and one.name}
+    rows = re.findall(r"^\| ([a-z-]+) \| (.*) \|$", PAGE.partition("| Framework")[2].partition("\n\n")[0], re.MULTILINE)
+    assert len(rows) >= 10
+    for name, cells in rows:
+        assert cells.split(" | ") == _cells(known[name].defaults), name
+
+
+def _cells(defaults: dict[str, str]) -> list[str]:
+    names = ("batch", "sequence", "precision", "attention", "checkpointing")
+    found = [WORDS.get(defaults.get(name, "–"), defaults.get(name, "–")) for name in names]
+    return [*found, f"{defaults['lora_rank']}, {defaults['lora_targets']}" if "lora_rank" in defaults else "–"]
+
+
+def test_what_the_page_asks_is_answered(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Figures move as they are fitted anew; that there are answers, and of this form, does not."""
+    (command,) = re.findall(r"^\$ reconciler (size --model .*)$", PAGE, re.MULTILINE)
+    asked = run_verb(capsys, command.split())
+    assert asked.code == 0
+    assert [line.split()[0] for line in asked.out.splitlines()[:1]] == ["read"]
+    table = tmp_path / "runs.csv"
+    (text,) = re.findall(r"^\$ cat runs\.csv\n(.*?)^\$ ", PAGE, re.MULTILINE | re.DOTALL)
+    table.write_text(text)
+    told = run_verb(capsys, ["size", "--from-csv", str(table), "-o", "json"])
+    (answers,) = re.findall(
+        r"^\$ reconciler size --from-csv runs\.csv -o json\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL
+    )
+    assert [_form(line) for line in told.out.splitlines()] == [_form(line) for line in answers.splitlines()]
+
+
+def _form(line: str) -> list[str]:
+    entry: dict[str, Any] = yaml.safe_load(line)
+    return [*entry, str(entry.get("error", entry.get("fits")))]
