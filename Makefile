@@ -43,6 +43,7 @@ golden: $(READY) ## rewrite expected outputs; review them as a diff
 	@git status --short
 
 bench: $(READY) ## measure plan, lint, commit and --help on corpora beside a floor and peers
+	@$(BIN)/python -m benchmarks.sizing.speed
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 sizing-report: $(READY) ## compare predicted GPU memory with measured runs, beside other estimators

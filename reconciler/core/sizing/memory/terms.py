@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.estimate import Confidence
@@ -57,8 +58,24 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
 
 @lru_cache(maxsize=4096)
 def terms_of(training: Training, stack: Stack | None, *, sharded: bool) -> Terms:
-    """Compute the terms of a run whose weights are divided, or not. Pure: the cache only saves time."""
-    model, stack = training.architecture, stack or stack_of(training.framework)
+    """Compute the terms of a run whose weights are divided, or not. Pure: the caches only save time."""
+    return _terms_of(_shape(training), stack or stack_of(training.framework), sharded=sharded)
+
+
+def _shape(training: Training) -> Training:
+    """Leave out what the terms do not depend on, so that runs that differ in nothing else share them.
+
+    Lengths matter to eager attention's scores alone, and to confidence by whether any such length was measured.
+    """
+    sequence = training.sequence
+    if training.attention is not Attention.EAGER:
+        sequence = MEASURED_SEQUENCE if sequence <= MEASURED_SEQUENCE else MEASURED_SEQUENCE + 1
+    return replace(training, model="", sequence=sequence)
+
+
+@lru_cache(maxsize=4096)
+def _terms_of(training: Training, stack: Stack, *, sharded: bool) -> Terms:
+    model = training.architecture
     ways = training.tensor * training.pipeline
     parameters, ends = _sizes(model, stack)
     kept, block, inputs = _tokens(training, model, stack)
