@@ -71,7 +71,7 @@ def test_labels_of_nodes_are_known(label: str, gib: float) -> None:
     ],
 )
 def test_autoconfs_names_are_known(written: str, product: str) -> None:
-    """F-004."""
+    """What ado-autoconf calls a card is that card."""
     found = find_gpu(written)
     assert found is not None
     assert (found.product, found.autoconf) == (product, written)

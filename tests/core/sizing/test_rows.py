@@ -30,7 +30,7 @@ def error(**cells: str) -> str:
 
 
 def test_every_measured_row_is_understood() -> None:
-    """F-006: 181 rows in five ways of writing; only vendors' tables without a model are refused."""
+    """181 rows in five ways of writing; only vendors' tables without a model are refused."""
     rows = list(csv.DictReader(ROWS.read_text().splitlines()))
     refused = [row for row in rows if isinstance(training_of_row(row), str)]
     assert len(rows) == 230

@@ -309,7 +309,7 @@ def test_namespaces_and_kinds_limit() -> None:
 
 
 def test_every_training_kind_without_a_label() -> None:
-    """F-017: all jobs may be sized; a kind that trains nothing never is."""
+    """All jobs may be sized; a kind that trains nothing never is."""
     every = SizingSettings(select=SizedJobs(every=True))
     assert all(is_selected(document(source(name)), every) for name in KINDS)
     assert not is_watched(document(source("jobset")), every)

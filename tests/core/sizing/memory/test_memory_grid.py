@@ -69,7 +69,7 @@ def verdicts() -> dict[Cell, bool]:
 
 
 def test_the_grid_is_autoconfs(verdicts: dict[Cell, bool]) -> None:
-    """F-006: the 39,600 cells on which ado-autoconf 1.5.0 recommends the impossible 197 times, and 1.9.7 399 times."""
+    """The 39,600 cells on which ado-autoconf 1.5.0 recommends the impossible 197 times, and 1.9.7 399 times."""
     assert len(models()) == 30
     assert len(verdicts) == 39_600
     assert 0.3 < sum(verdicts.values()) / len(verdicts) < 0.9

@@ -50,7 +50,7 @@ def states(found: Estimate) -> float:
     ],
 )
 def test_states_are_those_of_the_papers(precision: Precision, strategy: Strategy, gpus: int, bytes_each: float) -> None:
-    """F-006: bytes of each parameter as in ZeRO (arXiv 1910.02054), and pure bf16."""
+    """Bytes of each parameter as in ZeRO (arXiv 1910.02054), and pure bf16."""
     found = estimate(training(precision=precision, strategy=strategy), Layout(gpus=gpus), card())
     assert states(found) == pytest.approx(bytes_each * P / GIB, rel=1e-6)
 
@@ -78,7 +78,7 @@ def test_optimizers_of_pure_bf16(optimizer: str, bytes_each: float) -> None:
 
 
 def test_an_unknown_optimizer_lowers_the_confidence() -> None:
-    """F-006: never a silent default."""
+    """Never a silent default."""
     assert not optimizer_known("galore_adamw")
     assert optimizer_known("adamw_torch")
     found = estimate(training(optimizer="galore_adamw"), Layout(gpus=1), card())
@@ -133,7 +133,7 @@ def test_tensor_and_pipeline_parallel_divide_the_model() -> None:
 
 
 def test_accumulation_keeps_gradients_whole_under_fsdp() -> None:
-    """F-006: accelerate's `no_sync`: about 2 bytes a parameter on every GPU, however many there are."""
+    """Accelerate's `no_sync`: about 2 bytes a parameter on every GPU, however many there are."""
     run = training(strategy=Strategy.FSDP_FULL)
     once, often = (estimate(run, Layout(gpus=8, accumulation=steps), card()) for steps in (1, 4))
     assert often.peak_gib - once.peak_gib == pytest.approx(2 * P / GIB, rel=0.01)
@@ -144,7 +144,7 @@ def test_accumulation_keeps_gradients_whole_under_fsdp() -> None:
 
 
 def test_a_paged_optimizer_spills_and_says_so() -> None:
-    """F-006: it runs, far slower: both numbers are told."""
+    """It runs, far slower: both numbers are told."""
     run = training(optimizer="paged_adamw_32bit")
     small = card("NVIDIA-A100-40GB-PCIe") if find_gpu("NVIDIA-A100-40GB-PCIe") else replace(card(), memory_gib=40.0)
     found = estimate(run, Layout(gpus=1), small)

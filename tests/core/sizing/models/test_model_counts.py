@@ -28,7 +28,7 @@ def test_the_recording_is_of_this_table() -> None:
 
 @pytest.mark.parametrize("name", RECORD)
 def test_parameters_are_those_of_the_real_model(name: str) -> None:
-    """F-004: every parameter, without tolerance."""
+    """Every parameter, without tolerance."""
     assert model(name).parameters == RECORD[name][0]
 
 
