@@ -15,13 +15,11 @@ from tests.cli.fleet import Fleet, Ran, run_verb
 
 JOB = "jobs/language/llama-lora.yaml"  # of the template
 RENDERED = "rendered/main/default/pytorchjob-llama-lora.yaml"
-REFUSES = """\
+BY_VERSION = """\
 import json, sys
 out, version = sys.argv[1], sys.argv[-1]
-known = version == "2.0.0"
-answer = {"workers": 1, "gpus": 2, "error": ""} if known else {"error": f"no version {version}"}
 with open(out, "w") as file:
-    json.dump(answer, file)
+    json.dump({"workers": 1, "gpus": 2 if version == "3.1.0" else 4, "error": ""}, file)
 """
 
 
@@ -109,19 +107,19 @@ def test_an_unknown_default_card_is_said(fleet: Fleet) -> None:
     assert "the GPU 'NVIDIA-H1000' of spec.sizing.defaultGpuModel is not known" in planned.out + planned.err
 
 
-@pytest.mark.parametrize(("settings", "version"), [("", "3.1.0"), ("modelVersion: 2.0.0, ", "2.0.0")])
-def test_the_script_is_told_the_version_of_the_model(fleet: Fleet, settings: str, version: str) -> None:
+@pytest.mark.parametrize(("settings", "version", "gpus"), [("", "3.1.0", 2), ("modelVersion: 2.0.0, ", "2.0.0", 4)])
+def test_the_script_is_told_the_version_of_the_model(fleet: Fleet, settings: str, version: str, gpus: int) -> None:
     """F-017: the default version is 3.1.0; another is asked for, and kept with its answer."""
-    script = fleet.write("ask.py", REFUSES)
+    script = fleet.write("ask.py", BY_VERSION)
     text = (fleet.root / "reconciler.yaml").read_text()
     fleet.write("reconciler.yaml", f"{text}  sizing: {{{settings}wrapper: {{script: {script.name}}}}}\n")
     recorded = fleet.run("size", "--record", "--python", sys.executable)
     assert recorded.code == 0, recorded.err
     (answer,) = yaml.safe_load((fleet.root / "evidence/main/sizing.yaml").read_text())["spec"]["answers"]
     assert answer["question"]["modelVersion"] == version
-    planned = fleet.run("plan", "-o", "json")
-    problems = [problem["message"] for problem in json.loads(planned.out)["problems"]]
-    assert any("no version 3.1.0" in message for message in problems) is (version != "2.0.0")
+    assert answer["recommendation"] == {"gpus": gpus, "workers": 1}
+    asked = json.loads(fleet.run("size", str(fleet.root / JOB), "-o", "json").out)
+    assert asked["chosen"]["gpus"] == gpus
 
 
 def test_a_card_may_be_asked_about(fleet: Fleet) -> None:
