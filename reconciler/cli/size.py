@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli import options
+from reconciler.errors import OutsideError
 
 if TYPE_CHECKING:
     from reconciler.pipeline.sized_files import SizedFile
@@ -150,19 +151,20 @@ def _write(files: tuple[Path, ...], flags: dict[str, Any]) -> int:
 
 
 def _record(files: tuple[Path, ...], flags: dict[str, Any]) -> int:
-    from reconciler.wiring import sizing  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler.wiring import recording  # noqa: PLC0415 - imports late, so that --help stays fast
 
     desk, session = _desk(files, flags)
     if session is None:
         raise click.UsageError("--record needs a config repository; give --repo DIR")
     sized = [_one(desk, file) for file in files] or desk.chosen()
-    done = sizing.record(session, sized, python=flags["python"], table=flags["table"], again=flags["again"])
-    for path, asked, silent in done.values():
-        rest = f", {silent} without an answer yet: run it again" if silent else ""
-        click.echo(f"{path}: {asked} questions asked{rest}" if asked else f"{path}: nothing new to ask")
+    done = recording.record(session, sized, python=flags["python"], table=flags["table"], again=flags["again"])
+    for one in done:
+        asked = f"{one.asked} question{'s' if one.asked > 1 else ''} asked" if one.asked else "nothing new to ask"
+        failed = f", {len(one.failures)} without an answer: {one.failures[0]}" if one.failures else ""
+        click.echo(f"{one.path}: {asked}{failed}")
     if not done:
         click.echo("no job asks an engine outside: spec.sizing.engine is analytic, or no job is to be sized")
-    return 0
+    return OutsideError.exit_code if any(one.failures for one in done) else 0
 
 
 def _table(path: Path, flags: dict[str, Any]) -> int:

@@ -2,8 +2,6 @@
 
 import csv
 import io
-import logging
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.core.intents.config import Cluster, Engine, Goal, SizedJobs, SizingSettings
+from reconciler.core.intents.config import Cluster, Goal, SizedJobs, SizingSettings
 from reconciler.core.problems import Severity
 from reconciler.core.render.sized.sizing import Surroundings
-from reconciler.core.sizing.answers import Answers, write_answers
+from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.gpus import closest_gpus, find_gpu
@@ -27,17 +25,12 @@ from reconciler.core.sizing.rows import training_of_row
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.outputs.sizes import SizeAnswer, row_json
 from reconciler.pipeline.layout import CONFIG_PATH
-from reconciler.pipeline.sized_files import Around, Found, SizedFile, questions_of, size_file, within
+from reconciler.pipeline.sized_files import Around, Found, SizedFile, size_file, within
 
 if TYPE_CHECKING:
     from reconciler.core.documents import Document
-    from reconciler.ports import Predictor
     from reconciler.wiring import Session
 
-TOKEN_VARIABLE = "RECONCILER_SIZING_TOKEN"  # noqa: S105 - the name of the variable that holds it
-"""The bearer token of the REST engine: secrets do not belong into reconciler.yaml."""
-
-_log = logging.getLogger(__name__)
 _MOST_CONFIG_BYTES = 1 << 20
 _SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -326,66 +319,3 @@ def write_files(files: Iterable[SizedFile], root: Path) -> list[str]:
     for file, content in changed:
         write_file(root / file.path, content)
     return [file.path for file, _ in changed]
-
-
-def record(
-    session: "Session", files: Sequence[SizedFile], *, python: str, table: Path | None, again: bool
-) -> dict[str, tuple[str, int, int]]:
-    """Ask the engines outside what they have not answered, and write the evidence.
-
-    Returns by cluster the evidence's path, how many questions were asked, and how many stay unanswered.
-    """
-    from reconciler.adapters.files import write_file  # noqa: PLC0415 - late, as all adapters
-    from reconciler.adapters.predictors.batch import ask_all  # noqa: PLC0415 - late, as all adapters
-    from reconciler.outputs.progress import progress  # noqa: PLC0415 - late, as all outputs
-
-    head = session.head
-    done: dict[str, tuple[str, int, int]] = {}
-    for name, questions in questions_of(files).items():
-        cluster = next(one for one in head.clusters if one.name == name)
-        known = head.context.answers.get(name, Answers()).heard_by(cluster.sizing.engine)
-        wanted = [one for one in questions if again or decide(one, known).is_pending]
-        with (
-            predictor_of(cluster, head.tools.repository.root, python, table) as predictor,
-            progress(f"asking {cluster.sizing.engine.value}", total=len(wanted)) as advance,
-        ):
-            counted = lambda done, _total, advance=advance: advance(1) if done else None  # noqa: E731 - one line
-            told = list(ask_all(predictor, wanted, recorded=known, progress=counted))
-        kept = [one.answer for one in told if not one.retryable]
-        path = head.tools.repository.root / head.config.evidence / name / "sizing.yaml"
-        if kept:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, write_answers(known.with_answers(kept), name))
-        shown = path.relative_to(head.tools.repository.root).as_posix()
-        _log.info("%s of %s: asked %d questions, %d answers kept", cluster.sizing.engine, name, len(told), len(kept))
-        done[name] = (shown, len(told), sum(1 for one in told if one.retryable))
-    return done
-
-
-def predictor_of(cluster: Cluster, root: Path, python: str, table: Path | None) -> "Predictor":
-    """Pick the adapter for a cluster's engine."""
-    settings = cluster.sizing
-    match settings.engine:
-        case Engine.WRAPPER if settings.wrapper is not None:
-            from reconciler.adapters.predictors.wrapper import WrapperPredictor  # noqa: PLC0415 - only the one in use
-
-            script = root / settings.wrapper.script
-            return WrapperPredictor(script, python=python or sys.executable, seconds=settings.wrapper.timeout_s)
-        case Engine.REST if settings.rest is not None:
-            from reconciler.adapters.predictors.rest import RestPredictor  # noqa: PLC0415 - only the one in use
-
-            rest = settings.rest
-            token = os.environ.get(TOKEN_VARIABLE, "")
-            return RestPredictor(rest.url, token=token, call_seconds=rest.timeout_s, patience_seconds=rest.deadline_s)
-        case Engine.AUTOCONF_TABLE:
-            from reconciler.adapters.predictors.table import TablePredictor, read_table  # noqa: PLC0415 - only if used
-
-            if table is None:
-                hint = "compile it: reconciler autoconf compile -o autoconf.table; then give --table autoconf.table"
-                raise ConfigError(f"cluster {cluster.name} asks the compiled table, and none is named", hint=hint)
-            return TablePredictor(read_table(table))
-        case Engine.AUTOCONF:
-            from reconciler.adapters.predictors.installed import InstalledPredictor  # noqa: PLC0415 - only if used
-
-            return InstalledPredictor(python or sys.executable)
-    raise ConfigError(f"cluster {cluster.name} asks no engine outside: its engine is {settings.engine.value}")

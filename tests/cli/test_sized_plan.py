@@ -217,7 +217,7 @@ def test_a_wrapper_answers_as_evidence(fleet: Fleet) -> None:
     assert [problem["rule"] for problem in pending["problems"] if "sizing" in problem["rule"]] == ["sizing.pending"]
     assert not any(change["path"] == RENDERED for change in pending["changes"])
     ran = fleet.run("size", "--record")
-    assert (ran.code, ran.out) == (0, "evidence/main/sizing.yaml: 1 questions asked\n"), ran.err
+    assert (ran.code, ran.out) == (0, "evidence/main/sizing.yaml: 1 question asked\n"), ran.err
     (fleet.root / "tools/wrapper.py").unlink()
     change = next(change for change in plan(fleet)["changes"] if change["path"] == RENDERED)
     assert change["gpusAfter"] == 4
@@ -240,11 +240,41 @@ def test_a_job_that_waits_keeps_what_is_rendered(fleet: Fleet) -> None:
 
 
 def test_a_wrapper_that_fails_is_said(fleet: Fleet) -> None:
-    """F-009: the script's error is the reason; the job passes, marked."""
+    """F-009: the script's error is the reason; a failure is no refusal, so the job waits, and is asked for again."""
     with_wrapper(fleet, '{"workers": None, "gpus": None, "error": "no such model"}')
+    ran = fleet.run("size", "--record")
+    assert ran.code == 6
+    assert ran.out.endswith("1 question asked, 1 without an answer: the wrapper script says: no such model\n")
+    made = plan(fleet)
+    (problem,) = [problem for problem in made["problems"] if problem["rule"].startswith("sizing.")]
+    assert problem["rule"] == "sizing.engine-error"
+    assert "no such model" in problem["message"]
+    assert not any(change["path"] == RENDERED for change in made["changes"])
+    fleet.write("tools/wrapper.py", "import sys\nopen(sys.argv[1], 'w').write('{\"workers\": 1, \"gpus\": 4}')\n")
     assert fleet.run("size", "--record").code == 0
-    problems = plan(fleet)["problems"]
-    assert any("no such model" in problem["message"] for problem in problems)
+    assert any(change["path"] == RENDERED for change in plan(fleet)["changes"])
+
+
+def test_a_failure_replaces_no_answer_and_tells_no_secret(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that dies, asked again: the answer of yesterday stays; what it prints is blotted out."""
+    monkeypatch.setenv("ADO_TOKEN", "hunter2hunter2")
+    with_wrapper(fleet, '{"workers": 1, "gpus": 4}')
+    assert fleet.run("size", "--record").code == 0
+    before = (fleet.root / "evidence/main/sizing.yaml").read_text()
+    fleet.write("tools/wrapper.py", "import os; raise SystemExit(f'denied: {os.environ[\"ADO_TOKEN\"]}')\n")
+    ran = fleet.run("size", "--record", "--again")
+    assert ran.code == 6
+    assert "denied: ***" in ran.out
+    assert "hunter2" not in ran.out + ran.err
+    assert (fleet.root / "evidence/main/sizing.yaml").read_text() == before
+
+
+def test_a_larger_recommendation_is_seen_beside_physics(fleet: Fleet) -> None:
+    """Disagreement is shown, also where the recommendation fits."""
+    with_wrapper(fleet, '{"workers": 2, "gpus": 8}')
+    assert fleet.run("size", "--record").code == 0
+    change = next(change for change in plan(fleet)["changes"] if change["path"] == RENDERED)
+    assert "physics alone takes 2 GPUs" in change["sizing"]["chosen"]
 
 
 MEASURED = {

@@ -7,6 +7,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from reconciler.core.intents.config import Engine
+from reconciler.core.plan.masking import redact
 from reconciler.core.sizing import answers
 from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation
 from reconciler.core.sizing.decide.layouts import voiced
@@ -115,7 +116,7 @@ class _Asking:
                 question=item.asked,
                 outcome=answers.Outcome.ERROR,
                 answered_at=self._clock(),
-                error=str(error),
+                error=redact(str(error)),
             )
             return Told(answer=failed, retryable=error.retryable)
         return Told(answer=_answer(item, prediction, self._clock()))

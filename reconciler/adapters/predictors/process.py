@@ -14,6 +14,7 @@ from typing import IO
 from msgspec import Struct
 
 from reconciler.adapters.predictors.asked import one_line
+from reconciler.core.plan.masking import MASK, is_secret_name, redact
 from reconciler.errors import PredictorError, PredictorUnavailable
 
 _GLANCE_SECONDS = 0.05  # how often deadline, memory and end are looked at
@@ -126,7 +127,14 @@ class Process:
     def message(self) -> str:
         """Return the last line it printed that says anything; empty where it printed none."""
         lines = [line for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]
-        return one_line(lines[-1]) if lines else ""
+        return one_line(redact(self._without_secrets(lines[-1]))) if lines else ""
+
+    def _without_secrets(self, text: str) -> str:
+        """Blot out the values of variables that the program was given as secrets: what it prints may end in Git."""
+        for name, value in self._program.environ.items():
+            if len(value) >= _SHORTEST_SECRET and is_secret_name(name):
+                text = text.replace(value, MASK)
+        return text
 
     def resident_bytes(self) -> int:
         """Memory it holds; 0 where that cannot be known."""
@@ -193,4 +201,5 @@ class Process:
         return f"ended without an answer{f': {message}' if message else ''}"
 
 
+_SHORTEST_SECRET = 6
 _MOST_CHUNKS = 32  # 2 MiB: more than a pipe holds

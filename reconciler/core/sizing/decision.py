@@ -72,5 +72,5 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pending(self) -> bool:
-        """Whether an engine still owes its answer."""
-        return self.reason is Reason.PENDING
+        """Whether an engine still owes its answer: it has not given one yet, or it failed, which is no refusal."""
+        return self.reason in {Reason.PENDING, Reason.ENGINE_ERROR}

@@ -32,7 +32,7 @@ from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.asking import Asking, ask
 from reconciler.core.sizing.asking.cards import OFFERED
 from reconciler.core.sizing.decide import decide_over
-from reconciler.core.sizing.decision import Decision
+from reconciler.core.sizing.decision import Decision, Reason
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.note import SizingNote, note, reading
 from reconciler.core.sizing.question import Question
@@ -178,7 +178,9 @@ def _is_of(decision: Decision, question: Question) -> bool:
 
 
 def _unanswered(job: TrainingJob, decision: Decision, severity: Severity) -> Problem:
-    rule = "sizing.pending" if decision.is_pending else "sizing.no-recommendation"
+    rule = "sizing.no-recommendation"
+    if decision.is_pending:
+        rule = "sizing.engine-error" if decision.reason == Reason.ENGINE_ERROR else "sizing.pending"
     hint = (
         "ask the engine: reconciler size --record" if decision.is_pending else "train less at once, or on larger cards"
     )

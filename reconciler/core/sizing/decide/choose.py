@@ -153,11 +153,18 @@ def _recommended(bench: Bench, voice: Voice, found: Recommendation) -> Decision:
     weighed = [bench.weigh(layout) for layout in layouts]
     best = max(weighed, key=_speed)
     best = best if best.fits else weighed[-1]
-    if best.fits:
-        return _some(question, (best,), best, voice)
     physics = tuple(_weighed(bench.alone(), every=False))
+    if best.fits:
+        return _some(question, (best,), best, voice, _alone(_chosen(question, physics), best))
     text = f"{said}, but that {best.text}" + _physics(question, physics)
-    return _none(question, (best, *physics), Reason(best.reason), text, voice)
+    others = [one for one in physics if one.layout != best.layout]
+    return _none(question, (best, *others), Reason(best.reason), text, voice)
+
+
+def _alone(physics: Candidate | None, best: Candidate) -> str:
+    """Tell what physics would take, where that is another number than was recommended."""
+    differs = physics is not None and physics.layout.gpus != best.layout.gpus
+    return f"; physics alone takes {gpus(physics.layout)}" if physics is not None and differs else ""
 
 
 def _remedy(question: Question, most: int, estimator: Estimator, *, other_weights: bool) -> str:
