@@ -87,8 +87,11 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapp
     return replace(Settings(), **values)
 
 
-# Read before the settings can be, since they say where the settings lie.
-_ELSEWHERE = frozenset({"RECONCILER_REPO", "RECONCILER_DEBUG"})
+SIZING_TOKEN = "RECONCILER_SIZING_TOKEN"  # noqa: S105 - the name of the variable that holds it
+"""The bearer token of the REST sizing engine: no setting, since a secret belongs into no file and no flag."""
+
+# The others are read before the settings can be, since they say where the settings lie.
+_ELSEWHERE = frozenset({"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN})
 
 
 def _unknown(where: str, name: str, known: list[str]) -> ConfigError:

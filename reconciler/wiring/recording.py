@@ -14,13 +14,11 @@ from reconciler.core.sizing.answers import Answer, Answers, Outcome, write_answe
 from reconciler.core.sizing.decide import decide
 from reconciler.errors import ConfigError
 from reconciler.pipeline.sized_files import SizedFile, questions_of
+from reconciler.settings import SIZING_TOKEN
 
 if TYPE_CHECKING:
     from reconciler.ports import Predictor
     from reconciler.wiring import Session
-
-TOKEN_VARIABLE = "RECONCILER_SIZING_TOKEN"  # noqa: S105 - the name of the variable that holds it
-"""The bearer token of the REST engine: secrets do not belong into reconciler.yaml."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +87,7 @@ def predictor_of(cluster: Cluster, root: Path, python: str, table: Path | None) 
             from reconciler.adapters.predictors.rest import RestPredictor  # noqa: PLC0415 - only the one in use
 
             rest = settings.rest
-            token = os.environ.get(TOKEN_VARIABLE, "")
+            token = os.environ.get(SIZING_TOKEN, "")
             return RestPredictor(rest.url, token=token, call_seconds=rest.timeout_s, patience_seconds=rest.deadline_s)
         case Engine.AUTOCONF_TABLE:
             from reconciler.adapters.predictors.table import TablePredictor, read_table  # noqa: PLC0415 - only if used

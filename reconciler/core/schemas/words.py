@@ -5,8 +5,8 @@ Values of a Secret are never shown.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from reconciler.core.objects import FieldPath, format_path
@@ -15,6 +15,7 @@ from reconciler.core.schemas.finding import Finding
 from reconciler.core.schemas.shape import Schema, at, places_of
 
 _LONGEST = 60  # characters of a value or a list of choices that a message shows
+_IN_URL = re.compile(r"(?<=://)[^\s\"]+(?=@)|(?<=\?)[^\s\"]+")
 _NAMES = {
     "string": "a string",
     "integer": "a whole number",
@@ -36,6 +37,9 @@ _PATTERNS = {
     forms.SCHEDULE_PATTERN: "write minute, hour, day of month, month, day of week, as in 0 3 * * *",
     forms.CONTAINER_RESOURCE_PATTERN: "use cpu, memory, ephemeral-storage or domain/name, as in nvidia.com/gpu",
     r"\S": "write some text",
+    r"^https?://[^\s/?#@]+(/[^\s?#]*)?$": (
+        "write http(s)://host/path; its token goes into the variable RECONCILER_SIZING_TOKEN"
+    ),
 }
 
 
@@ -49,10 +53,15 @@ def findings(errors: Any, root: Schema, data: dict[str, Any]) -> Iterator[Findin
 
 
 def shown(value: Any) -> str:
-    """Return a scalar as it may be shown in a message, shortened; empty for anything else."""
+    """Return a scalar as it may be shown in a message, shortened; empty for anything else.
+
+    What a URL says in front of its host or in its query is never shown: it may be a password.
+    """
     if isinstance(value, dict | list):
         return ""
     text = json.dumps(value, ensure_ascii=False)
+    if "://" in text:
+        text = _IN_URL.sub("***", text)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
@@ -80,6 +89,8 @@ def choices(names: list[str]) -> str:
 def did_you_mean(name: str, known: list[str]) -> str:
     """Return the known name that `name` was probably meant to be, or an empty string."""
     lowered = {candidate.lower(): candidate for candidate in reversed(known)}
+    from difflib import get_close_matches  # noqa: PLC0415 - only on the way to a finding
+
     close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.65)
     return lowered[close[0]] if close else ""
 
