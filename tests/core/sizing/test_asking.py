@@ -72,7 +72,7 @@ def test_a_line_becomes_a_question() -> None:
         4096,
     )
     assert (training.lora_rank, training.checkpointing, training.precision) == (16, True, Precision.BF16)
-    assert (training.strategy, training.attention) == (Strategy.FSDP_FULL, Attention.FLASH)
+    assert (training.strategy, training.attention) == (Strategy.DDP, Attention.FLASH)
     assert training.framework == "fms-hf-tuning"
     assert not found.troubles
 
@@ -81,12 +81,25 @@ def test_every_value_that_was_taken_is_named_with_its_origin() -> None:
     found = asking(FULL)
     origins = {name: fact.origin for name, fact in found.taken}
     assert origins["optimizer"] == "default of fms-hf-tuning"
-    assert origins["strategy"] == "default of fms-hf-tuning (accelerate_fsdp_defaults.yaml)"
+    assert origins["strategy"] == "no sharding on the line"
     assert origins["checkpointing"] == "default of fms-hf-tuning"
     assert origins["gpu"] == "spec.sizing.defaultGpuModel"
     assert all(origins.values())
     said = {name for name, fact in found.facts if fact.written}
     assert said == {"model", "sequence", "batch", "processes"}
+
+
+def test_only_fms_hf_tunings_own_launcher_shards_unasked() -> None:
+    """Under a bare `accelerate launch` its trainer runs with DDP, and full fine-tuning of 8B would run out of memory."""
+    flags = FULL.partition("tuning.sft_trainer ")[2]
+    found = asking(f"python /app/accelerate_launch.py {flags}")
+    assert found.questions[0].training.strategy is Strategy.FSDP_FULL
+    origin = dict(found.taken)["strategy"].origin
+    assert origin == "default of fms-hf-tuning's accelerate_launch.py (accelerate_fsdp_defaults.yaml)"
+    for launcher in ("accelerate launch --num_processes 8", "torchrun --nproc-per-node 8"):
+        assert asking(f"{launcher} -m tuning.sft_trainer {flags}").questions[0].training.strategy is Strategy.DDP
+    sharded = f"accelerate launch --use_fsdp --num_processes 8 -m tuning.sft_trainer {flags}"
+    assert asking(sharded).questions[0].training.strategy is Strategy.FSDP_FULL
 
 
 def test_a_framework_without_sharding_is_not_sharded() -> None:

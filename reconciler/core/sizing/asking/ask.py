@@ -21,7 +21,8 @@ from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Strategy, Training
 
 _FMS = "fms-hf-tuning"
-_FMS_SHARDS = f"default of {_FMS} (accelerate_fsdp_defaults.yaml)"
+_FMS_LAUNCHER = "accelerate_launch.py"
+_FMS_SHARDS = f"default of {_FMS}'s {_FMS_LAUNCHER} (accelerate_fsdp_defaults.yaml)"
 _NO_TARGETS: tuple[str, ...] = ()
 _LATER = "launch.decided-later"
 
@@ -222,8 +223,12 @@ class _Asker:
         return targets
 
     def _strategy(self) -> Strategy:
-        """Return how the run is sharded; fms-hf-tuning's own launcher shards it fully where the line says nothing."""
-        if self.launch.framework == _FMS and "strategy" not in self.launch.facts:
+        """Return how the run is sharded; fms-hf-tuning's own launcher shards it fully where the line says nothing.
+
+        Its trainer does not: under a bare `accelerate launch` or `torchrun` every GPU holds the whole model.
+        """
+        launched = self.launch.line.launched.name.rpartition("/")[2]
+        if launched == _FMS_LAUNCHER and "strategy" not in self.launch.facts:
             self.used["strategy"] = _taken(Strategy.FSDP_FULL.value, _FMS_SHARDS)
             return Strategy.FSDP_FULL
         return Strategy(self.value("strategy", "ddp", "no sharding on the line"))
