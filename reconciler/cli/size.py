@@ -160,8 +160,9 @@ def _record(files: tuple[Path, ...], flags: dict[str, Any]) -> int:
     done = recording.record(session, sized, python=flags["python"], table=flags["table"], again=flags["again"])
     for one in done:
         asked = f"{one.asked} question{'s' if one.asked > 1 else ''} asked" if one.asked else "nothing new to ask"
+        waiting = f", {one.waiting} not answered yet: run it again later" if one.waiting else ""
         failed = f", {len(one.failures)} without an answer: {one.failures[0]}" if one.failures else ""
-        click.echo(f"{one.path}: {asked}{failed}")
+        click.echo(f"{one.path}: {asked}{waiting}{failed}")
     if not done:
         click.echo("no job asks an engine outside: spec.sizing.engine is analytic, or no job is to be sized")
     return OutsideError.exit_code if any(one.failures for one in done) else 0

@@ -24,10 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
-    """What became of a cluster's questions: the evidence's path, how many were asked, what its engine failed at."""
+    """What became of a cluster's questions: the evidence, how many were asked, how many wait, what failed."""
 
     path: str
     asked: int
+    waiting: int = 0
     failures: tuple[str, ...] = ()
 
 
@@ -63,7 +64,8 @@ def record(
         shown = path.relative_to(head.tools.repository.root).as_posix()
         _log.info("%s of %s: asked %d questions, %d answers kept", cluster.sizing.engine, name, len(told), len(kept))
         failures = tuple(one.answer.error for one in told if one.answer.outcome is Outcome.ERROR)
-        done.append(Recorded(path=shown, asked=len(told), failures=failures))
+        waiting = sum(one.answer.outcome is Outcome.PENDING for one in told)
+        done.append(Recorded(path=shown, asked=len(told), waiting=waiting, failures=failures))
     return done
 
 

@@ -29,3 +29,23 @@ def test_a_secret_in_a_url_is_refused_unseen(fleet: Fleet, url: str) -> None:
         assert ran.code == 3
         assert "hunter2" not in ran.out + ran.err
     assert "RECONCILER_SIZING_TOKEN" in fleet.run("lint").err
+
+
+def test_what_waits_is_counted(fleet: Fleet) -> None:
+    """F-010: a request that is not answered in time is told as such, and is no failure."""
+    with serving(answer(200, ["f6db88"]), answer(404)) as server:
+        configure(fleet, "rest", f"    rest: {{url: '{server.url}', deadlineSeconds: 1}}\n")
+        ran = fleet.run("size", "--record")
+    assert ran.code == 0
+    assert ran.out == "evidence/main/sizing.yaml: 1 question asked, 1 not answered yet: run it again later\n"
+
+
+def test_a_server_that_repeats_the_token(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its words are in evidence and logs; the token is not."""
+    monkeypatch.setenv("RECONCILER_SIZING_TOKEN", "hunter2")
+    with serving(answer(401, {"detail": "hunter2 is no token"})) as server:
+        configure(fleet, "rest", f"    rest: {{url: '{server.url}'}}\n")
+        ran = fleet.run("size", "--record")
+    assert ran.code == 6
+    assert "*** is no token; check the token (RECONCILER_SIZING_TOKEN)" in ran.out
+    assert "hunter2" not in ran.out + ran.err + (fleet.root / "evidence/main/sizing.yaml").read_text()

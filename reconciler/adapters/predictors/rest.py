@@ -182,7 +182,8 @@ class RestPredictor:
     def _refused(self, answer: Response) -> PredictorError:
         if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
             return PredictorError(f"{self._server.shown} sends us elsewhere", hint="name the final URL")
-        return PredictorError(f"{self._server.shown} {_said(answer)}", hint=_HINTS.get(answer.status, ""))
+        said = self._server.hide(_said(answer))
+        return PredictorError(f"{self._server.shown} {said}", hint=_HINTS.get(answer.status, ""))
 
     def _judged(self, question: Asked, request: str, answer: Response) -> Prediction:
         try:
@@ -209,8 +210,8 @@ class RestPredictor:
 
 
 _HINTS: dict[int, str] = {
-    HTTPStatus.UNAUTHORIZED: "check user and password",
-    HTTPStatus.FORBIDDEN: "check user and password",
+    HTTPStatus.UNAUTHORIZED: "check the token (RECONCILER_SIZING_TOKEN)",
+    HTTPStatus.FORBIDDEN: "check the token (RECONCILER_SIZING_TOKEN)",
     HTTPStatus.NOT_FOUND: "check the path of the URL, and that the server has ado-autoconf",
 }
 

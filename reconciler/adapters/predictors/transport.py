@@ -47,6 +47,11 @@ class Server(Struct, frozen=True, kw_only=True):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http{'s' if self.secure else ''}://{host}:{self.port}{self.prefix}"
 
+    def hide(self, text: str) -> str:
+        """Blot out of a server's words what it was sent as a secret: some repeat it."""
+        secret = self.authorization.partition(" ")[2]
+        return text.replace(secret, "***") if secret else text
+
     @classmethod
     def at(cls, url: str, token: str = "") -> "Server":
         """Read a URL: http or https, a host, perhaps user, password, port and path. Raises `ConfigError`.

@@ -204,7 +204,7 @@ def test_a_server_that_stays_broken() -> None:
     [
         (answer(301, b"", Location="http://127.0.0.1:1/"), "sends us elsewhere"),
         (answer(307, b"", Location="/"), "sends us elsewhere"),
-        (answer(401), "answered with 401; check user and password"),
+        (answer(401), "answered with 401; check the token .RECONCILER_SIZING_TOKEN"),
         (answer(404), "answered with 404; check the path"),
         (answer(422, {"detail": [{"msg": "no such property"}]}), "422: .*no such property"),
         (answer(418, {"detail": "x" * 10_000}), "418: x{200}…$"),
