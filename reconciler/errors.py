@@ -84,3 +84,14 @@ class PredictorUnavailable(PredictorError):
     """A sizing engine outside gave no answer now: it was too slow, died, or the server was busy."""
 
     retryable = True
+
+
+INTERRUPTED = 128 + 2
+"""Exit code after SIGINT, as shells say it."""
+
+TERMINATED = 128 + 15
+"""Exit code after SIGTERM."""
+
+
+class Terminated(BaseException):
+    """SIGTERM, as an exception: what was opened is closed and what was started is ended."""

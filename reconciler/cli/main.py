@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from reconciler.errors import OutsideError, ReconcilerError
+from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, ReconcilerError, Terminated
 from reconciler.version import __version__
 
 # Verb -> (module, one line). The lines stand here so that `--help` imports none of the modules.
@@ -93,10 +93,10 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
         return 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        return _INTERRUPTED
+        return INTERRUPTED
     except Terminated:
         click.echo("terminated", err=True)
-        return _TERMINATED
+        return TERMINATED
     except (BrokenPipeError, SystemExit):
         # The reader (`| head`) has seen enough, of which click makes an exit with 1: that would mean pending changes.
         _give_up_output()
@@ -111,17 +111,11 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
     return result if isinstance(result, int) else 0
 
 
-class Terminated(BaseException):
-    """SIGTERM, as an exception: what was opened is closed and what was started is ended."""
-
-
 def _give_up_output() -> None:
     """Drop what could not be written: Python would complain again while it closes standard output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
-_INTERRUPTED = 128 + 2  # by SIGINT, as shells say it
-_TERMINATED = 128 + 15  # by SIGTERM
 _PIPE_CLOSED = 128 + 13  # by SIGPIPE, which is no success: what a plan was refused for may not have been said
 
 

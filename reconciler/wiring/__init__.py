@@ -4,18 +4,19 @@
 
 import gc
 import json
-import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import ConfigError, InvalidInput
+from reconciler.outputs.logs import Log
 from reconciler.settings import Settings, resolve
 from reconciler.version import __version__
+from reconciler.wiring.shipped import Shipped
 
 if TYPE_CHECKING:
     from reconciler.adapters.cache import DiskCache
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
     from reconciler.adapters.git import GitRepository
     from reconciler.core.intents.config import Config
     from reconciler.core.plan import Plan
-    from reconciler.core.schemas import Catalogue
     from reconciler.outputs.explain import Explanation
     from reconciler.outputs.sizes import SizeAnswer
     from reconciler.pipeline.head import Head, Tools
     from reconciler.pipeline.planning import Planned
     from reconciler.pipeline.sides import Side
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
+# The newest, kept to the end: to take it apart costs more than a quick plan may.
+_open: list[tuple["Session", "GitRepository"]] = []
 
 
 class Session:
@@ -128,15 +130,17 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
     from reconciler.adapters.git import GitRepository
     from reconciler.pipeline.layout import folders
     from reconciler.pipeline.sides import head_side, read_config
+    from reconciler.wiring import ahead
 
     gc.disable()  # one short run over many small objects: the collector would cost more than the run
     early = resolve(flags, environ, {})
     folder = Path(repo)
     if not folder.is_dir():
         raise ConfigError(f"--repo {repo} is not a folder", hint="name a config repository")
-    repository = GitRepository.open(folder, environ=environ)
+    looked = ahead.taken_up(repo, environ)
+    repository = looked.repository if looked else GitRepository.open(folder, environ=environ)
     shipped = Shipped()
-    side = head_side(repository, early.revision)
+    side = looked.side if looked and not early.revision else head_side(repository, early.revision)
     cache = _cache(early, environ)
     config = read_config(repository, side, lambda: shipped.catalogue, cache)
     if side.commit is None and side.checked_out is not None:  # git looks while we import the rest
@@ -146,7 +150,18 @@ def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]
     if settings.cache != early.cache:
         cache = _cache(settings, environ)
     _log.debug("repository %s at %s", repository.root, side.commit.oid if side.commit else "the working tree")
-    return Session(settings, _tools(repository, cache, shipped, settings), side, config)
+    session = Session(settings, _tools(repository, cache, shipped, settings), side, config)
+    _open[:] = [(session, repository)]
+    return session
+
+
+def let_go() -> None:
+    """End every git that nobody waits for any more."""
+    from reconciler.wiring import ahead
+
+    ahead.let_go()
+    for _, repository in _open:
+        repository.let_go()
 
 
 def _tools(repository: "GitRepository", cache: "DiskCache", shipped: "Shipped", settings: Settings) -> "Tools":
@@ -169,50 +184,6 @@ def _tools(repository: "GitRepository", cache: "DiskCache", shipped: "Shipped", 
 def resolve_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """Settle the settings of a verb that needs no repository."""
     return resolve(flags, environ, {})
-
-
-class Shipped:
-    """The data that ships with the package: schemas and policies."""
-
-    @cached_property
-    def catalogue(self) -> "Catalogue":
-        """The kinds we know."""
-        from reconciler.adapters import bundle
-        from reconciler.core.schemas import Catalogue
-
-        return Catalogue(bundle)
-
-    @cached_property
-    def policies(self) -> tuple[str, ...]:
-        """Files of the shipped rules."""
-        from reconciler.adapters import bundle
-
-        return tuple(p for p in bundle.walk("policies") if p.endswith(".yaml") and p.count("/") == _RULE_DEPTH)
-
-    @staticmethod
-    def read(paths: list[str]) -> Iterator[bytes]:
-        """Read shipped files."""
-        from reconciler.adapters import bundle
-
-        return map(bundle.read, paths)
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the shipped schemas and policies: what they are decides on output as the code does."""
-        from hashlib import sha256
-
-        from reconciler.adapters import bundle
-
-        digest = sha256()
-        for path in ("schemas/kubernetes/versions.json", *(p for p in bundle.walk("schemas") if "/v1" in p)):
-            digest.update(bundle.read(path))
-        for path, raw in zip(self.policies, self.read(list(self.policies)), strict=True):
-            digest.update(path.encode() + raw)
-        return digest.hexdigest()
-
-
-# policies/<rule>/rule.yaml; examples lie deeper.
-_RULE_DEPTH = 2
 
 
 def render_plan(plan: "Plan", settings: Settings, *, full: bool = False, lint: bool = False) -> str:

@@ -173,7 +173,7 @@ class Desk:
     def named(self, path: Path, raw: bytes | None = None, *, again: bool = True) -> SizedFile:
         """Size a file that a person has named; `raw` where it came by standard input."""
         from reconciler.adapters.files import read_file  # noqa: PLC0415 - late, as all adapters
-        from reconciler.wiring import Shipped  # noqa: PLC0415 - a circle otherwise
+        from reconciler.wiring.shipped import Shipped  # noqa: PLC0415 - late, as all that reads
 
         content = read_file(path) if raw is None else raw
         inside = self._path_in_repository(path) if raw is None else None

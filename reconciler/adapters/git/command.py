@@ -113,14 +113,19 @@ class Git(Struct, frozen=True, kw_only=True):
                 raise failure(arguments[0], code, errors.read(65536))
 
     def start(
-        self, *arguments: str, stdin: IO[bytes] | int, stderr: IO[bytes], stdout: IO[bytes] | int = subprocess.PIPE
+        self,
+        *arguments: str,
+        stdin: IO[bytes] | int,
+        stderr: IO[bytes],
+        stdout: IO[bytes] | int = subprocess.PIPE,
+        as_user: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """Start the process itself."""
+        """Start the process itself; `as_user` as the method of this name tells."""
         try:
             return subprocess.Popen(
                 ["git", *arguments],
                 cwd=self.folder,
-                env=self.hardened(),
+                env=self.of_user() if as_user else self.hardened(),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -145,15 +150,19 @@ class Git(Struct, frozen=True, kw_only=True):
             settings[f"GIT_CONFIG_VALUE_{number}"] = value
         return scrubbed | ENVIRONMENT | settings
 
-    def as_user(self, *arguments: str) -> tuple[int, bytes, bytes]:
-        """Run git with the user's own configuration: for reading settings and nothing else. (code, output, errors)."""
+    def of_user(self) -> dict[str, str]:
+        """Give the user's environment without anything that says where the repository is."""
         location = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_TRACE")
         environ = {name: value for name, value in self.environ.items() if not name.startswith(location)}
+        return environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+
+    def as_user(self, *arguments: str) -> tuple[int, bytes, bytes]:
+        """Run git with the user's own configuration: for reading settings and nothing else. (code, output, errors)."""
         try:
             done = subprocess.run(
                 ["git", *arguments],
                 cwd=self.folder,
-                env=environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+                env=self.of_user(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,

@@ -2,13 +2,22 @@
 
 from reconciler.adapters.git.command import Git
 from reconciler.adapters.git.objects import text_of
+from reconciler.adapters.git.running import Running
+
+_QUESTION = ("config", "--null", "--get-regexp", r"^(filter\..*|core\.excludesfile)$")
+_NONE = 1  # how `git config` says that nothing matches
 
 
-def without_filters(git: Git) -> Git:
+def ask_filters(git: Git) -> Running:
+    """Let git say which filters anybody has configured, and what the user ignores everywhere."""
+    return Running(git, *_QUESTION, as_user=True)
+
+
+def without_filters(git: Git, asked: Running | None = None) -> Git:
     """Return git with every configured filter switched off, and with what the user ignores everywhere."""
-    code, output, _ = git.as_user("config", "--null", "--get-regexp", r"^(filter\..*|core\.excludesfile)$")
     settings: dict[str, str] = {}
-    for item in text_of(output).split("\0") if code == 0 else ():
+    asked = asked or ask_filters(git)
+    for item in text_of(asked.output(accept=(0, _NONE))).split("\0"):
         name, _, value = item.partition("\n")
         if name == "core.excludesfile":
             home = git.environ.get("HOME", "~")

@@ -1,5 +1,6 @@
 """`GitRepository`: the `Repository` port over git's plumbing."""
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from reconciler.adapters.git.blobs import read_blobs, read_header
 from reconciler.adapters.git.command import Git, printable
-from reconciler.adapters.git.filters import without_filters
+from reconciler.adapters.git.filters import ask_filters, without_filters
 from reconciler.adapters.git.location import Location, branch_ref, locate
 from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_commit, parse_tree, parse_unmerged, text_of
 from reconciler.adapters.git.running import Running
@@ -17,6 +18,12 @@ from reconciler.ports import Commit, Draft, Entry, Tree
 
 LARGEST_FILE = 16 << 20  # bytes; far over what the reader takes, so that it is the one to refuse
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REMOTE = "refs/remotes/origin/"
+_UPSTREAM = (
+    "for-each-ref",
+    "--format=%(refname) %(symref)",
+    *(f"{_REMOTE}{name}" for name in ("HEAD", "main", "master")),
+)
 _REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f]+")
 
 
@@ -34,6 +41,7 @@ class GitRepository:
         self._contents: dict[str, bytes] = {}
         self._listings: dict[tuple[str, ...], Tree] = {}
         self._looks: dict[tuple[str, ...], tuple[Running, Running]] = {}
+        self._begun: dict[tuple[tuple[str, ...], bytes], Running] = {}
 
     @classmethod
     def open(cls, folder: Path, *, environ: Mapping[str, str], largest_file: int = LARGEST_FILE) -> "GitRepository":
@@ -73,17 +81,22 @@ class GitRepository:
                 f"{printable(revision)!r} is no revision",
                 hint="name a branch, a tag or a commit id, such as HEAD or main",
             )
-        question = f"{revision}^{{commit}}\n".encode("utf-8", "surrogateescape")
-        with self._git.stream("cat-file", "--batch", data=(question,)) as output:
-            oid, kind, size = read_header(output)
-            raw = output.read(int(size)) if kind == "commit" else b""
-            output.read()
+        output = io.BytesIO(self._answer("cat-file", "--batch", data=_question(revision)))
+        oid, kind, size = read_header(output)
+        raw = output.read(int(size)) if kind == "commit" else b""
         if kind == "commit":
             self._refuse_ambiguous(revision)
             return parse_commit(oid, raw)
         if kind == "ambiguous":
             raise RepositoryError(f"{printable(revision)!r} is the beginning of several ids", hint="write more of it")
         raise self._unknown(revision)
+
+    def _answer(self, *arguments: str, data: bytes = b"") -> bytes:
+        """Return what git prints; it may have begun already."""
+        begun = self._begun.pop((arguments, data), None)
+        if begun is not None:
+            return begun.output()
+        return self._git.run(*arguments, data=(data,) if data else ())
 
     def _unknown(self, revision: str) -> RepositoryError:
         if self._git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
@@ -120,14 +133,10 @@ class GitRepository:
 
     def upstream_default(self) -> str | None:
         """`refs/remotes/origin/HEAD`'s target, or else `main`, or else `master` there."""
-        remote = "refs/remotes/origin/"
-        found = self._git.run(
-            "for-each-ref", "--format=%(refname) %(symref)", *(remote + n for n in ("HEAD", "main", "master"))
-        )
-        refs = dict(line.split(" ", 1) for line in text_of(found).splitlines())
-        if target := refs.get(remote + "HEAD"):
+        refs = dict(line.split(" ", 1) for line in text_of(self._answer(*_UPSTREAM)).splitlines())
+        if target := refs.get(f"{_REMOTE}HEAD"):
             return target
-        return next((name for name in (remote + "main", remote + "master") if name in refs), None)
+        return next((name for name in (f"{_REMOTE}main", f"{_REMOTE}master") if name in refs), None)
 
     def tree(self, commit: str, paths: Sequence[str] = ()) -> Tree:
         """Files of a commit id."""
@@ -165,12 +174,29 @@ class GitRepository:
         return self._differences(tracked.output(), untracked.output())
 
     @cached_property
+    def _filters(self) -> Running:
+        return ask_filters(self._git)
+
+    @cached_property
     def _unfiltered(self) -> Git:
-        return without_filters(self._git)
+        return without_filters(self._git, self._filters)
+
+    def begin(self) -> None:
+        """Let git find out, all at once, what every plan of a working tree asks first; each answer serves once."""
+        for arguments, data in ((("cat-file", "--batch"), _question("HEAD")), (_UPSTREAM, b"")):
+            self._begun[arguments, data] = Running(self._git, *arguments, data=data)
+        self._filters  # noqa: B018 - starts it
 
     def anticipate(self, paths: Sequence[str], *, head: str) -> None:
         """Let git look over the working tree while the caller does something else; `changed_since` asks for it."""
-        self._looks[(head, *paths)] = self._look(head, paths)
+        if (head, *paths) not in self._looks:
+            self._looks[(head, *paths)] = self._look(head, paths)
+
+    def let_go(self) -> None:
+        """End every git whose answer nobody has asked for."""
+        for running in (*self._begun.values(), *(one for look in self._looks.values() for one in look)):
+            running.drop()
+        self._begun, self._looks = {}, {}
 
     def _look(self, base: str, paths: Sequence[str]) -> tuple[Running, Running]:
         """Let two gits look at the same time for what differs from a commit, and for what is new."""
@@ -178,7 +204,7 @@ class GitRepository:
         git = self._unfiltered
         differing = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *wanted)
         new = ("ls-files", "-z", "--others", "--exclude-standard", "--", *wanted)
-        return Running(git, *differing), Running(git, *new)
+        return Running(git, *differing, modest=True), Running(git, *new, modest=True)
 
     def _differences(self, tracked: bytes, untracked: bytes) -> dict[str, Entry | None]:
         prefix = self._at.prefix
@@ -240,6 +266,10 @@ class GitRepository:
         from reconciler.adapters.git.commit import Committing  # noqa: PLC0415 - who only looks must not wait for it
 
         return Committing(at=self._at, files=self._files).commit(draft)
+
+
+def _question(revision: str) -> bytes:
+    return f"{revision}^{{commit}}\n".encode("utf-8", "surrogateescape")
 
 
 def _id(oid: str) -> str:

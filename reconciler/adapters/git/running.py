@@ -4,31 +4,50 @@ import os
 import select
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import IO
 
 from reconciler.adapters.git import command
 from reconciler.adapters.git.command import Git, end, failure, scratch, too_long
 
 _GLANCE_SECONDS = 0.25  # how often the size of what it writes is looked at
+_MODESTY = 5  # of nice(1): a third of the time that its neighbour gets
 
 
 class Running:
-    """A started git; `output` waits for its end. Whoever drops it ends it."""
+    """A started git; `output` waits for its end. Whoever drops it ends it.
 
-    def __init__(self, git: Git, *arguments: str) -> None:
+    A `modest` one leaves the processor to whoever has other work meanwhile: git looks at files with many threads.
+    """
+
+    def __init__(
+        self, git: Git, *arguments: str, data: bytes = b"", as_user: bool = False, modest: bool = False
+    ) -> None:
         self._verb = arguments[0]
         self._output, self._errors = scratch(), scratch()  # closed by `drop`
-        self._process = git.start(*arguments, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors)
+        with ExitStack() as stack:
+            given: IO[bytes] | int = subprocess.DEVNULL
+            if data:
+                given = stack.enter_context(scratch())
+                given.write(data)
+                given.seek(0)
+            self._process = git.start(
+                *arguments, stdin=given, stdout=self._output, stderr=self._errors, as_user=as_user
+            )
+        if modest:
+            with suppress(OSError):  # it has ended
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _MODESTY)
         self._deadline = time.monotonic() + command.DEADLINE_SECONDS
 
-    def output(self) -> bytes:
+    def output(self, *, accept: Sequence[int] = (0,)) -> bytes:
         """Return all it printed. Raises `RepositoryError` where it failed, hung, or lists without end."""
         while not _ended(self._process, _GLANCE_SECONDS):
             if time.monotonic() > self._deadline:
                 self._process.kill()
             self._refuse_too_long()
         self._refuse_too_long()
-        if self._process.returncode:
+        if self._process.returncode not in accept:
             self._errors.seek(0)
             raise failure(self._verb, self._process.returncode, self._errors.read(65536))
         self._output.seek(0)
