@@ -9,16 +9,17 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.objects import SourceRef
+from reconciler.core.patterns import later
 from reconciler.core.plan import Change, FieldChange, Operation
 from reconciler.core.reasons import Why
 from reconciler.outputs.findings import where
 
 _CONTEXT = 2  # unchanged lines around a changed one
 _MOST_LINES = 400  # of one value: beyond it lines are compared no more, only shown
-_BARE = re.compile(r"(?!\.[0-9]|.*:(?: |$))[A-Za-z0-9/._][A-Za-z0-9/._:@+=-]*(?: [A-Za-z0-9/._:@+=-]+)*")
-_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGTPE]i|[mkMGTP])")
+_BARE = later(r"(?!\.[0-9]|.*:(?: |$))[A-Za-z0-9/._][A-Za-z0-9/._:@+=-]*(?: [A-Za-z0-9/._:@+=-]+)*")
+_QUANTITY = later(r"[0-9]+(\.[0-9]+)?([KMGTPE]i|[mkMGTP])")
 # Starts with a digit, but holds a letter that no number, time or date has: a digest, a version.
-_NO_NUMBER = re.compile(r"(?!0[xXoObB])[0-9][^ ]*[acdf-nqrsuvwyACDF-NQRSUVWY]")
+_NO_NUMBER = later(r"(?!0[xXoObB])[0-9][^ ]*[acdf-nqrsuvwyACDF-NQRSUVWY]")
 _WORDS_OF_YAML = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~", "nan", ".nan", ".inf"})
 
 
@@ -173,7 +174,7 @@ def _listed(places: list[tuple[SourceRef, str]], path: str) -> str:
 
 # What tells a reviewer most about a new object, by the end of its path, most telling first.
 _TELLING = tuple(
-    re.compile(pattern)
+    later(pattern)
     for pattern in (
         r"(^|\.)image$",
         r"(^|\.)(parallelism|replicas|completions|suspend)$",

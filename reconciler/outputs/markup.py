@@ -8,19 +8,20 @@ written as a character reference, and a zero-width space (the trick of dependenc
 import re
 from collections.abc import Iterable, Sequence
 
+from reconciler.core.patterns import later
 from reconciler.outputs.printable import clip, clip_middle, printable
 
 _LONGEST_NAME = 160  # cells: paths and names beyond it are cut in the middle
 _LONGEST_PROSE = 600
 _LONGEST_LINE = 400  # cells of one line in a fence
 _PART = "&#8203;"
-_PLAIN = re.compile(r"[A-Za-z0-9 ,.;/()'+=→·…—-]")
+_PLAIN = later(r"[A-Za-z0-9 ,.;/()'+=→·…—-]")
 # A sign and what follows it make a mention, an issue, a merge request, a label, a snippet, a milestone, an epic …
-_REFERENCE = re.compile(r"([@#!~$%&^*:])(?=[\w\"\[])")
-_ISSUE = re.compile(r"\b(GH|gh)-(?=\d)")
-_URL = re.compile(r":(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
-_BACKTICKS = re.compile(r"`+")
-_SCOPE = re.compile(r"[^A-Za-z0-9._/]+")
+_REFERENCE = later(r"([@#!~$%&^*:])(?=[\w\"\[])")
+_ISSUE = later(r"\b(GH|gh)-(?=\d)")
+_URL = later(r":(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
+_BACKTICKS = later(r"`+")
+_SCOPE = later(r"[^A-Za-z0-9._/]+")
 _LONGEST_SCOPE = 100
 
 

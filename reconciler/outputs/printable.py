@@ -8,23 +8,25 @@ character that moves the cursor, hides, reorders or widens without a trace is re
 import re
 import unicodedata
 
+from reconciler.core.patterns import later
+
 _HIDDEN = frozenset(
     # Not in a control category, but drawn as nothing: combining grapheme joiner, fillers, vowel signs, blanks.
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
 )
 # Variation selectors change the sign before them; noncharacters are nothing at all.
-_UNSEEN = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef\ufdd0-\ufdef]")
+_UNSEEN = later("[\ufe00-\ufe0f\U000e0100-\U000e01ef\ufdd0-\ufdef]")
 _NONCHARACTER = 0xFFFE  # in every plane the last two code points
 _LAST_IN_BYTE, _LAST_IN_PLANE = 0xFF, 0xFFFF
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
 _COMBINING = frozenset({"Mn", "Me"})
 _MOST_COMBINING = 2  # marks on one letter; natural languages need no more, and more climb into other lines
 # The signs that nearly all text is made of, our own among them: a cell each, and nothing to look up.
-_PLAIN = re.compile(r"[ -~→·…│]*")
+_PLAIN = later(r"[ -~→·…│]*")
 # `##[error]` (GitHub, anywhere in a line), `##vso[` (Azure), `##teamcity[`: commands to the runner.
-_LOG_COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))", re.IGNORECASE)
+_LOG_COMMAND = later(r"#(?=#(?:\[|vso\[|teamcity\[))", re.IGNORECASE)
 # `::error::` counts for GitHub when only blanks stand before it; a colour sequence is a blank to be safe.
-_LINE_COMMAND = re.compile(r"^((?:[ \t]|\x1b\[[0-9;]*m)*):(?=:)", re.MULTILINE)
+_LINE_COMMAND = later(r"^((?:[ \t]|\x1b\[[0-9;]*m)*):(?=:)", re.MULTILINE)
 
 
 def printable(text: str, *, unicode: bool = True) -> str:

@@ -9,6 +9,8 @@ import math
 import re
 import struct
 
+from reconciler.core.patterns import later
+
 Scalar = str | int | float | bool | None
 
 _TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
@@ -29,22 +31,22 @@ _EVERYWHERE = frozenset(
 _NUMERIC_START = frozenset("0123456789+-.")
 
 # strconv.ParseInt(text, 0, 64), strconv.ParseUint and go-yaml's yamlStyleFloat, after underscores were taken out
-_GO_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
-_GO_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_GO_DOT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?", re.ASCII)
-_GO_SIGN_INSIDE = re.compile(r"0b([-+][01]{1,64})", re.ASCII)
+_GO_INTEGER = later(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
+_GO_FLOAT = later(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_GO_DOT_FLOAT = later(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?", re.ASCII)
+_GO_SIGN_INSIDE = later(r"0b([-+][01]{1,64})", re.ASCII)
 
 # https://yaml.org/spec/1.2.2/#1032-tag-resolution
-_CORE_INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
-_CORE_BASED = re.compile(r"0o([0-7]+)|0x([0-9a-fA-F]+)", re.ASCII)
+_CORE_INTEGER = later(r"[-+]?[0-9]+", re.ASCII)
+_CORE_BASED = later(r"0o([0-7]+)|0x([0-9a-fA-F]+)", re.ASCII)
 
 # https://yaml.org/type/int.html, float.html and timestamp.html, in the form in which PyYAML and Psych use them
-_OLD_INTEGER = re.compile(
+_OLD_INTEGER = later(
     r"([-+]?)(?:0b([01_]+)|0x([0-9a-fA-F_]+)|0([0-7_]+)|(0|[1-9][0-9_]*)|([1-9][0-9_]*(?::[0-5]?[0-9])+))", re.ASCII
 )
 _OLD_BASES = (2, 16, 8, 10)
-_OLD_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?", re.ASCII)
-_OLD_OTHER = re.compile(
+_OLD_FLOAT = later(r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?", re.ASCII)
+_OLD_OTHER = later(
     r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?"
@@ -58,7 +60,7 @@ _LONGEST_INTEGER = 128
 """No integer of 64 bits needs more digits, leading zeros aside."""
 _LONGEST_NUMBER = 256
 """Beyond this, whatever is written with the characters of a number is taken for one that nobody reads alike."""
-_NUMERIC = re.compile(r"[-+.:_0-9]+(?:[eE][-+]?[0-9]+)?|0[xX][0-9a-fA-F_]+", re.ASCII)
+_NUMERIC = later(r"[-+.:_0-9]+(?:[eE][-+]?[0-9]+)?|0[xX][0-9a-fA-F_]+", re.ASCII)
 
 
 def resolve(text: str) -> Scalar:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from reconciler.core.patterns import later
+
 MASK = "***"
 CHANGED = " (changed)"
 
@@ -17,7 +19,7 @@ _SECRET_WORDS = frozenset(
 )
 _SECRET_ENDS = _SECRET_WORDS - {"key", "auth"}
 _KEY_OF = frozenset(("api", "access", "secret", "private", "encryption", "signing", "ssh", "master", "auth", "account"))
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD = later(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NAMED_MAPS = frozenset(("data", "binaryData", "stringData"))
 
@@ -58,7 +60,7 @@ def is_secret_field(kind: str, depth: int, parent: str, holder: Any, name: str) 
     return _is_secret_key(name)
 
 
-_SECRET_FLAG = re.compile(
+_SECRET_FLAG = later(
     r"--?(?:[\w-]*[-_])?(?:token|password|passwd|secret|api[-_]?key|secret[-_]key|access[-_]key)", re.IGNORECASE
 )
 
@@ -73,16 +75,16 @@ def follows_secret_flag(items: Sequence[Any], index: int) -> bool:
 
 # Every repetition is bounded, or stops at what the next one starts with: hostile text must not cost quadratic time.
 _REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?P<keep>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)[^\s/@'\"]+@"), rf"\g<keep>{MASK}@"),
+    (later(r"(?P<keep>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)[^\s/@'\"]+@"), rf"\g<keep>{MASK}@"),
     (
-        re.compile(
+        later(
             r"(?P<keep>[?&;](?:[\w.-]*(?:token|password|secret|key|signature|credential)|sig|auth)=)[^&\s'\"]+",
             re.IGNORECASE,
         ),
         rf"\g<keep>{MASK}",
     ),
     (
-        re.compile(
+        later(
             r"(?P<keep>(?<![\w-])--?(?:[\w-]*[-_])?(?:token|password|passwd|secret|api[-_]?key|secret[-_]key|access[-_]key)"
             r"(?:=|\s+|['\"]?,\s*))(?![-$\s])(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)",
             re.IGNORECASE,
@@ -90,26 +92,26 @@ _REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\g<keep>{MASK}",
     ),
     (
-        re.compile(
+        later(
             r"(?P<keep>\b(?:[A-Za-z0-9]+_){0,16}(?:TOKEN|PASSWORD|PASSWD|SECRET|KEY|CREDENTIALS?)(?:_[A-Za-z0-9]+){0,4}=)"
             r"(?![$\s])(?!['\"]\$)(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)"
         ),
         rf"\g<keep>{MASK}",
     ),
-    (re.compile(r"(?P<keep>\b(?:Bearer|Basic)\s+)(?!\$)[A-Za-z0-9+/._~=-]{8,}"), rf"\g<keep>{MASK}"),
+    (later(r"(?P<keep>\b(?:Bearer|Basic)\s+)(?!\$)[A-Za-z0-9+/._~=-]{8,}"), rf"\g<keep>{MASK}"),
     (
-        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+        later(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
         MASK,
     ),
     (
-        re.compile(
+        later(
             r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}"
             r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|nvapi-[\w-]{20,})"
         ),
         MASK,
     ),
 )
-_SUSPECT = re.compile(
+_SUSPECT = later(
     r"://[^\s/]*@|[=\s?&-](?:sig|auth)=|token|passw|secret|key|credential|signature|bearer|basic|hf_|gh[pousr]_|github_pat_"
     r"|glpat-|sk-|xox|AKIA|ASIA|eyJ|nvapi-",
     re.IGNORECASE,

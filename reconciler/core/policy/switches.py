@@ -1,7 +1,6 @@
 """`spec.rules` of `reconciler.yaml` against the rules there are: a switch that turns nothing is an error."""
 
 from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
 
 from reconciler.core.intents.config import RuleSetting
 from reconciler.core.policy.references import ALWAYS, RULES
@@ -17,6 +16,8 @@ def switch_problems(settings: Mapping[str, RuleSetting], policies: Collection[st
         if rule in RULES:
             yield from _of_reference(rule, setting)
         elif rule not in policies:
+            from difflib import get_close_matches  # noqa: PLC0415 - only on the way to a problem
+
             near = get_close_matches(rule, (*RULES, *policies), n=1)
             hint = f"did you mean {near[0]}?" if near else "the shipped rules are listed in docs/reference/rules.md"
             yield _problem(rule, setting, "", "there is no such rule, so this switches nothing", hint)

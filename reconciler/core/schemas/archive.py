@@ -48,6 +48,20 @@ class Archive:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
+        self._unpacked: Mapping[str, bytes] = {}
+        self.made: dict[str, bytes] = {}
+
+    def recall(self, unpacked: Mapping[str, bytes]) -> None:
+        """Take what `made` held after an earlier run over the same archive, so that it need not be opened."""
+        self._unpacked = unpacked
+
+    def _member(self, name: str) -> bytes:
+        """Return what the archive holds under a name."""
+        if name in self._unpacked:
+            return self._unpacked[name]
+        if name not in self.made:
+            self.made[name] = self._zip.read(name)
+        return self.made[name]
 
     @cached_property
     def _zip(self) -> "zipfile.ZipFile":
@@ -57,7 +71,7 @@ class Archive:
 
     @cached_property
     def _index(self) -> dict[str, dict[str, Served]]:
-        raw = json.loads(self._zip.read("index.json"))
+        raw = json.loads(self._member("index.json"))
         return {
             group: {
                 kind: Served(versions=tuple(entry["versions"]), namespaced=entry["namespaced"])
@@ -99,7 +113,7 @@ class Archive:
         """Return the closed schema of a kind that `kinds` told of."""
         if group in self._own_groups:
             return self._own[group][kind][version]
-        return dict(json.loads(self._zip.read(member(group, kind, version))))
+        return dict(json.loads(self._member(member(group, kind, version))))
 
 
 def _is_namespaced(schema: Schema) -> bool:

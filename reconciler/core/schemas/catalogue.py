@@ -73,6 +73,11 @@ class Catalogue:
         self._bare: dict[KindName, _Known] = {}
         self._merged: dict[str, dict[str, Served] | None] = {}
 
+    @property
+    def archive(self) -> Archive:
+        """Where shipped schemas are unpacked."""
+        return self._archive
+
     # --- what is known ------------------------------------------------------------------------------------------
 
     def with_crds(self, documents: Iterable[Document]) -> "Catalogue":

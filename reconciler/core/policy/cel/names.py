@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-_TOKEN = re.compile(
+from reconciler.core.patterns import later
+
+_TOKEN = later(
     r'''
     (?P<space>(?:\s+|//[^\n]*)+)
   | (?P<string>

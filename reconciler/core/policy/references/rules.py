@@ -1,7 +1,6 @@
 """The catalogue of cross-document rules, and the bench that collects their verdicts."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
 from msgspec import Struct, field
 
@@ -218,5 +217,7 @@ class Bench(Struct, kw_only=True):
         if self.suggested >= _MOST_SUGGESTIONS:
             return ""
         self.suggested += 1
+        from difflib import get_close_matches  # noqa: PLC0415 - only on the way to a verdict
+
         close = get_close_matches(name, sorted(set(names))[:_MOST_NAMES], n=1, cutoff=0.6)
         return f"did you mean {close[0]!r}?" if close else ""

@@ -3,26 +3,26 @@
 `validate` returns an optional list; the program wraps its run-time list (empty: valid) into an optional.
 """
 
-import re
 from collections.abc import Callable
 from datetime import date, datetime
 
+from reconciler.core.patterns import later
 from reconciler.core.policy.cel.library import url
 from reconciler.core.policy.cel.library.signature import Signature, function, member, seal, unseal
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_UUID = re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_TIME = re.compile(r"(?i)(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.\d+)?(Z|[+-]\d{2}:\d{2})")
+_NAME = later(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_UUID = later(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_BASE64 = later(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_DATE = later(r"\d{4}-\d{2}-\d{2}")
+_TIME = later(r"(?i)(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.\d+)?(Z|[+-]\d{2}:\d{2})")
 _LABEL_LENGTH, _SUBDOMAIN_LENGTH = 63, 253
 
 Validator = Callable[[str], list[str]]
 
 
 def _pattern(pattern: str, longest: int, words: str, *, prefix: bool = False) -> Validator:
-    shape = re.compile(pattern)
+    shape = later(pattern)
 
     def problems(text: str) -> list[str]:
         found = [f"must be no more than {longest} characters"] if len(text) > longest else []

@@ -1,12 +1,11 @@
 """`semver()`: versions as semver.org 2.0.0 orders them; build metadata is read and not compared."""
 
-import re
-
+from reconciler.core.patterns import later
 from reconciler.core.policy.cel.library.signature import Signature, function, member, seal, unseal
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PART = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
-_VERSION = re.compile(
+_VERSION = later(
     rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_PART}(?:\.{_PART})*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 )
 _LONGEST = 1024

@@ -3,12 +3,13 @@
 import re
 from urllib.parse import quote, unquote_plus
 
+from reconciler.core.patterns import later
 from reconciler.core.policy.cel.library.signature import Signature, function, member, seal, unseal
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-_ESCAPES = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_PORT = re.compile(r"(.*?)(?::([0-9]*))?", re.DOTALL)
-_HOST = re.compile(r"[^\s/?#\\<>\"^`{|}\[\]@:]*|\[[0-9A-Fa-f:.%]+\]")
+_SCHEME = later(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_ESCAPES = later(r"%(?![0-9A-Fa-f]{2})")
+_PORT = later(r"(.*?)(?::([0-9]*))?", re.DOTALL)
+_HOST = later(r"[^\s/?#\\<>\"^`{|}\[\]@:]*|\[[0-9A-Fa-f:.%]+\]")
 _PATH_SAFE = "/$&+,:;=@!'()*[]~%"
 
 
