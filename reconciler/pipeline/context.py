@@ -78,13 +78,16 @@ class Context(Struct, frozen=True, kw_only=True):
     queue_ids: Mapping[str, list[tuple[str, ...]]] = field(default_factory=dict)  # all there is of a name
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    digests: dict[str, str] = field(default_factory=dict)  # what `queue_digest` has told
 
     def queue_digest(self, needs: str) -> str:
         """Digest the definitions of what a file's jobs name: queues in any cluster and namespace, cards, files."""
+        if needs in self.digests:
+            return self.digests[needs]
         names = needs.split("\0")
         wanted = self.queue_ids if ANY_QUEUE in names else [name for name in names if name in self.queue_ids]
         found = [self.queue_ids[name] for name in sorted(wanted)]
-        return sha256(repr(found).encode()).hexdigest()
+        return self.digests.setdefault(needs, sha256(repr(found).encode()).hexdigest())
 
 
 def holds_context(raw: bytes) -> bool:

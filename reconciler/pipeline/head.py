@@ -17,7 +17,7 @@ from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError
-from reconciler.pipeline.compile import Rendering, compile_files
+from reconciler.pipeline.compile import Compiled, Rendering, compile_files
 from reconciler.pipeline.compiles import Compiles, Forgotten
 from reconciler.pipeline.context import Context, build_context
 from reconciler.pipeline.kept import Kept
@@ -69,7 +69,8 @@ class Head:
         self.clusters = _chosen(self.config, tools.cluster)
         self._key = f"state:{tools.repository.root}:{tools.cluster}"
         self._existing = dict(self.layout.rendered.items()) if writes else None
-        self._written: dict[str, bytes] = {}
+        self._written: Mapping[str, bytes] = {}
+        self._compiled: Mapping[str, Compiled] = {}
         self._before = load_state(tools.cache, self._key)
         try:
             self.context, self.state = self._compile(self._before)
@@ -84,7 +85,7 @@ class Head:
         tools, sources = self.tools, self.layout.sources
         fresh = read_fresh(tools.repository, sources, state)
         context = self._context(fresh.defining)
-        after, self._written = compile_all(
+        done = compile_all(
             tools.repository,
             context,
             sources,
@@ -94,7 +95,8 @@ class Head:
             processes=tools.processes,
             progress=tools.progress,
         )
-        return context, after
+        self._written, self._compiled = done.contents, done.compiled
+        return context, done.state
 
     def _differs(self, path: str, digest: str) -> bool:
         return self._existing is not None and self._existing.get(path) != digest
@@ -123,6 +125,8 @@ class Head:
         readings.save()
         self._programs = Kept(tools.cache, f"programs:{context.policies.digest}")
         context.policies.programs.recall(self._programs.known)
+        self._schemas = Kept(tools.cache, f"schemas:{tools.bundle_digest}")
+        tools.catalogue.archive.recall(self._schemas.known)
         return context
 
     @property
@@ -243,8 +247,9 @@ class Head:
             after = replace(state, context=self.context.digest, queues=queues)
             save_state(self.tools.cache, self._key, after)
 
-    def remember_programs(self) -> None:
-        """Leave the programs that this run has composed; called at its end, because any stage may need one."""
+    def remember_tools(self) -> None:
+        """Leave the programs and schemas that this run has prepared; called at its end: any stage may need one."""
+        self._schemas.keep(self.tools.catalogue.archive.made)
         self._programs.keep(self.context.policies.programs.made)
 
     def prepare(self, paths: list[str]) -> None:
@@ -292,8 +297,11 @@ class Head:
 
     def compiled(self, sources: list[str]) -> list[dict[str, Rendering]]:
         """Return what source files render, by path; nothing of it is kept, and no policy is asked."""
-        chosen = [(source, self._contents[source]) for source in sources]
-        found = compile_files(self.context, chosen, judged=False)
+        if all(source in self._compiled for source in sources):
+            found = [self._compiled[source] for source in sources]
+        else:
+            chosen = [(source, self._contents[source]) for source in sources]
+            found = compile_files(self.context, chosen, judged=False)
         return [{rendering.row.path: rendering for rendering in one.renderings} for one in found]
 
     def rendering(self, path: str) -> Rendering:

@@ -15,6 +15,7 @@ class Listing(Mapping[str, str]):
     def __init__(self, text: str = "") -> None:
         self.text = text
         self._asked = 0
+        self._compared: tuple[Listing, list[str]] | None = None  # the last comparison: several ask for the same
 
     @classmethod
     def of(cls, oids: Mapping[str, str]) -> "Listing":
@@ -38,7 +39,15 @@ class Listing(Mapping[str, str]):
         return iter(self._oids)
 
     def __len__(self) -> int:
-        """Count the paths."""
+        """Count the paths, once."""
+        return self._count
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.text)
+
+    @cached_property
+    def _count(self) -> int:
         return self.text.count("\n")
 
     def __eq__(self, other: object) -> bool:
@@ -98,6 +107,11 @@ class Listing(Mapping[str, str]):
 
     def differing(self, other: "Listing") -> list[str]:
         """Return the paths that one of the two has alone, or with another id, sorted."""
+        if self._compared is None or self._compared[0] is not other:
+            self._compared = other, self._differing(other)
+        return [*self._compared[1]]
+
+    def _differing(self, other: "Listing") -> list[str]:
         if self.text == other.text:
             return []
         begin = self.text.rfind("\n", 0, _common_begin(self.text, other.text)) + 1
@@ -123,7 +137,7 @@ def _common_begin(one: str, other: str) -> int:
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if one.startswith(other[low:middle], low):
             low = middle
         else:
             high = middle - 1
@@ -135,7 +149,7 @@ def _common_end(one: str, other: str) -> int:
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
+        if one.startswith(other[len(other) - middle : len(other) - low], len(one) - middle):
             low = middle
         else:
             high = middle - 1

@@ -86,7 +86,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
         acknowledgement=acknowledge,
     )
     planned = Planned(plan=make_plan(inputs), head=head)
-    head.remember_programs()
+    head.remember_tools()
     return planned
 
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from msgspec import Struct
 
-from reconciler.pipeline.compile import compile_files
+from reconciler.pipeline.compile import Compiled, compile_files
 from reconciler.pipeline.context import Context, holds_context
 from reconciler.pipeline.listing import Listing
 from reconciler.pipeline.state import State
@@ -38,6 +38,14 @@ class Fresh(Struct, frozen=True, kw_only=True):
     defining: tuple[str, ...]
 
 
+class Compilation(Struct, frozen=True, kw_only=True):
+    """The new state; of what was compiled the bytes that `keeps` asks for and, where they are few, the files."""
+
+    state: State
+    contents: Mapping[str, bytes]
+    compiled: Mapping[str, Compiled]
+
+
 def read_fresh(repository: Repository, sources: Listing, state: State) -> Fresh:
     """Read the files that the state does not know."""
     differing = state.files.sources.differing(sources)
@@ -61,19 +69,19 @@ def compile_all(
     keeps: Keeps,
     processes: int,
     progress: Progress,
-) -> tuple[State, dict[str, bytes]]:
-    """Summarise every source file of which the state does not hold what it means now.
-
-    Returns the new state, and of what was compiled the bytes that `keeps` asks for.
-    """
+) -> "Compilation":
+    """Summarise every source file of which the state does not hold what it means now."""
     paths = _stale(context, sources, state, fresh)
     contents = {**fresh.contents}
     contents.update(read_files(repository, sources, [path for path in paths if path not in contents]))
     defining = frozenset(fresh.defining)
+    made: dict[str, Compiled] = {}
 
     def work(positions: range) -> list[bytes]:
         chosen = [paths[position] for position in positions]
         compiled = compile_files(context, [(path, contents[path]) for path in chosen])
+        if len(paths) <= _FEW:
+            made.update(zip(chosen, compiled, strict=True))
         return [
             send(
                 Sent(
@@ -88,9 +96,13 @@ def compile_all(
         results = in_parallel(work, len(paths), processes=processes, advance=advance)
         sent = {path: receive(raw) for path, raw in zip(paths, results, strict=True)}
     kept = {path: content for one in reversed(sent.values()) for path, content in one.contents.items()}
-    if not sent and sources == state.files.sources:
-        return state, kept
-    return state.advanced(sources, {path: one.file for path, one in sent.items()}), kept
+    if sent or sources != state.files.sources:
+        state = state.advanced(sources, {path: one.file for path, one in sent.items()})
+    return Compilation(state=state, contents=kept, compiled=made)
+
+
+_FEW = 20
+"""So many compiled files are kept whole: they will be asked for again, to be compared with what was."""
 
 
 def _stale(context: Context, sources: Listing, state: State, fresh: Fresh) -> list[str]:
