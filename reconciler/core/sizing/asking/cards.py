@@ -46,7 +46,7 @@ def pick_cards(
             return _unknown(product, origin) if gpu is None else Cards(gpus=(_priced(gpu, prices),), origin=origin)
     if offered:
         return Cards(gpus=tuple(_priced(gpu, prices) for gpu in offered), origin=OFFERED)
-    hint = "name it by the node selector nvidia.com/gpu.product, spec.sizing.defaultGpuModel in reconciler.yaml, or --gpu"
+    hint = "name it by the node selector nvidia.com/gpu.product, spec.sizing.defaultGpuModel, or --gpu"
     return Trouble(rule="sizing.gpu", message="nothing says which GPU the job will get", hint=hint)
 
 
