@@ -145,3 +145,14 @@ def test_what_claims_a_kind_is_no_configuration() -> None:
     assert is_configuration({"distributed_type": "FSDP"})
     assert not is_configuration({"kind": "ConfigMap", "distributed_type": "FSDP"})
     assert not is_configuration({"metadata": {"name": "a"}})
+
+
+def test_all_jobs_means_all_that_name_a_model(fleet: Fleet) -> None:
+    """F-017: with `all`, scripts that train something else pass as they are; one that names a model must be understood."""
+    settings = fleet.root / "reconciler.yaml"
+    settings.write_text(settings.read_text().rstrip("\n") + "\n  sizing: {select: {all: true}}\n")
+    assert fleet.run("lint").code == 0
+    fleet.write("jobs/llama.yaml", JOB.replace("    autoconf-plugin-name: resource-requirements-appwrapper\n", ""))
+    assert note(fleet)["read"].startswith("granite-3.1-8b")
+    fleet.edit("jobs/llama.yaml", "size=4", "size=many")
+    assert fleet.run("lint").code == 3

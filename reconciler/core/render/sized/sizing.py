@@ -20,7 +20,7 @@ from reconciler.core.intents.trainjobs import (
 )
 from reconciler.core.launch.facts import Spot, Trouble
 from reconciler.core.launch.files import named_file
-from reconciler.core.launch.launch import Launch
+from reconciler.core.launch.launch import Launch, LaunchReading
 from reconciler.core.launch.reading import read_launch
 from reconciler.core.launch.search import find_line
 from reconciler.core.objects import FieldPath, SourceRef, format_path
@@ -40,7 +40,6 @@ from reconciler.core.sizing.question import Question
 Files = Callable[[str], bytes | None]
 """Gives the bytes of a file of the repository by its path; None where there is none."""
 
-_NO_LINE = "launch.none"
 _READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulation")  # whose places a reviewer is shown
 
 
@@ -87,7 +86,7 @@ def size_job(document: Document, around: Surroundings, *, named: bool = False) -
         return SizedJob(document=document, problems=parsed.problems) if watched else None
     job = parsed.intent
     found = read_launch(job.command, job.args, dict(job.env), files.named)
-    if not watched and any(trouble.rule == _NO_LINE for trouble in found.troubles):
+    if not watched and not _names_model(found):
         return None
     if found.launch is None or found.troubles:
         return SizedJob(document=document, problems=tuple(_problems(job, found.troubles)))
@@ -95,6 +94,11 @@ def size_job(document: Document, around: Surroundings, *, named: bool = False) -
     if asking.troubles:
         return SizedJob(document=document, problems=tuple(_problems(job, asking.troubles)))
     return _decided(job, found.launch, asking, around)
+
+
+def _names_model(found: LaunchReading) -> bool:
+    """Whether a line says which language model it trains: any Python script may look like a launch line."""
+    return found.launch is not None and found.launch.fact("model") is not None
 
 
 def ask_of(job: TrainingJob, launch: Launch, around: Surroundings, files: "_Files") -> Asking:
