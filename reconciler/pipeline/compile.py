@@ -25,7 +25,16 @@ from reconciler.core.render.size import size_problems
 from reconciler.core.render.torchrun import Rendered, render_job, render_queue
 from reconciler.pipeline.context import ANY_QUEUE, CONTEXT_KINDS, Context
 from reconciler.pipeline.layout import selects
-from reconciler.pipeline.sizing import is_sized, needs_of, size, unwritten, with_note, writes_source
+from reconciler.pipeline.sizing import (
+    is_sized,
+    needs_of,
+    outdated,
+    size,
+    unwritten,
+    was_sized,
+    with_note,
+    writes_source,
+)
 
 _TORCHRUN_GROUP = "torchrun.ai"
 _OWN_GROUP = "gpureconciler.io"
@@ -117,6 +126,9 @@ def _render(context: Context, draft: _Draft) -> None:
     for document in draft.sound:
         for cluster in _selecting(context, document):
             made = _sized(context, document, cluster, draft) if is_sized(document, cluster) else None
+            if made is None and was_sized(document, cluster):
+                draft.needs.update(needs_of(document, cluster))
+                draft.problems += outdated(context, document, cluster)
             manifests = _rendered(context, document, cluster, draft) if made is None else made
             draft.manifests += ((manifest, document) for manifest in manifests)
 

@@ -86,14 +86,14 @@ def _waiting(job: SizedJob, around: Surroundings) -> Sized | None:
     return waiting(job.document, sent, around.settings) if sent else None
 
 
-def within(context: Context, *, chosen: bool) -> Around:
-    """Size documents as a config repository says; `chosen`: only those that its settings choose."""
+def within(context: Context, *, chosen: bool, again: bool = False) -> Around:
+    """Size documents as a config repository says; `chosen`: those that its settings choose, `again`: done ones too."""
 
     def around(document: Document) -> Iterator[tuple[Cluster | None, Surroundings]]:
         labels = document.metadata.get("labels")
         for cluster in context.clusters:
             taken = selects(cluster, document.source.path, labels)
-            if taken and (not chosen or is_sized(document, cluster)):
+            if taken and (not chosen or is_sized(document, cluster, again=again)):
                 yield cluster, surroundings(context, document, cluster)
 
     return around

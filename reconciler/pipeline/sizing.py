@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from reconciler.core.render.sized.sizing import SizedJob, Surroundings
     from reconciler.core.sizing.gpus import Gpu
 
+_SIZING = "gpureconciler.io/sizing"  # the annotation of `render.sized.protocol`, which only sizing imports
 _KINDS = frozenset(kind.value for kind in SizedKind)
 
 
-def is_sized(document: Document, cluster: Cluster) -> bool:
-    """Whether a document is to be sized for a cluster."""
+def is_sized(document: Document, cluster: Cluster, *, again: bool = False) -> bool:
+    """Whether a document is to be sized for a cluster; `again`: also one that is done."""
     if document.kind.lower() not in _KINDS:
         return False
     settings, labels = cluster.sizing, mapping(document.metadata.get("labels"))
@@ -34,7 +35,7 @@ def is_sized(document: Document, cluster: Cluster) -> bool:
         return False
     from reconciler.core.intents.trainjobs import is_selected
 
-    return is_selected(document, settings, cluster.namespace)
+    return is_selected(document, settings, cluster.namespace, again=again)
 
 
 def size(context: Context, document: Document, cluster: Cluster) -> "SizedJob | None":
@@ -54,6 +55,27 @@ def unwritten(document: Document) -> Problem:
         hint=f"write them: reconciler size --write {document.source.path}",
         severity=Severity.WARNING,
     )
+
+
+def was_sized(document: Document, cluster: Cluster) -> bool:
+    """Whether the numbers of a document are ours: it says how it was sized, and would be sized if it did not."""
+    annotations = mapping(document.metadata.get("annotations"))
+    return _SIZING in annotations and not is_sized(document, cluster) and is_sized(document, cluster, again=True)
+
+
+def outdated(context: Context, document: Document, cluster: Cluster) -> tuple[Problem, ...]:
+    """Warn of a document whose numbers are no longer those of what it trains."""
+    job = size(context, document, cluster)
+    if job is None or job.decision is None or job.waits:
+        return ()
+    key = cluster.sizing.labels.annotation_key
+    before = mapping(document.metadata.get("annotations")).get(key)
+    if job.sized is not None and mapping(mapping(job.sized.data["metadata"]).get("annotations")).get(key) == before:
+        return ()
+    message = f"was sized for something else ({before}); what it trains now: {job.decision.text}"
+    hint = f"size it anew: reconciler size --write --again {document.source.path}"
+    warning = Severity.WARNING
+    return (Problem(rule="sizing.outdated", place=document.source, message=message, hint=hint, severity=warning),)
 
 
 def needs_of(document: Document, cluster: Cluster) -> tuple[str, ...]:

@@ -190,7 +190,7 @@ class Desk:
         if self._session is None:
             raise ConfigError("this is no config repository", hint="name a file, or give --repo DIR")
         head = self._session.head
-        repository, around = self._session.tools.repository, within(head.context, chosen=not self._again)
+        repository, around = self._session.tools.repository, within(head.context, chosen=True, again=self._again)
         paths = sorted(head.layout.sources)
         contents = repository.read([head.layout.sources[path] for path in paths])
         found = [

@@ -49,3 +49,30 @@ def test_a_server_that_repeats_the_token(fleet: Fleet, monkeypatch: pytest.Monke
     assert ran.code == 6
     assert "*** is no token; check the token (RECONCILER_SIZING_TOKEN)" in ran.out
     assert "hunter2" not in ran.out + ran.err + (fleet.root / "evidence/main/sizing.yaml").read_text()
+
+
+def test_what_was_written_is_compared_with_what_is_trained(fleet: Fleet) -> None:
+    """A sized source whose line changes: its AUTOCONF_* are of yesterday, and the plan says so until it is sized anew."""
+    configure(fleet, "analytic", "    write: source\n")
+    path = fleet.write("jobs/llama.yaml", JOB)
+    assert fleet.run("size", "--write", str(path)).code == 0
+    assert not [one for one in plan(fleet)["problems"] if one["rule"] == "sizing.outdated"]
+    fleet.edit("jobs/llama.yaml", "granite-3.1-8b-instruct", "granite-20b-code-base")
+    (problem,) = [one for one in plan(fleet)["problems"] if one["rule"] == "sizing.outdated"]
+    assert "reconciler size --write --again jobs/llama.yaml" in problem["hint"]
+    shown = fleet.run("size", str(path)).out
+    assert "granite-20b-code (20.1 B)" in shown.splitlines()[1]
+    ran = fleet.run("size", "--write", "--again")
+    assert "jobs/llama.yaml: written\n" in ran.out, ran.err
+    assert "value: granite-20b" in path.read_text().partition("AUTOCONF_MODEL_NAME\n")[2].partition("- name")[0]
+    assert not [one for one in plan(fleet)["problems"] if one["rule"] == "sizing.outdated"]
+
+
+def test_again_sizes_what_is_chosen_and_nothing_else(fleet: Fleet) -> None:
+    """`--again` without files: the jobs that the settings choose, done or not; others in the repository are left."""
+    configure(fleet, "analytic", "    write: source\n")
+    assert fleet.run("size", "--write").out == "jobs/language/llama-lora.yaml: written\n"
+    before = fleet.files("jobs")
+    ran = fleet.run("size", "--write", "--again")
+    assert (ran.code, ran.out) == (0, "nothing to write\n"), ran.err
+    assert fleet.files("jobs") == before

@@ -11,8 +11,16 @@ _NUMBERS = {"sequence": "AUTOCONF_TOKENS_PER_SAMPLE", "global_batch": "AUTOCONF_
 _TEXTS = {"model": "AUTOCONF_MODEL_NAME", "gpu_model": "AUTOCONF_GPU_MODEL"}
 
 
-def override(env: Mapping[str, str | None], gathering: Gathering, defaults: MutableMapping[str, Fact]) -> None:
-    """Put what the variables say in place of what the line says. The batch they name is that of all processes."""
+def override(
+    env: Mapping[str, str | None], gathering: Gathering, defaults: MutableMapping[str, Fact], *, done: bool = False
+) -> None:
+    """Put what the variables say in place of what the line says. The batch they name is that of all processes.
+
+    Of a job that is `done` only the card counts: the others were written when it was sized, and its line may have
+    changed since.
+    """
+    if done:
+        env = {name: value for name, value in env.items() if name == _TEXTS["gpu_model"]}
     for name, variable in _NUMBERS.items():
         if (setting := from_env(env, variable)) is not None:
             _forget(name, gathering, defaults)

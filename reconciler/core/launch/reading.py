@@ -35,24 +35,31 @@ _OVERRIDES = {
 
 
 def read_launch(
-    command: Sequence[str], args: Sequence[str], env: Mapping[str, str | None], files: Files
+    command: Sequence[str],
+    args: Sequence[str],
+    env: Mapping[str, str | None],
+    files: Files,
+    *,
+    done: bool = False,
 ) -> LaunchReading:
     """Read the one launch line of a container.
 
     `env` maps the names of the container's variables to their literal values (None: the value comes from a
-    reference). `files` gives the bytes of files of the repository that the line names, or None. Never raises; what
-    cannot be understood is among the troubles, and a job with troubles is not to be sized.
+    reference). `files` gives the bytes of files of the repository that the line names, or None. `done`: the job was
+    sized, so its `AUTOCONF_*` tell what was trained then, and the line what is trained now. Never raises; what cannot
+    be understood is among the troubles, and a job with troubles is not to be sized.
     """
     env = container_env(env)
     found = find_line(tuple(command), tuple(args), env, files)
     if isinstance(found, Trouble):
         return LaunchReading(launch=None, troubles=(found,))
-    return _Reader(found, env, files).read(tuple(command), tuple(args))
+    return _Reader(found, env, files, done=done).read(tuple(command), tuple(args))
 
 
 class _Reader:
-    def __init__(self, line: Line, env: Mapping[str, str | None], files: Files) -> None:
+    def __init__(self, line: Line, env: Mapping[str, str | None], files: Files, *, done: bool) -> None:
         self.line = line
+        self.done = done
         self.container_env = env
         self.files = files
         self.gathering = Gathering()
@@ -78,7 +85,7 @@ class _Reader:
         defaults = fill_defaults(self.dialect, gathering) | shape.defaults
         if "method" not in gathering.facts.keys() | gathering.unsure.keys() | defaults.keys():
             defaults["method"] = Fact(value="full", written="", origin="no adapter is asked for on the line")
-        override(self.container_env, gathering, defaults)
+        override(self.container_env, gathering, defaults, done=self.done)
         # What is missing may stand in the words that are not known: those are the trouble then.
         troubles = (*gathering.troubles, *(self._loose() or self._missing(defaults)))
         launch = Launch(

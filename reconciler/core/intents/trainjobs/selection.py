@@ -9,9 +9,12 @@ from reconciler.core.intents.config import SizedKind, SizingSettings
 from reconciler.core.intents.trainjobs.reading import is_training_kind
 
 
-def is_selected(document: Document, settings: SizingSettings, namespace: str = "") -> bool:
-    """Whether a document is to be sized; `namespace` is that of the cluster, for a document that names none."""
-    if not is_training_kind(document) or is_done(document, settings):
+def is_selected(document: Document, settings: SizingSettings, namespace: str = "", *, again: bool = False) -> bool:
+    """Whether a document is to be sized; `namespace` is that of the cluster, for a document that names none.
+
+    `again`: whether or not it is done.
+    """
+    if not is_training_kind(document) or (is_done(document, settings) and not again):
         return False
     labels = document.metadata.get("labels")
     return settings.selects(

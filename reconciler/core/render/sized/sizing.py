@@ -12,6 +12,7 @@ from reconciler.core.intents.trainjobs import (
     Container,
     Kind,
     TrainingJob,
+    is_done,
     is_watched,
     named_product,
     requested_gpus,
@@ -85,7 +86,8 @@ def size_job(document: Document, around: Surroundings, *, named: bool = False) -
     if parsed.intent is None:
         return SizedJob(document=document, problems=parsed.problems) if watched else None
     job = parsed.intent
-    found = read_launch(job.command, job.args, dict(job.env), files.named)
+    done = is_done(document, around.settings)
+    found = read_launch(job.command, job.args, dict(job.env), files.named, done=done)
     if not watched and not _names_model(found):
         return None
     if found.launch is None or found.troubles:
