@@ -1,9 +1,9 @@
 """Source files as they were compiled, most of which stay encoded: nobody asks for what did not change."""
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.core.census import Row
 from reconciler.pipeline.listing import Listing
-from reconciler.pipeline.summary import FileState, decode_file
+from reconciler.pipeline.summary import DIGEST_BYTES, FileState, decode_file
 
 
 class Forgotten(LookupError):
@@ -35,6 +35,11 @@ class Heap(Struct, frozen=True, array_like=True):
         ends = memoryview(self.ends).cast("I")
         return self.data[ends[position - 1] if position else 0 : ends[position]]
 
+    def between(self, begin: int, end: int) -> bytes:
+        """Cut out the values from one position up to another."""
+        ends = memoryview(self.ends).cast("I")
+        return self.data[ends[begin - 1] if begin else 0 : ends[end - 1] if end else 0]
+
     def holding(self, wanted: bytes) -> Iterator[int]:
         """Find the values that hold these bytes anywhere."""
         ends = memoryview(self.ends).cast("I")
@@ -46,11 +51,15 @@ class Heap(Struct, frozen=True, array_like=True):
 
 
 class Whole(Struct, frozen=True, array_like=True):
-    """A whole memory as it lies on disk, but for two heaps: the files of `sources`, and their rows."""
+    """A whole memory as it lies on disk, but for two heaps: the files of `sources`, and their rows.
+
+    `facts` holds those of every file, one after the other.
+    """
 
     stamp: bytes = b""
     sources: str = ""
     desired: str = ""
+    facts: bytes = b""
 
 
 class Compiles(Mapping[str, FileState]):
@@ -117,9 +126,28 @@ class Compiles(Mapping[str, FileState]):
         """Return a row for each object that a file renders."""
         return _rows.decode(self._encoded_rows(path, self._saved.position))
 
-    def all_rows(self) -> Iterator[tuple[Row, ...]]:
-        """Yield the rows of every file."""
-        return (_rows.decode(self._encoded_rows(path, self._positions.__getitem__)) for path in self.sources)
+    def all_rows(self) -> list[tuple[Row, ...]]:
+        """Return the rows of every file: decoded as the one array that they are, once it has a head."""
+        rows = self._column(self._rows.between, lambda held: held.encoded_rows)
+        return _all_rows.decode(_ARRAY + len(self.sources).to_bytes(4, "big") + rows)
+
+    def facts(self) -> bytes:
+        """Return the facts of every file, one after the other."""
+        size, saved = DIGEST_BYTES, self.whole.facts
+        return self._column(lambda begin, end: saved[begin * size : end * size], lambda held: held.facts)
+
+    def _column(self, saved: Callable[[int, int], bytes], own: Callable[[FileState], bytes]) -> bytes:
+        """Put together what was saved of unchanged files, given from one position up to another, and of the others."""
+        altered = sorted({*self._saved.differing(self.sources), *self.changed})
+        place = self._saved.position if len(altered) <= _FEW else partial(bisect_left, list(self._saved))
+        pieces, done = [], 0
+        for path in altered:
+            at = place(path)
+            pieces.append(saved(done, at))
+            if path in self.changed:
+                pieces.append(own(self.changed[path]))
+            done = at + (path in self._saved)
+        return b"".join([*pieces, saved(done, len(self._saved))])
 
     def _encoded_rows(self, path: str, position: Callable[[str], int]) -> bytes:
         held = self.changed.get(path)
@@ -158,3 +186,7 @@ FILES, ROWS = "files", "rows"
 
 _encoder = msgspec.msgpack.Encoder()
 _rows = msgspec.msgpack.Decoder(tuple[Row, ...])
+_all_rows = msgspec.msgpack.Decoder(list[tuple[Row, ...]])
+_ARRAY = b"\xdd"  # array 32 of MessagePack: four bytes for the length, then the values
+_FEW = 20
+"""So many places are searched one by one."""

@@ -232,11 +232,13 @@ class Head:
         by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
         for row in self._all_rows:
             by_cluster[row.cluster].append(row)
+        counted = ledgers(self.rows.values() if self.state.has_doubles else self._all_rows)
         verdicts: list[Verdict] = []
         for cluster in self.clusters:
-            inventory = self.context.inventories.get(cluster.name)
-            verdicts += judge(by_cluster[cluster.name], cluster, inventory, self.config.rules)
-        return Counted(facts=self._facts, verdicts=tuple(verdicts), ledgers=ledgers(self.rows.values()))
+            rows, inventory = by_cluster[cluster.name], self.context.inventories.get(cluster.name)
+            ledger = None if self.state.has_doubles else counted.get(cluster.name)
+            verdicts += judge(rows, cluster, inventory, self.config.rules, ledger)
+        return Counted(facts=self._facts, verdicts=tuple(verdicts), ledgers=counted)
 
     def remember(self) -> None:
         """Leave everything for the next plan."""

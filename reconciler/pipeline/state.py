@@ -66,7 +66,7 @@ class State(Struct, frozen=True, kw_only=True):
             objects=objects,
             noted=noted | {path: held.encoded_findings for path, held in after.items() if held.encoded_findings},
             defining=self.defining - stale | {path for path, held in after.items() if held.defines},
-            facts=self.facts if same and len(before) == len(after) else _facts_of(files),
+            facts=self.facts if same and len(before) == len(after) else digest(files.facts()),
             usual=self.usual and are_usual(path for path in after if path not in before),
         )
 
@@ -74,10 +74,6 @@ class State(Struct, frozen=True, kw_only=True):
     def has_doubles(self) -> bool:
         """Whether two objects have one path."""
         return self.objects != len(self.desired)
-
-
-def _facts_of(files: Compiles) -> bytes:
-    return digest(b"".join([held.facts for held in files.values()]))
 
 
 def _objects(files: Mapping[str, FileState]) -> int:
@@ -178,7 +174,7 @@ def _save_whole(cache: Cache, key: str, state: State) -> Whole:
     files, rows = state.files.packed()
     sources, desired = state.files.sources.text, state.desired.text
     stamp = digest(b"".join((sources.encode(), desired.encode(), files.data, rows.data)))
-    whole = Whole(stamp=stamp, sources=sources, desired=desired)
+    whole = Whole(stamp=stamp, sources=sources, desired=desired, facts=state.files.facts())
     for name, heap in ((FILES, files), (ROWS, rows)):
         cache.put(f"{name}:{key}", _encoder.encode((stamp, heap)))
     cache.put(f"whole:{key}", _encoder.encode(whole))

@@ -55,7 +55,9 @@ SEPARATOR = "\0"
 """In no name of Kubernetes, and in no path."""
 
 _NONE = Findings(problems=(), verdicts=())
-_DIGEST_BYTES = 16
+DIGEST_BYTES = 16
+"""Length of a digest of facts."""
+
 _encoder = msgspec.msgpack.Encoder()
 _file = msgspec.msgpack.Decoder(FileState)
 _findings = msgspec.msgpack.Decoder(Findings)
@@ -118,4 +120,4 @@ def decode_findings(raw: bytes) -> Findings:
 
 def digest(data: bytes) -> bytes:
     """Return a digest that is short, because there is one for each file."""
-    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()

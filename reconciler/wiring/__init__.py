@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLC0415 - late imports are the point of this module: small verbs must not pay for all
 
+import atexit
 import gc
 import json
 import os
@@ -162,6 +163,9 @@ def let_go() -> None:
     ahead.let_go()
     for _, repository in _open:
         repository.let_go()
+
+
+atexit.register(let_go)
 
 
 def _tools(repository: "GitRepository", cache: "DiskCache", shipped: "Shipped", settings: Settings) -> "Tools":

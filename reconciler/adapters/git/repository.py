@@ -24,6 +24,7 @@ _UPSTREAM = (
     "--format=%(refname) %(symref)",
     *(f"{_REMOTE}{name}" for name in ("HEAD", "main", "master")),
 )
+_FILTERS: tuple[tuple[str, ...], bytes] = (("filters",), b"")
 _REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f]+")
 
 
@@ -174,18 +175,14 @@ class GitRepository:
         return self._differences(tracked.output(), untracked.output())
 
     @cached_property
-    def _filters(self) -> Running:
-        return ask_filters(self._git)
-
-    @cached_property
     def _unfiltered(self) -> Git:
-        return without_filters(self._git, self._filters)
+        return without_filters(self._git, self._begun.pop(_FILTERS, None))
 
     def begin(self) -> None:
         """Let git find out, all at once, what every plan of a working tree asks first; each answer serves once."""
         for arguments, data in ((("cat-file", "--batch"), _question("HEAD")), (_UPSTREAM, b"")):
             self._begun[arguments, data] = Running(self._git, *arguments, data=data)
-        self._filters  # noqa: B018 - starts it
+        self._begun[_FILTERS] = ask_filters(self._git)
 
     def anticipate(self, paths: Sequence[str], *, head: str) -> None:
         """Let git look over the working tree while the caller does something else; `changed_since` asks for it."""

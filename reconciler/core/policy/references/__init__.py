@@ -24,14 +24,17 @@ def judge(
     cluster: Cluster,
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
+    ledger: Ledger | None = None,
 ) -> tuple[Verdict, ...]:
     """Judge all rows of one cluster by every rule of `RULES` that `settings` leave on, in the order of their places.
 
     `rows` holds every rendered object, also two with one path: that is what the identity rules look for.
-    Without an inventory nothing is known of the cluster's GPUs, and the rules that need it say so.
+    Without an inventory nothing is known of the cluster's GPUs, and the rules that need it say so. `ledger` is that of
+    the same rows, where the caller has it.
     """
     bench = Bench(cluster=cluster, settings=settings)
-    ledger = ledgers(rows).get(cluster.name) or Ledger()
+    if ledger is None:
+        ledger = ledgers(rows).get(cluster.name) or Ledger()
     judge_identity(bench, rows)
     judge_existence(bench, rows)
     judge_quotas(bench, rows, ledger)

@@ -15,11 +15,32 @@ def judge_quotas(bench: Bench, rows: Sequence[Row], ledger: Ledger) -> None:
     _cycles(bench, ledger)
     _children(bench, ledger)
     asking = [row for row in rows if row.gpus]
-    _leaves(bench, asking, ledger)
+    by_queue = _by_queue(asking, ledger)
+    _leaves(bench, by_queue, ledger)
     _cohorts(bench, ledger)
-    _limits(bench, asking, ledger)
+    _limits(bench, by_queue, ledger)
     _maximum_by_namespace(bench, asking)
-    _maximum_by_queue(bench, asking, ledger)
+    _maximum_by_queue(bench, by_queue, ledger)
+
+
+_ByQueue = Mapping[QueueKey, Sequence[Row]]
+"""Workloads by the queue that they are counted in."""
+
+
+def _by_queue(asking: Sequence[Row], ledger: Ledger) -> _ByQueue:
+    """Sort workloads by queue; where a queue is, is looked up once a name."""
+    by_name: dict[tuple[str, str, str], list[Row]] = {}
+    for row in asking:
+        name = (row.queue_kind, row.namespace, row.queue)
+        named = by_name.get(name)
+        if named is None:
+            by_name[name] = [row]
+        else:
+            named.append(row)
+    by_queue: dict[QueueKey, list[Row]] = {}
+    for named in by_name.values():
+        by_queue.setdefault(ledger.queue_of(named[0]), []).extend(named)
+    return by_queue
 
 
 def _cycles(bench: Bench, ledger: Ledger) -> None:
@@ -87,17 +108,14 @@ def _unbounded(bench: Bench, row: Row, children: Sequence[QueueKey], ledger: Led
             )
 
 
-def _leaves(bench: Bench, asking: Sequence[Row], ledger: Ledger) -> None:
+def _leaves(bench: Bench, by_queue: _ByQueue, ledger: Ledger) -> None:
     """Judge where in KAI's tree workloads are, once a queue; of a queue that is not here nothing is known."""
-    by_queue: dict[QueueKey, list[Row]] = {}
-    for row in asking:
-        queue = ledger.queue_of(row)
-        if queue[0] == "Queue" and queue in ledger.queues:
-            by_queue.setdefault(queue, []).append(row)
     children = ledger.children() if by_queue else {}
-    for queue, rows in sorted(by_queue.items()):
+    for queue in sorted(by_queue):
+        if queue[0] != "Queue" or queue not in ledger.queues:
+            continue
+        rows = by_queue[queue]
         below = sorted(name for _, name in children.get(queue, ()))
-        first = min(rows, key=lambda row: row.place)
         if below:
             message = f"is in queue {queue[1]}, which has children ({', '.join(below[:3])}{', …' * (len(below) > 3)})"  # noqa: PLR2004 - enough to find them
         elif not ledger.queues[queue].parent:
@@ -106,6 +124,7 @@ def _leaves(bench: Bench, asking: Sequence[Row], ledger: Ledger) -> None:
             continue
         if len(rows) > 1:
             message += f"; so are {len(rows) - 1} more"
+        first = min(rows, key=lambda row: row.place)
         hint = "use a queue below it, and give workloads of its own a child of their own"
         bench.rule("quota.leaf-queue", first, message, hint=hint, field=first.references[0].field)
 
@@ -123,25 +142,24 @@ def _cohorts(bench: Bench, ledger: Ledger) -> None:
         bench.rule("quota.cohort", row, message, hint=hint, field="spec.cohortName")
 
 
-def _limits(bench: Bench, asking: Sequence[Row], ledger: Ledger) -> None:
-    bounds: dict[tuple[QueueKey, str], tuple[float, str] | None] = {}
-    bounded: dict[QueueKey, bool] = {}
-    for row in asking:
-        queue = ledger.queue_of(row)
-        if queue not in bounded:
-            bounded[queue] = _is_bounded(ledger, queue)
-        if not bounded[queue]:
+def _limits(bench: Bench, by_queue: _ByQueue, ledger: Ledger) -> None:
+    for queue, rows in by_queue.items():
+        if not _is_bounded(ledger, queue):
             continue
-        for product, gpus in _by_product(ledger, queue, row).items():
-            place = (queue, product)
-            if place not in bounds:
-                bounds[place] = _tightest(ledger, queue, product)
-            bound = bounds[place]
-            if bound is not None and gpus > bound[0]:
-                what = f"{gpus} {product} GPUs" if product else f"{gpus} GPUs"
-                message = f"asks for {what} at once, and queue {bound[1]} may never have more than {bound[0]:g}"
-                hint = f"ask for at most {bound[0]:g}, raise the queue's limit, or use another queue"
-                bench.rule("quota.queue-limit", row, message, hint=hint, field=row.references[0].field)
+        bounds: dict[str, tuple[float, str] | None] = {}
+        for row in rows:
+            for product, gpus in _by_product(ledger, queue, row).items():
+                if product not in bounds:
+                    bounds[product] = _tightest(ledger, queue, product)
+                bound = bounds[product]
+                if bound is not None and gpus > bound[0]:
+                    _over(bench, row, f"{gpus} {product} GPUs" if product else f"{gpus} GPUs", *bound)
+
+
+def _over(bench: Bench, row: Row, what: str, limit: float, queue: str) -> None:
+    message = f"asks for {what} at once, and queue {queue} may never have more than {limit:g}"
+    hint = f"ask for at most {limit:g}, raise the queue's limit, or use another queue"
+    bench.rule("quota.queue-limit", row, message, hint=hint, field=row.references[0].field)
 
 
 def _is_bounded(ledger: Ledger, queue: QueueKey) -> bool:
@@ -231,20 +249,17 @@ def _maximum_by_namespace(bench: Bench, asking: Sequence[Row]) -> None:
             )
 
 
-def _maximum_by_queue(bench: Bench, asking: Sequence[Row], ledger: Ledger) -> None:
+def _maximum_by_queue(bench: Bench, by_queue: _ByQueue, ledger: Ledger) -> None:
     rule = "quota.max-gpus-per-queue"
     found = _maximum(bench, rule)
     if found is None:
         return
     most, overrides = found
-    by_queue: dict[QueueKey, list[Row]] = {}
-    for row in asking:
-        if row.queue and not row.suspended:
-            by_queue.setdefault(ledger.queue_of(row), []).append(row)
-    for queue, rows in sorted(by_queue.items()):
+    for queue in sorted(by_queue):
         kind, name = queue
+        rows = [row for row in by_queue[queue] if row.queue and not row.suspended]
         allowed, gpus = overrides.get(name, most), sum(row.gpus for row in rows)
-        if allowed is not None and gpus > allowed:
+        if rows and allowed is not None and gpus > allowed:
             largest, own = _largest(rows), ledger.queues.get(queue)
             key = own.key if own else ObjectKey(group="", kind=kind, namespace="", name=name)
             message = f"its workloads ask for {gpus} GPUs, {allowed} are allowed; most by {largest.kind}/{largest.name}"
