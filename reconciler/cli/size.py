@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from reconciler.cli import options
 from reconciler.errors import OutsideError
@@ -84,6 +85,8 @@ def command(files: tuple[Path, ...], **flags: Any) -> int:
     FILE holds jobs (PyTorchJob, AppWrapper, Job, JobSet, TrainJob, RayJob, TorchrunJob); a file of a config repository
     is sized with its settings and evidence. Without a file, --model asks by flags alone.
     """
+    if flags["gpus"] and flags["nodes"] and flags["gpus"] % flags["nodes"]:
+        raise click.UsageError(f"{flags['gpus']} GPUs do not spread evenly over {flags['nodes']} nodes")
     if flags["from_csv"] is not None:
         return _table(flags["from_csv"], flags)
     if flags["record"]:
@@ -97,10 +100,28 @@ def command(files: tuple[Path, ...], **flags: Any) -> int:
     raise click.UsageError("name a file, or ask by --model; `reconciler size --help` has examples")
 
 
+_QUESTION = ("model", "method", "seq", "batch", "precision", "optimizer", "grad_accum", "checkpointing", "attention")
+_ASKED = (*_QUESTION, "parallelism", "nodes")
+_SETTINGS = ("goal", "max_gpus", "safety", "allow_paged")
+
+
+def _warn_of(names: tuple[str, ...], why: str) -> None:
+    """Say which flags of the command line count for nothing: silence would let them be believed."""
+    source = click.get_current_context().get_parameter_source
+    given = [f"--{name.replace('_', '-')}" for name in names if source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        click.echo(
+            f"warning: {', '.join(given)} {'counts' if len(given) == 1 else 'count'} for nothing: {why}", err=True
+        )
+
+
 def _asked(flags: dict[str, Any]) -> int:
     from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
     from reconciler.wiring import sizing  # noqa: PLC0415 - imports late, so that --help stays fast
 
+    _warn_of(("goal",), "without a file the fewest GPUs are looked for; --gpus judges a number of yours")
+    if not flags["gpus"]:
+        _warn_of(("nodes",), "it spreads --gpus, which is not given")
     row = {
         "model": flags["model"],
         "method": flags["method"],
@@ -124,7 +145,10 @@ def _files(files: tuple[Path, ...], flags: dict[str, Any]) -> int:
     from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
     from reconciler.wiring import sizing  # noqa: PLC0415 - imports late, so that --help stays fast
 
+    _warn_of(_ASKED, "the file says what is trained")
     desk, _ = _desk(files, flags)
+    if any(desk.holds(file) for file in files):
+        _warn_of(_SETTINGS, "the file's repository has settings of its own (spec.sizing)")
     sized = [_one(desk, file) for file in files]
     answers = [answer for file in sized for answer in sizing.answers_of(file, flags["gpus"])]
     settings = wiring.resolve_settings(options.setting_flags(flags), options.environment())

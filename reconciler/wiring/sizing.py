@@ -185,6 +185,10 @@ class Desk:
         around = _on_card(within(context, chosen=False), self._settings.default_gpu_model)
         return size_file(inside, content, around, context.catalogue, again=again)
 
+    def holds(self, path: Path) -> bool:
+        """Whether a file is a source of the config repository, so that its settings hold."""
+        return str(path) != "-" and self._path_in_repository(path) is not None
+
     def chosen(self) -> list[SizedFile]:
         """Size all jobs of the repository's sources that its settings choose."""
         if self._session is None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.fleet import Fleet
+from tests.cli.fleet import Fleet, run_verb
 from tests.cli.test_sized_plan import JOB, MEASURED, configure, plan
 from tests.ports.predictors.server import answer, serving
 
@@ -76,3 +76,30 @@ def test_again_sizes_what_is_chosen_and_nothing_else(fleet: Fleet) -> None:
     ran = fleet.run("size", "--write", "--again")
     assert (ran.code, ran.out) == (0, "nothing to write\n"), ran.err
     assert fleet.files("jobs") == before
+
+
+EIGHT_B = ("size", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40S", "--method", "lora")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ignored"),
+    [
+        ((*EIGHT_B, "--goal", "throughput"), "--goal counts for nothing"),
+        ((*EIGHT_B, "--nodes", "2"), "--nodes counts for nothing"),
+        ((*EIGHT_B, "--nodes", "2", "--gpus", "4"), ""),
+        (("size", "JOB", "--seq", "128", "--method", "full"), "--method, --seq count for nothing"),
+        (("size", "JOB", "--safety", "0.5"), "--safety counts for nothing"),
+        (("size", "JOB", "--gpus", "4"), ""),
+    ],
+)
+def test_flags_that_count_for_nothing_are_said(fleet: Fleet, arguments: tuple[str, ...], ignored: str) -> None:
+    job = str(fleet.root / "jobs/language/llama-lora.yaml")
+    ran = run_verb(fleet.capture, [job if word == "JOB" else word for word in arguments])
+    assert ran.code == 0
+    assert (ignored in ran.err) if ignored else not ran.err
+
+
+def test_nodes_share_gpus_evenly(fleet: Fleet) -> None:
+    ran = run_verb(fleet.capture, [*EIGHT_B, "--nodes", "2", "--gpus", "5"])
+    assert ran.code == 2
+    assert "5 GPUs do not spread evenly over 2 nodes" in ran.err
