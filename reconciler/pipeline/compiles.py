@@ -53,13 +53,14 @@ class Heap(Struct, frozen=True, array_like=True):
 class Whole(Struct, frozen=True, array_like=True):
     """A whole memory as it lies on disk, but for two heaps: the files of `sources`, and their rows.
 
-    `facts` holds those of every file, one after the other.
+    `facts` and `links` hold those of every file, one after the other.
     """
 
     stamp: bytes = b""
     sources: str = ""
     desired: str = ""
     facts: bytes = b""
+    links: bytes = b""
 
 
 class Compiles(Mapping[str, FileState]):
@@ -133,8 +134,11 @@ class Compiles(Mapping[str, FileState]):
 
     def facts(self) -> bytes:
         """Return the facts of every file, one after the other."""
-        size, saved = DIGEST_BYTES, self.whole.facts
-        return self._column(lambda begin, end: saved[begin * size : end * size], lambda held: held.facts)
+        return self._column(_digests(self.whole.facts), lambda held: held.facts)
+
+    def links(self) -> bytes:
+        """Return the links of every file, one after the other."""
+        return self._column(_digests(self.whole.links), lambda held: held.links)
 
     def _column(self, saved: Callable[[int, int], bytes], own: Callable[[FileState], bytes]) -> bytes:
         """Put together what was saved of unchanged files, given from one position up to another, and of the others."""
@@ -179,6 +183,10 @@ class Compiles(Mapping[str, FileState]):
             if path not in self.changed and path in self.sources and rendered in self[path].paths:
                 return path
         return None
+
+
+def _digests(saved: bytes) -> Callable[[int, int], bytes]:
+    return lambda begin, end: saved[begin * DIGEST_BYTES : end * DIGEST_BYTES]
 
 
 FILES, ROWS = "files", "rows"

@@ -12,7 +12,7 @@ from reconciler.core.census import Row
 from reconciler.core.census.ledger import ledgers, shapes_queues, without
 from reconciler.core.intents.config import Cluster, Config
 from reconciler.core.plan.inputs import Common
-from reconciler.core.policy.references import judge
+from reconciler.core.policy.references import judge_amounts, judge_links
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
@@ -209,36 +209,40 @@ class Head:
     def verdicts(self) -> list[Verdict]:
         """Judge each object by itself, and all objects together, before exceptions."""
         found = [verdict for raw in self.state.noted.values() for verdict in decode_findings(raw).verdicts]
-        return [*found, *self.counted.verdicts]
+        return [*found, *self.counted.linked, *self.counted.verdicts]
 
     @cached_property
     def counted(self) -> Counted:
         """What all rows say together: remembered from an earlier plan, unless the facts have changed."""
         if self.state.has_doubles:
-            return self._count()  # judging those looks at blob ids, which are no facts
-        held = load_counted(self.tools.cache, self._key, self._facts)
-        if held is None:
-            held = self._count()
+            return self._count(None)  # judging those looks at blob ids, which are no facts
+        held = load_counted(self.tools.cache, self._key)
+        if held is None or held.facts != self._under(self.state.facts):
+            held = self._count(held)
             save_counted(self.tools.cache, self._key, held)
         return held
 
-    @property
-    def _facts(self) -> bytes:
-        """Digest of everything that is counted and judged over all files."""
+    def _under(self, facts: bytes) -> bytes:
+        """Digest facts of all files, and what else they are counted and judged by."""
         names = " ".join(cluster.name for cluster in self.clusters)
-        return digest(f"{self.context.digest} {names}".encode() + self.state.facts)
+        return digest(f"{self.context.digest} {names}".encode() + facts)
 
-    def _count(self) -> Counted:
+    def _count(self, before: Counted | None) -> Counted:
         by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
         for row in self._all_rows:
             by_cluster[row.cluster].append(row)
-        counted = ledgers(self.rows.values() if self.state.has_doubles else self._all_rows)
+        doubles, facts, links = self.state.has_doubles, self._under(self.state.facts), self._under(self.state.links)
+        counted = ledgers(self.rows.values() if doubles else self._all_rows)
+        linked = before.linked if before is not None and before.links == links else None
         verdicts: list[Verdict] = []
         for cluster in self.clusters:
-            rows, inventory = by_cluster[cluster.name], self.context.inventories.get(cluster.name)
-            ledger = None if self.state.has_doubles else counted.get(cluster.name)
-            verdicts += judge(rows, cluster, inventory, self.config.rules, ledger)
-        return Counted(facts=self._facts, verdicts=tuple(verdicts), ledgers=counted)
+            inventory = self.context.inventories.get(cluster.name)
+            ledger = None if doubles else counted.get(cluster.name)
+            verdicts += judge_amounts(by_cluster[cluster.name], cluster, inventory, self.config.rules, ledger)
+        if linked is None:
+            rules = self.config.rules
+            linked = tuple(one for each in self.clusters for one in judge_links(by_cluster[each.name], each, rules))
+        return Counted(facts=facts, verdicts=tuple(verdicts), ledgers=counted, links=links, linked=linked)
 
     def remember(self) -> None:
         """Leave everything for the next plan."""

@@ -16,11 +16,16 @@ from reconciler.ports import Cache
 
 
 class Counted(Struct, frozen=True):
-    """What all files say together, as long as `facts` holds: verdicts between objects, and the GPUs of each queue."""
+    """What all files say together, as long as `facts` holds: verdicts between objects, and the GPUs of each queue.
+
+    Those verdicts are apart that hold as long as `links` does.
+    """
 
     facts: bytes
     verdicts: tuple[Verdict, ...]
     ledgers: dict[str, Ledger]
+    links: bytes
+    linked: tuple[Verdict, ...]
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -30,7 +35,7 @@ class State(Struct, frozen=True, kw_only=True):
     objects: how many there are: more than are desired, where two have one path.
     noted: findings, encoded, of the files that have some.
     defining: files that others depend on.
-    facts: digest of all files' facts, in order.
+    facts, links: digests of those of all files, in order.
     usual: whether all names are in lower case and can be checked out anywhere.
     queues: digests of the queues by what files need.
     """
@@ -41,6 +46,7 @@ class State(Struct, frozen=True, kw_only=True):
     noted: Mapping[str, bytes] = {}
     defining: frozenset[str] = frozenset()
     facts: bytes = b""
+    links: bytes = b""
     usual: bool = True
     context: str = ""
     queues: Mapping[str, str] = {}
@@ -57,7 +63,8 @@ class State(Struct, frozen=True, kw_only=True):
         desired = self.desired.replaced(moved)
         if objects != len(desired) or self.objects != len(self.desired):
             desired = Listing.of(digests_of(files.values()))
-        same = [held.facts for held in before.values()] == [after[path].facts for path in before if path in after]
+        kept = [(held, after[path]) for path, held in before.items() if path in after]
+        same = len(before) == len(after) == len(kept)
         noted = {path: held for path, held in self.noted.items() if path not in stale}
         return replace(
             self,
@@ -66,7 +73,8 @@ class State(Struct, frozen=True, kw_only=True):
             objects=objects,
             noted=noted | {path: held.encoded_findings for path, held in after.items() if held.encoded_findings},
             defining=self.defining - stale | {path for path, held in after.items() if held.defines},
-            facts=self.facts if same and len(before) == len(after) else digest(files.facts()),
+            facts=self.facts if same and all(was.facts == now.facts for was, now in kept) else digest(files.facts()),
+            links=self.links if same and all(was.links == now.links for was, now in kept) else digest(files.links()),
             usual=self.usual and are_usual(path for path in after if path not in before),
         )
 
@@ -91,6 +99,7 @@ class _Since(Struct, frozen=True, array_like=True):
     noted: dict[str, bytes]
     defining: list[str]
     facts: bytes
+    links: bytes
     usual: bool
     context: str
     queues: dict[str, str]
@@ -123,6 +132,7 @@ def load_state(cache: Cache, key: str) -> State:
         noted=since.noted,
         defining=frozenset(since.defining),
         facts=since.facts,
+        links=since.links,
         usual=since.usual,
         context=since.context,
         queues=since.queues,
@@ -159,6 +169,7 @@ def save_state(cache: Cache, key: str, state: State) -> None:
         noted={**state.noted},
         defining=sorted(state.defining),
         facts=state.facts,
+        links=state.links,
         usual=state.usual,
         context=state.context,
         queues={**state.queues},
@@ -174,21 +185,21 @@ def _save_whole(cache: Cache, key: str, state: State) -> Whole:
     files, rows = state.files.packed()
     sources, desired = state.files.sources.text, state.desired.text
     stamp = digest(b"".join((sources.encode(), desired.encode(), files.data, rows.data)))
-    whole = Whole(stamp=stamp, sources=sources, desired=desired, facts=state.files.facts())
+    columns = {"facts": state.files.facts(), "links": state.files.links()}
+    whole = Whole(stamp=stamp, sources=sources, desired=desired, **columns)
     for name, heap in ((FILES, files), (ROWS, rows)):
         cache.put(f"{name}:{key}", _encoder.encode((stamp, heap)))
     cache.put(f"whole:{key}", _encoder.encode(whole))
     return whole
 
 
-def load_counted(cache: Cache, key: str, facts: bytes) -> Counted | None:
-    """Return what was counted under these facts; None where they have changed since."""
+def load_counted(cache: Cache, key: str) -> Counted | None:
+    """Return what was counted the last time."""
     raw = cache.get(f"counted:{key}")
     try:
-        held = _counted.decode(raw) if raw else None
+        return _counted.decode(raw) if raw else None
     except msgspec.MsgspecError:
         return None
-    return held if held is not None and held.facts == facts else None
 
 
 def save_counted(cache: Cache, key: str, counted: Counted) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from operator import attrgetter
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
+from reconciler.core.census import Row
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.pipeline.compile import Compiled
@@ -25,12 +26,14 @@ class FileState(Struct, frozen=True, array_like=True):
 
     Rows and findings stay encoded until somebody asks, because most are never asked for. `facts` is a digest of all
     that rows tell besides blob ids: as long as no file's facts change, all that is counted over files is the same.
+    `links` is one of who the objects are, where they stand and what they refer to: no GPU changes it.
     """
 
     oid: str
     defines: bool  # other files depend on it
     needs: str  # names of the queues that it depends on
     facts: bytes
+    links: bytes
     written: str  # paths below the rendered folder and blob ids, alternating
     encoded_rows: bytes
     encoded_findings: bytes  # empty: none
@@ -54,6 +57,9 @@ class FileState(Struct, frozen=True, array_like=True):
 SEPARATOR = "\0"
 """In no name of Kubernetes, and in no path."""
 
+_LINKED = ("cluster", "group", "kind", "namespace", "name", "path", "source", "line", "column", "references")
+_LINKS = attrgetter(*_LINKED)
+_AMOUNTS = attrgetter(*(name for name in Row.__struct_fields__ if name not in {*_LINKED, "digest"}))
 _NONE = Findings(problems=(), verdicts=())
 DIGEST_BYTES = 16
 """Length of a digest of facts."""
@@ -77,11 +83,13 @@ def summarise(compiled: Compiled, *, oid: str, defines: bool) -> FileState:
     """Drop the manifests."""
     rows = [rendering.row for rendering in compiled.renderings]
     findings = Findings(problems=compiled.problems, verdicts=compiled.verdicts, held=compiled.held)
+    links = _encoder.encode([_LINKS(row) for row in rows])
     return FileState(
         oid=oid,
         defines=defines,
         needs=SEPARATOR.join(compiled.needs),
-        facts=digest(_encoder.encode([replace(row, digest="") for row in rows])),
+        facts=digest(links + _encoder.encode([_AMOUNTS(row) for row in rows])),
+        links=digest(links),
         written=SEPARATOR.join([part for row in rows for part in (row.path, row.digest)]),
         encoded_rows=_encoder.encode(rows),
         encoded_findings=_encoder.encode(findings) if findings != _NONE else b"",

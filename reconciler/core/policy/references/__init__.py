@@ -16,7 +16,7 @@ from reconciler.core.policy.references.quotas import judge_quotas
 from reconciler.core.policy.references.rules import ALWAYS, RULES, Bench, Rule
 from reconciler.core.policy.verdict import Verdict
 
-__all__ = ["ALWAYS", "RULES", "Rule", "judge"]
+__all__ = ["ALWAYS", "RULES", "Rule", "judge", "judge_amounts", "judge_links"]
 
 
 def judge(
@@ -32,11 +32,27 @@ def judge(
     Without an inventory nothing is known of the cluster's GPUs, and the rules that need it say so. `ledger` is that of
     the same rows, where the caller has it.
     """
+    found = (*judge_links(rows, cluster, settings), *judge_amounts(rows, cluster, inventory, settings, ledger))
+    return tuple(sorted(found, key=lambda verdict: verdict.sort_key))
+
+
+def judge_links(rows: Sequence[Row], cluster: Cluster, settings: Mapping[str, RuleSetting]) -> tuple[Verdict, ...]:
+    """Judge by those rules that look at who the objects are, where they stand and what they refer to."""
     bench = Bench(cluster=cluster, settings=settings)
-    if ledger is None:
-        ledger = ledgers(rows).get(cluster.name) or Ledger()
     judge_identity(bench, rows)
     judge_existence(bench, rows)
-    judge_quotas(bench, rows, ledger)
+    return tuple(bench.verdicts)
+
+
+def judge_amounts(
+    rows: Sequence[Row],
+    cluster: Cluster,
+    inventory: Inventory | None,
+    settings: Mapping[str, RuleSetting],
+    ledger: Ledger | None = None,
+) -> tuple[Verdict, ...]:
+    """Judge by those rules that look at GPUs and queues."""
+    bench = Bench(cluster=cluster, settings=settings)
+    judge_quotas(bench, rows, ledgers(rows).get(cluster.name) or Ledger() if ledger is None else ledger)
     judge_products(bench, rows, inventory)
-    return tuple(sorted(bench.verdicts, key=lambda verdict: verdict.sort_key))
+    return tuple(bench.verdicts)
