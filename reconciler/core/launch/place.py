@@ -1,5 +1,6 @@
 """Where words stand: in the script that a shell gets, or as items of an argument list."""
 
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -7,6 +8,7 @@ from msgspec import Struct
 from reconciler.core.launch.facts import Spot
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.kubernetes import Expanded
+from reconciler.core.patterns import later
 
 _MAX_SHOWN = 80
 
@@ -54,6 +56,18 @@ class Place(Struct, frozen=True):
     def written(self, fields: Sequence[Field]) -> str:
         """Return words as they are written, for people to recognise."""
         return self.told(fields)[0]
+
+
+_SECRET = later(
+    r"(?P<keep>(?:--?|\b)(?:[\w-]*[-_])?(?:token|password|passwd|secret|(?:api|access|secret)[-_]?key)(?:=|\s+)['\"]?)"
+    r"(?![-$\s])[^\s'\"]+|(?<=://)[^\s/]+(?=@)",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """Blot out what flags and variables give as secrets: any words of a line may be shown in a message."""
+    return _SECRET.sub(lambda found: f"{found['keep'] or ''}***", text)
 
 
 def shown(text: str) -> str:

@@ -10,7 +10,7 @@ from reconciler.core.launch.gathering import Gathering
 from reconciler.core.launch.launch import Launch, LaunchReading
 from reconciler.core.launch.method import read_method
 from reconciler.core.launch.options import script_arguments
-from reconciler.core.launch.place import shown
+from reconciler.core.launch.place import shown, without_secrets
 from reconciler.core.launch.script import fill_defaults, read_script, spread_batch
 from reconciler.core.launch.search import Line, find_line
 from reconciler.core.launch.settings import Files, Settings
@@ -135,7 +135,7 @@ class _Reader:
         return [
             Trouble(
                 rule="launch.unknown-words",
-                message=f"`{self.line.place.written((field,))}` may hold any flag: {field.why}",
+                message=f"`{without_secrets(self.line.place.written((field,)))}` may hold any flag: {field.why}",
                 hint="give the variable a literal value in the container's env (an empty one if it adds nothing)",
                 spot=self.line.place.spot(field),
             )

@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.core.launch.facts import Launcher, Spot, Trouble
 from reconciler.core.launch.launchers import Launched, take_apart
 from reconciler.core.launch.options import flag_name
-from reconciler.core.launch.place import Item, Place, shown
+from reconciler.core.launch.place import Item, Place, shown, without_secrets
 from reconciler.core.launch.settings import Files
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.kubernetes import expand
@@ -214,7 +214,7 @@ _NEVER = frozenset({"cd", "echo", "[", "test", "mkdir", "cp", "rm", "ls", "cat",
 
 
 def _shown(line: Line) -> str:
-    return line.place.written(line.launched.fields)
+    return without_secrets(line.place.written(line.launched.fields))
 
 
 def _trains(line: Line) -> bool:
@@ -231,6 +231,6 @@ def _has_training_flags(fields: Sequence[Field]) -> bool:
 
 
 def _unknown_program(fields: Sequence[Field], place: Place) -> Trouble:
-    message = f"which program `{place.written(fields)}` starts is not known: {fields[0].why}"
+    message = f"which program `{without_secrets(place.written(fields))}` starts is not known: {fields[0].why}"
     hint = "write the program out, or give the variable a literal value in the container's env"
     return Trouble(rule="launch.unknown-program", message=message, hint=hint, spot=place.spot(fields[0]))

@@ -259,3 +259,20 @@ def test_variables_that_double_each_other_are_bounded() -> None:
     env = {"V0": "x" * 100} | {f"V{n}": f"$(V{n - 1})$(V{n - 1})" for n in range(1, 200)}
     reading = read_launch(["sh", "-c", "echo $(V199)" * 5_000], ["$(V5)" * 20_000], env, NO_FILES.get)
     assert [trouble.rule for trouble in reading.troubles] == ["launch.none"]
+
+
+def test_secrets_of_a_line_are_in_no_message() -> None:
+    """Troubles show words of the line, which people paste into issues and pipelines keep."""
+    secret = "hunter2hunter2hunter2"
+    for flag in (
+        f"--hub_token {secret}",
+        f"--wandb_api_key={secret}",
+        f"HF_TOKEN={secret}",
+        f"--data s3://u:{secret}@h/x",
+    ):
+        line = (
+            f"{flag} {LINE}" if flag[0] != "-" else LINE.replace(" -m", f" {flag} -m").replace("2048", f"2048 {flag}")
+        )
+        for script in (f"{line} && {line} --max_seq_length 3", f"({line}"):
+            reading = read_launch(["bash", "-c"], [script], {}, lambda _: None)
+            assert secret not in repr([(trouble.message, trouble.hint) for trouble in reading.troubles])
