@@ -151,6 +151,29 @@ def named_product(job: TrainingJob) -> tuple[str, FieldPath] | None:
     return None
 
 
+def allows_product(job: TrainingJob, vendor: Vendor, product: str) -> bool:
+    """Whether the job's required node affinity lets it run on a card; conditions on other labels are not judged."""
+    for path in _affinities(job):
+        terms = job.get(*path)
+        if isinstance(terms, list) and terms and not any(_term_allows(term, vendor, product) for term in terms):
+            return False
+    return True
+
+
+def _term_allows(term: Any, vendor: Vendor, product: str) -> bool:
+    expressions = term.get("matchExpressions") if isinstance(term, dict) else None
+    for expression in expressions if isinstance(expressions, list) else ():
+        if not isinstance(expression, dict) or expression.get("key") not in PRODUCT_LABELS.values():
+            continue
+        own = expression["key"] == PRODUCT_LABELS[vendor]  # nodes with other cards lack the label
+        values = expression.get("values")
+        listed = own and isinstance(values, list) and product in values
+        allowed = {"In": listed, "NotIn": not listed, "Exists": own, "DoesNotExist": not own}
+        if not allowed.get(str(expression.get("operator")), True):
+            return False
+    return True
+
+
 def _selectors(job: TrainingJob) -> Iterator[FieldPath]:
     if job.kind is Kind.TRAIN_JOB:
         overrides = job.get(*job.root, "spec", "podSpecOverrides")
