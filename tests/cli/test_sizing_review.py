@@ -103,3 +103,35 @@ def test_nodes_share_gpus_evenly(fleet: Fleet) -> None:
     ran = run_verb(fleet.capture, [*EIGHT_B, "--nodes", "2", "--gpus", "5"])
     assert ran.code == 2
     assert "5 GPUs do not spread evenly over 2 nodes" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ("operator: In, values: [NVIDIA-A100-SXM4-80GB, NVIDIA-H100-80GB-HBM3]", "NVIDIA-A100-SXM4-80GB"),
+        ("operator: NotIn, values: [NVIDIA-L40S]", "NVIDIA-A100-SXM4-80GB"),
+        ("operator: Exists", "NVIDIA-A100-SXM4-80GB"),
+        ("operator: In, values: [NVIDIA-L40S, NVIDIA-H100-80GB-HBM3]", "NVIDIA-L40S"),
+    ],
+)
+def test_cards_that_the_affinity_forbids_are_not_offered(fleet: Fleet, expression: str, chosen: str) -> None:
+    """F-005: two values name no card, but a card that is not among them would leave the pods unschedulable for ever."""
+    nodes = "".join(
+        f"    - name: {name}\n      labels: {{nvidia.com/gpu.product: {product}}}\n"
+        f"      gpu: {{product: {product}, count: 8, memoryMiB: {memory}}}\n      cpus: 96\n"
+        for name, product, memory in (("a", "NVIDIA-A100-SXM4-80GB", 81920), ("l", "NVIDIA-L40S", 46068))
+    )
+    inventory = fleet.root / "evidence/main/nodes.yaml"
+    inventory.write_text(inventory.read_text().rstrip("\n") + f"\n{nodes}")
+    affinity = f"""\
+          affinity:
+            nodeAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+                nodeSelectorTerms:
+                  - matchExpressions: [{{key: nvidia.com/gpu.product, {expression}}}]
+"""
+    selector = "          nodeSelector:\n            nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3\n"
+    fleet.write("jobs/llama.yaml", JOB.replace(selector, affinity).replace("size=4", "size=1"))
+    change = next(one for one in plan(fleet)["changes"] if one["key"]["namespace"] == "vision")
+    (found,) = [one for one in change["sizing"]["candidates"] if one["chosen"]]
+    assert found["product"] == chosen
