@@ -20,22 +20,22 @@ class Forgotten(LookupError):
 
 
 class Heap(Struct, frozen=True, array_like=True):
-    """Encoded values one after the other; `ends` tells of each its end. Reading it makes no objects."""
+    """Encoded values one after the other; `ends` tells of each its end. Reading it makes no objects, and no copy."""
 
     ends: bytes = b""
-    data: bytes = b""
+    data: memoryview = memoryview(b"")
 
     @classmethod
-    def of(cls, values: Sequence[bytes]) -> "Heap":
+    def of(cls, values: Sequence[bytes | memoryview]) -> "Heap":
         """Put encoded values together."""
-        return cls(array("I", accumulate(map(len, values))).tobytes(), b"".join(values))
+        return cls(array("I", accumulate(map(len, values))).tobytes(), memoryview(b"".join(values)))
 
-    def __getitem__(self, position: int) -> bytes:
+    def __getitem__(self, position: int) -> memoryview:
         """Cut out one value."""
         ends = memoryview(self.ends).cast("I")
         return self.data[ends[position - 1] if position else 0 : ends[position]]
 
-    def between(self, begin: int, end: int) -> bytes:
+    def between(self, begin: int, end: int) -> memoryview:
         """Cut out the values from one position up to another."""
         ends = memoryview(self.ends).cast("I")
         return self.data[ends[begin - 1] if begin else 0 : ends[end - 1] if end else 0]
@@ -43,11 +43,12 @@ class Heap(Struct, frozen=True, array_like=True):
     def holding(self, wanted: bytes) -> Iterator[int]:
         """Find the values that hold these bytes anywhere."""
         ends = memoryview(self.ends).cast("I")
-        at = self.data.find(wanted)
+        data = bytes(self.data)
+        at = data.find(wanted)
         while at >= 0:
             position = bisect_right(ends, at)
             yield position
-            at = self.data.find(wanted, ends[position])
+            at = data.find(wanted, ends[position])
 
 
 class Whole(Struct, frozen=True, array_like=True):
@@ -129,8 +130,8 @@ class Compiles(Mapping[str, FileState]):
 
     def all_rows(self) -> list[tuple[Row, ...]]:
         """Return the rows of every file: decoded as the one array that they are, once it has a head."""
-        rows = self._column(self._rows.between, lambda held: held.encoded_rows)
-        return _all_rows.decode(_ARRAY + len(self.sources).to_bytes(4, "big") + rows)
+        head = _ARRAY + len(self.sources).to_bytes(4, "big")
+        return _all_rows.decode(self._column(self._rows.between, lambda held: held.encoded_rows, head))
 
     def facts(self) -> bytes:
         """Return the facts of every file, one after the other."""
@@ -140,11 +141,14 @@ class Compiles(Mapping[str, FileState]):
         """Return the links of every file, one after the other."""
         return self._column(_digests(self.whole.links), lambda held: held.links)
 
-    def _column(self, saved: Callable[[int, int], bytes], own: Callable[[FileState], bytes]) -> bytes:
+    def _column(
+        self, saved: Callable[[int, int], bytes | memoryview], own: Callable[[FileState], bytes], head: bytes = b""
+    ) -> bytes:
         """Put together what was saved of unchanged files, given from one position up to another, and of the others."""
         altered = sorted({*self._saved.differing(self.sources), *self.changed})
         place = self._saved.position if len(altered) <= _FEW else partial(bisect_left, list(self._saved))
-        pieces, done = [], 0
+        pieces: list[bytes | memoryview] = [head]
+        done = 0
         for path in altered:
             at = place(path)
             pieces.append(saved(done, at))
@@ -153,7 +157,7 @@ class Compiles(Mapping[str, FileState]):
             done = at + (path in self._saved)
         return b"".join([*pieces, saved(done, len(self._saved))])
 
-    def _encoded_rows(self, path: str, position: Callable[[str], int]) -> bytes:
+    def _encoded_rows(self, path: str, position: Callable[[str], int]) -> bytes | memoryview:
         held = self.changed.get(path)
         return self._rows[position(path)] if held is None else held.encoded_rows
 
@@ -163,7 +167,7 @@ class Compiles(Mapping[str, FileState]):
         rows = [self._encoded_rows(path, at.__getitem__) for path in self.sources]
         return Heap.of([self._packed(path, at) for path in self.sources]), Heap.of(rows)
 
-    def _packed(self, path: str, at: Mapping[str, int]) -> bytes:
+    def _packed(self, path: str, at: Mapping[str, int]) -> bytes | memoryview:
         held = self.changed.get(path)
         return self._files[at[path]] if held is None else _encoder.encode(replace(held, encoded_rows=b""))
 

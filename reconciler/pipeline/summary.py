@@ -106,7 +106,7 @@ def receive(raw: bytes) -> Sent:
     return _sent.decode(raw)
 
 
-def decode_file(raw: bytes) -> FileState:
+def decode_file(raw: bytes | memoryview) -> FileState:
     """Read what was remembered."""
     return _file.decode(raw)
 
