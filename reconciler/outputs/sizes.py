@@ -149,6 +149,7 @@ def candidate_json(one: Candidate) -> dict[str, Any]:
         "peak_gib": _rounded(estimate.peak_gib) if estimate else None,
         "low_gib": _rounded(estimate.low_gib) if estimate else None,
         "high_gib": _rounded(estimate.high_gib) if estimate else None,
+        "need_gib": _rounded(estimate.need_gib) if estimate else None,  # what `fits` is judged by
         "parts": {part.name: _rounded(part.gib) for part in estimate.parts} if estimate else {},
         "confidence": estimate.confidence if estimate else None,
         "fits": one.fits,

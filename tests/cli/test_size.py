@@ -52,6 +52,7 @@ def test_a_job_in_no_repository(folder: Path, size: Any) -> None:
     }
     for one in found["candidates"]:
         assert one["low_gib"] <= one["peak_gib"] <= one["high_gib"]
+        assert one["fits"] is (one["need_gib"] * 1.08 <= one["memory_gib"])
         assert sum(one["parts"].values()) == pytest.approx(one["peak_gib"], abs=0.01)
         assert one["batch"] * one["gpus"] * one["accumulation"] == 32
 
