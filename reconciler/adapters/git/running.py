@@ -12,7 +12,7 @@ from reconciler.adapters.git import command
 from reconciler.adapters.git.command import Git, end, failure, scratch, too_long
 
 _GLANCE_SECONDS = 0.25  # how often the size of what it writes is looked at
-_MODESTY = 5  # of nice(1): a third of the time that its neighbour gets
+_MODESTY = 3  # of nice(1): half of the time that its neighbour gets
 
 
 class Running:
