@@ -345,9 +345,11 @@ def _colour(settings: Settings) -> bool:
 def _width(settings: Settings) -> int:
     if settings.width:
         return max(settings.width, _LEAST_WIDTH)
-    import shutil
+    if not sys.stdout.isatty():
+        return _PIPE_WIDTH
+    import shutil  # brings all kinds of archives with it
 
-    return max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if sys.stdout.isatty() else _PIPE_WIDTH
+    return max(shutil.get_terminal_size().columns, _LEAST_WIDTH)
 
 
 _LEAST_WIDTH = 40

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from reconciler.core.intents.config import Backend
@@ -76,6 +75,8 @@ def job_of(job: TorchrunJob, template: Template, problems: list[Problem]) -> Ite
 
 def unknown_queue(job: TorchrunJob, known_queues: tuple[str, ...]) -> Rendered:
     """Return the problem of a job whose queue is not there."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
+
     near = get_close_matches(job.queue, known_queues, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known queues: {', '.join(known_queues) or 'none'}"
     message = f"there is no usable TorchrunQueue {job.queue!r} in the job's namespace"

@@ -1,7 +1,6 @@
 """What all jobs of a queue share in one cluster, worked out once: GPUs, nodes, and the fixed part of their pods."""
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -224,6 +223,8 @@ def _of_type(
     matching = tuple((index, node) for index, node in nodes if words <= tokens(node.product))
     if not any(words <= tokens(node.product) for node in inventory.nodes):
         products = sorted({node.product for node in inventory.nodes if node.product})
+        from difflib import get_close_matches  # noqa: PLC0415 - only on the way to a problem
+
         close = get_close_matches(wanted.value.lower(), [product.lower() for product in products], n=1, cutoff=0.3)
         near = [product for product in products if product.lower() in close]
         message = f"no node in the evidence of {queue_cluster(inventory)} has a GPU of type {wanted.value!r}"
