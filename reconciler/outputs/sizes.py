@@ -81,6 +81,7 @@ def _table(page: Page, candidates: Sequence[Candidate], chosen: Candidate | None
                 Span(str(one.layout.gpus), Tone.STRONG),
                 str(one.layout.workers),
                 f"{one.layout.batch} x {one.layout.accumulation}",
+                f"{estimate.need_gib:.1f}" if estimate else _NO_BAR,
                 Span(f"{estimate.peak_gib:.1f}" if estimate else _NO_BAR, tone),
                 f"{one.gpu.memory_gib:.1f}",
                 bar(estimate, one.gpu.memory_gib, cells) if estimate else "",
@@ -88,7 +89,8 @@ def _table(page: Page, candidates: Sequence[Candidate], chosen: Candidate | None
             ]
         )
     page.blank()
-    page.table(("", "GPUs", "nodes", "batch", "peak", "of GiB", "memory", ""), table, right=(1, 2, 4, 5))
+    header = ("", "GPUs", "nodes", "batch", "need", "peak", "of GiB", "memory", "")
+    page.table(header, table, right=(1, 2, 4, 5, 6))
     if any(one.estimate for one in candidates):
         legend = "  ".join(f"{letter} {name}" for name, (letter, _) in _PARTS.items())
         page.write(Span(f"{legend}  | the card's memory", Tone.FAINT), indent=2)

@@ -127,7 +127,12 @@ def _figures(question: Question, estimate: Estimate, reason: Reason) -> str:
 def _peak(question: Question, estimate: Estimate, of: str) -> str:
     if estimate.peak_gib > question.gpu.memory_gib:
         return f"needs {estimate.need_gib:.1f} {of} (all of it will be taken: the allocator keeps what it can)"
-    return f"peak {estimate.peak_gib:.1f} {of} ({estimate.low_gib:.1f} to {estimate.high_gib:.1f})"
+    needed = f", {estimate.need_gib:.1f} needed" if estimate.need_gib < _ABOUT * estimate.peak_gib else ""
+    return f"peak {estimate.peak_gib:.1f} {of} ({estimate.low_gib:.1f} to {estimate.high_gib:.1f}){needed}"
+
+
+_ABOUT = 0.97
+"""From this share of the peak on, telling the need as well would say nothing."""
 
 
 _LINKS = {Reason.VETO: "though", Reason.DISAGREE: "but", Reason.DOES_NOT_FIT: "though"}
