@@ -4,7 +4,6 @@
 answer to another question is never taken for one to this.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
@@ -99,41 +98,12 @@ class Answers(Struct, frozen=True, kw_only=True):
         recorded = {**self.recorded, **{(answer.engine, answer.digest): answer for answer in answers}}
         return Answers(engine=self.engine, recorded=recorded)
 
-    def kept(self, wanted: Iterable[tuple[Engine, str]]) -> "Answers":
-        """Return only the answers to questions that are still asked."""
-        keys = set(wanted)
-        return Answers(engine=self.engine, recorded={key: one for key, one in self.recorded.items() if key in keys})
-
 
 NO_ANSWERS = Answers()
 """Nobody but physics is heard."""
 
 
-# --- from an engine's raw reply -------------------------------------------------------------------------------------
-
-
-def recommended(
-    engine: Engine, question: Asked, reply: Mapping[str, Any], *, answered_at: str, versions: Mapping[str, str]
-) -> Answer:
-    """Read a recommendation as a script or a service gives it: `gpus`, `workers`, `can_recommend`, `error`.
-
-    An engine that says `can_recommend` false (or 0), or gives an error, refuses or fails; a number of GPUs that is
-    missing, null, zero, negative or no whole number is an error, whatever else is said: never "0 GPUs".
-    """
-    known = _known(engine, question, answered_at, versions)
-    error, can = reply.get("error"), reply.get("can_recommend", True)
-    if error:
-        return Answer(**known, outcome=Outcome.ERROR, error=_brief(error) or "it does not say why")
-    if can is not True and not _is_whole(can):
-        return Answer(**known, outcome=Outcome.ERROR, error=f"can_recommend is {_brief(repr(can))}, neither yes nor no")
-    if can is not True and can != 1:
-        return Answer(**known, outcome=Outcome.REFUSAL, refusal="it gives no recommendation")
-    gpus, workers = _count(reply.get("gpus")), _count(reply.get("workers"))
-    if gpus is None or workers is None:
-        said = f"gpus {_brief(repr(reply.get('gpus')))}, workers {_brief(repr(reply.get('workers')))}"
-        return Answer(**known, outcome=Outcome.ERROR, error=f"{said}: neither may be anything but 1 or more")
-    found = Recommendation(gpus=gpus, workers=workers)
-    return Answer(**known, outcome=Outcome.RECOMMENDATION, recommendation=found)
+# --- from an engine's chances -------------------------------------------------------------------------------------
 
 
 def chanced(
@@ -141,7 +111,8 @@ def chanced(
 ) -> Answer:
     """Keep an engine's chances; one that is no number from 0 to 1 makes the whole answer an error."""
     found = tuple(sorted(replace(chance, probability=round(chance.probability, _DIGITS)) for chance in chances))
-    known = _known(engine, question, answered_at, versions)
+    known: dict[str, Any] = {"engine": engine, "question": question, "answered_at": answered_at}
+    known["versions"] = tuple(sorted(versions.items()))
     for chance in found:
         if not 0 <= chance.probability <= 1:  # also false for NaN
             message = f"a chance of {chance.probability} for {chance.gpus} GPUs is no probability"
@@ -149,32 +120,7 @@ def chanced(
     return Answer(**known, outcome=Outcome.CHANCES, chances=found)
 
 
-_MOST = 1_000_000
-_LONGEST = 200
 _DIGITS = 6
-
-
-def _known(engine: Engine, question: Asked, answered_at: str, versions: Mapping[str, str]) -> dict[str, Any]:
-    versioned = tuple(sorted(versions.items()))
-    return {"engine": engine, "question": question, "answered_at": answered_at, "versions": versioned}
-
-
-def _is_whole(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value) and value.is_integer()
-    return isinstance(value, int)
-
-
-def _count(value: Any) -> int | None:
-    """Return a count of GPUs or workers; None for anything else. Services write 2 as 2.0."""
-    if isinstance(value, bool) or not _is_whole(value) or not 1 <= value <= _MOST:
-        return None
-    return int(value)
-
-
-def _brief(value: Any) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 # --- the file -------------------------------------------------------------------------------------------------------

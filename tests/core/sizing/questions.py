@@ -3,7 +3,7 @@
 from typing import Any
 
 from reconciler.core.intents.config import Engine
-from reconciler.core.sizing.answers import Answer, Answers, Chance, Outcome, chanced, recommended
+from reconciler.core.sizing.answers import Answer, Answers, Chance, Outcome, Recommendation, chanced
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decide import Estimator, Speed, voiced
 from reconciler.core.sizing.estimate import Confidence, Estimate, Part
@@ -97,8 +97,19 @@ def chances(asking: Question, by_gpus: dict[int, float], default: float = 0.0) -
     return Answers(engine=Engine.AUTOCONF).with_answers([answer])
 
 
-def wrapper_says(asking: Question, reply: dict[str, Any]) -> Answers:
-    answer = recommended(Engine.WRAPPER, asked(asking), reply, answered_at=WHEN, versions={"wrapper.py": "1.5.0"})
+def wrapper_says(asking: Question, *, gpus: int = 0, workers: int = 0, refusal: str = "", error: str = "") -> Answers:
+    """Record what a wrapper script recommends, or why it does not."""
+    outcome = Outcome.REFUSAL if refusal else Outcome.ERROR if error else Outcome.RECOMMENDATION
+    answer = Answer(
+        engine=Engine.WRAPPER,
+        question=asked(asking),
+        outcome=outcome,
+        answered_at=WHEN,
+        versions=(("wrapper.py", "1.5.0"),),
+        recommendation=Recommendation(gpus=gpus, workers=workers) if gpus else None,
+        refusal=refusal,
+        error=error,
+    )
     return Answers(engine=Engine.WRAPPER).with_answers([answer])
 
 
