@@ -16,7 +16,7 @@ from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.estimate import Confidence, Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Question, asked
-from reconciler.core.sizing.training import Layout, Method, Strategy, Training
+from reconciler.core.sizing.training import Layout, Method, Precision, Strategy, Training
 from tests.core.sizing.questions import (
     A100,
     H200,
@@ -596,3 +596,16 @@ def test_a_larger_card_never_needs_more_gpus(asking: Question, weight: float, ac
     large = decide(replace(asking, gpu=H200), estimator=sliding(weight, activation), speed=steady)
     if small.chosen is not None:
         assert chosen(large).layout.gpus <= small.chosen.layout.gpus
+
+
+@pytest.mark.parametrize(
+    ("precision", "reason"),
+    [(Precision.BF16, "invalid-input"), (Precision.BF16_MIXED, "invalid-input"), (Precision.FP16, "ok")],
+)
+def test_a_card_without_bf16_trains_in_fp16(precision: Precision, reason: str) -> None:
+    """Trainers refuse bf16 on Turing and Volta: such a run would fail however much memory there is."""
+    old = replace(question(batch=8), gpu=replace(question().gpu, bf16=False))
+    asking = replace(old, training=replace(old.training, precision=precision))
+    decision = decide(asking, estimator=fits_from(1), speed=steady)
+    assert decision.reason == reason
+    assert ("has no bf16" in decision.text) == (reason != "ok")

@@ -15,7 +15,7 @@ from reconciler.core.sizing.estimate import Confidence
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Goal, Question
 from reconciler.core.sizing.throughput import tokens_per_second
-from reconciler.core.sizing.training import Layout
+from reconciler.core.sizing.training import Layout, Precision
 
 _ANALYTIC = ("analytic", "1")
 _MEMORY = (Reason.DOES_NOT_FIT, Reason.VETO, Reason.BAND, Reason.PAGED)
@@ -197,7 +197,10 @@ def _invalid(question: Question) -> str:
     ):
         if not 1 <= value <= most:
             return f"a {name} of {value} is not between 1 and {most}"
-    return "" if question.gpu.memory_gib > 0 else f"{question.gpu.product} has no memory"
+    gpu, wide = question.gpu, training.precision in {Precision.BF16, Precision.BF16_MIXED}
+    if not gpu.memory_gib > 0:  # NaN as well
+        return f"{gpu.product} has no memory"
+    return f"{gpu.product} has no bf16: train in fp16, or on a newer card" if wide and not gpu.bf16 else ""
 
 
 def _engines(voice: Voice) -> tuple[tuple[str, str], ...]:
