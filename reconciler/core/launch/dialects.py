@@ -33,7 +33,6 @@ _TRANSFORMERS: dict[str, Names] = {
     "dtype": ("torch_dtype", "dtype"),
     "lora_rank": ("lora_r", "lora_rank", "r"),
     "lora_targets": ("lora_target_modules", "target_modules", "lora_target"),
-    "packing": ("packing",),
     "fused_loss": ("use_liger_kernel", "use_liger", "enable_liger_kernel", "use_fused_ce"),
     "deepspeed": ("deepspeed",),
 }
@@ -44,7 +43,6 @@ _TRAINING_ARGUMENTS = {
     "checkpointing": "false",
     "precision": "fp32",
     "attention": "sdpa",
-    "packing": "false",
     "fused_loss": "false",
 }
 _TRAINING_ARGUMENTS_SOURCE = "transformers.TrainingArguments"
@@ -98,12 +96,11 @@ AXOLOTL = Dialect(
         "attention": ("attn_implementation",),
         "lora_rank": ("lora_r",),
         "lora_targets": ("lora_target_modules",),
-        "packing": ("sample_packing",),
         "fused_loss": ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy"),
         "tensor": ("tensor_parallel_size",),
         "deepspeed": ("deepspeed",),
     },
-    defaults={"batch": "1", "accumulation": "1", "sequence": "512", "checkpointing": "false", "packing": "false"}
+    defaults={"batch": "1", "accumulation": "1", "sequence": "512", "checkpointing": "false"}
     | {"optimizer": "adamw_torch_fused", "attention": "sdpa", "fused_loss": "false"},
     source="axolotl",
     family="axolotl",
@@ -122,11 +119,10 @@ TORCHTUNE = Dialect(
         "dtype": ("dtype",),
         "lora_rank": ("model.lora_rank",),
         "lora_targets": ("model.lora_attn_modules",),
-        "packing": ("dataset.packed",),
         "fused_loss": (),
         "tensor": ("tensor_parallel_dim",),
     },
-    defaults={"accumulation": "1", "checkpointing": "false", "packing": "false", "attention": "sdpa"},
+    defaults={"accumulation": "1", "checkpointing": "false", "attention": "sdpa"},
     source="torchtune",
     family="torchtune",
     config=("config",),
@@ -143,7 +139,7 @@ LITGPT = Dialect(
         "optimizer": ("optimizer.class_path", "optimizer"),
     },
     defaults={"batch": "1", "lora_rank": "8", "optimizer": "adamw_torch", "checkpointing": "false", "attention": "sdpa"}
-    | {"packing": "false", "precision": "bf16", "lora_targets": "q_proj,v_proj", "fused_loss": "false"},
+    | {"precision": "bf16", "lora_targets": "q_proj,v_proj", "fused_loss": "false"},
     source="litgpt",
     family="litgpt",
     config=("config",),
@@ -194,7 +190,7 @@ _LLAMA_RECIPES = Dialect(
         "optimizer": "adamw_torch",
         "precision": "bf16-mixed",
     }
-    | {"lora_rank": "8", "lora_targets": "q_proj,v_proj", "packing": "true", "attention": "sdpa"},
+    | {"lora_rank": "8", "lora_targets": "q_proj,v_proj", "attention": "sdpa"},
     source="llama-recipes",
     family="llama-recipes",
 )

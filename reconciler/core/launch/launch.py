@@ -16,7 +16,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     AUTOCONF_BATCH_SIZE), `processes` (in all), `machines`, `sequence`, `accumulation`, `lora_rank`, `tensor`,
     `pipeline`.
     Words: `model`, `method`, `optimizer`, `attention`, `lora_targets` (commas between), `quantisation` (4bit, 8bit,
-    gptq), `strategy`, `offload`, `precision`, `gpu_model`. Yes or no (`true`, `false`): `checkpointing`, `packing`,
+    gptq), `strategy`, `offload`, `precision`, `gpu_model`. Yes or no (`true`, `false`): `checkpointing`,
     `fused_loss`. Where the sizing knows a value as an enumeration, its words are used.
 
     `shell`: a shell expands the line's words, so that variables may be written. `stuck` says why it cannot be edited.

@@ -11,7 +11,7 @@ from reconciler.core.launch.gathering import Gathering, truth
 from reconciler.core.launch.settings import Setting, Settings
 
 _NUMBERS = ("batch", "sequence", "accumulation", "lora_rank", "tensor", "pipeline")
-_TAKEN_LATER = frozenset({"deepspeed", "dtype", "attention", "packing", "fused_loss", "checkpointing"})
+_TAKEN_LATER = frozenset({"deepspeed", "dtype", "attention", "fused_loss", "checkpointing"})
 _ATTENTION = {
     "flash_attention_2": "flash-attn-2",
     "flash_attention_3": "flash-attn-2",
@@ -77,8 +77,7 @@ def read_script(dialect: Dialect, settings: Settings, launcher: Settings, gather
     linear = settings.find(("lora_target_linear",))
     if linear is not None and truth(linear.text):
         gathering.text("lora_targets", linear, "all-linear")
-    for name in ("packing", "fused_loss"):
-        gathering.flag(name, settings.find(dialect.names.get(name, ())))
+    gathering.flag("fused_loss", settings.find(dialect.names.get("fused_loss", ())))
     _checkpointing(dialect, settings, gathering)
     _attention(dialect, settings, gathering)
     _precision(dialect, settings, launcher, gathering)

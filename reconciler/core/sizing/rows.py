@@ -43,7 +43,7 @@ def training_of_row(
 ) -> tuple[Training, Layout, Gpu] | str:
     """Read a row into what is trained, how it is spread, and the card; or return a sentence that says what is wrong.
 
-    Columns are those of `gpu_memory_rows.csv`, and `lora_rank`, `lora_targets`, `packing`, `fused_loss`. What is
+    Columns are those of `gpu_memory_rows.csv`, and `lora_rank`, `lora_targets`, `fused_loss`. What is
     missing or empty is the framework's default; what was measured is ignored. `global_batch` and `per_gpu_batch` count
     the samples of one step, without accumulation. A spelling that is not known is an error, never a default.
     `architecture` stands for the row's model where the caller has read its configuration.
@@ -77,7 +77,6 @@ def _read(row: Mapping[str, str], known: Architecture | None) -> tuple[Training,
         pipeline=spread.pipeline,
         lora_rank=_count(row, "lora_rank", recipe.rank),
         lora_targets=tuple(row.get("lora_targets", "").replace(",", " ").split()) or recipe.targets,
-        packing=bool(_spelled(row, "packing", CHECKPOINTING)),
         fused_loss=bool(_spelled(row, "fused_loss", CHECKPOINTING)),
         framework=framework,
     )

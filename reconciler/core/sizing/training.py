@@ -65,7 +65,7 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     model: str  # as the job wrote it
     architecture: Architecture
     method: Method
-    sequence: int  # tokens of a sample at most
+    sequence: int  # tokens of a sample at most; so packing samples to that length changes no peak
     precision: Precision = Precision.BF16
     optimizer: str = "adamw_torch"
     checkpointing: bool = True
@@ -76,7 +76,6 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     pipeline: int = 1  # stages of pipeline parallelism
     lora_rank: int = 8
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")  # `all-linear` means every linear layer
-    packing: bool = False
     fused_loss: bool = False  # liger and its like never hold all logits at once
     framework: str = ""  # `fms-hf-tuning 2.4.0`, `litgpt`: where its stack is known to differ; empty: Hugging Face
 

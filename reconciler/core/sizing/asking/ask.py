@@ -182,7 +182,6 @@ class _Asker:
             pipeline=int(self.value("pipeline", "1")),
             lora_rank=rank,
             lora_targets=targets,
-            packing=self._flag("packing"),
             fused_loss=self._flag("fused_loss"),
             framework=self.launch.framework,
         )
