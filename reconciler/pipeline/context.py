@@ -116,16 +116,7 @@ def build_context(
     written = {one.key.name for one in (*users, *shipped_policies) if one.kind == "ValidatingAdmissionPolicy"}
     exceptions, exception_problems = load_exceptions(users)
     measured = read_evidence(config, clusters, evidence)
-    namespaces = {
-        (cluster.name, document.key.name): document.data
-        for document, _ in definitions
-        if document.kind == "Namespace"
-        for cluster in clusters
-        if selects(cluster, document.source.path, document.metadata.get("labels"))
-    }
     queues = _queues(clusters, defining)
-    flavors = {cluster.name: _flavors(cluster, definitions) for cluster in clusters}
-    side = {file.path: (document, file.oid) for document, file in definitions if is_configuration(document.data)}
     others = sorted({(file.path, file.oid) for document, file in definitions if document.kind in _FOR_ALL})
     files = sorted((file.path, file.oid) for file in (*policies, *evidence))
     return Context(
@@ -139,14 +130,10 @@ def build_context(
         inventories=measured.inventories,
         answers=measured.answers,
         queues=queues,
-        flavors=flavors,
-        files={path: document for path, (document, _) in side.items()},
-        queue_ids=_queue_ids(queues)
-        | {
-            OFFERS: sorted((file.path, file.oid) for document, file in definitions if document.kind in KUEUE_KINDS),
-            FILES: sorted((path, oid) for path, (_, oid) in side.items()),
-        },
-        namespaces=namespaces,
+        flavors={cluster.name: _flavors(cluster, definitions) for cluster in clusters},
+        files={file.path: document for document, file in definitions if is_configuration(document.data)},
+        queue_ids=_queue_ids(queues) | _sizing_ids(definitions),
+        namespaces=_namespaces(clusters, definitions),
         problems=(
             *(problem for file in policies for problem in file.problems),
             *measured.problems,
@@ -157,7 +144,28 @@ def build_context(
     )
 
 
-def _flavors(cluster: Cluster, definitions: Iterable[tuple[Document, FileReading]]) -> Flavors:
+_Definitions = Sequence[tuple[Document, FileReading]]
+
+
+def _namespaces(clusters: tuple[Cluster, ...], definitions: _Definitions) -> dict[tuple[str, str], Mapping[str, Any]]:
+    return {
+        (cluster.name, document.key.name): document.data
+        for document, _ in definitions
+        if document.kind == "Namespace"
+        for cluster in clusters
+        if selects(cluster, document.source.path, document.metadata.get("labels"))
+    }
+
+
+def _sizing_ids(definitions: _Definitions) -> dict[str, list[tuple[str, ...]]]:
+    """Name the files that sized jobs depend on: Kueue's objects, and configurations."""
+    return {
+        OFFERS: sorted((file.path, file.oid) for document, file in definitions if document.kind in KUEUE_KINDS),
+        FILES: sorted((file.path, file.oid) for document, file in definitions if is_configuration(document.data)),
+    }
+
+
+def _flavors(cluster: Cluster, definitions: _Definitions) -> Flavors:
     chosen = (
         document
         for document, _ in definitions

@@ -100,7 +100,7 @@ def within(context: Context, *, chosen: bool, again: bool = False) -> Around:
 
 
 def questions_of(files: Iterable[SizedFile]) -> dict[str, tuple[Question, ...]]:
-    """Return what the jobs ask, by cluster: only of clusters with an engine outside, and what is not answered yet."""
+    """Return what the jobs ask, each question once, by cluster: only of clusters with an engine outside."""
     found: dict[str, list[Question]] = {}
     for file in files:
         for one in file.jobs:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.fleet import Fleet, Ran, run_verb
-from tests.cli.test_sized_plan import JOB, wrapped
+from tests.cli.test_sized_plan import JOB, OWN_MODEL, wrapped
 
 EIGHT_B = ("--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-A100-SXM4-80GB", "--seq", "4096")
 FIELDS = {"gpus", "workers", "peak_gib", "low_gib", "high_gib", "fits", "reason"}
@@ -96,15 +96,7 @@ def test_flags_ask_without_a_file(size: Any, folder: Path) -> None:
 
 def test_a_model_by_its_configuration(size: Any, folder: Path) -> None:
     (folder / "own").mkdir()
-    config = {
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "vocab_size": 32000,
-    }
-    (folder / "own/config.json").write_text(json.dumps(config))
+    (folder / "own/config.json").write_text(json.dumps(OWN_MODEL))
     found = answer(size("--model", "own", "--gpu", "NVIDIA-L40S", "--method", "lora", "-o", "json"))
     assert found["read"].startswith("own (6.74 B)")
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.launch.files import is_configuration, named_file
 from tests.cli.fleet import Fleet
-from tests.cli.test_sized_plan import JOB, RENDERED, plan
+from tests.cli.test_sized_plan import JOB, OWN_MODEL, RENDERED, plan
 
 SELECTOR = "          nodeSelector:\n            nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3\n"
 ANY_CARD = JOB.replace(SELECTOR, "")
@@ -100,17 +100,9 @@ def test_a_configuration_that_the_line_names(fleet: Fleet) -> None:
 def test_the_model_beside_the_job_wins(fleet: Fleet) -> None:
     """F-004: a changed config.json sizes the job anew."""
     fleet.write("jobs/own/llama.yaml", JOB.replace("ibm-granite/granite-3.1-8b-instruct", "/models/our-own"))
-    config = {
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "vocab_size": 32000,
-    }
-    fleet.write("jobs/own/config.json", json.dumps(config))
+    fleet.write("jobs/own/config.json", json.dumps(OWN_MODEL))
     before = note(fleet)["read"]
-    fleet.write("jobs/own/config.json", json.dumps({**config, "num_hidden_layers": 16}))
+    fleet.write("jobs/own/config.json", json.dumps({**OWN_MODEL, "num_hidden_layers": 16}))
     assert note(fleet)["read"] != before
 
 

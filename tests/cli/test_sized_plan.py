@@ -45,6 +45,16 @@ spec:
                 requests: {nvidia.com/gpu: 8}
 """
 RENDERED = "rendered/main/vision/pytorchjob-llama-lora.yaml"
+OWN_MODEL = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
+"""The `config.json` of a model that no table knows, in the shape of Llama 7B."""
+
 SIZING = """\
   sizing:
     engine: {engine}
@@ -353,17 +363,7 @@ def test_a_models_config_beside_the_job(fleet: Fleet) -> None:
     ran = fleet.run("plan")
     assert ran.code == 3
     assert "sizing.model" in ran.out
-    config = {
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 32,
-        "vocab_size": 32000,
-        "tie_word_embeddings": False,
-    }
-    fleet.write("jobs/own/config.json", json.dumps(config))
+    fleet.write("jobs/own/config.json", json.dumps(OWN_MODEL))
     change = next(change for change in plan(fleet)["changes"] if change["path"] == RENDERED)
     assert change["sizing"]["read"].startswith("our-own-7b (6.74 B)")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -143,6 +144,7 @@ class _Asking:
 def _answer(item: _Item, prediction: Prediction, at: str) -> Answer:
     """Put a prediction into the words of evidence."""
     engine, words = prediction.engine, item.asked
+    answered = partial(Answer, engine=engine, question=words, answered_at=at, versions=prediction.versions)
     match prediction.outcome:
         case Outcome.PENDING:
             return _pending(engine, item)
@@ -150,23 +152,11 @@ def _answer(item: _Item, prediction: Prediction, at: str) -> Answer:
             chances = [Chance(gpus=n, batch_size=batch, probability=p) for n, batch, p in prediction.chances]
             return answers.chanced(engine, words, chances, answered_at=at, versions=dict(prediction.versions))
         case Outcome.OK:
-            return Answer(
-                engine=engine,
-                question=words,
-                outcome=answers.Outcome.RECOMMENDATION,
-                answered_at=at,
-                versions=prediction.versions,
-                recommendation=Recommendation(gpus=prediction.gpus, workers=prediction.workers),
-            )
+            found = Recommendation(gpus=prediction.gpus, workers=prediction.workers)
+            return answered(outcome=answers.Outcome.RECOMMENDATION, recommendation=found)
         case _:
-            return Answer(
-                engine=engine,
-                question=words,
-                outcome=answers.Outcome.REFUSAL,
-                answered_at=at,
-                versions=prediction.versions,
-                refusal=prediction.text or prediction.outcome.value,
-            )
+            refusal = prediction.text or prediction.outcome.value
+            return answered(outcome=answers.Outcome.REFUSAL, refusal=refusal)
 
 
 def _pending(engine: Engine, item: _Item) -> Answer:

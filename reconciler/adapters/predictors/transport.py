@@ -25,7 +25,6 @@ class Response(Struct, frozen=True, kw_only=True):
 
     status: int
     body: bytes
-    content_type: str = ""
     retry_after_s: int = 0
 
 
@@ -159,6 +158,5 @@ class _Call(Thread):
             return Response(
                 status=answer.status,
                 body=content,
-                content_type=answer.headers.get_content_type(),
                 retry_after_s=int(wait) if re.fullmatch(r"[0-9]{1,5}", wait) else 0,
             )

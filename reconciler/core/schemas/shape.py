@@ -35,12 +35,6 @@ def at(root: Schema, path: FieldPath) -> Schema | None:
     return dict(schema)
 
 
-def wants(schema: Schema, name: str) -> bool:
-    """Whether the JSON type `name` is among what the schema takes."""
-    kinds = schema.get("type", ())
-    return kinds == name if isinstance(kinds, str) else name in kinds
-
-
 def wants_string_only(schema: Schema) -> bool:
     """Whether a string is wanted and no other scalar would do."""
     kinds = schema.get("type", ())
