@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from reconciler.core.intents.config import Engine
+    from reconciler.core.config import Engine
     from reconciler.core.sizing.question import Asked
 
 FILE_MODES = frozenset({"100644", "100755"})

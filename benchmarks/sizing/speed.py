@@ -15,9 +15,9 @@ from pathlib import Path
 from benchmarks.sizing.runs import measured
 from reconciler.adapters.predictors.table import TablePredictor, read_table
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
+from reconciler.core.config import SizingSettings
 from reconciler.core.documents import Document, read
-from reconciler.core.intents.config import SizingSettings
-from reconciler.core.render.sized.sizing import Surroundings, size_job
+from reconciler.core.sized.sizing import Surroundings, size_job
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.gpus import Gpu, find_gpu

@@ -11,7 +11,7 @@ from reconciler.cli import options
 from reconciler.errors import OutsideError
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.sized_files import SizedFile
+    from reconciler.app.sized_files import SizedFile
     from reconciler.wiring import Session
     from reconciler.wiring.sizing import Desk
 

@@ -1,10 +1,13 @@
 """A finding about the input: stable rule id, place, field, what is wrong and what to do."""
 
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from reconciler.core.objects import SourceRef
+
+Intent = TypeVar("Intent")
 
 
 class Severity(StrEnum):
@@ -36,3 +39,10 @@ class Problem(Struct, frozen=True, kw_only=True):
     def sort_key(self) -> tuple[str, int, int, str, str, str]:
         """Order by place, then rule: the order of every listing."""
         return (self.place.path, self.place.line, self.place.column, self.rule, self.field, self.message)
+
+
+class Parsed(Struct, Generic[Intent], frozen=True, kw_only=True):
+    """The meaning of a document; None where an error is among the problems (warnings leave it usable)."""
+
+    intent: Intent | None
+    problems: tuple[Problem, ...] = ()

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from reconciler.adapters.cache import DiskCache
     from reconciler.adapters.checkout import Made
     from reconciler.adapters.git import GitRepository
-    from reconciler.core.intents.config import Config
+    from reconciler.core.config import Config
     from reconciler.core.plan import Plan
+    from reconciler.index.head import Head, Tools
     from reconciler.outputs.explain import Explanation
     from reconciler.outputs.sizes import SizeAnswer
-    from reconciler.pipeline.head import Head, Tools
-    from reconciler.pipeline.planning import Planned
-    from reconciler.pipeline.sides import Side
+    from reconciler.planning.planning import Planned
+    from reconciler.revision.sides import Side
 
 _log = Log(__name__)
 # The newest, kept to the end: to take it apart costs more than a quick plan may.
@@ -49,13 +49,13 @@ class Session:
     @cached_property
     def head(self) -> "Head":
         """The compiled revision of the settings."""
-        from reconciler.pipeline.head import Head
+        from reconciler.index.head import Head
 
         return Head(self.tools, self._side, self._config, writes=self._writes)
 
     def plan(self, *, against_head: bool = False) -> "Planned":
         """Plan the revision of the settings."""
-        from reconciler.pipeline import planning
+        from reconciler.planning import planning
 
         self._writes = against_head
         planned = planning.plan(
@@ -72,7 +72,7 @@ class Session:
 
     def lint(self) -> "Plan":
         """Check the revision of the settings."""
-        from reconciler.pipeline import planning
+        from reconciler.planning import planning
 
         return planning.lint(self.head, date=self.settings.date)
 
@@ -112,7 +112,7 @@ class Session:
 
     def uncommitted_sources(self) -> tuple[str, ...]:
         """Name the source files whose edits are not committed."""
-        from reconciler.pipeline.layout import folders
+        from reconciler.revision.layout import folders
 
         head = self.head
         changed = self.tools.repository.changed_since(head.side.commit.oid if head.side.commit else None)
@@ -121,7 +121,7 @@ class Session:
 
     def explain(self, wanted: str, field: str) -> "Explanation":
         """Say why an object, or one of its fields, is what it is."""
-        from reconciler.pipeline.explaining import explain
+        from reconciler.planning.explaining import explain
 
         return explain(self.head, wanted, field)
 
@@ -129,8 +129,8 @@ class Session:
 def open_session(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Session:
     """Find the repository and settle all settings, of which `reconciler.yaml` gives the lowest."""
     from reconciler.adapters.git import GitRepository
-    from reconciler.pipeline.layout import folders
-    from reconciler.pipeline.sides import head_side, read_config
+    from reconciler.revision.layout import folders
+    from reconciler.revision.sides import head_side, read_config
     from reconciler.wiring import ahead
 
     gc.disable()  # one short run over many small objects: the collector would cost more than the run
@@ -169,8 +169,8 @@ atexit.register(let_go)
 
 
 def _tools(repository: "GitRepository", cache: "DiskCache", shipped: "Shipped", settings: Settings) -> "Tools":
+    from reconciler.index.head import Tools
     from reconciler.outputs.progress import progress
-    from reconciler.pipeline.head import Tools
 
     return Tools(
         repository=repository,
@@ -243,14 +243,14 @@ def render_sizes(answers: Sequence["SizeAnswer"], settings: Settings) -> str:
 
 def raise_if_refused(plan: "Plan", *, budgets: bool = True) -> None:
     """Turn what was shown into the documented exit."""
-    from reconciler.pipeline.gate import refuse
+    from reconciler.planning.gate import refuse
 
     refuse(plan, budgets=budgets)
 
 
 def raise_if_stale(plan: "Plan") -> None:
     """Refuse a rendered folder that is not what the sources mean."""
-    from reconciler.pipeline.gate import refuse_stale
+    from reconciler.planning.gate import refuse_stale
 
     refuse_stale(plan)
 
@@ -331,7 +331,7 @@ def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
 
 
 def _processors() -> int:
-    from reconciler.pipeline.workers import usable_processors
+    from reconciler.index.workers import usable_processors
 
     return usable_processors()
 

@@ -11,8 +11,8 @@ from reconciler.adapters import bundle
 from reconciler.adapters.cache import DiskCache, cache_folder
 from reconciler.adapters.git import GitRepository
 from reconciler.errors import ReconcilerError
-from reconciler.pipeline.layout import folders
-from reconciler.pipeline.sides import Side, head_side, read_config
+from reconciler.revision.layout import folders
+from reconciler.revision.sides import Side, head_side, read_config
 
 if TYPE_CHECKING:
     from reconciler.core.schemas import Catalogue

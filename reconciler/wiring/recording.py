@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from reconciler.core.intents.config import Cluster, Engine
+from reconciler.app.sized_files import SizedFile, questions_of
+from reconciler.core.config import Cluster, Engine
 from reconciler.core.sizing.answers import Answer, Answers, Outcome, write_answers
 from reconciler.core.sizing.decide import decide
 from reconciler.errors import ConfigError
-from reconciler.pipeline.sized_files import SizedFile, questions_of
 from reconciler.settings import SIZING_TOKEN
 
 if TYPE_CHECKING:

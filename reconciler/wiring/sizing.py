@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.core.intents.config import Cluster, Goal, SizedJobs, SizingSettings
+from reconciler.app.sized_files import Around, Found, SizedFile, size_file, within
+from reconciler.core.config import Cluster, Goal, SizedJobs, SizingSettings
 from reconciler.core.problems import Severity
-from reconciler.core.render.sized.sizing import Surroundings
+from reconciler.core.sized.sizing import Surroundings
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decide import decide
@@ -24,8 +25,7 @@ from reconciler.core.sizing.note import note, reading
 from reconciler.core.sizing.rows import training_of_row
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.outputs.sizes import SizeAnswer, row_json
-from reconciler.pipeline.layout import CONFIG_PATH
-from reconciler.pipeline.sized_files import Around, Found, SizedFile, size_file, within
+from reconciler.revision.layout import CONFIG_PATH
 
 if TYPE_CHECKING:
     from reconciler.core.documents import Document

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.core.intents.config.sizing import SizingSettings, sizing_settings
+from reconciler.core.config.sizing import SizingSettings, sizing_settings
 from reconciler.core.launch import dialects
 from reconciler.core.launch.dialects import Dialect
 from tests.cli.fleet import Fleet, run_verb

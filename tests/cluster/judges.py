@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from reconciler.core.render.manifest import Manifest
+from reconciler.core.manifests.manifest import Manifest
 from tests.cluster.client import Result
 from tests.cluster.server import ApiServer
 

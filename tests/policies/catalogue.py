@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reconciler.core.config import RuleSetting
 from reconciler.core.documents import Document, read
-from reconciler.core.intents.config import RuleSetting
+from reconciler.core.manifests.manifest import Manifest, manifest
 from reconciler.core.policy.admission import Policies, load
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.reasons import Reason
-from reconciler.core.render.manifest import Manifest, manifest
 
 ROOT = Path(__file__).parents[2]
 POLICIES = ROOT / "policies"

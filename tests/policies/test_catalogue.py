@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reconciler.core.config import RuleSetting
 from reconciler.core.documents import read
-from reconciler.core.intents.config import RuleSetting
 from reconciler.core.policy.admission import load
 from reconciler.core.policy.verdict import Result
 from tests.policies.catalogue import EXAMPLES, POLICIES, RULES, Example, catalogue, rendered, shipped, verdicts

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.core.intents.config import RuleSetting
+from reconciler.core.config import RuleSetting
 from tests.cluster.client import Client
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from benchmarks import corpus
-from reconciler.core.intents.config import Backend
+from reconciler.core.config import Backend
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer

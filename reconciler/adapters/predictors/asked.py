@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from reconciler.core.intents.config import Goal
+from reconciler.core.config import Goal
 from reconciler.core.sizing.question import Asked
 
 SAME_BATCH = "min_gpu_recommender"  # the fewest GPUs for a batch over all devices

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from reconciler.core.intents.config import Engine
+from reconciler.core.config import Engine
 from reconciler.core.plan.masking import redact
 from reconciler.core.sizing import answers
 from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation

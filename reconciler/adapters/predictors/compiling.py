@@ -11,7 +11,7 @@ from msgspec import field
 from reconciler.adapters.predictors.asked import tried
 from reconciler.adapters.predictors.installed import InstalledPredictor, Reply
 from reconciler.adapters.predictors.table import Header, Range, Table, TablePredictor
-from reconciler.core.intents.config import Goal
+from reconciler.core.config import Goal
 from reconciler.core.sizing.question import Asked
 from reconciler.errors import PredictorError
 

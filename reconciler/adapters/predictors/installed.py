@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from reconciler.adapters.predictors.asked import inputs, one_line, recommender, whole
 from reconciler.adapters.predictors.process import Process, Program, found
-from reconciler.core.intents.config import Engine
+from reconciler.core.config import Engine
 from reconciler.core.sizing.question import Asked
 from reconciler.errors import PredictorError, PredictorUnavailable
 from reconciler.ports import Outcome, Prediction

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.adapters.predictors.asked import SAME_BATCH, recommender, requested, spread, tried
-from reconciler.core.intents.config import Engine
+from reconciler.core.config import Engine
 from reconciler.core.sizing.question import Asked
 from reconciler.errors import PredictorError
 from reconciler.ports import Outcome, Prediction

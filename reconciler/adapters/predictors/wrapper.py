@@ -17,7 +17,7 @@ import msgspec
 
 from reconciler.adapters.predictors.asked import one_line, whole
 from reconciler.adapters.predictors.process import Process, Program, found
-from reconciler.core.intents.config import Engine
+from reconciler.core.config import Engine
 from reconciler.core.sizing.question import Asked
 from reconciler.errors import PredictorError
 from reconciler.ports import Outcome, Prediction

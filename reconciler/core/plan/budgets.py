@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.core.intents.config import Budgets
+from reconciler.core.config import Budgets
 from reconciler.core.plan.plan import Breach, Change, Operation, QueueLine
 
 STATEFUL = frozenset(

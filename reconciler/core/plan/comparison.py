@@ -6,13 +6,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.immutable import IMMUTABLE, frozen_fields, unapplied_fields
 from reconciler.core.plan.masking import redact
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.reasons import Why
-from reconciler.core.render.manifest import Manifest
 from reconciler.core.sizing.note import SizingNote
 
 Body = Mapping[str, Any]

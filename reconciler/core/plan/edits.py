@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.census import Row
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.comparison import Comparison, compare, redacted
 from reconciler.core.plan.differences import differences
@@ -14,6 +13,7 @@ from reconciler.core.plan.moves import Move, find_moves
 from reconciler.core.plan.plan import Change, FieldChange, Operation
 from reconciler.core.plan.sides import Sides
 from reconciler.core.reasons import Why
+from reconciler.core.summary import Row
 
 MOST_DETAILED = 500
 """Creations (and deletions) that are listed field by field, the first by path. Nobody reads thousands of whole objects

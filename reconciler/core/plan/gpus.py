@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.core.census.ledger import Ledger, QueueKey, added, is_slice, matching
-from reconciler.core.census.row import Quota
-from reconciler.core.intents.inventory import Inventory
+from reconciler.core.inventory import Inventory
 from reconciler.core.plan.plan import CapacityLine, GpuLine, QueueLine
+from reconciler.core.queues import Ledger, QueueKey, added, is_slice, matching
+from reconciler.core.summary.row import Quota
 
 Ledgers = Mapping[str, Ledger]
 

@@ -5,17 +5,17 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.core.census import Row
-from reconciler.core.census.ledger import Ledger
-from reconciler.core.intents.config import Config
-from reconciler.core.intents.inventory import Inventory
+from reconciler.core.config import Config
+from reconciler.core.inventory import Inventory
+from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath
 from reconciler.core.plan.comparison import Comparison
 from reconciler.core.plan.plan import Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
-from reconciler.core.render.manifest import Manifest
+from reconciler.core.queues import Ledger
+from reconciler.core.summary import Row
 
 KindListKeys = Callable[[str, str, FieldPath], tuple[str, ...] | None]
 """`(group, kind, path)`, as `Catalogue.list_keys`: keys of the list there; `()`: by position; None: unknown."""

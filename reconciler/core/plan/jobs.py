@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.core.census import Row
-from reconciler.core.census.ledger import Ledger
 from reconciler.core.plan.edits import Edit, running
 from reconciler.core.plan.plan import JobChange
+from reconciler.core.queues import Ledger
+from reconciler.core.summary import Row
 
 _EMPTY = Ledger()
 

@@ -5,8 +5,6 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.core.census import Row
-from reconciler.core.census.ledger import Ledger, ledgers, shapes_queues
 from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.digest import acknowledgement, digest
 from reconciler.core.plan.edits import edits
@@ -16,6 +14,8 @@ from reconciler.core.plan.jobs import job_changes
 from reconciler.core.plan.plan import Plan
 from reconciler.core.plan.risks import risks
 from reconciler.core.plan.sides import compare
+from reconciler.core.queues import Ledger, ledgers, shapes_queues
+from reconciler.core.summary import Row
 
 
 def make_plan(inputs: Inputs) -> Plan:

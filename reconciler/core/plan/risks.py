@@ -4,9 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from reconciler.core.census import Row
-from reconciler.core.census.ledger import Ledger
-from reconciler.core.census.queues import KAI_GROUP, KUEUE_GROUP
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.edits import Edit, source_of
 from reconciler.core.plan.immutable import IMMUTABLE
@@ -14,6 +11,9 @@ from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Operation, QueueLine, Risk
 from reconciler.core.plan.sides import KEEP, Sides
 from reconciler.core.quantities import parse_quantity
+from reconciler.core.queues import Ledger
+from reconciler.core.summary import Row
+from reconciler.core.summary.queues import KAI_GROUP, KUEUE_GROUP
 
 _QUEUES = {(KAI_GROUP, "Queue"), (KUEUE_GROUP, "ClusterQueue"), (KUEUE_GROUP, "LocalQueue"), (KUEUE_GROUP, "Cohort")}
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from reconciler.core.census import Row
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.problems import Severity
+from reconciler.core.summary import Row
 
 KEEP = "gpureconciler.io/keep"
 """Annotation of an object that outlives its source: it is never pruned silently."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from reconciler.core.intents.config import RuleSetting
+from reconciler.core.config import RuleSetting
 from reconciler.core.policy.references import ALWAYS, RULES
 from reconciler.core.problems import Problem
 

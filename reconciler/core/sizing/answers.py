@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.core.config import Engine, Goal
 from reconciler.core.documents import Document
 from reconciler.core.documents.writer import write
-from reconciler.core.intents.config import Engine, Goal
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
 from reconciler.core.sizing.question import Asked, digest

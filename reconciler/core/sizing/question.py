@@ -5,7 +5,7 @@ import hashlib
 import msgspec
 from msgspec import Struct
 
-from reconciler.core.intents.config import Goal
+from reconciler.core.config import Goal
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.training import Training
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.core.intents.config import Engine
+from reconciler.core.config import Engine
 from reconciler.core.sizing.answers import Answer, Answers, Chance, Outcome, Recommendation, chanced
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decide import Estimator, Speed, voiced

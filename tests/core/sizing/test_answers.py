@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.adapters import bundle
+from reconciler.core.config import Engine, Goal
 from reconciler.core.documents import Document, read
-from reconciler.core.intents.config import Engine, Goal
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.answers import (
     NO_ANSWERS,

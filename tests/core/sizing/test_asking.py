@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.core.intents.config import Goal, SizingSettings
+from reconciler.core.config import Goal, SizingSettings
 from reconciler.core.launch.facts import Trouble
 from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.reading import read_launch

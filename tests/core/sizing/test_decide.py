@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.core.intents.config import Engine, Goal
+from reconciler.core.config import Engine, Goal
 from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Outcome, Recommendation
 from reconciler.core.sizing.decide import decide, decide_over
 from reconciler.core.sizing.decide.layouts import counts, spreads

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.intents.config import Vendor
-from reconciler.core.intents.inventory import Inventory, Node
+from reconciler.core.config import Vendor
+from reconciler.core.inventory import Inventory, Node
 from reconciler.core.sizing.gpus import Gpu, all_gpus, closest_gpus, find_gpu, offered_gpus
 from reconciler.core.sizing.gpus.table import cards
 

@@ -15,7 +15,7 @@ from reconciler.adapters.predictors.batch import Told, ask_all, now
 from reconciler.adapters.predictors.installed import InstalledPredictor
 from reconciler.adapters.predictors.rest import RestPredictor
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
-from reconciler.core.intents.config import Engine, Goal
+from reconciler.core.config import Engine, Goal
 from reconciler.core.sizing.answers import NO_ANSWERS, Chance, Outcome, Recommendation, write_answers
 from reconciler.core.sizing.question import Question, asked
 from reconciler.ports import Predictor

@@ -14,7 +14,7 @@ from reconciler.adapters.predictors.compiling import compile_table
 from reconciler.adapters.predictors.installed import InstalledPredictor
 from reconciler.adapters.predictors.table import TablePredictor
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
-from reconciler.core.intents.config import Goal
+from reconciler.core.config import Goal
 from reconciler.core.sizing.question import Asked
 from reconciler.errors import PredictorError
 from reconciler.ports import Outcome

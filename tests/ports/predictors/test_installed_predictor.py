@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.adapters.predictors.installed import InstalledPredictor
-from reconciler.core.intents.config import Engine, Goal
+from reconciler.core.config import Engine, Goal
 from reconciler.errors import PredictorError, PredictorUnavailable
 from reconciler.ports import Outcome, Prediction, Predictor
 from tests.ports.predictors.asking import LAYOUTS, STANDIN, asked, environ, is_gone

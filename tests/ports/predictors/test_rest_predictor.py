@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reconciler.adapters.predictors.rest import RestPredictor
 from reconciler.adapters.predictors.transport import Response, Server
-from reconciler.core.intents.config import Engine, Goal
+from reconciler.core.config import Engine, Goal
 from reconciler.errors import ConfigError, PredictorError, PredictorUnavailable
 from reconciler.ports import DeferredPredictor, Outcome
 from tests.ports.predictors.asking import asked

@@ -15,7 +15,7 @@ from reconciler.adapters.predictors.asked import tried
 from reconciler.adapters.predictors.compiling import compile_table
 from reconciler.adapters.predictors.installed import InstalledPredictor
 from reconciler.adapters.predictors.table import MAGIC, Table, TablePredictor, read_table
-from reconciler.core.intents.config import Engine, Goal
+from reconciler.core.config import Engine, Goal
 from reconciler.errors import PredictorError
 from reconciler.ports import Outcome, Predictor
 from tests.ports.predictors.asking import LAYOUTS, asked, environ

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.adapters.predictors.wrapper import WrapperPredictor, _judge
-from reconciler.core.intents.config import Engine
+from reconciler.core.config import Engine
 from reconciler.errors import PredictorError, PredictorUnavailable
 from reconciler.ports import Outcome, Predictor
 from tests.ports.predictors.asking import asked, environ, is_gone

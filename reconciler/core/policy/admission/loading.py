@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from reconciler.core.config import RuleSetting
 from reconciler.core.documents import Document
-from reconciler.core.intents.config import RuleSetting
 from reconciler.core.policy.admission.checking import check_policy
 from reconciler.core.policy.admission.matching import labels
 from reconciler.core.policy.admission.policies import PolicySet

@@ -7,6 +7,7 @@ that is not plainly true are they asked one by one. An error among them cannot h
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import SourceRef, split_api_version
 from reconciler.core.policy.admission.judging import Finding, Unit
 from reconciler.core.policy.admission.matching import (
@@ -22,7 +23,6 @@ from reconciler.core.policy.admission.matching import (
 from reconciler.core.policy.admission.policy import Binding, Match, Parameters, Policy
 from reconciler.core.policy.cel import EvaluationError, Program, Programs, runtime
 from reconciler.core.policy.verdict import Result, Verdict
-from reconciler.core.render.manifest import Manifest
 
 _Kind = tuple[str, str, bool, bool]
 _Bound = tuple[Policy, Binding]

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.core.intents.config import RuleSetting
+from reconciler.core.config import RuleSetting
 from reconciler.core.policy.admission.policy import Binding, Parameters, Policy
 from reconciler.core.problems import Problem
 

@@ -5,16 +5,16 @@ They work on rows alone, so that a warm plan pays for what refers, asks for GPUs
 
 from collections.abc import Mapping, Sequence
 
-from reconciler.core.census import Row
-from reconciler.core.census.ledger import Ledger, ledgers
-from reconciler.core.intents.config import Cluster, RuleSetting
-from reconciler.core.intents.inventory import Inventory
+from reconciler.core.config import Cluster, RuleSetting
+from reconciler.core.inventory import Inventory
 from reconciler.core.policy.references.existence import judge_existence
 from reconciler.core.policy.references.identity import judge_identity
 from reconciler.core.policy.references.products import judge_products
 from reconciler.core.policy.references.quotas import judge_quotas
 from reconciler.core.policy.references.rules import ALWAYS, RULES, Bench, Rule
 from reconciler.core.policy.verdict import Verdict
+from reconciler.core.queues import Ledger, ledgers
+from reconciler.core.summary import Row
 
 __all__ = ["ALWAYS", "RULES", "Rule", "judge", "judge_amounts", "judge_links"]
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from reconciler.core.census import Reference, Row
-from reconciler.core.census.queues import KAI_GROUP, KUEUE_GROUP
-from reconciler.core.intents.config import Backend, Cluster
+from reconciler.core.config import Backend, Cluster
 from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references.rules import Bench
+from reconciler.core.summary import Reference, Row
+from reconciler.core.summary.queues import KAI_GROUP, KUEUE_GROUP
 
 _RULE_OF = {
     "Queue": "reference.queue",

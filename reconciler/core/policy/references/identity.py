@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from reconciler.core.census import Row
+from reconciler.core.manifests.ownership import SHARED
 from reconciler.core.policy.references.rules import Bench
-from reconciler.core.render.ownership import SHARED
+from reconciler.core.summary import Row
 
 # Names that Windows keeps for devices, with any extension: learn.microsoft.com/windows/win32/fileio/naming-a-file.
 _RESERVED = frozenset(

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from reconciler.core.census import Demand, Row
-from reconciler.core.census.ledger import is_slice
-from reconciler.core.census.pods import PRODUCT_LABELS
-from reconciler.core.intents.config import Vendor
-from reconciler.core.intents.inventory import Inventory, Node
+from reconciler.core.config import Vendor
+from reconciler.core.inventory import Inventory, Node
+from reconciler.core.kinds.torchrun.render.vendor import vendor_in
 from reconciler.core.policy.references.rules import Bench
-from reconciler.core.render.torchrun.vendor import vendor_in
+from reconciler.core.queues import is_slice
+from reconciler.core.summary import Demand, Row
+from reconciler.core.summary.pods import PRODUCT_LABELS
 
 _SHARED = "nvidia.com/gpu.shared"
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.core.census import Row
-from reconciler.core.census.ledger import Ledger, QueueKey, is_slice
 from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references.rules import Bench
 from reconciler.core.policy.verdict import Result
+from reconciler.core.queues import Ledger, QueueKey, is_slice
+from reconciler.core.summary import Row
 
 
 def judge_quotas(bench: Bench, rows: Sequence[Row], ledger: Ledger) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from reconciler.core.census import Row
-from reconciler.core.intents.config import Cluster, RuleSetting
+from reconciler.core.config import Cluster, RuleSetting
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.policy.verdict import Result, Verdict
+from reconciler.core.summary import Row
 
 
 class Rule(Struct, frozen=True, kw_only=True):

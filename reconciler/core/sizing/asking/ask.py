@@ -6,7 +6,7 @@ from functools import cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.intents.config import SizingSettings
+from reconciler.core.config import SizingSettings
 from reconciler.core.launch.facts import Fact, Spot, Trouble
 from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.settings import Files

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from reconciler.core.intents.config import Engine
+from reconciler.core.config import Engine
 from reconciler.core.sizing.answers import Answer, Answers, Outcome, Recommendation
 from reconciler.core.sizing.decide.layouts import voiced
 from reconciler.core.sizing.decision import Reason

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from reconciler.core.intents.config import Vendor
+from reconciler.core.config import Vendor
 
 
 class Gpu(Struct, frozen=True, kw_only=True):

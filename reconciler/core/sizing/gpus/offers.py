@@ -4,8 +4,8 @@ from math import inf
 
 from msgspec.structs import replace
 
-from reconciler.core.intents.config import Vendor
-from reconciler.core.intents.inventory import Inventory, Node
+from reconciler.core.config import Vendor
+from reconciler.core.inventory import Inventory, Node
 from reconciler.core.sizing.gpus.gpu import Gpu
 from reconciler.core.sizing.gpus.names import find_gpu
 

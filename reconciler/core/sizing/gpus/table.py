@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from reconciler.core.intents.config import Vendor
+from reconciler.core.config import Vendor
 from reconciler.core.sizing.gpus.gpu import Gpu
 
 _SEEN = "nvidia-smi"

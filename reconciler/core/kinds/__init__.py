@@ -1,0 +1,1 @@
+"""The registry of kinds, and one folder per family with everything particular to it."""

@@ -1,0 +1,1 @@
+"""The `torchrun.ai` family: queues and distributed jobs."""

@@ -1,0 +1,163 @@
+"""Reading typed values out of a document: each comes back with its place, each misfit becomes a problem."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.core.documents import Document
+from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.problems import Intent, Parsed, Problem, Severity
+from reconciler.core.reasons import Traced, copied
+
+
+class Fields:
+    """Values below a document's `spec`, by path, as `Traced`. A null is an absent value, as the API server has it."""
+
+    __slots__ = ("document", "problems", "spec")
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[Problem] = []
+        spec = document.data.get("spec")
+        self.spec: dict[str, Any] = spec if isinstance(spec, dict) else {}
+
+    def has(self, path: FieldPath) -> bool:
+        """Tell whether something is written at `path`."""
+        return self._find(path) is not None
+
+    def text(self, *path: str | int) -> Traced | None:
+        """Return a string."""
+        return self._typed(path, str, "text")
+
+    def whole(self, *path: str | int) -> Traced | None:
+        """Return a whole number."""
+        return self._typed(path, int, "a whole number")
+
+    def number(self, *path: str | int) -> Traced | None:
+        """Return a number, whole or not."""
+        node = self._find(path)
+        return self._typed(path, float if isinstance(node, float) else int, "a number")
+
+    def flag(self, *path: str | int) -> Traced | None:
+        """Return true or false."""
+        return self._typed(path, bool, "true or false")
+
+    def mapping(self, *path: str | int) -> Traced | None:
+        """Return a mapping, as written."""
+        return self._typed(path, dict, "a mapping")
+
+    def quantity(self, *path: str | int) -> Traced | None:
+        """Return a string or a whole number, as quantities are written."""
+        node = self._find(path)
+        return self._typed(path, int if isinstance(node, int) else str, "a quantity")
+
+    def entries(self, *path: str | int) -> tuple[tuple[str, Traced], ...]:
+        """Return the entries of a mapping of strings."""
+        found = self.mapping(*path)
+        keys = found.value if found else ()
+        values = ((key, self.text(*path, key)) for key in keys)
+        return tuple((key, value) for key, value in values if value is not None)
+
+    def items(self, *path: str | int) -> tuple[Traced, ...]:
+        """Return the items of a list of mappings."""
+        found = self._typed(path, list, "a list")
+        values: list[Traced] = []
+        for index, item in enumerate(found.value if found else ()):
+            if type(item) is dict:
+                values.append(copied(self.document, ("spec", *path, index), item))
+            elif item is not None:
+                self._misfit((*path, index), "a mapping")
+        return tuple(values)
+
+    def texts(self, *path: str | int) -> Traced | None:
+        """Return a list of strings, whole."""
+        found = self._typed(path, list, "a list")
+        if found and not all(isinstance(item, str) for item in found.value):
+            self._misfit(path, "a list of texts")
+            return None
+        return found
+
+    def agree(self, first: Traced | None, second: Traced | None) -> Traced | None:
+        """Return the one that is given; two that differ are a contradiction, reported with both places."""
+        if first is None or second is None:
+            return second if first is None else first
+        if first.value != second.value or type(first.value) is not type(second.value):
+            self.clash(first, second)
+        return first
+
+    def clash(self, first: Traced, second: Traced) -> None:
+        """Report two values that cannot both be meant."""
+        there, field = place_of(second)
+        self.problem(
+            "torchrun.contradiction",
+            first.reason.origins[0].field,
+            f"{_shown(first.value)} contradicts {_shown(second.value)} of {field} at {there}",
+            "give one of them, or the same value in both",
+        )
+
+    def problem(self, rule: str, path: FieldPath, message: str, hint: str, severity: Severity = Severity.ERROR) -> None:
+        """Add a problem at `path`."""
+        self.problems.append(
+            Problem(
+                rule=rule,
+                place=self.document.at(path),
+                field=format_path(path),
+                message=message,
+                hint=hint,
+                severity=severity,
+            )
+        )
+
+    def parsed(self, intent: Intent) -> Parsed[Intent]:
+        """Return the intent with the problems, or the problems alone."""
+        failed = any(problem.severity is Severity.ERROR for problem in self.problems)
+        return Parsed(intent=None if failed else intent, problems=tuple(self.problems))
+
+    def _find(self, path: FieldPath) -> Any:
+        node: Any = self.spec
+        for part in path:
+            if type(node) is dict:  # documents hold no other mappings
+                node = node.get(part)
+            elif type(node) is list and isinstance(part, int) and part < len(node):
+                node = node[part]
+            else:
+                return None
+        return node
+
+    def _typed(self, path: FieldPath, kind: type, words: str) -> Traced | None:
+        node = self._find(path)
+        if node is None:
+            return None
+        if type(node) is not kind:
+            self._misfit(path, words)
+            return None
+        return copied(self.document, ("spec", *path), node)
+
+    def _misfit(self, path: FieldPath, words: str) -> None:
+        self.problem("torchrun.type", ("spec", *path), "has the wrong type", f"give {words}")
+
+
+def _shown(value: Any) -> str:
+    """Name a value without telling what a mapping holds: it may be a secret."""
+    if isinstance(value, dict):
+        return f"{value['name']!r}" if isinstance(value.get("name"), str) else "this"
+    return repr(value) if len(repr(value)) <= _SHOWN else "this"
+
+
+_SHOWN = 80  # characters of a value that a message repeats
+
+
+def place_of(value: Traced) -> tuple[str, str]:
+    """Return where a value was written, as `path:line:column` and as a field."""
+    origin = value.reason.origins[0]
+    return str(origin.document.at(origin.field)), format_path(origin.field)
+
+
+def duplicates(items: tuple[Traced, ...], key: str) -> Iterator[tuple[Traced, Traced]]:
+    """Yield pairs of items that share the string under `key`."""
+    seen: dict[Any, Traced] = {}
+    for item in items:
+        name = item.value.get(key)
+        if isinstance(name, str):
+            first = seen.setdefault(name, item)
+            if first is not item:
+                yield first, item

@@ -1,0 +1,137 @@
+"""`TorchrunJob`: one training run in a queue.
+
+Two forms are read into one model: that of the documentation (`jobQueue`, `numGPUs`, `distributed`) and that of
+torchrun-controller's types (`queue`, `jobName`, `jobID`, `numNodes`, `workspaceStorage`).
+"""
+
+from msgspec import Struct
+
+from reconciler.core.documents import Document
+from reconciler.core.kinds.torchrun.intent.fields import Fields, duplicates
+from reconciler.core.kinds.torchrun.intent.naming import LABEL_VALUE, check_labels, identity
+from reconciler.core.kinds.torchrun.intent.sections import (
+    Distributed,
+    Entries,
+    Scheduling,
+    Storage,
+    Workspace,
+    distributed_of,
+    scheduling_of,
+    storage_of,
+    workspace_of,
+)
+from reconciler.core.problems import Parsed
+from reconciler.core.reasons import Traced, copied
+
+
+class Reliability(Struct, frozen=True, kw_only=True):
+    """How often a job is tried, and how long it and its remains may live (seconds)."""
+
+    max_restarts: Traced | None = None
+    restart_policy: Traced | None = None
+    ttl: Traced | None = None
+    deadline: Traced | None = None
+
+
+class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
+    """A job as it was asked for. `namespace` is empty where the document names none."""
+
+    document: Document
+    name: str
+    namespace: str
+    queue_ref: Traced
+    command: Traced
+    job_name: Traced  # the rendezvous id
+    job_id: Traced | None = None
+    setup: Traced | None = None
+    gpus: Traced | None = None
+    nodes: Traced | None = None
+    image: Traced | None = None
+    distributed: Distributed
+    scheduling: Scheduling
+    storage: Storage
+    workspace: Workspace
+    reliability: Reliability
+    suspend: Traced | None = None
+    env: tuple[Traced, ...] = ()
+    mounts: tuple[Traced, ...] = ()
+    volumes: tuple[Traced, ...] = ()
+    labels: Entries = ()
+    annotations: Entries = ()
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue, which lies in the job's namespace."""
+        name: str = self.queue_ref.value
+        return name
+
+
+def job_intent(document: Document) -> Parsed[TorchrunJob]:
+    """Read a document that its JSON Schema has accepted. With an error among the problems there is no intent."""
+    fields = Fields(document)
+    name, namespace = identity(fields)
+    own_name = copied(document, ("metadata", "name"), name)
+    nothing = copied(document, (), "")
+    job = TorchrunJob(
+        document=document,
+        name=name,
+        namespace=namespace,
+        queue_ref=_required(fields, fields.agree(fields.text("jobQueue"), fields.text("queue")), "jobQueue") or nothing,
+        command=_required(fields, fields.text("command"), "command") or nothing,
+        job_name=fields.text("jobName") or own_name,
+        job_id=fields.text("jobID"),
+        setup=fields.text("setupCommand"),
+        gpus=fields.whole("numGPUs"),
+        nodes=fields.whole("numNodes"),
+        image=fields.text("image"),
+        distributed=distributed_of(fields),
+        scheduling=scheduling_of(fields),
+        storage=storage_of(fields),
+        workspace=workspace_of(fields),
+        reliability=_reliability(fields),
+        suspend=fields.flag("suspend"),
+        env=fields.items("env"),
+        mounts=fields.items("volumes", "additionalMounts"),
+        volumes=fields.items("volumes", "additionalVolumes"),
+        labels=fields.entries("labels"),
+        annotations=fields.entries("annotations"),
+    )
+    _check(fields, job)
+    return fields.parsed(job)
+
+
+_NO_RELIABILITY = Reliability()
+
+
+def _reliability(fields: Fields) -> Reliability:
+    at = "reliability"
+    if at not in fields.spec:
+        return _NO_RELIABILITY
+    return Reliability(
+        max_restarts=fields.whole(at, "maxRestarts"),
+        restart_policy=fields.text(at, "restartPolicy"),
+        ttl=fields.whole(at, "ttlSecondsAfterFinished"),
+        deadline=fields.whole(at, "activeDeadlineSeconds"),
+    )
+
+
+def _required(fields: Fields, value: Traced | None, name: str) -> Traced | None:
+    if value is None or not value.value.strip():
+        fields.problem("torchrun.required", ("spec", name), "is missing", f"give `{name}`")
+        return None
+    return value
+
+
+def _check(fields: Fields, job: TorchrunJob) -> None:
+    for value, words in ((job.job_name, "jobName"), (job.job_id, "jobID")):
+        if value and not LABEL_VALUE.fullmatch(value.value):
+            hint = "give at most 63 letters, digits, `-`, `_` or `.`: it becomes a label"
+            fields.problem("torchrun.label", ("spec", words), "is no value for a label", hint)
+    for value, least in ((job.gpus, 0), (job.nodes, 1)):
+        if value and value.value < least:
+            path = value.reason.origins[0].field
+            fields.problem("torchrun.range", path, f"is {value.value}", f"give at least {least}")
+    for items, key in ((job.env, "name"), (job.volumes, "name"), (job.mounts, "mountPath")):
+        for first, second in duplicates(items, key):
+            fields.clash(first, second)
+    check_labels(fields, job.labels)

@@ -1,0 +1,57 @@
+"""Rendering of torchrun queues and jobs for one cluster: `render_queue`, `render_job`.
+
+What all jobs of a queue share is worked out once per queue, cluster and evidence, and remembered while they live.
+"""
+
+from functools import lru_cache
+
+from msgspec import Struct
+
+from reconciler.core.config import Cluster
+from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue
+from reconciler.core.kinds.torchrun.render import job as _job
+from reconciler.core.kinds.torchrun.render import queue as _queue
+from reconciler.core.kinds.torchrun.render.rendered import Rendered
+from reconciler.core.kinds.torchrun.render.template import Template, template_of
+
+__all__ = ["Rendered", "render_job", "render_queue"]
+
+
+def render_queue(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | None) -> Rendered:
+    """Render a queue for `cluster`, whose evidence is `inventory` (None: nothing was measured)."""
+    return _queue.render(_template(queue, cluster, _Same(inventory)))
+
+
+def render_job(
+    job: TorchrunJob,
+    queue: TorchrunQueue | None,
+    cluster: Cluster,
+    inventory: Inventory | None,
+    *,
+    known_queues: tuple[str, ...] = (),
+) -> Rendered:
+    """Render a job for `cluster`. `queue` is the one it names, in its namespace; None where there is none.
+
+    `known_queues` are names to suggest for a queue that is not there.
+    """
+    if queue is None:
+        return _job.unknown_queue(job, known_queues)
+    return _job.render(job, _template(queue, cluster, _Same(inventory)))
+
+
+class _Same(Struct, frozen=True, eq=False):
+    """Evidence by identity: comparing it by value would cost more than what is remembered."""
+
+    inventory: Inventory | None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.inventory is other.inventory
+
+    def __hash__(self) -> int:
+        return id(self.inventory)
+
+
+@lru_cache(maxsize=1024)
+def _template(queue: TorchrunQueue, cluster: Cluster, evidence: _Same) -> Template:
+    return template_of(queue, cluster, evidence.inventory)

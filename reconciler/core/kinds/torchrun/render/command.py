@@ -1,0 +1,79 @@
+"""The script that a training pod runs: fail-fast, the user's text quoted, torchrun last."""
+
+import re
+import shlex
+
+from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
+from reconciler.core.kinds.torchrun.render.kinds import Workload
+from reconciler.core.kinds.torchrun.render.rendezvous import Rendezvous
+from reconciler.core.kinds.torchrun.render.shape import Shape
+from reconciler.core.reasons import Reason, Traced
+
+_PLAIN_WORDS = re.compile(r"([A-Za-z0-9_/.][A-Za-z0-9_@%+:,./-]*)(?: +[A-Za-z0-9_@%+=:,./-]+)*")
+"""Words that mean the same with and without a shell; the first holds no `=`, which would be an assignment."""
+
+_SHELL_WORDS = frozenset(
+    (
+        *(".", "alias", "bg", "bind", "break", "builtin", "case", "cd", "command", "compgen", "continue", "declare"),
+        *("dirs", "eval", "exec", "exit", "export", "false", "fc", "fg", "for", "function", "getopts", "hash", "if"),
+        *("jobs", "let", "local", "mapfile", "popd", "pushd", "read", "readonly", "return", "select", "set", "shift"),
+        *("shopt", "source", "suspend", "time", "times", "trap", "true", "type", "typeset", "ulimit", "umask"),
+        *("unalias", "unset", "until", "wait", "while"),
+    )
+)
+"""First words that are no programs: bash's own commands and keywords."""
+
+_EXPANDED = re.compile(r"\$\$+|\$(?=\()")
+
+
+def trainer_command(
+    job: TorchrunJob, shape: Shape, workload: Workload, rendezvous: Rendezvous | None
+) -> list[str | Traced]:
+    """Return the container's command. Without a rendezvous the job runs on one node."""
+    # Not -u: what activates a virtual or conda environment reads variables that need not be set.
+    lines = ["set -eo pipefail"]
+    if job.setup and job.setup.value.strip():
+        # eval takes any text as one command: an unclosed quote or a trailing comment cannot swallow what follows,
+        # a failing step ends the script, and what it exports stays.
+        lines.append(f"eval {shlex.quote(job.setup.value.strip())}")
+    if rendezvous and rendezvous.hosted and rendezvous.backend == "c10d":
+        # Pod 0's own name may not resolve yet when it starts: torchrun is told who serves instead of looking it up.
+        lines.append(f'if [ "${{{workload.rank}:?}}" = 0 ]; then is_host=1; else is_host=0; fi')
+    lines.append(" \\\n  ".join(("exec torchrun", *_flags(job, shape, workload, rendezvous), _program(job))))
+    values = (job.command, *([job.setup] if job.setup else []), job.job_name, shape.nodes, shape.processes)
+    origins = tuple(origin for value in values for origin in value.reason.origins)
+    text = f"torchrun starts {shape.processes.value} processes on each of {shape.nodes.value} nodes"
+    reason = Reason(rule="torchrun.command", text=text, origins=origins + (rendezvous.origins if rendezvous else ()))
+    return ["/bin/bash", "-c", Traced(as_kubelet_reads("\n".join(lines)), reason)]
+
+
+def as_kubelet_reads(text: str) -> str:
+    """Double the dollars that the kubelet would expand (`$(NAME)`) or fold (`$$`), so that bash sees `text`."""
+    return _EXPANDED.sub(lambda found: found[0] * 2, text)
+
+
+def _flags(job: TorchrunJob, shape: Shape, workload: Workload, rendezvous: Rendezvous | None) -> tuple[str, ...]:
+    processes = f"--nproc-per-node={shape.processes.value}"
+    name = f"--rdzv-id={shlex.quote(job.job_name.value)}"
+    if rendezvous is None:
+        return f"--standalone {processes}", name
+    nodes = f"{shape.min_nodes.value}:{shape.nodes.value}" if shape.min_nodes else str(shape.nodes.value)
+    flags = [
+        f"--nnodes={nodes} {processes}",
+        f"--rdzv-backend={rendezvous.backend} --rdzv-endpoint={shlex.quote(rendezvous.endpoint)}",
+        name,
+    ]
+    if rendezvous.backend == "static":
+        flags.insert(1, f'--node-rank="${{{workload.rank}:?}}"')
+    elif rendezvous.hosted:
+        flags.append('--rdzv-conf="is_host=$is_host"')
+    return tuple(flags)
+
+
+def _program(job: TorchrunJob) -> str:
+    """Return the user's command as torchrun's program: plain words as they are, anything else through a shell."""
+    command = job.command.value.strip()
+    plain = _PLAIN_WORDS.fullmatch(command)
+    if plain and plain[1] not in _SHELL_WORDS:
+        return f"--no-python {command}"
+    return f"--no-python /bin/bash -eo pipefail -c {shlex.quote(command)}"

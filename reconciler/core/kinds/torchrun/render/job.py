@@ -1,0 +1,273 @@
+"""A TorchrunJob as manifests: the workload, the Service that its pods meet through, and its claims."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.core.config import Backend
+from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
+from reconciler.core.kinds.torchrun.intent.naming import DNS_LABEL
+from reconciler.core.kinds.torchrun.intent.sections import Claim, Storage, laid_over, storage_over
+from reconciler.core.kinds.torchrun.intent.workspace import WorkspaceSource
+from reconciler.core.kinds.torchrun.render.code import DIGEST, Code, code_of, forwarded, sync_container
+from reconciler.core.kinds.torchrun.render.command import trainer_command
+from reconciler.core.kinds.torchrun.render.kinds import Workload, workload_for
+from reconciler.core.kinds.torchrun.render.pods import Pod, pod_template
+from reconciler.core.kinds.torchrun.render.rendered import Rendered, about, failed
+from reconciler.core.kinds.torchrun.render.rendezvous import Rendezvous, rendezvous_of
+from reconciler.core.kinds.torchrun.render.shape import Shape, shape_of
+from reconciler.core.kinds.torchrun.render.storage import (
+    CHECKPOINTS_PATH,
+    DATASETS_PATH,
+    WORKSPACE_PATH,
+    WORKSPACE_SIZE,
+    Mounted,
+    claim_volume,
+    shared_memory,
+    size_of,
+    total_gpus,
+    volume_claim,
+)
+from reconciler.core.kinds.torchrun.render.template import Template
+from reconciler.core.kinds.torchrun.render.workload import workload_tree
+from reconciler.core.manifests.manifest import Manifest, manifest
+from reconciler.core.problems import Problem
+from reconciler.core.reasons import Origin, Reason, Traced, copied
+
+
+def job_of(job: TorchrunJob, template: Template, problems: list[Problem]) -> Iterator[Manifest]:
+    """Yield the manifests of a job; problems that stop it are added, and the caller drops what was yielded."""
+    distributed = laid_over(job.distributed, template.queue.distributed)
+    shape = shape_of(job, distributed, template, problems)
+    if shape is None:
+        return
+    workload = workload_for(template.cluster.backend, shape.nodes.value)
+    storage = storage_over(job.storage, template.queue.storage)
+    code = _code(job, template, storage.workspace, problems)
+    _check_name(job, shape, workload, code, problems)
+    rendezvous = None
+    if shape.nodes.value > 1:
+        rendezvous = rendezvous_of(job, distributed, shape, workload, problems)
+    labels = _labels(job, template)
+    pod = Pod(
+        job=job,
+        template=template,
+        shape=shape,
+        workload=workload,
+        distributed=distributed,
+        scheduling=job.scheduling,
+        workspace=storage.workspace,
+        code=code,
+        command=trainer_command(job, shape, workload, rendezvous),
+        mounted=tuple(_mounted(job, template, storage, shape, problems)),
+        labels=labels | _pod_labels(job, template),
+    )
+    trees = [
+        *_claims(job, template, storage, shape, code, labels, problems),
+        *([_service(job, template, rendezvous, labels)] if rendezvous and workload.service else []),
+        *([_sync_job(pod, code, code.source, labels)] if code and code.source and code.inplace else []),
+        workload_tree(pod, pod_template(pod, problems), _metadata(job, template, labels), problems),
+    ]
+    reason = Reason(rule="torchrun.job", text="rendered for the job", origins=(Origin(document=job.document),))
+    for tree in trees:
+        yield manifest(cluster=template.cluster.name, tree=tree, source=job.document.source, reason=reason)
+
+
+def unknown_queue(job: TorchrunJob, known_queues: tuple[str, ...]) -> Rendered:
+    """Return the problem of a job whose queue is not there."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
+
+    near = get_close_matches(job.queue, known_queues, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known queues: {', '.join(known_queues) or 'none'}"
+    message = f"there is no usable TorchrunQueue {job.queue!r} in the job's namespace"
+    return Rendered(problems=(about(job.queue_ref, "torchrun.queue-unknown", message, hint),))
+
+
+def render(job: TorchrunJob, template: Template) -> Rendered:
+    """Render a job in a queue."""
+    problems: list[Problem] = []
+    manifests = tuple(job_of(job, template, problems))
+    return Rendered(manifests=() if failed(problems) else manifests, problems=tuple(problems))
+
+
+def _namespace(job: TorchrunJob, template: Template) -> str:
+    return job.namespace or template.cluster.namespace
+
+
+def _labels(job: TorchrunJob, template: Template) -> dict[str, Any]:
+    labels: dict[str, Any] = {
+        "torchrun-job-name": job.name,
+        "torchrun.ai/job-name": job.job_name,
+        "torchrun.ai/job-queue": template.job_queue,
+    }
+    if job.job_id:
+        labels["torchrun.ai/job-id"] = job.job_id
+    return labels
+
+
+def _pod_labels(job: TorchrunJob, template: Template) -> dict[str, Any]:
+    labels: dict[str, Any] = {}
+    priority = job.scheduling.priority or template.priority
+    if template.gpu_type and re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", template.gpu_type.value):
+        labels["torchrun.ai/gpu-type"] = template.gpu_type
+    if template.cluster.backend is Backend.KAI:
+        labels["kai.scheduler/queue"] = template.scheduler_queue
+        if priority:
+            labels["priorityClassName"] = priority
+    return labels
+
+
+def _metadata(job: TorchrunJob, template: Template, labels: dict[str, Any]) -> dict[str, Any]:
+    """Return the workload's metadata: under KAI and Kueue its labels say the queue, under KAI the priority too.
+
+    Kueue takes the priority of the pods, so that the same PriorityClass serves under each backend.
+    """
+    own: dict[str, Any] = {"app": "torchrun", **labels}
+    if template.cluster.backend is Backend.KAI:
+        own |= _pod_labels(job, template)
+    elif template.cluster.backend is Backend.KUEUE and not (job.suspend and job.suspend.value):
+        # A suspended job stays out of the queue: Kueue would resume it as soon as there is room.
+        own["kueue.x-k8s.io/queue-name"] = template.job_queue
+    name = copied(job.document, ("metadata", "name"), job.name)
+    return {"name": name, "namespace": _namespace(job, template), "labels": own}
+
+
+def _code(job: TorchrunJob, template: Template, claim: Claim, problems: list[Problem]) -> Code | None:
+    workspace = laid_over(job.workspace, template.queue.workspace)
+    if not claim.wanted:
+        return None
+    return code_of(workspace, job.queue_ref, problems, has_claim=claim.claim is not None)
+
+
+def _check_name(job: TorchrunJob, shape: Shape, workload: Workload, code: Code | None, problems: list[Problem]) -> None:
+    """Report a job whose pods could not be named: their host names are DNS labels of at most 63 characters."""
+    longest = f"{job.name}-{'worker-' if not workload.service else ''}{shape.nodes.value - 1}"
+    if code and code.inplace:
+        longest = max(longest, f"{job.name}-sync-{'0' * 8}-0", key=len)
+    label = DNS_LABEL.fullmatch(job.name if shape.nodes.value > 1 else f"x{job.name}")
+    if label and len(longest) <= _LABEL_LENGTH:
+        return
+    name = copied(job.document, ("metadata", "name"), job.name)
+    message = f"{job.name!r} cannot name the hosts of the job's pods ({longest})"
+    hint = (
+        f"use at most {_LABEL_LENGTH - len(longest) + len(job.name)} lower-case letters, digits and `-`, a letter first"
+    )
+    problems.append(about(name, "torchrun.name", message, hint))
+
+
+_LABEL_LENGTH = 63
+
+
+def _mounted(
+    job: TorchrunJob, template: Template, storage: Storage, shape: Shape, problems: list[Problem]
+) -> Iterator[Mounted]:
+    if storage.datasets.wanted:
+        if not (storage.datasets.claim or template.queue.storage.datasets.wanted):
+            message = f"queue {template.queue.name} has no datasets to mount"
+            hint = "describe them in the queue's storage.datasets, or give claimName"
+            anchor = storage.datasets.enabled or storage.datasets.mount_path or job.queue_ref
+            problems.append(about(anchor, "torchrun.datasets", message, hint))
+        claim = storage.datasets.claim or f"{template.queue.name}-datasets"
+        yield claim_volume("datasets", claim, storage.datasets.mount_path or DATASETS_PATH, read_only=True)
+    if storage.checkpoints.wanted:
+        claim = storage.checkpoints.claim or f"{job.name}-checkpoints"
+        yield claim_volume("checkpoints", claim, storage.checkpoints.mount_path or CHECKPOINTS_PATH)
+    yield from shared_memory(storage.shm_per_gpu, shape.gpus, problems)
+
+
+def _claims(  # noqa: PLR0917 - the settled parts of one job
+    job: TorchrunJob,
+    template: Template,
+    storage: Storage,
+    shape: Shape,
+    code: Code | None,
+    labels: dict[str, Any],
+    problems: list[Problem],
+) -> Iterator[dict[str, Any]]:
+    """Yield the job's own claims; those that exist already are only mounted."""
+    several, namespace = shape.nodes.value > 1, _namespace(job, template)
+    workspace, checkpoints = storage.workspace, storage.checkpoints
+    if code and not code.existing and workspace.claim is None:
+        size = size_of(workspace, total_gpus(shape), "workspace", problems) or WORKSPACE_SIZE
+        yield volume_claim(
+            name=f"{job.name}-workspace",
+            namespace=namespace,
+            claim=workspace,
+            labels={**labels, "torchrun.ai/type": "workspace"},
+            size=size,
+            shared=several or code.inplace,
+        )
+    if checkpoints.wanted and checkpoints.claim is None:
+        found = size_of(checkpoints, total_gpus(shape), "checkpoints", problems)
+        if found is None:
+            message = "checkpoints have no size"
+            hint = "give size, sizePerGPU, or claimName of a volume that exists"
+            problems.append(about(checkpoints.enabled or job.queue_ref, "torchrun.size", message, hint))
+            return
+        yield volume_claim(
+            name=f"{job.name}-checkpoints",
+            namespace=namespace,
+            claim=checkpoints,
+            labels={**labels, "torchrun.ai/type": "checkpoints"},
+            size=found,
+            shared=several,
+            keep=_keep(checkpoints),
+        )
+
+
+_PERSIST = Traced("true", Reason(rule="torchrun.default", text="checkpoints outlive their job unless persist is false"))
+
+
+def _keep(claim: Claim) -> Traced | None:
+    if claim.persist is None:
+        return _PERSIST
+    if not claim.persist.value:
+        return None
+    return Traced("true", Reason(rule="torchrun.persist", text="asked for", origins=claim.persist.reason.origins))
+
+
+def _service(job: TorchrunJob, template: Template, rendezvous: Rendezvous, labels: dict[str, Any]) -> dict[str, Any]:
+    """Return the headless Service that gives every pod a name, before it is ready: they wait for each other."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": job.name, "namespace": _namespace(job, template), "labels": labels},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {"batch.kubernetes.io/job-name": job.name},
+            "ports": [{"name": "rendezvous", "port": rendezvous.port}],
+        },
+    }
+
+
+_SYNC_DEADLINE = Traced(3600, Reason(rule="torchrun.default", text="a sync that takes more than an hour hangs"))
+
+
+def _sync_job(pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, Any]) -> dict[str, Any]:
+    """Return the Job that fetches the code in place: a new source is a new Job, and nothing else changes."""
+    job, template = pod.job, pod.template
+    own = {**labels, "torchrun.ai/role": "sync"}
+    claim = pod.workspace.claim or f"{job.name}-workspace"
+    digest = code.digest
+    spec: dict[str, Any] = {
+        key: template.pod[key] for key in ("serviceAccountName", "imagePullSecrets") if key in template.pod
+    }
+    spec["restartPolicy"] = "OnFailure"
+    spec["containers"] = [sync_container(code, source, forwarded([*template.env, *job.env]), "")]
+    spec["volumes"] = [claim_volume("workspace", claim, WORKSPACE_PATH).volume]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": Traced(f"{job.name}-sync-{digest.value[:8]}", digest.reason),
+            "namespace": _namespace(job, template),
+            "labels": own,
+            "annotations": {DIGEST: digest},
+        },
+        "spec": {
+            "backoffLimit": 3,
+            "activeDeadlineSeconds": _SYNC_DEADLINE,
+            "template": {"metadata": {"labels": own}, "spec": spec},
+        },
+    }

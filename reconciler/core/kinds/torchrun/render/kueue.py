@@ -1,0 +1,137 @@
+"""A TorchrunQueue as Kueue's objects: a ClusterQueue with one flavor, and the LocalQueue that jobs name.
+
+The flavor stands for nodes, not for the queue: Kueue lends within a cohort only what is of the same flavor.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from math import ceil
+from typing import Any
+
+from reconciler.core.kinds.torchrun.intent.queue import Share
+from reconciler.core.kinds.torchrun.render.kai import PARENT, WEIGHT
+from reconciler.core.kinds.torchrun.render.rendered import about
+from reconciler.core.kinds.torchrun.render.template import PRODUCT_LABELS, Template
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Reason, Traced
+
+_API = "kueue.x-k8s.io/v1beta2"
+
+_UNITS = {"cpu": "m", "memory": "M", "gpu": ""}
+"""TorchrunQueue counts as KAI does: millicores, megabytes (10^6 bytes), devices."""
+
+_UNLIMITED = {"cpu": "1000000", "memory": "1000000Gi", "gpu": "1000000"}
+"""Kueue knows no unlimited quota: more than any cluster has, and small enough that a cohort's sum fits 63 bits."""
+
+_PREEMPTION = Traced(
+    {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+    Reason(rule="torchrun.preemption", text="a guaranteed quota is reclaimed from borrowers, as KAI does"),
+)
+
+
+def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Problem]) -> list[dict[str, Any]]:
+    """Return the trees of ResourceFlavor, ClusterQueue and LocalQueue."""
+    queue, shares = template.queue, dict(template.queue.shares)
+    for resource in ("cpu", "memory"):
+        weight = shares[resource].weight
+        if weight:
+            message = f"Kueue weighs a whole queue: the {resource} weight is not taken over, the GPUs' is"
+            problems.append(about(weight, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
+    keys = {"cpu": "cpu", "memory": "memory", "gpu": template.gpu_key}
+    quotas = [{"name": keys[name], **_quota(name, share, problems)} for name, share in queue.shares]
+    quotas += [{"name": name, "nominalQuota": _endless(name)} for name in _further(template)]
+    metadata = {"name": queue.queue_name, "labels": labels}
+    name = _flavor_name(template)
+    flavor: dict[str, Any] = {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {}}
+    if template.node_selector:
+        flavor["spec"] = {"nodeLabels": dict(template.node_selector)}
+    spec = {
+        "cohortName": queue.parent or PARENT,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": template.namespace}},
+        "preemption": _PREEMPTION,
+        "fairSharing": {"weight": shares["gpu"].weight or WEIGHT},
+        "resourceGroups": [
+            {
+                "coveredResources": [quota["name"] for quota in quotas],
+                "flavors": [{"name": name, "resources": quotas}],
+            }
+        ],
+    }
+    local = {"name": template.job_queue, "namespace": template.namespace, "labels": labels}
+    return [
+        flavor,
+        {"apiVersion": _API, "kind": "ClusterQueue", "metadata": metadata, "spec": spec},
+        {"apiVersion": _API, "kind": "LocalQueue", "metadata": local, "spec": {"clusterQueue": queue.queue_name}},
+    ]
+
+
+def _flavor_name(template: Template) -> Traced:
+    """Name a flavor after its nodes, so that all queues of these nodes share it."""
+    selector = dict(template.node_selector)
+    if template.gpu_type and not selector.keys() & set(PRODUCT_LABELS):
+        selector[PRODUCT_LABELS[0]] = template.gpu_type  # nothing was measured: the wish is all that tells GPUs apart
+    words = [
+        value.value if key in PRODUCT_LABELS else f"{key.rpartition('/')[2]}-{value.value}"
+        for key, value in sorted(selector.items())
+    ]
+    name = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-") or "default-flavor"
+    if len(name) > _LONGEST:
+        digest = sha256(repr([(key, value.value) for key, value in sorted(selector.items())]).encode()).hexdigest()
+        name = f"{name[: _LONGEST - 9]}-{digest[:8]}"
+    origins = tuple(origin for value in selector.values() for origin in value.reason.origins)
+    text = "named after its nodes: queues of the same nodes share the flavor, without which none could borrow"
+    return Traced(name, Reason(rule="torchrun.flavor", text=text, origins=origins))
+
+
+_LONGEST = 63  # characters, as of most names; the API takes more
+
+
+def _further(template: Template) -> list[str]:
+    """Return what else the pods ask for: Kueue never admits a pod that asks for what its queue does not cover."""
+    known = {"cpu", "memory", template.gpu_key}
+    return sorted({name for amounts in _amounts(template) for name in amounts} - known)
+
+
+def _amounts(template: Template) -> Iterator[Mapping[str, Any]]:
+    yield from (template.limits, template.requests)
+    for container in (*template.containers, *template.init_containers):
+        resources = container.value.get("resources")
+        for part in ("limits", "requests"):
+            amounts = resources.get(part) if isinstance(resources, dict) else None
+            yield amounts if isinstance(amounts, dict) else {}
+
+
+def _endless(resource: str) -> Traced:
+    text = f"the queue's pods ask for {resource}, and Kueue admits only what a queue covers: unlimited"
+    in_bytes = resource == "ephemeral-storage" or resource.startswith("hugepages-")
+    return Traced(_UNLIMITED["memory" if in_bytes else "gpu"], Reason(rule="torchrun.quota", text=text))
+
+
+def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Traced]:
+    """Return nominal quota and borrowing limit: together they are what KAI calls the limit."""
+    quota, limit = share.quota, share.limit
+    for value in (quota, limit):
+        if value and resource == "gpu" and value.value != int(value.value):
+            message = f"Kueue grants whole GPUs, not {value.value}"
+            problems.append(about(value, "torchrun.kueue-fraction", message, "round it up or down"))
+    bounded = limit is not None and limit.value >= 0
+    if quota is None or quota.value < 0:
+        if limit is not None and bounded:
+            return {"nominalQuota": _amount(resource, limit.value, limit, "all of the limit: the quota is unlimited")}
+        text = "unlimited: more than any cluster has, because Kueue needs a number"
+        origins = quota.reason.origins if quota else ()
+        return {"nominalQuota": Traced(_UNLIMITED[resource], Reason(rule="torchrun.quota", text=text, origins=origins))}
+    amounts = {"nominalQuota": _amount(resource, quota.value, quota, "the guaranteed quota")}
+    if limit is not None and bounded:
+        if limit.value < quota.value:
+            message = f"limit {limit.value} is below the quota {quota.value}"
+            problems.append(about(limit, "torchrun.quota", message, "raise the limit or lower the quota"))
+        text = f"limit {limit.value} - quota {quota.value} may be borrowed from the cohort"
+        amounts["borrowingLimit"] = _amount(resource, max(0, limit.value - quota.value), limit, text)
+    return amounts
+
+
+def _amount(resource: str, value: float, of: Traced, text: str) -> Traced:
+    reason = Reason(rule="torchrun.quota", text=text, origins=of.reason.origins)
+    return Traced(f"{ceil(value)}{_UNITS[resource]}", reason)

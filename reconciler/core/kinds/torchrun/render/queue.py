@@ -1,0 +1,140 @@
+"""A TorchrunQueue as manifests: the scheduler's own queue, shared datasets, and the objects that come with it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.core.config import Backend
+from reconciler.core.kinds.torchrun.intent.queue import ExtraResource
+from reconciler.core.kinds.torchrun.render.kai import kai_queue
+from reconciler.core.kinds.torchrun.render.kueue import kueue_objects
+from reconciler.core.kinds.torchrun.render.rendered import Rendered, about, failed
+from reconciler.core.kinds.torchrun.render.storage import size_of, volume_claim
+from reconciler.core.kinds.torchrun.render.template import Template
+from reconciler.core.manifests.manifest import manifest
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Origin, Reason, Traced, copied
+
+IMMUTABLE = "gpureconciler.io/immutable"
+"""Annotation of objects that must not change once they are there: a plan that changes one is refused."""
+
+_CLUSTER_SCOPED = frozenset(
+    {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "Namespace",
+        "PersistentVolume",
+        "PriorityClass",
+        "RuntimeClass",
+        "StorageClass",
+        "ClusterQueue",
+        "ResourceFlavor",
+        "WorkloadPriorityClass",
+        "Topology",
+    }
+)
+"""Kinds that a queue may bring and that lie in no namespace."""
+
+_KEPT = Traced("true", Reason(rule="torchrun.default", text="datasets outlive their queue unless persist is false"))
+
+
+def render(template: Template) -> Rendered:
+    """Render a queue."""
+    problems = list(template.problems)
+    queue = template.queue
+    reason = Reason(rule="torchrun.queue", text="rendered for the queue", origins=(Origin(document=queue.document),))
+    trees = [*_backend(template, problems), *_datasets(template, problems), *_resources(template)]
+    manifests = tuple(
+        manifest(cluster=template.cluster.name, tree=tree, source=queue.document.source, reason=reason)
+        for tree in trees
+    )
+    return Rendered(manifests=() if failed(problems) else manifests, problems=tuple(problems))
+
+
+def _labels(template: Template) -> dict[str, Any]:
+    return {"torchrun.ai/jobqueue": template.job_queue}
+
+
+def _backend(template: Template, problems: list[Problem]) -> list[dict[str, Any]]:
+    backend = template.cluster.backend
+    if backend is Backend.KAI:
+        return [kai_queue(template.queue, _labels(template))]
+    if backend is Backend.KUEUE:
+        return kueue_objects(template, _labels(template), problems)
+    for resource, share in template.queue.shares:
+        given = share.quota or share.limit or share.weight
+        if given:
+            message = f"cluster {template.cluster.name} has no queueing: the share of {resource} is not enforced"
+            hint = "set `backend` of the cluster to kai or kueue"
+            problems.append(about(given, "torchrun.no-queueing", message, hint, severity=Severity.WARNING))
+    if template.queue.parent:
+        message = f"cluster {template.cluster.name} has no queueing: the parent queue has no meaning"
+        found = about(template.queue.parent, "torchrun.no-queueing", message, severity=Severity.WARNING)
+        problems.append(found)
+    return []
+
+
+def _datasets(template: Template, problems: list[Problem]) -> Iterator[dict[str, Any]]:
+    """Yield the claim that all jobs of the queue read, sized for the GPUs of a whole node."""
+    queue, claim = template.queue, template.queue.storage.datasets
+    if not claim.wanted or claim.claim is not None:
+        return
+    gpus = template.per_node or Traced(0, Reason(rule="torchrun.cpu-only"))
+    size = size_of(claim, gpus, "datasets, for a whole node", problems)
+    if size is None:
+        message = "datasets have no size"
+        hint = "give size, sizePerGPU, or claimName of a volume that exists"
+        problems.append(about(claim.enabled or queue.queue_name, "torchrun.size", message, hint))
+        return
+    keep = claim.persist is None or claim.persist.value
+    yield volume_claim(
+        name=f"{queue.name}-datasets",
+        namespace=template.namespace,
+        claim=claim,
+        labels={**_labels(template), "torchrun.ai/type": "datasets"},
+        size=size,
+        shared=True,
+        keep=_KEPT if keep else None,
+    )
+
+
+def _resources(template: Template) -> Iterator[dict[str, Any]]:
+    for extra in template.queue.resources:
+        yield _resource(template, extra)
+
+
+def _resource(template: Template, extra: ExtraResource) -> dict[str, Any]:
+    """Return an object that comes with the queue, under the queue's name before its own where that is asked for."""
+    queue, body = template.queue, extra.template.value
+    origin = extra.template.reason.origins[0]
+    tree: dict[str, Any] = {
+        key: copied(origin.document, (*origin.field, key), value) for key, value in body.items() if key != "metadata"
+    }
+    written = body.get("metadata") if isinstance(body.get("metadata"), dict) else {}
+    metadata: dict[str, Any] = {
+        key: copied(origin.document, (*origin.field, "metadata", key), value)
+        for key, value in written.items()
+        if key not in ("name", "labels", "annotations")
+    }
+    metadata["name"] = extra.name
+    if extra.prefixed:
+        text = "nameMode prefix: the queue's name before the object's"
+        origins = (*extra.name.reason.origins, *template.job_queue.reason.origins)
+        reason = Reason(rule="torchrun.prefix", text=text, origins=origins)
+        metadata["name"] = Traced(f"{queue.name}-{extra.name.value}", reason)
+    if "namespace" not in metadata and body["kind"] not in _CLUSTER_SCOPED:
+        metadata["namespace"] = template.namespace
+    metadata["labels"] = _below(origin, written, "labels") | {"torchrun.ai/queue": template.job_queue}
+    annotations = _below(origin, written, "annotations")
+    if extra.immutable:
+        annotations[IMMUTABLE] = "true"
+    if annotations:
+        metadata["annotations"] = annotations
+    return tree | {"metadata": metadata}
+
+
+def _below(origin: Origin, metadata: dict[str, Any], key: str) -> dict[str, Any]:
+    entries = metadata.get(key)
+    at = (*origin.field, "metadata", key)
+    items = entries.items() if isinstance(entries, dict) else ()
+    return {name: copied(origin.document, (*at, name), value) for name, value in items}

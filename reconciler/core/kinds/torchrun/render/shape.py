@@ -1,0 +1,129 @@
+"""How many pods a job has and how many GPUs and processes each: the request spread over nodes, with its reasons."""
+
+from msgspec import Struct
+
+from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
+from reconciler.core.kinds.torchrun.intent.sections import Distributed
+from reconciler.core.kinds.torchrun.render.amounts import whole_cpus
+from reconciler.core.kinds.torchrun.render.rendered import about, place
+from reconciler.core.kinds.torchrun.render.template import Template
+from reconciler.core.placement.distribution import Refusal, distribute
+from reconciler.core.problems import Problem
+from reconciler.core.reasons import Origin, Reason, Traced
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """Pods, GPUs of each, processes of each. `min_nodes` is set for an elastic job, whose `nodes` is the most."""
+
+    nodes: Traced
+    gpus: Traced
+    processes: Traced
+    min_nodes: Traced | None = None
+
+    @property
+    def total(self) -> int:
+        """All GPUs of the job."""
+        total: int = self.nodes.value * self.gpus.value
+        return total
+
+
+def shape_of(job: TorchrunJob, distributed: Distributed, template: Template, problems: list[Problem]) -> Shape | None:
+    """Spread the job over nodes; None where it cannot be, with the problem that says why."""
+    wanted = _wanted_nodes(job, distributed, problems)
+    spread = _spread(job, wanted, template, problems)
+    if spread is None:
+        return None
+    nodes, gpus = spread
+    least = distributed.min_nodes
+    if least is not None and least.value > nodes.value:
+        message = f"at least {least.value} nodes are more than the {nodes.value} that the job has at most"
+        problems.append(about(least, "torchrun.elastic", message, "lower minNodes or ask for more"))
+        return None
+    elastic = least if least is not None and least.value < nodes.value else None
+    return Shape(nodes=nodes, gpus=gpus, processes=_processes(gpus, template), min_nodes=elastic)
+
+
+def _wanted_nodes(job: TorchrunJob, distributed: Distributed, problems: list[Problem]) -> Traced | None:
+    most = distributed.max_nodes
+    if job.nodes and most and job.nodes.value != most.value:
+        message = f"{job.nodes.value} nodes contradict distributed.maxNodes: {most.value} at {place(most)}"
+        problems.append(about(job.nodes, "torchrun.contradiction", message, "give one of them"))
+    return job.nodes or most
+
+
+def _spread(
+    job: TorchrunJob, wanted: Traced | None, template: Template, problems: list[Problem]
+) -> tuple[Traced, Traced] | None:
+    """Return nodes and GPUs a node."""
+    of_queue = template.queue.node.gpus
+    if job.gpus is None:
+        nodes = wanted or ONE_NODE
+        return (nodes, of_queue) if of_queue else (nodes, NO_GPUS)
+    if job.gpus.value == 0:
+        return wanted or ONE_NODE, Traced(0, Reason(rule="torchrun.cpu-only", text="", origins=job.gpus.reason.origins))
+    if of_queue and of_queue.value == 0:
+        message = f"asks for {job.gpus.value} GPUs, but nodes of queue {job.queue} have none ({place(of_queue)})"
+        problems.append(about(job.gpus, "torchrun.contradiction", message, "choose another queue"))
+        return None
+    if wanted:
+        return _over(job.gpus, wanted, template, problems)
+    return _distributed(job, job.gpus, template, problems)
+
+
+def _over(gpus: Traced, nodes: Traced, template: Template, problems: list[Problem]) -> tuple[Traced, Traced] | None:
+    """Spread over the number of nodes that the job itself asks for."""
+    share, rest = divmod(gpus.value, nodes.value)
+    most = template.per_node
+    if rest or share == 0:
+        message = f"{gpus.value} GPUs do not spread evenly over {nodes.value} nodes ({place(nodes)})"
+        near = sorted({max(1, share) * nodes.value, (share + 1) * nodes.value})
+        hint = f"ask for {' or '.join(map(str, near))}, or leave the number of nodes out"
+        problems.append(about(gpus, "torchrun.distribution", message, hint))
+        return None
+    if most and share > most.value:
+        message = f"{gpus.value} GPUs over {nodes.value} nodes are {share} a node; a node has {most.value}"
+        problems.append(about(gpus, "torchrun.distribution", message, "ask for more nodes or fewer GPUs"))
+        return None
+    text = f"{gpus.value} GPUs / {nodes.value} nodes = {share} a node"
+    origins = (*gpus.reason.origins, *nodes.reason.origins)
+    return nodes, Traced(share, Reason(rule="torchrun.gpus-per-node", text=text, origins=origins))
+
+
+def _distributed(
+    job: TorchrunJob, gpus: Traced, template: Template, problems: list[Problem]
+) -> tuple[Traced, Traced] | None:
+    if not template.kinds:
+        cluster = template.cluster.name
+        message = f"nothing says how many GPUs a node of {cluster} has for queue {job.queue}"
+        hint = "give nodeResources.gpus in the queue, or measure the nodes into evidence/"
+        problems.append(about(gpus, "torchrun.node-size-unknown", message, hint))
+        return None
+    spread = distribute(gpus.value, template.kinds)
+    if isinstance(spread, Refusal):
+        tried = "; ".join(rejected.why for rejected in spread.rejected)
+        hint = f"ask for {' or '.join(map(str, spread.nearest))}"
+        problems.append(about(gpus, "torchrun.distribution", f"{spread.why} ({tried})" if tried else spread.why, hint))
+        return None
+    tried = "; ".join(f"not {rejected.nodes} x {rejected.per_node}: {rejected.why}" for rejected in spread.rejected)
+    text = f"{spread.because} ({tried})" if tried else spread.because
+    origins: tuple[Origin, ...] = (*gpus.reason.origins, *template.per_node_origins)
+    return (
+        Traced(spread.nodes, Reason(rule="torchrun.nodes", text=text, origins=origins)),
+        Traced(spread.per_node, Reason(rule="torchrun.gpus-per-node", text=text, origins=origins)),
+    )
+
+
+def _processes(gpus: Traced, template: Template) -> Traced:
+    """One process a GPU; without GPUs one a CPU, or one."""
+    cpus = template.queue.node.cpus
+    if gpus.value:
+        return gpus
+    if cpus is None:
+        return Traced(1, Reason(rule="torchrun.processes", text="no GPUs and no nodeResources.cpus: one process"))
+    count = whole_cpus(cpus.value)
+    text = f"no GPUs: one process for each of {count} CPUs"
+    return Traced(count, Reason(rule="torchrun.processes", text=text, origins=cpus.reason.origins))
+
+
+ONE_NODE = Traced(1, Reason(rule="torchrun.default", text="numNodes is 1 unless the job says otherwise"))
+NO_GPUS = Traced(0, Reason(rule="torchrun.cpu-only", text="neither the job nor its queue asks for GPUs"))

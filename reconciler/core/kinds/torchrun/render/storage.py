@@ -1,0 +1,102 @@
+"""Volumes of a job and of its queue: claims sized by GPUs, shared memory, and where they are mounted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.kinds.torchrun.intent.sections import Claim
+from reconciler.core.kinds.torchrun.render.amounts import times
+from reconciler.core.kinds.torchrun.render.rendered import about
+from reconciler.core.kinds.torchrun.render.shape import Shape
+from reconciler.core.problems import Problem
+from reconciler.core.reasons import Origin, Reason, Traced
+
+KEEP = "gpureconciler.io/keep"
+"""Annotation of objects that outlive what asked for them: leaving the repository does not delete them."""
+
+WORKSPACE_SIZE = Traced("1Gi", Reason(rule="torchrun.default", text="a workspace has 1Gi unless a size is given"))
+WORKSPACE_PATH = Traced("/app", Reason(rule="torchrun.default", text="the workspace is mounted at /app unless given"))
+DATASETS_PATH = Traced("/datasets", Reason(rule="torchrun.default", text="datasets are mounted at /datasets"))
+CHECKPOINTS_PATH = Traced("/checkpoints", Reason(rule="torchrun.default", text="checkpoints are at /checkpoints"))
+_SHM = Reason(rule="torchrun.shm", text="shared memory is mounted where programs look for it")
+_MANY = Reason(rule="torchrun.access-mode", text="pods on several nodes use the volume at once")
+_ONCE = Reason(rule="torchrun.access-mode", text="one pod at a time uses the volume")
+
+
+class Mounted(Struct, frozen=True, kw_only=True):
+    """A volume of a pod and where the trainer sees it."""
+
+    volume: dict[str, Any]
+    mount: dict[str, Any]
+
+
+def volume_claim(
+    *,
+    name: Traced | str,
+    namespace: str,
+    claim: Claim,
+    labels: dict[str, Any],
+    size: Traced,
+    shared: bool,
+    keep: Traced | None = None,
+) -> dict[str, Any]:
+    """Return the tree of a PersistentVolumeClaim."""
+    modes = claim.access_modes or Traced(["ReadWriteMany" if shared else "ReadWriteOnce"], _MANY if shared else _ONCE)
+    spec: dict[str, Any] = {"accessModes": modes, "resources": {"requests": {"storage": size}}}
+    if claim.storage_class:
+        spec["storageClassName"] = claim.storage_class
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": labels}
+    if keep is not None:
+        metadata["annotations"] = {KEEP: keep}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def size_of(claim: Claim, gpus: Traced, what: str, problems: list[Problem]) -> Traced | None:
+    """Return the size of a claim: as given, or for each GPU of `gpus` (its value is how many; none counts as one)."""
+    if claim.size_per_gpu is None:
+        return claim.size
+    return per_gpu(claim.size_per_gpu, gpus, what, problems)
+
+
+def per_gpu(each: Traced, gpus: Traced, what: str, problems: list[Problem]) -> Traced | None:
+    """Return a size multiplied by GPUs, with its arithmetic."""
+    count = max(1, gpus.value)
+    size = times(each.value, count)
+    if size is None:
+        problems.append(about(each, "torchrun.quantity", f"{each.value!r} is no size", "give one, as `10Gi`"))
+        return None
+    text = f"{what}: {each.value} for each of {count} GPUs = {size}"
+    if not gpus.value:
+        text = f"{what}: {each.value}, counting a job without GPUs as one"
+    origins: tuple[Origin, ...] = (*each.reason.origins, *gpus.reason.origins)
+    return Traced(size, Reason(rule="torchrun.size", text=text, origins=origins))
+
+
+def total_gpus(shape: Shape) -> Traced:
+    """Return all GPUs of a job as a value with its reason."""
+    origins = (*shape.nodes.reason.origins, *shape.gpus.reason.origins)
+    return Traced(shape.total, Reason(rule="torchrun.gpus", origins=tuple(dict.fromkeys(origins))))
+
+
+def claim_volume(
+    name: str, claim_name: Traced | str, path: Traced, *, read_only: bool = False, sub_path: str = ""
+) -> Mounted:
+    """Return a pod's volume on a claim, mounted at `path`."""
+    source: dict[str, Any] = {"claimName": claim_name}
+    mount: dict[str, Any] = {"name": name, "mountPath": path}
+    if read_only:
+        source["readOnly"] = mount["readOnly"] = True
+    if sub_path:
+        mount["subPathExpr"] = sub_path
+    return Mounted(volume={"name": name, "persistentVolumeClaim": source}, mount=mount)
+
+
+def shared_memory(each: Traced | None, gpus: Traced, problems: list[Problem]) -> Iterator[Mounted]:
+    """Yield the memory volume at /dev/shm, sized by the GPUs of one pod."""
+    size = per_gpu(each, gpus, "shared memory of a pod", problems) if each else None
+    if size:
+        yield Mounted(
+            volume={"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}},
+            mount={"name": "shm", "mountPath": Traced("/dev/shm", _SHM)},  # noqa: S108 - a mount point, no temporary file
+        )

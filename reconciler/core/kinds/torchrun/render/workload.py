@@ -1,0 +1,98 @@
+"""The workload around the pods: an Indexed Job, or the PyTorchJob that is a gang under KAI."""
+
+from typing import Any
+
+from reconciler.core.config import Backend
+from reconciler.core.kinds.torchrun.render.kinds import PYTORCH_JOB
+from reconciler.core.kinds.torchrun.render.pods import Pod
+from reconciler.core.kinds.torchrun.render.rendered import about
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Reason, Traced
+
+MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts is 3 unless given"))
+RESTART_POLICY = Traced("OnFailure", Reason(rule="torchrun.default", text="restartPolicy is OnFailure unless given"))
+SUSPEND = Traced(value=False, reason=Reason(rule="torchrun.default", text="a job runs unless it says suspend"))
+_NEVER = Traced("Never", Reason(rule="torchrun.restart", text="no restarts are allowed, so the first failure is final"))
+_CLEAN = Traced(
+    "Running",
+    Reason(rule="torchrun.clean", text="a job that failed must not hold GPUs by pods that still wait for each other"),
+)
+_GANG = Reason(rule="torchrun.gang", text="KAI starts the pods only when this many can start together")
+
+
+def workload_tree(
+    pod: Pod, template: dict[str, Any], metadata: dict[str, Any], problems: list[Problem]
+) -> dict[str, Any]:
+    """Return the tree of the workload, whose pods look like `template`."""
+    if pod.workload is PYTORCH_JOB:
+        return _pytorch_job(pod, template, metadata, problems)
+    nodes, backend = pod.shape.nodes, pod.template.cluster.backend
+    if backend is Backend.NONE and nodes.value > 1:
+        message = f"cluster {pod.template.cluster.name} has no queueing: nothing starts the {nodes.value} pods together"
+        hint = "set `backend` of the cluster to kai or kueue, or accept that some pods wait for others"
+        problems.append(about(pod.job.queue_ref, "torchrun.no-gang", message, hint, severity=Severity.WARNING))
+    if backend is Backend.KUEUE and pod.shape.min_nodes:
+        metadata["annotations"] = {
+            "kueue.x-k8s.io/job-min-parallelism": _text(pod.shape.min_nodes),
+            "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
+        }
+    spec: dict[str, Any] = {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes}
+    spec |= _limits(pod, problems)
+    suspend = pod.job.suspend or SUSPEND
+    if backend is not Backend.KUEUE or suspend.value:  # Kueue itself suspends and resumes what it queues
+        spec["suspend"] = suspend
+    template["spec"]["restartPolicy"] = pod.job.reliability.restart_policy or RESTART_POLICY
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec | {"template": template}}
+
+
+def _limits(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
+    """Return restarts, deadline, and the time to live only where it is asked for: what syncs would run it again."""
+    reliability = pod.job.reliability
+    limits: dict[str, Any] = {"backoffLimit": reliability.max_restarts or MAX_RESTARTS}
+    if reliability.ttl:
+        limits["ttlSecondsAfterFinished"] = reliability.ttl
+        gone = f"the job is deleted {reliability.ttl.value} s after its end"
+        message = f"{gone}, and Argo CD or Flux, which finds it missing, makes it anew and runs it again"
+        hint = "leave it out, and remove the job's file when it is done; activeDeadlineSeconds bounds how long it runs"
+        problems.append(about(reliability.ttl, "torchrun.ttl", message, hint, severity=Severity.WARNING))
+    if reliability.deadline:
+        limits["activeDeadlineSeconds"] = reliability.deadline
+    return limits
+
+
+def _pytorch_job(
+    pod: Pod, template: dict[str, Any], metadata: dict[str, Any], problems: list[Problem]
+) -> dict[str, Any]:
+    """Return workers only: with a master the operator would add its own init container and rendezvous variables."""
+    shape, reliability = pod.shape, pod.job.reliability
+    restart = reliability.restart_policy or RESTART_POLICY
+    if restart.value == "Never" and reliability.max_restarts and reliability.max_restarts.value:
+        message = "with restartPolicy Never the first failed pod ends a job on several nodes, whatever maxRestarts says"
+        hint = "use OnFailure, or set maxRestarts to 0"
+        found = about(reliability.max_restarts, "torchrun.restart", message, hint, severity=Severity.WARNING)
+        problems.append(found)
+    elif reliability.max_restarts and reliability.max_restarts.value == 0:
+        restart = _NEVER
+    spec: dict[str, Any] = {
+        "nprocPerNode": _text(shape.processes),
+        "runPolicy": {
+            "cleanPodPolicy": _CLEAN,
+            **_limits(pod, problems),
+            "suspend": pod.job.suspend or SUSPEND,
+            "schedulingPolicy": {"minAvailable": _gang(shape.min_nodes or shape.nodes)},
+        },
+        "pytorchReplicaSpecs": {"Worker": {"replicas": shape.nodes, "restartPolicy": restart, "template": template}},
+    }
+    if shape.min_nodes:
+        # Without it the job would wait for pods that an elastic job may never get.
+        spec["elasticPolicy"] = {"minReplicas": shape.min_nodes, "maxReplicas": shape.nodes}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec}
+
+
+def _gang(nodes: Traced) -> Traced:
+    return Traced(nodes.value, Reason(rule=_GANG.rule, text=_GANG.text, origins=nodes.reason.origins))
+
+
+def _text(number: Traced) -> Traced:
+    reason = number.reason
+    return Traced(str(number.value), Reason(rule=reason.rule, text=reason.text, origins=reason.origins))

@@ -1,0 +1,1 @@
+"""`Manifest`: one rendered object, its path, owner and limits."""

@@ -1,0 +1,31 @@
+"""A plain Kubernetes object among the sources: passed through, normalised, owned and planned like the rest."""
+
+from reconciler.core.config import Cluster
+from reconciler.core.documents import Document
+from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.objects import FieldPath, ObjectKey
+from reconciler.core.reasons import Origin, Reason
+
+# Written by servers, never by people: in Git they would only make noise in every review.
+_SERVER_FIELDS = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
+
+
+def render_plain(document: Document, cluster: Cluster, *, namespaced: bool) -> Manifest:
+    """Render `document` for `cluster`; an object that needs a namespace and names none gets the cluster's default.
+
+    One that belongs to no namespace loses what it names, as it would on the server.
+    """
+    metadata = {name: value for name, value in document.metadata.items() if name not in _SERVER_FIELDS}
+    reasons: dict[FieldPath, Reason] = {(): Reason(rule="source", origins=(Origin(document=document),), copied=True)}
+    if namespaced and not metadata.get("namespace"):
+        metadata["namespace"] = cluster.namespace
+        text = f"the document names no namespace; {cluster.name}'s default is {cluster.namespace}"
+        reasons["metadata", "namespace"] = Reason(
+            rule="namespace.default", text=text, origins=(Origin(document=document, field=("metadata",)),)
+        )
+    if not namespaced:
+        metadata.pop("namespace", None)
+    body = {name: value for name, value in document.data.items() if name != "status"} | {"metadata": metadata}
+    key = document.key
+    key = ObjectKey(group=key.group, kind=key.kind, namespace=metadata.get("namespace", ""), name=key.name)
+    return Manifest(cluster=cluster.name, key=key, body=body, source=document.source, reasons=reasons)

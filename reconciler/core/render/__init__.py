@@ -1,1 +1,0 @@
-"""Intents in, manifests out: stable objects, each value with its reason."""

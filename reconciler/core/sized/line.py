@@ -1,0 +1,153 @@
+"""The launch line with its numbers: which flags say them for each launcher, and what stays as it is written."""
+
+from msgspec import Struct
+
+from reconciler.core.launch.edit import NotEditable, edit_launch, process_flags, script_flag
+from reconciler.core.launch.facts import Launcher
+from reconciler.core.launch.launch import Launch
+from reconciler.core.launch.options import Option, flag_name, script_arguments
+from reconciler.core.objects import format_path
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Origin
+from reconciler.core.sized.variables import ACCUMULATION, BATCH, NUM_GPUS, NUM_MACHINES, NUM_PROCESSES
+from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.training import Layout
+from reconciler.core.training import Kind, TrainingJob
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """A container's words after editing."""
+
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+
+
+def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Layout) -> Line | Problem:
+    """Return the words of the line with the layout's numbers.
+
+    A script of a shell gets references (`$AUTOCONF_NUM_PROCESSES`), so that it reads like the autoconf controller's;
+    words that no shell expands, and the lines of Ray and torchrun jobs, get the numbers themselves. Problems:
+    `sizing.one-process` (nothing starts a process for each GPU), `sizing.line` (the words cannot be edited).
+    """
+    if launch.launcher is Launcher.PYTHON and layout.gpus > 1 and job.kind not in _STARTS_PROCESSES:
+        message = f"needs {layout.gpus} GPUs, but the line starts one process"
+        hint = "start it with `accelerate launch` or `torchrun`, which start one process for each GPU"
+        return _problem(job, "sizing.one-process", message, hint)
+    numbers = _Numbers(job, launch, layout)
+    launcher, script = _process_flags(job, launch, numbers)
+    script |= _batch_flags(launch, question, numbers)
+    if "" in script:
+        message = f"nobody knows how {launch.framework} is told its batch"
+        return _problem(job, "sizing.line", message, "give the batch per device on the launch line")
+    if not launcher and not script:
+        return Line(command=job.command, args=job.args)
+    try:
+        command, args = edit_launch(launch, launcher, script)
+    except NotEditable as problem:
+        return _problem(
+            job, "sizing.line", f"cannot be edited: {problem}", "write the line's words out where it stands"
+        )
+    return Line(command=command, args=args)
+
+
+def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Problem, ...]:
+    """Warn of an accelerate line whose machines would all take themselves for the first one."""
+    told = any(_written(launch, flag) for flag in ("--machine_rank", "--rdzv_backend", "--config_file"))
+    if launch.launcher is not Launcher.ACCELERATE or layout.workers == 1 or told:
+        return ()
+    message = f"runs on {layout.workers} nodes, but the line does not tell accelerate which of them it is on"
+    rank, address = ("PET_NODE_RANK", "PET_MASTER") if job.kind is Kind.TRAIN_JOB else ("RANK", "MASTER")
+    flags = f"--machine_rank=${rank} --main_process_ip=${address}_ADDR --main_process_port=${address}_PORT"
+    hint = f"add {flags} to the line"
+    return (_problem(job, "sizing.machine-rank", message, hint, Severity.WARNING),)
+
+
+def line_origins(job: TrainingJob, launch: Launch) -> tuple[Origin, ...]:
+    """Return the places of the words that the line's facts were read from, each once."""
+    spots = sorted({fact.spot for fact in launch.facts.values() if fact.spot is not None})
+    paths = dict.fromkeys(job.word_path(spot.field, spot.index) for spot in spots)
+    return tuple(Origin(document=job.document, field=path) for path in paths)
+
+
+_STARTS_PROCESSES = frozenset({Kind.TORCHRUN_JOB, Kind.RAY_JOB})
+"""Kinds that start the processes themselves, whatever their line says."""
+
+_TELLS_PROCESSES = frozenset({Kind.PYTORCH_JOB, Kind.TRAIN_JOB})
+"""Kinds whose operator tells torchrun how many processes and nodes there are (`PET_NPROC_PER_NODE`, `PET_NNODES`)."""
+
+
+class _Numbers:
+    """Writes a number as the line can take it: its variable where a shell expands it, else its digits."""
+
+    __slots__ = ("_refers", "layout")
+
+    def __init__(self, job: TrainingJob, launch: Launch, layout: Layout) -> None:
+        self._refers = launch.shell and job.line is None
+        self.layout = layout
+
+    def write(self, variable: str, number: int) -> str:
+        return f"${variable}" if self._refers else str(number)
+
+    def processes(self, *, in_all: bool) -> str:
+        layout = self.layout
+        return self.write(NUM_PROCESSES, layout.gpus) if in_all else self.write(NUM_GPUS, layout.gpus_per_worker)
+
+    @property
+    def machines(self) -> str:
+        return self.write(NUM_MACHINES, self.layout.workers)
+
+
+Flags = dict[str, str]
+
+
+def _process_flags(job: TrainingJob, launch: Launch, numbers: _Numbers) -> tuple[Flags, Flags]:
+    """Return the flags that count processes and machines: the launcher's, and those among the script's own.
+
+    accelerate always gets both, as the autoconf controller writes them. Others get what they have to be told: an
+    operator tells torchrun, `auto` says itself, and one machine is every launcher's default.
+    """
+    known = process_flags(launch)
+    if not known.processes:
+        return {}, {}
+    always = launch.launcher is Launcher.ACCELERATE
+    told = job.kind in _TELLS_PROCESSES and launch.launcher is Launcher.TORCHRUN
+    flags: Flags = {}
+    processes, machines = (_written(launch, flag, script=known.script) for flag in (known.processes, known.machines))
+    if always or (processes is None and not told) or (processes is not None and processes.value not in _AUTOMATIC):
+        flags[known.processes] = numbers.processes(in_all=known.in_all)
+    if always or machines is not None or (numbers.layout.workers > 1 and not told):
+        flags[known.machines] = numbers.machines
+    return ({}, flags) if known.script else (flags, {})
+
+
+_AUTOMATIC = frozenset({"auto", "gpu"})
+"""What torchrun and litgpt take for "as many as there are GPUs"."""
+
+
+def _written(launch: Launch, flag: str, *, script: bool = False) -> Option | None:
+    """Return a flag that stands on the line, among the launcher's own or the script's."""
+    launched = launch.line.launched
+    found = script_arguments(launched.fields, launched.program + 1) if script else launched.arguments
+    name = flag_name(flag)
+    return next((option for option in found.options if option.name == name), None)
+
+
+def _batch_flags(launch: Launch, question: Question, numbers: _Numbers) -> Flags:
+    """Return the script's flags: the batch of a device where it is one already or changes, the steps when they change.
+
+    accelerate always gets the batch, as the autoconf controller writes it.
+    """
+    layout, flags = numbers.layout, {}
+    batch = launch.facts.get("batch")
+    written = batch is not None and batch.spot is not None
+    if written or layout.batch != question.batch or launch.launcher is Launcher.ACCELERATE:
+        flags[script_flag(launch, "batch")] = numbers.write(BATCH, layout.batch)
+    if layout.accumulation != question.accumulation:
+        flags[script_flag(launch, "accumulation")] = numbers.write(ACCUMULATION, layout.accumulation)
+    return flags
+
+
+def _problem(job: TrainingJob, rule: str, message: str, hint: str, severity: Severity = Severity.ERROR) -> Problem:
+    path = job.line or job.lead.container.path
+    place, field = job.document.at(path), format_path(path)
+    return Problem(rule=rule, place=place, field=field, message=message, hint=hint, severity=severity)

@@ -1,0 +1,214 @@
+"""One job document through sizing: launch line, question, decision, and the numbers in its place."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import SizingSettings, Unanswered
+from reconciler.core.documents import Document
+from reconciler.core.launch.facts import Spot, Trouble
+from reconciler.core.launch.files import named_file
+from reconciler.core.launch.launch import Launch, LaunchReading
+from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch.search import find_line
+from reconciler.core.objects import FieldPath, SourceRef, format_path
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Origin
+from reconciler.core.sized.apply import apply_decision, refused
+from reconciler.core.sized.sized import Sized
+from reconciler.core.sizing.answers import Answers
+from reconciler.core.sizing.asking import Asking, ask
+from reconciler.core.sizing.asking.cards import OFFERED
+from reconciler.core.sizing.decide import decide_over
+from reconciler.core.sizing.decision import Decision, Reason
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.note import SizingNote, note, reading
+from reconciler.core.sizing.question import Question
+from reconciler.core.training import (
+    Container,
+    Kind,
+    TrainingJob,
+    allows_product,
+    is_done,
+    is_watched,
+    named_product,
+    requested_gpus,
+    training_job,
+    word_place,
+)
+
+Files = Callable[[str], bytes | None]
+"""Gives the bytes of a file of the repository by its path; None where there is none."""
+
+_READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulation")  # whose places a reviewer is shown
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What a job is sized against. `paths` are the configurations that launch lines may name, `file` gives their bytes.
+
+    `offered` are the cards that the job's queue or the cluster offers; `answers` what other engines said; `evidence`
+    are the places of both.
+    """
+
+    settings: SizingSettings
+    answers: Answers
+    offered: tuple[Gpu, ...] = ()
+    evidence: tuple[Origin, ...] = ()
+    paths: tuple[str, ...] = ()
+    file: Files
+
+
+class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
+    """What became of a job. `sized` None: it is held back, for the `problems`, or because it `waits` (a warning)."""
+
+    document: Document
+    sized: Sized | None = None
+    told: Callable[[], SizingNote] | None = None
+    decision: Decision | None = None
+    questions: tuple[Question, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether another engine owes its answer."""
+        return self.decision is not None and self.decision.is_pending
+
+
+def size_job(document: Document, around: Surroundings, *, named: bool = False) -> SizedJob | None:
+    """Size one document that its schema has accepted and `is_selected` has chosen, or a person has `named`.
+
+    None: nothing asks for it by name (all jobs are sized), and it trains nothing that we know of.
+    """
+    files = _Files(document.source.path, around)
+    parsed = training_job(document, lambda container: _launches(container, files))
+    watched = named or is_watched(document, around.settings)
+    if parsed.intent is None:
+        return SizedJob(document=document, problems=parsed.problems) if watched else None
+    job = parsed.intent
+    done = is_done(document, around.settings)
+    found = read_launch(job.command, job.args, dict(job.env), files.named, done=done)
+    if not watched and not _names_model(found):
+        return None
+    if found.launch is None or found.troubles:
+        return SizedJob(document=document, problems=tuple(_problems(job, found.troubles)))
+    asking = ask_of(job, found.launch, around, files)
+    if asking.troubles:
+        return SizedJob(document=document, problems=tuple(_problems(job, asking.troubles)))
+    return _decided(job, found.launch, asking, around)
+
+
+def _names_model(found: LaunchReading) -> bool:
+    """Whether a line says which language model it trains: any Python script may look like a launch line."""
+    return found.launch is not None and found.launch.fact("model") is not None
+
+
+def ask_of(job: TrainingJob, launch: Launch, around: Surroundings, files: "_Files") -> Asking:
+    """Put the job's line into questions, one for each card that it may get."""
+    selected = named_product(job)
+    return ask(
+        launch,
+        around.settings,
+        requested_gpus=requested_gpus(job),
+        selected_gpu=selected[0] if selected else "",
+        offered=tuple(gpu for gpu in around.offered if allows_product(job, gpu.vendor, gpu.product)),
+        files=files.exact,
+        folder=job.document.source.path.rpartition("/")[0],
+        starts_processes=job.kind is Kind.TORCHRUN_JOB,
+    )
+
+
+class _Files:
+    """Files of the repository as a job of this path may name them."""
+
+    def __init__(self, path: str, around: Surroundings) -> None:
+        self._path = path
+        self._around = around
+
+    def exact(self, path: str) -> bytes | None:
+        """Return the file of this very path."""
+        return self._around.file(path) if path in self._around.paths else None
+
+    def named(self, written: str) -> bytes | None:
+        """Return the file that is mounted under this name."""
+        path = named_file(written, self._around.paths, self._path) if self._around.paths else None
+        return self._around.file(path) if path else None
+
+
+def _launches(container: Container, files: _Files) -> bool:
+    return not isinstance(find_line(container.command, container.args, dict(container.env), files.named), Trouble)
+
+
+def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundings) -> SizedJob:
+    settings, document = around.settings, job.document
+    decision = _decide(asking.questions, around.answers)
+    question = next((one for one in asking.questions if _is_of(decision, one)), asking.questions[0])
+    made = SizedJob(
+        document=document,
+        told=partial(_told, job, question, decision, asking),
+        decision=decision,
+        questions=asking.questions,
+    )
+    if decision.chosen is not None:
+        pinned = any(name == "gpu" and fact.origin == OFFERED for name, fact in asking.facts)
+        sized = apply_decision(job, launch, question, decision, settings, around.evidence, pin_gpu=pinned)
+        is_whole = not any(problem.severity is Severity.ERROR for problem in sized.problems)
+        return replace(made, sized=sized if is_whole else None, problems=sized.problems)
+    unanswered = settings.when_pending if decision.is_pending else settings.when_refused
+    blocks = unanswered is Unanswered.BLOCK
+    severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
+    passed = None if blocks else refused(document, decision, settings, around.evidence)
+    return replace(made, sized=passed, problems=(_unanswered(job, decision, severity),))
+
+
+def _told(job: TrainingJob, question: Question, decision: Decision, asking: Asking) -> SizingNote:
+    """Tell a decision; only for what a plan shows, because finding the places of words costs more than deciding."""
+    read = [fact.spot for name, fact in asking.facts if fact.spot is not None and name in _READ_FACTS]
+    taken = [(name, fact.origin) for name, fact in asking.taken if fact.origin]
+    places = tuple(sorted({_place(job, spot) for spot in read}))
+    return note(decision, read=reading(question, taken), places=places)
+
+
+def _decide(questions: tuple[Question, ...], answers: Answers) -> Decision:
+    """Decide; where nobody else is heard, the same question is decided once for all jobs that ask it."""
+    return decide_over(questions, answers) if answers.recorded or answers.engine.is_external else _physics(questions)
+
+
+@lru_cache(maxsize=4096)
+def _physics(questions: tuple[Question, ...]) -> Decision:
+    return decide_over(questions)
+
+
+def _is_of(decision: Decision, question: Question) -> bool:
+    return decision.chosen is not None and decision.chosen.gpu == question.gpu
+
+
+def _unanswered(job: TrainingJob, decision: Decision, severity: Severity) -> Problem:
+    rule = "sizing.no-recommendation"
+    if decision.is_pending:
+        rule = "sizing.engine-error" if decision.reason == Reason.ENGINE_ERROR else "sizing.pending"
+    hint = (
+        "ask the engine: reconciler size --record" if decision.is_pending else "train less at once, or on larger cards"
+    )
+    return _problem(job, rule, job.lead.container.path, decision.text, hint, severity)
+
+
+def _problem(  # noqa: PLR0917 - the parts of a problem
+    job: TrainingJob, rule: str, at: FieldPath, message: str, hint: str, severity: Severity = Severity.ERROR
+) -> Problem:
+    document = job.document
+    return Problem(
+        rule=rule, place=document.at(at), field=format_path(at), message=message, hint=hint, severity=severity
+    )
+
+
+def _problems(job: TrainingJob, troubles: Iterable[Trouble]) -> Iterator[Problem]:
+    for trouble in troubles:
+        at = job.lead.container.path if trouble.spot is None else job.word_path(trouble.spot.field, trouble.spot.index)
+        place = job.document.at(at) if trouble.spot is None else _place(job, trouble.spot)
+        yield Problem(rule=trouble.rule, place=place, field=format_path(at), message=trouble.message, hint=trouble.hint)
+
+
+def _place(job: TrainingJob, spot: Spot) -> SourceRef:
+    return word_place(job, spot.field, spot.index, spot.start)

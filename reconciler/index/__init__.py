@@ -1,0 +1,1 @@
+"""Compiled files, their findings and object summaries, and the store that remembers them."""

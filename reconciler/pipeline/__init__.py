@@ -1,1 +1,0 @@
-"""The stages in order: takes ports, returns a plan."""

@@ -1,0 +1,1 @@
+"""What is compared: tree references, files by role, configuration."""

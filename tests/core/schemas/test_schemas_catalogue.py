@@ -1,0 +1,418 @@
+"""The catalogue: what it refuses, in which words and where; what it answers about kinds and fields."""
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.adapters import bundle
+from reconciler.core.documents import Document, read
+from reconciler.core.objects import SourceRef
+from reconciler.core.problems import Severity
+from reconciler.core.schemas import Catalogue
+from tests.cluster.mutations import mutations
+
+CATALOGUE = Catalogue(bundle)
+PLACE = SourceRef(path="jobs/a.yaml", line=1, column=1)
+SPECIMENS = {
+    f"{body['apiVersion']}/{body['kind']}": body
+    for path in sorted((Path(__file__).parents[2] / "cluster" / "specimens").glob("*.yaml"))
+    for body in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: trainer
+          image: train:1
+"""
+
+
+def problems(text: str, catalogue: Catalogue = CATALOGUE) -> list[str]:
+    """Return the problems of the documents in `text`, as they are shown."""
+    reading = read("jobs/a.yaml", text.encode())
+    assert not reading.problems, reading.problems
+    return [str(problem) for document in reading.documents for problem in catalogue.validate(document)]
+
+
+def test_good_object_has_no_problems() -> None:
+    assert problems(JOB) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "          image: train:1\n",
+            "          image: train:1\n          imagePullPolcy: Always\n",
+            (
+                "jobs/a.yaml:11:11: spec.template.spec.containers[0].imagePullPolcy: unknown field; "
+                "did you mean imagePullPolicy? [schema.unknown-field]"
+            ),
+        ),
+        (
+            "          image: train:1\n",
+            "          image: train:1\n          nodeSelector: {a: b}\n",
+            (
+                "jobs/a.yaml:11:11: spec.template.spec.containers[0].nodeSelector: unknown field; "
+                "it belongs to spec.template.spec [schema.unknown-field]"
+            ),
+        ),
+        (
+            "  template:",
+            '  parallelism: "2"\n  template:',
+            (
+                "jobs/a.yaml:5:16: spec.parallelism: a whole number is wanted here, this is a string "
+                '("2"); remove the quotes: 2 [schema.wrong-type]'
+            ),
+        ),
+        (
+            "          image: train:1\n",
+            "          image: train:1\n          env: [{name: A, value: 8}]\n",
+            (
+                "jobs/a.yaml:11:34: spec.template.spec.containers[0].env[0].value: a string is wanted here, "
+                'this is a number (8); quote it: "8" [schema.wrong-type]'
+            ),
+        ),
+        (
+            "restartPolicy: Never",
+            "restartPolicy: never",
+            (
+                'jobs/a.yaml:7:22: spec.template.spec.restartPolicy: "never" is not allowed; '
+                "did you mean Never? [schema.not-allowed]"
+            ),
+        ),
+        (
+            "restartPolicy: Never",
+            "restartPolicy: Always",
+            (
+                "jobs/a.yaml:7:22: spec.template.spec.restartPolicy: Always is not possible here; "
+                "use Never or OnFailure [schema.not-allowed]"
+            ),
+        ),
+        (
+            "          image: train:1\n",
+            "          image: train:1\n          resources: {limits: {memory: 64 GB}}\n",
+            (
+                'jobs/a.yaml:11:40: spec.template.spec.containers[0].resources.limits.memory: "64 GB" is not a quantity; '
+                "write 64G [schema.bad-quantity]"
+            ),
+        ),
+        (
+            "          image: train:1\n",
+            (
+                "          image: train:1\n"
+                "          resources: {limits: {nvidia.com/gpu: 8}, requests: {nvidia.com/gpu: 4}}\n"
+            ),
+            (
+                'jobs/a.yaml:11:79: spec.template.spec.containers[0].resources.requests["nvidia.com/gpu"]: '
+                "request 4 and limit 8 of nvidia.com/gpu differ; make them equal; devices are never overcommitted "
+                "[schema.request-differs-from-limit]"
+            ),
+        ),
+        (
+            "          image: train:1\n",
+            "          image: train:1\n          volumeMounts: [{name: shm, mountPath: /dev/shm}]\n",
+            (
+                "jobs/a.yaml:11:33: spec.template.spec.containers[0].volumeMounts[0].name: the pod has no volume shm; "
+                "add it under volumes [schema.unknown-volume]"
+            ),
+        ),
+        (
+            "  template:",
+            "  completionMode: Indexed\n  template:",
+            "jobs/a.yaml:4:1: spec.completions: required, but missing; add it [schema.missing-field]",
+        ),
+        (
+            "          image: train:1\n",
+            "          image: train:1\n          resources: {limits: {gpu: 8}}\n",
+            (
+                "jobs/a.yaml:11:32: spec.template.spec.containers[0].resources.limits.gpu: this key is not allowed "
+                "here; use cpu, memory, ephemeral-storage or domain/name, as in nvidia.com/gpu [schema.bad-key]"
+            ),
+        ),
+        (
+            "name: train}",
+            "name: Train_1}",
+            (
+                "jobs/a.yaml:3:18: metadata.name: \"Train_1\" is not a valid name; use lower-case letters, digits, '-' "
+                "and '.', starting and ending with a letter or digit, for example train-1 [schema.bad-name]"
+            ),
+        ),
+        (
+            "kind: Job",
+            "kind: Jbo",
+            'jobs/a.yaml:2:7: kind: batch/v1 has no kind "Jbo"; did you mean Job? [schema.unknown-kind]',
+        ),
+        (
+            "kind: Job",
+            "kind: Deployment",
+            (
+                'jobs/a.yaml:2:7: kind: batch/v1 has no kind "Deployment"; Deployment is of apiVersion apps/v1 '
+                "[schema.unknown-kind]"
+            ),
+        ),
+        (
+            "batch/v1",
+            "batch/v1beta1",
+            "jobs/a.yaml:1:13: apiVersion: Job is not served at batch/v1beta1; use batch/v1 [schema.unknown-version]",
+        ),
+    ],
+)
+def test_words_and_places(old: str, new: str, expected: str) -> None:
+    """Every problem has its exact place, says what is wrong and what to do."""
+    assert old in JOB
+    assert problems(JOB.replace(old, new, 1)) == [expected]
+
+
+def test_scalars_that_parsers_disagree_about_are_errors_where_a_string_is_wanted() -> None:
+    text = 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  a: no\n  b: 12:30\n  c: 012\n  d: "no"\n'
+    assert problems(text) == [
+        f"jobs/a.yaml:{line}:6: data.{key}: a string is wanted here, but YAML parsers disagree about what a plain "
+        f'{value} is; quote it: "{value}" [yaml.ambiguous-scalar]'
+        for line, key, value in ((6, "a", "no"), (7, "b", "12:30"), (8, "c", "012"))
+    ]
+
+
+def test_octal_modes_are_fine_where_a_number_is_wanted() -> None:
+    volume = "      volumes: [{name: s, secret: {secretName: s, defaultMode: 0400}}]\n"
+    assert problems(JOB.replace("      containers:", f"{volume}      containers:")) == []
+
+
+def test_a_wrong_number_is_quoted_as_it_is_written() -> None:
+    text = JOB + "          env: [{name: A, value: 0x1F}]\n"
+    assert problems(text)[0].endswith('quote it: "0x1F" [schema.wrong-type]')
+
+
+def test_unknown_group_is_a_warning_and_a_definition_in_the_repository_teaches_it() -> None:
+    widget = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {sise: 3}\n"
+    document = read("a.yaml", widget.encode()).documents[0]
+    (unknown,) = CATALOGUE.validate(document)
+    assert (unknown.rule, unknown.severity) == ("schema.unknown-group", Severity.WARNING)
+    definition = yaml.safe_dump(SPECIMENS["apiextensions.k8s.io/v1/CustomResourceDefinition"])
+    taught = CATALOGUE.with_crds(read("crd.yaml", definition.encode()).documents)
+    (problem,) = taught.validate(document)
+    assert str(problem) == "a.yaml:4:8: spec.sise: unknown field; did you mean size? [schema.unknown-field]"
+    assert taught.is_namespaced("example.com", "Widget") is True
+    assert CATALOGUE.is_namespaced("example.com", "Widget") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("spec: {}", "a.yaml:1:1: metadata: required, but missing; add it [schema.missing-field]"),
+        ("metadata: 3", "a.yaml:3:11: metadata: a mapping is wanted here"),
+        ("metadata: {labels: {}}", "a.yaml:3:1: metadata.name: required, but missing; add it"),
+        ("metadata: {name: [1]}", "a.yaml:3:18: metadata.name: a string is wanted here"),
+        ("metadata: {name: no}", 'quote it: "no"'),
+        ("metadata: {name: ../x}", "[schema.bad-name]"),
+        ("metadata: {name: a, namespace: [1]}", "a.yaml:3:32: metadata.namespace: a string is wanted here"),
+        ("metadata: {name: a, labels: [x]}", "a.yaml:3:29: metadata.labels: a mapping is wanted here"),
+        ("metadata: {name: a, labls: {}}", "did you mean labels?"),
+    ],
+)
+def test_metadata_of_unknown_kinds_is_judged(body: str, expected: str) -> None:
+    """What is owned, named and written to a file must have a name, whatever else is unknown about it."""
+    document = read("a.yaml", f"apiVersion: example.com/v1\nkind: Widget\n{body}\n".encode()).documents[0]
+    unknown, wrong = CATALOGUE.validate(document)
+    assert unknown.rule == "schema.unknown-group"
+    assert expected in str(wrong)
+    assert wrong.severity is Severity.ERROR
+
+
+def test_a_known_kind_under_a_misspelt_group() -> None:
+    """Passed over as unknown it would be a Job that nobody counts."""
+    document = read("a.yaml", b"apiVersion: bacth/v1\nkind: Job\nmetadata: {name: a}\n").documents[0]
+    (problem,) = CATALOGUE.validate(document)
+    assert problem.severity is Severity.ERROR
+    assert str(problem).endswith("and Job is of another; did you mean batch/v1? [schema.unknown-kind]")
+
+
+def test_a_broken_definition_teaches_nothing() -> None:
+    broken = copy.deepcopy(SPECIMENS["apiextensions.k8s.io/v1/CustomResourceDefinition"])
+    broken["spec"]["versions"] = "v1"
+    taught = CATALOGUE.with_crds(read("crd.yaml", yaml.safe_dump(broken).encode()).documents)
+    assert taught.is_namespaced("example.com", "Widget") is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    key=st.sampled_from(
+        [
+            *("type", "properties", "items", "additionalProperties", "required", "enum", "pattern", "minimum", "anyOf"),
+            *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "nullable", "default", "format", "$ref", "not"),
+        ]
+    ),
+    value=JSON,
+)
+def test_any_definition_is_used_or_ignored_never_an_exception(key: str, value: Any) -> None:
+    """Property: definitions come from the repository; whatever they hold, documents get problems, not exceptions."""
+    odd = copy.deepcopy(SPECIMENS["apiextensions.k8s.io/v1/CustomResourceDefinition"])
+    spec = odd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["list"] = {"type": "array", "x-kubernetes-list-type": "map", key: value}
+    spec[key] = value
+    document = Document(source=PLACE, data=odd, text=b"")
+    taught = CATALOGUE.with_crds([document])
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"list": [{}, {}]}}
+    assert isinstance(taught.validate_body(widget, PLACE), tuple)
+
+
+def test_a_definition_with_a_pattern_we_cannot_use_is_told() -> None:
+    odd = copy.deepcopy(SPECIMENS["apiextensions.k8s.io/v1/CustomResourceDefinition"])
+    spec = odd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec["name"] = {"type": "string", "pattern": "(?=a)("}
+    taught = CATALOGUE.with_crds(read("crd.yaml", yaml.safe_dump(odd).encode()).documents)
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
+    (problem,) = taught.validate_body(widget, PLACE)
+    assert (problem.rule, problem.severity) == ("schema.unusable", Severity.WARNING)
+
+
+def test_secrets_are_never_shown() -> None:
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"k": "hunter2!", "n": 42424242}}
+    shown = " ".join(str(problem) for problem in CATALOGUE.validate_body(body, PLACE))
+    assert "data.k" in shown
+    assert "data.n" in shown
+    assert "hunter2" not in shown
+    assert "42424242" not in shown
+
+
+@pytest.mark.parametrize("body", [{}, {"apiVersion": 1, "kind": []}, {"kind": "Job"}, {"apiVersion": "v1"}])
+def test_without_kind(body: dict[str, Any]) -> None:
+    found = CATALOGUE.validate_body(body, PLACE)
+    assert found
+    assert {problem.field for problem in found} <= {"apiVersion", "kind"}
+
+
+def test_keys_of_lists_and_quantities() -> None:
+    pod = ("spec", "template", "spec")
+    assert CATALOGUE.list_keys("batch", "Job", (*pod, "containers")) == ("name",)
+    assert CATALOGUE.list_keys("", "Service", ("spec", "ports")) == ("port", "protocol")
+    assert CATALOGUE.list_keys("batch", "Job", (*pod, "containers", 0, "args")) is None
+    limits = (*pod, "containers", 0, "resources", "limits", "memory")
+    assert CATALOGUE.is_quantity("batch", "Job", limits)
+    assert not CATALOGUE.is_quantity("batch", "Job", ("spec", "parallelism"))
+    quota = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0, "nominalQuota")
+    assert CATALOGUE.is_quantity("kueue.x-k8s.io", "ClusterQueue", quota)
+    assert CATALOGUE.list_keys("gpureconciler.io", "NodeInventory", ("spec", "nodes")) == ("name",)
+
+
+def test_scope() -> None:
+    assert CATALOGUE.is_namespaced("batch", "Job") is True
+    assert CATALOGUE.is_namespaced("scheduling.run.ai", "Queue") is False
+    assert CATALOGUE.is_namespaced("", "Namespace") is False
+    (problem,) = CATALOGUE.validate_body(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a", "namespace": "b"}}, PLACE
+    )
+    assert (problem.rule, problem.severity) == ("schema.namespace", Severity.WARNING)
+
+
+def test_own_kinds_are_judged_and_printed() -> None:
+    text = (
+        "apiVersion: gpureconciler.io/v1alpha1\nkind: ReconcilerConfig\nspec:\n  clusters: [{name: a}]\n  budget: {}\n"
+    )
+    assert problems(text) == [
+        "jobs/a.yaml:5:3: spec.budget: unknown field; did you mean budgets? [schema.unknown-field]"
+    ]
+    schema = CATALOGUE.json_schema("ReconcilerConfig")
+    assert schema is not None
+    assert schema["properties"]["spec"]["properties"]["evidence"]["default"] == "evidence"
+    assert CATALOGUE.json_schema("Nothing") is None
+    assert next(iter(CATALOGUE.kinds())).group == "gpureconciler.io"
+
+
+def test_every_field_of_our_own_kinds_is_described() -> None:
+    for kind in ("ReconcilerConfig", "NodeInventory", "PolicyException"):
+        schema = CATALOGUE.json_schema(kind)
+        assert schema is not None
+        jsonschema.Draft202012Validator.check_schema(schema)
+        missing = list(_undescribed(schema["properties"]["spec"], "spec"))
+        assert not missing
+
+
+def _undescribed(schema: dict[str, Any], path: str) -> Iterator[str]:
+    if not schema.get("description"):
+        yield path
+    for name, child in schema.get("properties", {}).items():
+        yield from _undescribed(child, f"{path}.{name}")
+
+
+def test_shipped_schemas_are_sound_and_small() -> None:
+    """Every schema compiles for another engine too; the archive stays far below 3 MB and says its versions."""
+    for kind in CATALOGUE.kinds():
+        schema = CATALOGUE.json_schema(f"{kind.kind}.{kind.group}" if kind.group else kind.kind)
+        assert schema is not None
+        jsonschema.Draft202012Validator.check_schema(
+            schema, format_checker=jsonschema.FormatChecker(())
+        )  # Python's regex is another dialect
+    assert len(bundle.read("schemas/kubernetes/kinds.zip")) < 1_000_000
+    assert json.loads(bundle.read("schemas/kubernetes/versions.json"))["kubernetes"].startswith("1.36")
+
+
+@pytest.mark.parametrize("name", ["v1/Service", "kueue.x-k8s.io/v1beta2/ClusterQueue", "batch/v1/CronJob"])
+def test_an_independent_engine_agrees(name: str) -> None:
+    """The reference implementation of JSON Schema refuses exactly what the fast engine refuses."""
+    good = SPECIMENS[name]
+    schema = CATALOGUE.json_schema(f"{good['kind']}.{good['apiVersion'].rpartition('/')[0]}".rstrip("."))
+    assert schema is not None
+    reference = jsonschema.Draft202012Validator(schema)
+    for case in mutations(good):
+        if "huge annotation" in case.name:
+            continue
+        schematic = [one for one in CATALOGUE.findings(case.body) if one.rule in _OF_THE_ENGINE]
+        assert reference.is_valid(case.body) or schematic, case.name
+
+
+_OF_THE_ENGINE = frozenset(
+    f"schema.{name}"
+    for name in (
+        *("unknown-field", "missing-field", "wrong-type", "not-allowed", "bad-value", "bad-quantity"),
+        *("out-of-range", "duplicate-item"),
+    )
+)
+
+
+@pytest.mark.parametrize("name", sorted(SPECIMENS))
+def test_every_breakage_is_a_problem_never_an_exception(name: str) -> None:
+    """Break an object in two places: problems come with a rule, a field and something to do."""
+    for case in mutations(SPECIMENS[name]):
+        for finding in CATALOGUE.findings(case.body):
+            assert finding.rule.startswith("schema.")
+            assert finding.hint, (case.name, finding)
+            assert len(finding.message) < 500, case.name
+
+
+@settings(max_examples=150, deadline=None)
+@given(name=st.sampled_from(sorted(SPECIMENS)), data=st.data())
+def test_anything_anywhere_gives_problems_not_exceptions(name: str, data: st.DataObject) -> None:
+    """Property: whatever stands at whatever place, the answer is a tuple of problems."""
+    body = copy.deepcopy(SPECIMENS[name])
+    for _ in range(3):
+        node: Any = body
+        while True:
+            keys: list[Any] = list(node) if isinstance(node, dict) else list(range(len(node)))
+            if not keys:
+                break
+            key = data.draw(st.sampled_from(keys))
+            if isinstance(node[key], dict | list) and node[key] and data.draw(st.booleans()):
+                node = node[key]
+                continue
+            node[key] = data.draw(JSON)
+            break
+    assert isinstance(CATALOGUE.validate_body(body, PLACE), tuple)
