@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.core.summary.object_summary import Demand, ObjectSummary, Quota
 from reconciler.core.summary.queues import KAI_GROUP, KUEUE_GROUP
-from reconciler.core.summary.row import Demand, Quota, Row
 
 QueueKey = tuple[str, str]
 """Kind (Queue, ClusterQueue, Cohort, or LocalQueue where nothing tells its ClusterQueue) and name."""
@@ -28,12 +28,12 @@ def is_slice(product: str) -> bool:
 class Ledger(Struct, kw_only=True):
     """Queues, flavors and demands of one cluster."""
 
-    queues: dict[QueueKey, Row] = field(default_factory=dict)
+    queues: dict[QueueKey, ObjectSummary] = field(default_factory=dict)
     local: dict[tuple[str, str], str] = field(default_factory=dict)  # namespace, LocalQueue -> ClusterQueue
     flavors: dict[str, str] = field(default_factory=dict)  # ResourceFlavor -> product; empty: any
     asked: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # queue, product -> GPUs of running workloads
 
-    def queue_of(self, row: Row) -> QueueKey:
+    def queue_of(self, row: ObjectSummary) -> QueueKey:
         """Return the queue that a workload's GPUs are counted in."""
         if row.queue_kind != "LocalQueue":
             return ("Queue", row.queue) if row.queue else NO_QUEUE
@@ -105,14 +105,14 @@ def added(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
 
 
-def ledgers(rows: Iterable[Row], *, on: "Mapping[str, Ledger] | None" = None) -> dict[str, Ledger]:
+def ledgers(rows: Iterable[ObjectSummary], *, on: "Mapping[str, Ledger] | None" = None) -> dict[str, Ledger]:
     """Make the ledger of every cluster that has a queue or a workload with GPUs.
 
     `on` holds ledgers of other rows, which these are added to. Then no row may be one that `shapes_queues`: what was
     counted before could have been counted elsewhere.
     """
     found: dict[str, Ledger] = {cluster: _copy(ledger) for cluster, ledger in (on or {}).items()}
-    asking: list[Row] = []
+    asking: list[ObjectSummary] = []
     for row in rows:
         if row.gpus:
             if not row.suspended:
@@ -127,12 +127,12 @@ def ledgers(rows: Iterable[Row], *, on: "Mapping[str, Ledger] | None" = None) ->
 _GROUPS = frozenset((KAI_GROUP, KUEUE_GROUP))
 
 
-def shapes_queues(row: Row) -> bool:
+def shapes_queues(row: ObjectSummary) -> bool:
     """Whether a row is a queue, a flavor or the like, which decide where the GPUs of workloads are counted."""
     return row.group in _GROUPS and not row.gpus
 
 
-def without(whole: Mapping[str, Ledger], rows: Iterable[Row]) -> dict[str, Ledger]:
+def without(whole: Mapping[str, Ledger], rows: Iterable[ObjectSummary]) -> dict[str, Ledger]:
     """Take rows out of the ledgers that they were counted in; none may be one that `shapes_queues`."""
     left = {cluster: _copy(ledger) for cluster, ledger in whole.items()}
     for cluster, ledger in ledgers(rows, on={name: replace(one, asked={}) for name, one in whole.items()}).items():
@@ -148,7 +148,7 @@ def _copy(ledger: Ledger) -> Ledger:
     return Ledger(queues={**ledger.queues}, local={**ledger.local}, flavors={**ledger.flavors}, asked={**ledger.asked})
 
 
-def _enter(found: dict[str, Ledger], row: Row) -> None:
+def _enter(found: dict[str, Ledger], row: ObjectSummary) -> None:
     ledger = found.get(row.cluster)
     if ledger is None:
         ledger = found[row.cluster] = Ledger()
@@ -160,7 +160,7 @@ def _enter(found: dict[str, Ledger], row: Row) -> None:
         ledger.flavors[row.name] = row.product
 
 
-def _count(found: dict[str, Ledger], row: Row) -> None:
+def _count(found: dict[str, Ledger], row: ObjectSummary) -> None:
     ledger = found.get(row.cluster)
     if ledger is None:
         ledger = found[row.cluster] = Ledger()

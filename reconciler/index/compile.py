@@ -22,7 +22,7 @@ from reconciler.core.manifests.size import size_problems
 from reconciler.core.objects import SourceRef, format_path
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Parsed, Problem, Severity
-from reconciler.core.summary import Row, row
+from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.index.context import ANY_QUEUE, CONTEXT_KINDS, Context
 from reconciler.index.sizing import (
     is_sized,
@@ -46,7 +46,7 @@ class Rendering(Struct, frozen=True, kw_only=True):
 
     manifest: Manifest
     content: bytes
-    row: Row
+    row: ObjectSummary
 
 
 class Compiled(Struct, frozen=True, kw_only=True):
@@ -167,7 +167,7 @@ def _rendering(context: Context, manifest: Manifest) -> Rendering:
     return Rendering(
         manifest=manifest,
         content=content,
-        row=row(
+        row=summarize(
             cluster=manifest.cluster,
             body=manifest.body,
             path=manifest_path(manifest.cluster, manifest.key),

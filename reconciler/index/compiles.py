@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 from reconciler.index.summary import DIGEST_BYTES, FileState, decode_file
 from reconciler.revision.listing import Listing
 
@@ -124,11 +124,11 @@ class Compiles(Mapping[str, FileState]):
     def _rows(self) -> Heap:
         return self._read_heap(ROWS)
 
-    def rows(self, path: str) -> tuple[Row, ...]:
+    def rows(self, path: str) -> tuple[ObjectSummary, ...]:
         """Return a row for each object that a file renders."""
         return _rows.decode(self._encoded_rows(path, self._saved.position))
 
-    def all_rows(self) -> list[tuple[Row, ...]]:
+    def all_rows(self) -> list[tuple[ObjectSummary, ...]]:
         """Return the rows of every file: decoded as the one array that they are, once it has a head."""
         head = _ARRAY + len(self.sources).to_bytes(4, "big")
         return _all_rows.decode(self._column(self._rows.between, lambda held: held.encoded_rows, head))
@@ -197,8 +197,8 @@ FILES, ROWS = "files", "rows"
 """The heaps of a whole memory: `FileState` without rows, and rows."""
 
 _encoder = msgspec.msgpack.Encoder()
-_rows = msgspec.msgpack.Decoder(tuple[Row, ...])
-_all_rows = msgspec.msgpack.Decoder(list[tuple[Row, ...]])
+_rows = msgspec.msgpack.Decoder(tuple[ObjectSummary, ...])
+_all_rows = msgspec.msgpack.Decoder(list[tuple[ObjectSummary, ...]])
 _ARRAY = b"\xdd"  # array 32 of MessagePack: four bytes for the length, then the values
 _FEW = 20
 """So many places are searched one by one."""

@@ -15,7 +15,7 @@ from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.queues import ledgers, shapes_queues, without
 from reconciler.core.schemas import Catalogue
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
 from reconciler.index.compile import Compiled, Rendering, compile_files
 from reconciler.index.compiles import Compiles, Forgotten
@@ -151,15 +151,15 @@ class Head:
         return {path: self.sources[path] for path in paths}
 
     @cached_property
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, ObjectSummary]:
         """Rows by path below the rendered folder."""
-        rows: dict[str, Row] = {}
+        rows: dict[str, ObjectSummary] = {}
         for row in self._all_rows:
             rows.setdefault(row.path, row)
         return rows
 
     @cached_property
-    def _all_rows(self) -> list[Row]:
+    def _all_rows(self) -> list[ObjectSummary]:
         return self._ask(lambda files: [row for rows in files.all_rows() for row in rows])
 
     def _ask(self, ask: Callable[[Compiles], _Answer]) -> _Answer:
@@ -175,14 +175,14 @@ class Head:
         """Return what is the same on both sides of a plan: all rows but the changed ones."""
         names = set(changed)
 
-        def rows() -> Iterator[Row]:
+        def rows() -> Iterator[ObjectSummary]:
             return (row for path, row in self.rows.items() if path not in names)
 
         gone = self.some_rows(changed).values()
         counted = None if any(map(shapes_queues, gone)) else without(self.counted.ledgers, gone)
         return Common(count=len(self.digests) - len(names), rows=rows, ledgers=counted)
 
-    def some_rows(self, paths: Iterable[str]) -> dict[str, Row]:
+    def some_rows(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
         """Rows of these paths: a few of them cost less than all."""
         wanted = list(paths)
         sources = self._sources_of(wanted)
@@ -228,7 +228,7 @@ class Head:
         return digest(f"{self.context.digest} {names}".encode() + facts)
 
     def _count(self, before: Counted | None) -> Counted:
-        by_cluster: dict[str, list[Row]] = {cluster.name: [] for cluster in self.clusters}
+        by_cluster: dict[str, list[ObjectSummary]] = {cluster.name: [] for cluster in self.clusters}
         for row in self._all_rows:
             by_cluster[row.cluster].append(row)
         doubles, facts, links = self.state.has_doubles, self._under(self.state.facts), self._under(self.state.links)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 from reconciler.index.compile import Compiled
 
 
@@ -59,7 +59,7 @@ SEPARATOR = "\0"
 
 _LINKED = ("cluster", "group", "kind", "namespace", "name", "path", "source", "line", "column", "references")
 _LINKS = attrgetter(*_LINKED)
-_AMOUNTS = attrgetter(*(name for name in Row.__struct_fields__ if name not in {*_LINKED, "digest"}))
+_AMOUNTS = attrgetter(*(name for name in ObjectSummary.__struct_fields__ if name not in {*_LINKED, "digest"}))
 _NONE = Findings(problems=(), verdicts=())
 DIGEST_BYTES = 16
 """Length of a digest of facts."""

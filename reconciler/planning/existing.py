@@ -10,7 +10,7 @@ from reconciler.core.documents import read
 from reconciler.core.manifests.ownership import LABEL, OWNER, is_owned
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
-from reconciler.core.summary import Row, row
+from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.index.workers import in_parallel
 from reconciler.ports import Repository
 from reconciler.revision.listing import Listing
@@ -68,7 +68,7 @@ class Existing:
     def _looked(self, path: str, body: Mapping[str, Any] | None) -> "_Look":
         if body is None:
             return _Look(is_owned=False, row=None)
-        found = row(cluster=path.split("/", 1)[0], body=body, path=path, digest=self.oids[path])
+        found = summarize(cluster=path.split("/", 1)[0], body=body, path=path, digest=self.oids[path])
         return _Look(is_owned=is_owned(body), row=found)
 
     def foreign(self, paths: Iterable[str]) -> dict[str, Problem]:
@@ -84,7 +84,7 @@ class Existing:
                 )
         return found
 
-    def row(self, path: str) -> Row | None:
+    def summary(self, path: str) -> ObjectSummary | None:
         """Return the row of an object that differs from what is desired."""
         return self._look(path).row
 
@@ -93,7 +93,7 @@ class _Look(Struct, frozen=True, array_like=True):
     """Whether we own what a file holds, and its row."""
 
     is_owned: bool
-    row: Row | None
+    row: ObjectSummary | None
 
 
 _looks = msgspec.msgpack.Decoder(_Look)

@@ -9,7 +9,7 @@ from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.plan.explanation import ExplainedField, Explanation, Origin
 from reconciler.core.plan.masking import MASK, follows_secret_flag, is_secret_field, redact
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
 from reconciler.index.head import Head
 
@@ -58,7 +58,7 @@ class _Lines:
         return place.path in self._head.layout.evidence
 
 
-def _find(head: Head, wanted: str) -> Row:
+def _find(head: Head, wanted: str) -> ObjectSummary:
     path = wanted.removeprefix(f"{head.config.rendered}/")
     if path in head.rows:
         return head.rows[path]

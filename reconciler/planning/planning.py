@@ -59,7 +59,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
     head.prepare(_detailed(changed, owned, moves=len(differing) > len(foreign)))
     detailed = details(head, existing, [path for path in changed if path in owned])
     findings = _Findings(head, detailed, foreign, date)
-    rows = {path: row for path in differing if path not in foreign and (row := existing.row(path))}
+    rows = {path: row for path in differing if path not in foreign and (row := existing.summary(path))}
     inputs = Inputs(
         engine=tools.engine,
         base=_revision(other or _NOTHING, before.rendered),

@@ -13,7 +13,7 @@ from reconciler.core.plan.moves import Move, find_moves
 from reconciler.core.plan.plan import Change, FieldChange, Operation
 from reconciler.core.plan.sides import Sides
 from reconciler.core.reasons import Why
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 MOST_DETAILED = 500
 """Creations (and deletions) that are listed field by field, the first by path. Nobody reads thousands of whole objects
@@ -27,8 +27,8 @@ class Edit(Struct, frozen=True, kw_only=True):
 
     change: Change
     comparison: Comparison | None
-    row_before: Row | None
-    row_after: Row | None
+    row_before: ObjectSummary | None
+    row_after: ObjectSummary | None
 
 
 def edits(inputs: Inputs, sides: Sides) -> tuple[Edit, ...]:
@@ -51,7 +51,7 @@ def _order(change: Change) -> tuple[str, str, str, str, str]:
     return (change.cluster, key.namespace, key.kind, key.name, change.path)
 
 
-def running(row: Row | None) -> int:
+def running(row: ObjectSummary | None) -> int:
     """GPUs that a row asks for now: none while it is suspended."""
     return 0 if row is None or row.suspended else row.gpus
 

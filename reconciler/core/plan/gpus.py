@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from reconciler.core.inventory import Inventory
 from reconciler.core.plan.plan import CapacityLine, GpuLine, QueueLine
 from reconciler.core.queues import Ledger, QueueKey, added, is_slice, matching
-from reconciler.core.summary.row import Quota
+from reconciler.core.summary.object_summary import Quota
 
 Ledgers = Mapping[str, Ledger]
 

@@ -15,7 +15,7 @@ from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.queues import Ledger
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 KindListKeys = Callable[[str, str, FieldPath], tuple[str, ...] | None]
 """`(group, kind, path)`, as `Catalogue.list_keys`: keys of the list there; `()`: by position; None: unknown."""
@@ -42,14 +42,14 @@ class Common(Struct, frozen=True, kw_only=True):
     """
 
     count: int = 0
-    rows: Callable[[], Iterable[Row]] = tuple
+    rows: Callable[[], Iterable[ObjectSummary]] = tuple
     ledgers: Mapping[str, Ledger] | None = None
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
     """Desired and existing objects, what was found about them, and what pins them.
 
-    Paths are below the rendered folder (`<cluster>/<namespace>/<kind>-<name>.yaml`), as `Row.path` is. `existing` lists
+    Paths are below the rendered folder (`<cluster>/<namespace>/<kind>-<name>.yaml`), as in `ObjectSummary`. `existing` lists
     the base's files that we own (foreign ones are the pipeline's errors) with their blob ids. `existing_rows` holds a
     row for each of them that is not desired with the same blob id: rows of the others are those of `desired`.
     What is the same on both sides may be left out of these three and told by `common`.
@@ -66,9 +66,9 @@ class Inputs(Struct, frozen=True, kw_only=True):
     evidence: str
     policies: str
     config: Config
-    desired: Mapping[str, Row]
+    desired: Mapping[str, ObjectSummary]
     existing: Mapping[str, str]
-    existing_rows: Mapping[str, Row]
+    existing_rows: Mapping[str, ObjectSummary]
     manifest: Callable[[str], Manifest]
     body: Callable[[str], Mapping[str, Any] | None]
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from reconciler.core.plan.edits import Edit, running
 from reconciler.core.plan.plan import JobChange
 from reconciler.core.queues import Ledger
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 _EMPTY = Ledger()
 
@@ -57,7 +57,7 @@ def _name(change: JobChange) -> tuple[str, str, str]:
     return (change.cluster, change.key.namespace, change.key.name)
 
 
-def _word(before: Row | None, after: Row | None) -> str:
+def _word(before: ObjectSummary | None, after: ObjectSummary | None) -> str:
     was, now = before is not None and before.is_workload, after is not None and after.is_workload
     if not was or before is None:
         return "added" if now else ""

@@ -15,7 +15,7 @@ from reconciler.core.plan.plan import Plan
 from reconciler.core.plan.risks import risks
 from reconciler.core.plan.sides import compare
 from reconciler.core.queues import Ledger, ledgers, shapes_queues
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 
 def make_plan(inputs: Inputs) -> Plan:
@@ -54,7 +54,7 @@ def make_plan(inputs: Inputs) -> Plan:
     return replace(plan, digest=bound, acknowledged=inputs.acknowledgement == acknowledgement(bound))
 
 
-def _counted(inputs: Inputs, rows: Collection[Row]) -> dict[str, Ledger]:
+def _counted(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, Ledger]:
     """Count one side: on top of what is common, unless one of its rows decides where that is counted."""
     common = inputs.common
     if common.ledgers is None or any(map(shapes_queues, rows)):

@@ -12,7 +12,7 @@ from reconciler.core.plan.plan import Operation, QueueLine, Risk
 from reconciler.core.plan.sides import KEEP, Sides
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.queues import Ledger
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 from reconciler.core.summary.queues import KAI_GROUP, KUEUE_GROUP
 
 _QUEUES = {(KAI_GROUP, "Queue"), (KUEUE_GROUP, "ClusterQueue"), (KUEUE_GROUP, "LocalQueue"), (KUEUE_GROUP, "Cohort")}
@@ -72,7 +72,7 @@ def _weight(risk: Risk) -> tuple[int, str, str, str]:
     return (_ORDER.index(risk.rule), risk.cluster, str(risk.key), risk.message)
 
 
-def _users(rows: Iterable[Row]) -> Mapping[tuple[str, str, str, str], int]:
+def _users(rows: Iterable[ObjectSummary]) -> Mapping[tuple[str, str, str, str], int]:
     """Count, by cluster, kind, namespace and name, the objects that refer to another one."""
     users: dict[tuple[str, str, str, str], int] = {}
     for row in rows:
@@ -230,6 +230,6 @@ def _quotas(queues: Iterable[QueueLine], after: Mapping[str, Ledger]) -> Iterato
             )
 
 
-def _queue_row(ledger: Ledger, name: str) -> Row | None:
+def _queue_row(ledger: Ledger, name: str) -> ObjectSummary | None:
     found = (ledger.queues.get((kind, name)) for kind in ("Queue", "ClusterQueue", "Cohort"))
     return next((row for row in found if row is not None), None)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.problems import Severity
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 KEEP = "gpureconciler.io/keep"
 """Annotation of an object that outlives its source: it is never pruned silently."""
@@ -15,8 +15,8 @@ KEEP = "gpureconciler.io/keep"
 class Sides(Struct, frozen=True, kw_only=True):
     """What is compared. `after` is what `rendered/` holds once the plan is carried out; both without the common."""
 
-    before: Mapping[str, Row]
-    after: Mapping[str, Row]
+    before: Mapping[str, ObjectSummary]
+    after: Mapping[str, ObjectSummary]
     created: tuple[str, ...]
     updated: tuple[str, ...]
     deleted: tuple[str, ...]

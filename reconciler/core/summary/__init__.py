@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.core.objects import SourceRef, split_api_version
+from reconciler.core.summary.object_summary import Demand, ObjectSummary, Quota, Reference
 from reconciler.core.summary.pods import KAI_QUEUE_LABELS, KUEUE_QUEUE_LABEL, PodReading, mapping, read_pod, text
 from reconciler.core.summary.queues import CAPACITY_KINDS, read_capacity
-from reconciler.core.summary.row import Demand, Quota, Reference, Row
 from reconciler.core.summary.workloads import Workload, read_workload
 
-__all__ = ["Demand", "Quota", "Reference", "Row", "row"]
+__all__ = ["Demand", "ObjectSummary", "Quota", "Reference", "summarize"]
 
 _KUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 
 
-def row(*, cluster: str, body: Mapping[str, Any], path: str, digest: str, source: SourceRef | None = None) -> Row:
+def summarize(
+    *, cluster: str, body: Mapping[str, Any], path: str, digest: str, source: SourceRef | None = None
+) -> ObjectSummary:
     """Read the row of an object from its body alone, so that before and after are measured the same way.
 
     Never raises: what is missing or of a wrong type counts as absent, because the schemas report it elsewhere.
@@ -40,11 +42,11 @@ def row(*, cluster: str, body: Mapping[str, Any], path: str, digest: str, source
     }
     spec = mapping(body.get("spec"))
     if (group, kind) in CAPACITY_KINDS:
-        return Row(**identity, **read_capacity(group, kind, namespace, spec))
+        return ObjectSummary(**identity, **read_capacity(group, kind, namespace, spec))
     workload = read_workload(group, kind, body, spec)
     if workload is None:
-        return Row(**identity)
-    return Row(**identity, **_workload(workload, mapping(metadata.get("labels")), namespace))
+        return ObjectSummary(**identity)
+    return ObjectSummary(**identity, **_workload(workload, mapping(metadata.get("labels")), namespace))
 
 
 def _workload(workload: Workload, labels: Mapping[str, Any], namespace: str) -> dict[str, Any]:

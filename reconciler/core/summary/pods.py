@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.core.quantities import parse_quantity
-from reconciler.core.summary.row import Reference
+from reconciler.core.summary.object_summary import Reference
 
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 KAI_QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")

@@ -6,8 +6,8 @@ from math import isfinite
 from typing import Any
 
 from reconciler.core.quantities import parse_quantity
+from reconciler.core.summary.object_summary import Quota, Reference
 from reconciler.core.summary.pods import WHOLE_GPUS, is_gpu, mapping, product_label, sequence, text
-from reconciler.core.summary.row import Quota, Reference
 
 KAI_GROUP = "scheduling.run.ai"
 KUEUE_GROUP = "kueue.x-k8s.io"

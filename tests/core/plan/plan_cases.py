@@ -12,7 +12,7 @@ from reconciler.core.manifests.manifest import Manifest, manifest, manifest_path
 from reconciler.core.objects import SourceRef
 from reconciler.core.plan import Inputs, Plan, Revision, make_plan
 from reconciler.core.reasons import Reason
-from reconciler.core.summary import Row, row
+from reconciler.core.summary import ObjectSummary, summarize
 
 Body = dict[str, Any]
 
@@ -111,13 +111,15 @@ def as_manifest(body: Body, *, cluster: str = "main", path: str = "jobs/a.yaml",
     return manifest(cluster=cluster, tree=body, source=SourceRef(path=path, line=line, column=1), reason=reason)
 
 
-def as_row(body: Body, *, cluster: str = "main", path: str = "jobs/a.yaml", line: int = 1) -> Row:
+def as_row(body: Body, *, cluster: str = "main", path: str = "jobs/a.yaml", line: int = 1) -> ObjectSummary:
     found = as_manifest(body, cluster=cluster, path=path, line=line)
     digest = hashlib.sha1(msgspec.json.encode(body, order="sorted"), usedforsecurity=False).hexdigest()
-    return row(cluster=cluster, body=body, path=manifest_path(cluster, found.key), digest=digest, source=found.source)
+    return summarize(
+        cluster=cluster, body=body, path=manifest_path(cluster, found.key), digest=digest, source=found.source
+    )
 
 
-def rows(bodies: Iterable[Body], **keywords: Any) -> list[Row]:
+def rows(bodies: Iterable[Body], **keywords: Any) -> list[ObjectSummary]:
     return [as_row(body, line=line, **keywords) for line, body in enumerate(bodies, start=1)]
 
 

@@ -13,7 +13,7 @@ from reconciler.core.config import Backend, Cluster, RuleSetting
 from reconciler.core.inventory import Inventory, Node
 from reconciler.core.policy.references import RULES, judge
 from reconciler.core.policy.verdict import Result, Verdict
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 from tests.core.plan.plan_cases import (
     KUEUE_QUEUE,
     Body,
@@ -458,7 +458,7 @@ any_row = st.builds(
 )
 
 
-def _row(kind: str, values: tuple[str, ...], gpus: int, *, flag: bool) -> Row:
+def _row(kind: str, values: tuple[str, ...], gpus: int, *, flag: bool) -> ObjectSummary:
     name, namespace, queue, parent, product, path = values
     bodies = {
         "Queue": kai_queue(name, gpus - 1, limit=gpus, parent=parent),
@@ -474,7 +474,7 @@ def _row(kind: str, values: tuple[str, ...], gpus: int, *, flag: bool) -> Row:
 
 
 @given(st.lists(any_row, max_size=12), st.booleans())
-def test_no_rows_make_it_fail(any_rows: list[Row], counted: bool) -> None:
+def test_no_rows_make_it_fail(any_rows: list[ObjectSummary], counted: bool) -> None:
     settings = {"quota.max-gpus-per-namespace": maximum(max=3), "quota.max-gpus-per-queue": maximum(max=3)}
     verdicts = judge(any_rows, MAIN, inventory(2) if counted else None, settings)
     assert {one.rule for one in verdicts} <= set(RULES)

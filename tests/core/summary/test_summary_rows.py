@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.summary import Demand, Quota, Row, row
+from reconciler.core.summary import Demand, ObjectSummary, Quota, summarize
 from tests.core.plan.plan_cases import (
     KAI_QUEUE,
     KUEUE_QUEUE,
@@ -28,8 +28,8 @@ SMALL = {"spec": pod_spec(1)}
 NONE = {"spec": pod_spec(None)}
 
 
-def read(body: Any) -> Row:
-    return row(cluster="main", body=body, path="main/ml/x.yaml", digest="d")
+def read(body: Any) -> ObjectSummary:
+    return summarize(cluster="main", body=body, path="main/ml/x.yaml", digest="d")
 
 
 def workload(api: str, kind: str, **spec: Any) -> Body:
@@ -388,7 +388,7 @@ trees = st.recursive(
 def test_no_body_makes_it_fail(identity: tuple[str, str], spec: Any, metadata: Any) -> None:
     body = {"apiVersion": identity[0], "kind": identity[1], "metadata": metadata, "spec": spec}
     found = read(body)
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Row) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=ObjectSummary) == found
     assert 0 <= found.gpus < 2**63
 
 

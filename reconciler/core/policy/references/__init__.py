@@ -14,13 +14,13 @@ from reconciler.core.policy.references.quotas import judge_quotas
 from reconciler.core.policy.references.rules import ALWAYS, RULES, Bench, Rule
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.queues import Ledger, ledgers
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 __all__ = ["ALWAYS", "RULES", "Rule", "judge", "judge_amounts", "judge_links"]
 
 
 def judge(
-    rows: Sequence[Row],
+    rows: Sequence[ObjectSummary],
     cluster: Cluster,
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
@@ -36,7 +36,9 @@ def judge(
     return tuple(sorted(found, key=lambda verdict: verdict.sort_key))
 
 
-def judge_links(rows: Sequence[Row], cluster: Cluster, settings: Mapping[str, RuleSetting]) -> tuple[Verdict, ...]:
+def judge_links(
+    rows: Sequence[ObjectSummary], cluster: Cluster, settings: Mapping[str, RuleSetting]
+) -> tuple[Verdict, ...]:
     """Judge by those rules that look at who the objects are, where they stand and what they refer to."""
     bench = Bench(cluster=cluster, settings=settings)
     judge_identity(bench, rows)
@@ -45,7 +47,7 @@ def judge_links(rows: Sequence[Row], cluster: Cluster, settings: Mapping[str, Ru
 
 
 def judge_amounts(
-    rows: Sequence[Row],
+    rows: Sequence[ObjectSummary],
     cluster: Cluster,
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],

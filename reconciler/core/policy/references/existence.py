@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from reconciler.core.config import Backend, Cluster
 from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references.rules import Bench
-from reconciler.core.summary import Reference, Row
+from reconciler.core.summary import ObjectSummary, Reference
 from reconciler.core.summary.queues import KAI_GROUP, KUEUE_GROUP
 
 _RULE_OF = {
@@ -75,7 +75,7 @@ class External:
         return kind in self.kinds or any(entry[0] == kind for entry in (*self.names, *self.anywhere))
 
 
-def judge_existence(bench: Bench, rows: Sequence[Row]) -> None:
+def judge_existence(bench: Bench, rows: Sequence[ObjectSummary]) -> None:
     """Judge every reference, and every namespace that holds something."""
     external = External(bench.cluster)
     known: set[_Name] = {(row.kind, row.namespace, row.name) for row in rows if (row.kind, row.group) in _TARGETS}
@@ -92,7 +92,7 @@ def judge_existence(bench: Bench, rows: Sequence[Row]) -> None:
 _TARGETS = frozenset((kind, _GROUP_OF.get(kind, "")) for kind in (*_RULE_OF, "Namespace"))
 
 
-def _judge(bench: Bench, row: Row, reference: Reference, known: set[_Name], external: External) -> None:
+def _judge(bench: Bench, row: ObjectSummary, reference: Reference, known: set[_Name], external: External) -> None:
     kind, namespace, name, field = reference.kind, reference.namespace, reference.name, reference.field
     if (kind, name) in _IN_EVERY_NAMESPACE or external.has(kind, namespace, name):
         return
@@ -116,7 +116,7 @@ def _external_names(external: External, kind: str) -> Iterable[str]:
     return (name for known_kind, name in external.anywhere if known_kind == kind)
 
 
-def _namespaces(bench: Bench, rows: Sequence[Row], known: set[_Name], external: External) -> None:
+def _namespaces(bench: Bench, rows: Sequence[ObjectSummary], known: set[_Name], external: External) -> None:
     """Judge namespaces only where the repository cares for them: many leave them to somebody else."""
     managed = {name for kind, _, name in known if kind == "Namespace"}
     if not managed and not external.speaks_of("Namespace"):

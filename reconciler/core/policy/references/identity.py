@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reconciler.core.manifests.ownership import SHARED
 from reconciler.core.policy.references.rules import Bench
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 # Names that Windows keeps for devices, with any extension: learn.microsoft.com/windows/win32/fileio/naming-a-file.
 _RESERVED = frozenset(
@@ -13,7 +13,7 @@ _RESERVED = frozenset(
 _LONGEST = 255  # bytes of one name, on every common file system
 
 
-def judge_identity(bench: Bench, rows: Sequence[Row]) -> None:
+def judge_identity(bench: Bench, rows: Sequence[ObjectSummary]) -> None:
     """Judge the paths that rows are written to; the usual case, all lower case and different, costs two sets."""
     paths = [row.path for row in rows]
     if len(set(paths)) != len(paths):
@@ -29,8 +29,8 @@ def judge_identity(bench: Bench, rows: Sequence[Row]) -> None:
         _reserved(bench, rows)
 
 
-def _duplicates(bench: Bench, rows: Sequence[Row]) -> None:
-    first: dict[str, Row] = {}
+def _duplicates(bench: Bench, rows: Sequence[ObjectSummary]) -> None:
+    first: dict[str, ObjectSummary] = {}
     for row in sorted(rows, key=lambda row: row.place):
         other = first.setdefault(row.path, row)
         if other is row or (row.kind in SHARED and other.digest == row.digest):
@@ -44,8 +44,8 @@ def _duplicates(bench: Bench, rows: Sequence[Row]) -> None:
             bench.rule("identity.path-collision", row, message, hint=hint, at=str(other.place))
 
 
-def _collisions(bench: Bench, rows: Sequence[Row]) -> None:
-    first: dict[str, Row] = {}
+def _collisions(bench: Bench, rows: Sequence[ObjectSummary]) -> None:
+    first: dict[str, ObjectSummary] = {}
     for row in sorted(rows, key=lambda row: row.place):
         other = first.setdefault(row.path.lower(), row)
         if other.path != row.path:
@@ -55,7 +55,7 @@ def _collisions(bench: Bench, rows: Sequence[Row]) -> None:
             )
 
 
-def _reserved(bench: Bench, rows: Sequence[Row]) -> None:
+def _reserved(bench: Bench, rows: Sequence[ObjectSummary]) -> None:
     for row in rows:
         if row.namespace.lower() in _RESERVED:
             hint = "use another namespace: Windows cannot check this folder out"

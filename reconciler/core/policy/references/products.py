@@ -10,7 +10,7 @@ from reconciler.core.inventory import Inventory, Node
 from reconciler.core.kinds.torchrun.render.vendor import vendor_in
 from reconciler.core.policy.references.rules import Bench
 from reconciler.core.queues import is_slice
-from reconciler.core.summary import Demand, Row
+from reconciler.core.summary import Demand, ObjectSummary
 from reconciler.core.summary.pods import PRODUCT_LABELS
 
 _SHARED = "nvidia.com/gpu.shared"
@@ -49,7 +49,7 @@ def _total(nodes: Mapping[int, int]) -> int:
     return sum(size * count for size, count in nodes.items())
 
 
-def judge_products(bench: Bench, rows: Sequence[Row], inventory: Inventory | None) -> None:
+def judge_products(bench: Bench, rows: Sequence[ObjectSummary], inventory: Inventory | None) -> None:
     """Judge every workload with GPUs, suspended ones as well, and every flavor."""
     asking = [row for row in rows if row.demands]
     flavors = [row for row in rows if row.kind == "ResourceFlavor" and row.product]
@@ -62,11 +62,13 @@ def judge_products(bench: Bench, rows: Sequence[Row], inventory: Inventory | Non
         _unknown(bench, asking or flavors)
 
 
-def _against(bench: Bench, asking: Sequence[Row], flavors: Sequence[Row], stock: Mapping[str, _Stock]) -> None:
+def _against(
+    bench: Bench, asking: Sequence[ObjectSummary], flavors: Sequence[ObjectSummary], stock: Mapping[str, _Stock]
+) -> None:
     for row in flavors:
         if row.product not in stock:
             _no_such_product(bench, row, row.product, stock)
-    slices: dict[str, list[Row]] = {}
+    slices: dict[str, list[ObjectSummary]] = {}
     for row in asking:
         for demand in row.demands:
             held = stock.get(_wanted(demand))
@@ -80,7 +82,7 @@ def _against(bench: Bench, asking: Sequence[Row], flavors: Sequence[Row], stock:
         _unknown(bench, asked, resource)
 
 
-def _unknown(bench: Bench, rows: Sequence[Row], resource: str = "") -> None:
+def _unknown(bench: Bench, rows: Sequence[ObjectSummary], resource: str = "") -> None:
     first = min(rows, key=lambda row: row.place)
     cluster = bench.cluster.name
     others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
@@ -115,7 +117,7 @@ def _wanted(demand: Demand) -> str:
 _RESOURCES = frozenset(vendor.resource for vendor in Vendor)
 
 
-def _no_such_product(bench: Bench, row: Row, product: str, stock: Mapping[str, _Stock]) -> None:
+def _no_such_product(bench: Bench, row: ObjectSummary, product: str, stock: Mapping[str, _Stock]) -> None:
     names = sorted(name for name in stock if name and name not in _RESOURCES)
     meant = bench.meant(product, names)
     hint = meant or (f"the evidence knows {', '.join(names[:5])}" if names else "the evidence knows no GPU at all")
@@ -123,12 +125,12 @@ def _no_such_product(bench: Bench, row: Row, product: str, stock: Mapping[str, _
     bench.rule("quota.product", row, message, hint=hint)
 
 
-def _daemon_set(bench: Bench, row: Row) -> None:
+def _daemon_set(bench: Bench, row: ObjectSummary) -> None:
     message = f"takes {row.gpus_per_pod} GPUs on every node that it matches: no sum holds them"
     bench.rule("quota.daemon-set", row, message, hint="leave them out of the quotas, or run it without GPUs")
 
 
-def _judge(bench: Bench, row: Row, demand: Demand, stock: Mapping[str, _Stock]) -> None:
+def _judge(bench: Bench, row: ObjectSummary, demand: Demand, stock: Mapping[str, _Stock]) -> None:
     held = stock.get(_wanted(demand))
     if held is None:
         _no_such_product(bench, row, demand.product, stock)

@@ -7,10 +7,10 @@ from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references.rules import Bench
 from reconciler.core.policy.verdict import Result
 from reconciler.core.queues import Ledger, QueueKey, is_slice
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 
-def judge_quotas(bench: Bench, rows: Sequence[Row], ledger: Ledger) -> None:
+def judge_quotas(bench: Bench, rows: Sequence[ObjectSummary], ledger: Ledger) -> None:
     """Judge queues against their parents, workloads against their queues, and both against the settings' maxima."""
     _cycles(bench, ledger)
     _children(bench, ledger)
@@ -23,13 +23,13 @@ def judge_quotas(bench: Bench, rows: Sequence[Row], ledger: Ledger) -> None:
     _maximum_by_queue(bench, by_queue, ledger)
 
 
-_ByQueue = Mapping[QueueKey, Sequence[Row]]
+_ByQueue = Mapping[QueueKey, Sequence[ObjectSummary]]
 """Workloads by the queue that they are counted in."""
 
 
-def _by_queue(asking: Sequence[Row], ledger: Ledger) -> _ByQueue:
+def _by_queue(asking: Sequence[ObjectSummary], ledger: Ledger) -> _ByQueue:
     """Sort workloads by queue; where a queue is, is looked up once a name."""
-    by_name: dict[tuple[str, str, str], list[Row]] = {}
+    by_name: dict[tuple[str, str, str], list[ObjectSummary]] = {}
     for row in asking:
         name = (row.queue_kind, row.namespace, row.queue)
         named = by_name.get(name)
@@ -37,7 +37,7 @@ def _by_queue(asking: Sequence[Row], ledger: Ledger) -> _ByQueue:
             by_name[name] = [row]
         else:
             named.append(row)
-    by_queue: dict[QueueKey, list[Row]] = {}
+    by_queue: dict[QueueKey, list[ObjectSummary]] = {}
     for named in by_name.values():
         by_queue.setdefault(ledger.queue_of(named[0]), []).extend(named)
     return by_queue
@@ -89,7 +89,7 @@ def _children(bench: Bench, ledger: Ledger) -> None:
         _unbounded(bench, row, children, ledger)
 
 
-def _unbounded(bench: Bench, row: Row, children: Sequence[QueueKey], ledger: Ledger) -> None:
+def _unbounded(bench: Bench, row: ObjectSummary, children: Sequence[QueueKey], ledger: Ledger) -> None:
     """Warn of children that are promised without end what their parent has only so much of."""
     guaranteed = row.quotas[0].guaranteed
     if guaranteed is None:
@@ -156,7 +156,7 @@ def _limits(bench: Bench, by_queue: _ByQueue, ledger: Ledger) -> None:
                     _over(bench, row, f"{gpus} {product} GPUs" if product else f"{gpus} GPUs", *bound)
 
 
-def _over(bench: Bench, row: Row, what: str, limit: float, queue: str) -> None:
+def _over(bench: Bench, row: ObjectSummary, what: str, limit: float, queue: str) -> None:
     message = f"asks for {what} at once, and queue {queue} may never have more than {limit:g}"
     hint = f"ask for at most {limit:g}, raise the queue's limit, or use another queue"
     bench.rule("quota.queue-limit", row, message, hint=hint, field=row.references[0].field)
@@ -166,7 +166,7 @@ def _is_bounded(ledger: Ledger, queue: QueueKey) -> bool:
     return any(quota.limit is not None for place in (queue, *ledger.above(queue)) for quota in ledger.quotas(place))
 
 
-def _by_product(ledger: Ledger, queue: QueueKey, row: Row) -> dict[str, int]:
+def _by_product(ledger: Ledger, queue: QueueKey, row: ObjectSummary) -> dict[str, int]:
     totals: dict[str, int] = {}
     for demand in row.demands:
         product = ledger.product_of(queue, demand)
@@ -225,13 +225,13 @@ def _number(value: Any) -> int | None:
     return int(value) if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 10 else None  # noqa: PLR2004 - no cluster has a milliard GPUs
 
 
-def _maximum_by_namespace(bench: Bench, asking: Sequence[Row]) -> None:
+def _maximum_by_namespace(bench: Bench, asking: Sequence[ObjectSummary]) -> None:
     rule = "quota.max-gpus-per-namespace"
     found = _maximum(bench, rule)
     if found is None:
         return
     most, overrides = found
-    by_namespace: dict[str, list[Row]] = {}
+    by_namespace: dict[str, list[ObjectSummary]] = {}
     for row in asking:
         if not row.suspended:
             by_namespace.setdefault(row.namespace, []).append(row)
@@ -272,5 +272,5 @@ def _maximum_by_queue(bench: Bench, by_queue: _ByQueue, ledger: Ledger) -> None:
             )
 
 
-def _largest(rows: Sequence[Row]) -> Row:
+def _largest(rows: Sequence[ObjectSummary]) -> ObjectSummary:
     return min(rows, key=lambda row: (-row.gpus, row.place))

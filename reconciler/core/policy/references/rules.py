@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from reconciler.core.config import Cluster, RuleSetting
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.policy.verdict import Result, Verdict
-from reconciler.core.summary import Row
+from reconciler.core.summary import ObjectSummary
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -167,7 +167,9 @@ class Bench(Struct, kw_only=True):
         setting = self.settings.get(rule)
         return setting is None or setting.enabled or rule in ALWAYS
 
-    def rule(self, rule: str, row: Row, message: str, *, hint: str = "", field: str = "", at: str = "") -> None:
+    def rule(
+        self, rule: str, row: ObjectSummary, message: str, *, hint: str = "", field: str = "", at: str = ""
+    ) -> None:
         """Give a verdict on a row, as the rule ships or as the settings have it; `at` adds a second place."""
         self.object(
             rule,

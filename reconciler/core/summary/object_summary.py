@@ -1,4 +1,4 @@
-"""`Row`: the values that the rest of a plan needs to know of one rendered object."""
+"""`ObjectSummary`: the values that the rest of a plan needs to know of one rendered object."""
 
 import msgspec
 
@@ -43,7 +43,7 @@ class Demand(msgspec.Struct, frozen=True, array_like=True):
         return self.gpus_per_pod * self.pods
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     """What the rest of the plan needs to know of one rendered object."""
 
     cluster: str
