@@ -49,7 +49,7 @@ class Common(Struct, frozen=True, kw_only=True):
 class Inputs(Struct, frozen=True, kw_only=True):
     """Desired and existing objects, what was found about them, and what pins them.
 
-    Paths are below the rendered folder (`<cluster>/<namespace>/<kind>-<name>.yaml`), as in `ObjectSummary`. `existing` lists
+    Paths are below the rendered folder (`<cluster>/<namespace>/<kind>-<name>.yaml`). `existing` lists
     the base's files that we own (foreign ones are the pipeline's errors) with their blob ids. `existing_rows` holds a
     row for each of them that is not desired with the same blob id: rows of the others are those of `desired`.
     What is the same on both sides may be left out of these three and told by `common`.
