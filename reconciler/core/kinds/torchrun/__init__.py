@@ -1,1 +1,26 @@
 """The `torchrun.ai` family: queues and distributed jobs."""
+
+from reconciler.core.kinds.kind import Kind, Lookup
+from reconciler.core.kinds.rendered import Rendered
+from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
+from reconciler.core.kinds.torchrun.render import render_job, render_queue
+
+GROUP = "torchrun.ai"
+QUEUE = (GROUP, "TorchrunQueue")
+
+
+def _queue(queue: TorchrunQueue, lookup: Lookup) -> Rendered:
+    return render_queue(queue, lookup.cluster, lookup.inventory())
+
+
+def _job(job: TorchrunJob, lookup: Lookup) -> Rendered:
+    namespace = job.namespace or lookup.cluster.namespace
+    queue = lookup.defined(QUEUE, namespace, job.queue)
+    known = (job.queue,) if queue is not None else lookup.defined_names(QUEUE, namespace)
+    return render_job(job, queue, lookup.cluster, lookup.inventory(), known_queues=known)
+
+
+KINDS = (
+    Kind(group=GROUP, kind="TorchrunQueue", parse=queue_intent, render=_queue, is_definition=True),
+    Kind(group=GROUP, kind="TorchrunJob", parse=job_intent, render=_job),
+)

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from reconciler.core.config import Cluster
 from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue
 from reconciler.core.kinds.torchrun.render import job as _job
 from reconciler.core.kinds.torchrun.render import queue as _queue
-from reconciler.core.kinds.torchrun.render.rendered import Rendered
 from reconciler.core.kinds.torchrun.render.template import Template, template_of
 
 __all__ = ["Rendered", "render_job", "render_queue"]

@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.intent.sections import Workspace
 from reconciler.core.kinds.torchrun.intent.workspace import SourceKind, WorkspaceSource
 from reconciler.core.kinds.torchrun.render.command import as_kubelet_reads
-from reconciler.core.kinds.torchrun.render.rendered import about
 from reconciler.core.kinds.torchrun.render.workspace import MARKER, default_image, sync_script, wait_script
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.config import Backend
+from reconciler.core.kinds.rendered import Rendered, about, failed
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.naming import DNS_LABEL
 from reconciler.core.kinds.torchrun.intent.sections import Claim, Storage, laid_over, storage_over
@@ -13,7 +14,6 @@ from reconciler.core.kinds.torchrun.render.code import DIGEST, Code, code_of, fo
 from reconciler.core.kinds.torchrun.render.command import trainer_command
 from reconciler.core.kinds.torchrun.render.kinds import Workload, workload_for
 from reconciler.core.kinds.torchrun.render.pods import Pod, pod_template
-from reconciler.core.kinds.torchrun.render.rendered import Rendered, about, failed
 from reconciler.core.kinds.torchrun.render.rendezvous import Rendezvous, rendezvous_of
 from reconciler.core.kinds.torchrun.render.shape import Shape, shape_of
 from reconciler.core.kinds.torchrun.render.storage import (

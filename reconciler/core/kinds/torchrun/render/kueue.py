@@ -9,9 +9,9 @@ from hashlib import sha256
 from math import ceil
 from typing import Any
 
+from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.intent.queue import Share
 from reconciler.core.kinds.torchrun.render.kai import PARENT, WEIGHT
-from reconciler.core.kinds.torchrun.render.rendered import about
 from reconciler.core.kinds.torchrun.render.template import PRODUCT_LABELS, Template
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.core.kinds.torchrun.render.rendered import about, place
+from reconciler.core.kinds.rendered import about, place
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Traced
 

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.config import Backend
+from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Claim, Distributed, Scheduling
 from reconciler.core.kinds.torchrun.render.amounts import share_of_cpus, share_of_memory
@@ -17,7 +18,6 @@ from reconciler.core.kinds.torchrun.render.code import (
 )
 from reconciler.core.kinds.torchrun.render.kinds import Workload
 from reconciler.core.kinds.torchrun.render.merge import merged_entries, merged_env, merged_mounts, merged_volumes
-from reconciler.core.kinds.torchrun.render.rendered import about
 from reconciler.core.kinds.torchrun.render.shape import Shape
 from reconciler.core.kinds.torchrun.render.storage import WORKSPACE_PATH, Mounted, claim_volume
 from reconciler.core.kinds.torchrun.render.template import KAI_SCHEDULER, Template

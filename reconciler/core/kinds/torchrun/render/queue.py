@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.config import Backend
+from reconciler.core.kinds.rendered import Rendered, about, failed
 from reconciler.core.kinds.torchrun.intent.queue import ExtraResource
 from reconciler.core.kinds.torchrun.render.kai import kai_queue
 from reconciler.core.kinds.torchrun.render.kueue import kueue_objects
-from reconciler.core.kinds.torchrun.render.rendered import Rendered, about, failed
 from reconciler.core.kinds.torchrun.render.storage import size_of, volume_claim
 from reconciler.core.kinds.torchrun.render.template import Template
 from reconciler.core.manifests.manifest import manifest

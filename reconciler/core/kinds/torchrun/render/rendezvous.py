@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
+from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Distributed
 from reconciler.core.kinds.torchrun.render.kinds import Workload
-from reconciler.core.kinds.torchrun.render.rendered import about
 from reconciler.core.kinds.torchrun.render.shape import Shape
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced

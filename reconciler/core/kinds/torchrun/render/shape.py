@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
+from reconciler.core.kinds.rendered import about, place
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Distributed
 from reconciler.core.kinds.torchrun.render.amounts import whole_cpus
-from reconciler.core.kinds.torchrun.render.rendered import about, place
 from reconciler.core.kinds.torchrun.render.template import Template
 from reconciler.core.placement.distribution import Refusal, distribute
 from reconciler.core.problems import Problem

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.intent.sections import Claim
 from reconciler.core.kinds.torchrun.render.amounts import times
-from reconciler.core.kinds.torchrun.render.rendered import about
 from reconciler.core.kinds.torchrun.render.shape import Shape
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from reconciler.core.config import Backend, Cluster, Vendor
 from reconciler.core.inventory import Inventory, Node
+from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.intent.queue import TorchrunQueue, trainer_of
 from reconciler.core.kinds.torchrun.render.amounts import whole_cpus
-from reconciler.core.kinds.torchrun.render.rendered import about
 from reconciler.core.kinds.torchrun.render.vendor import tokens, vendor_in
 from reconciler.core.placement.distribution import NodeKind
 from reconciler.core.problems import Problem, Severity

@@ -3,9 +3,9 @@
 from typing import Any
 
 from reconciler.core.config import Backend
+from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.render.kinds import PYTORCH_JOB
 from reconciler.core.kinds.torchrun.render.pods import Pod
-from reconciler.core.kinds.torchrun.render.rendered import about
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
 
