@@ -1,3 +1,8 @@
 """Fixtures for every test: the real parts (an API server, kubectl, the KAI scheduler) live in `tests/cluster`."""
 
+import signal
+
 pytest_plugins = ("tests.cluster.fixtures",)
+
+# A shell starts background jobs with SIGINT ignored, which child processes would inherit: interrupts are tested.
+signal.signal(signal.SIGINT, signal.default_int_handler)
