@@ -14,7 +14,7 @@ from reconciler.core.config import Cluster
 from reconciler.core.documents import Document, read, write
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
 from reconciler.core.kinds.torchrun.render import Rendered, render_job, render_queue
-from reconciler.core.launch.files import is_configuration
+from reconciler.core.launch import is_configuration
 from reconciler.core.manifests.manifest import Manifest, manifest_path
 from reconciler.core.manifests.ownership import owned
 from reconciler.core.manifests.plain import render_plain

@@ -11,7 +11,7 @@ from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.torchrun.intent import TorchrunQueue, queue_intent
-from reconciler.core.launch.files import is_configuration
+from reconciler.core.launch import is_configuration
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.policy.switches import switch_problems

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.launch.files import is_configuration, named_file
+from reconciler.core.launch import is_configuration, resolve_file
 from tests.cli.fleet import Fleet
 from tests.cli.test_sized_plan import JOB, OWN_MODEL, RENDERED, plan
 
@@ -130,7 +130,7 @@ def test_memory_that_was_measured_wins(fleet: Fleet) -> None:
     ],
 )
 def test_files_are_found_by_how_they_are_mounted(written: str, near: str, found: str | None) -> None:
-    assert named_file(written, ("jobs/accelerate/fsdp.yaml", "other/fsdp.yaml"), near) == found
+    assert resolve_file(written, ("jobs/accelerate/fsdp.yaml", "other/fsdp.yaml"), near) == found
 
 
 def test_what_claims_a_kind_is_no_configuration() -> None:

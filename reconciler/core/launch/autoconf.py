@@ -57,4 +57,4 @@ def _divide(gathering: Gathering, defaults: MutableMapping[str, Fact]) -> None:
     elif processes is not None and int(batch.value) % int(processes.value) == 0:
         share = int(batch.value) // int(processes.value)
         origin = f"env AUTOCONF_BATCH_SIZE over {processes.value} processes"
-        gathering.facts["batch"] = Fact(value=str(share), written=batch.written, origin=origin)
+        gathering.facts["batch"] = Fact(value=str(share), snippet=batch.snippet, origin=origin)

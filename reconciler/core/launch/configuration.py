@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.core.launch.facts import Fact, Trouble
+from reconciler.core.launch.facts import Diagnostic, Fact
 from reconciler.core.launch.gathering import Gathering
-from reconciler.core.launch.settings import Files, Setting, Settings, flat, read_file
+from reconciler.core.launch.settings import FileReader, Setting, Settings, flat, read_file
 from reconciler.core.launch.shape import from_env
 from reconciler.core.launch.shell.variables import UNKNOWN
 
 if TYPE_CHECKING:
     from reconciler.core.launch.dialects import Dialect
     from reconciler.core.launch.options import Arguments
-    from reconciler.core.launch.search import Line
+    from reconciler.core.launch.search import LaunchLine
 
 _FILES = (".yaml", ".yml", ".json")
 _FMS_PATH = "SFT_TRAINER_CONFIG_JSON_PATH"
@@ -25,21 +25,21 @@ _MAX_TEXT = 1 << 17
 
 
 def add_configuration(  # noqa: PLR0917 - what a line is made of
-    line: "Line",
+    line: "LaunchLine",
     dialect: "Dialect",
     arguments: "Arguments",
     settings: Settings,
     launcher: Settings,
     gathering: Gathering,
-    files: Files,
+    files: FileReader,
 ) -> None:
     """Add to the script's settings what its files and words say; files of fms-hf-tuning speak to the launcher too."""
     _add_words(dialect, arguments, settings)
     path = _path(dialect, arguments, settings)
     if path is not None and not _is_named_recipe(dialect, path):
-        values, trouble = read_file(path.text, files, f"{dialect.name or 'training'} configuration".lstrip())
-        if trouble is not None:
-            gathering.troubles.append(replace(trouble, spot=path.fact.spot))
+        values, diagnostic = read_file(path.text, files, f"{dialect.name or 'training'} configuration".lstrip())
+        if diagnostic is not None:
+            gathering.diagnostics.append(replace(diagnostic, span=path.fact.span))
         settings.add_file(values, f"file {path.text}")
     if dialect.name == "fms-hf-tuning":
         _add_fms(line, settings, launcher, gathering, files)
@@ -51,7 +51,7 @@ def _path(dialect: "Dialect", arguments: "Arguments", settings: Settings) -> Set
         return named
     for field in arguments.words[:1]:
         if field.text.endswith(_FILES) or (UNKNOWN in field.text and dialect.family in {"axolotl", "llama-factory"}):
-            fact = Fact(value=field.text, written=settings.place.written((field,)), spot=settings.place.spot(field))
+            fact = Fact(value=field.text, snippet=settings.place.written((field,)), span=settings.place.span(field))
             return Setting(field.text, fact, field.why)
     return None
 
@@ -75,29 +75,31 @@ def _add_words(dialect: "Dialect", arguments: "Arguments", settings: Settings) -
             settings.add_word("checkpoint_dir", folders[0].text, folders[0])
 
 
-def _add_fms(line: "Line", settings: Settings, launcher: Settings, gathering: Gathering, files: Files) -> None:
+def _add_fms(
+    line: "LaunchLine", settings: Settings, launcher: Settings, gathering: Gathering, files: FileReader
+) -> None:
     """fms-hf-tuning takes a JSON file, or base64 of one, from its environment; flags are then not looked at."""
     if (path := from_env(line.env, _FMS_PATH)) is not None:
-        values, trouble = read_file(path.text, files, "fms-hf-tuning configuration")
+        values, diagnostic = read_file(path.text, files, "fms-hf-tuning configuration")
         origin = f"file {path.text}"
     elif (text := from_env(line.env, _FMS_TEXT)) is not None:
-        values, trouble = _decoded(text)
+        values, diagnostic = _decoded(text)
         origin = f"env {_FMS_TEXT}"
     else:
         return
-    if trouble is not None:
-        gathering.troubles.append(trouble)
+    if diagnostic is not None:
+        gathering.diagnostics.append(diagnostic)
     prefix = "accelerate_launch_args."
     launcher.add_file({name.removeprefix(prefix): v for name, v in values.items() if name.startswith(prefix)}, origin)
     settings.add_file(values, origin)
 
 
-def _decoded(text: Setting) -> tuple[dict[str, str], Trouble | None]:
+def _decoded(text: Setting) -> tuple[dict[str, str], Diagnostic | None]:
     try:
         data = msgspec.json.decode(base64.b64decode(text.text[:_MAX_TEXT].encode("ascii"), validate=True))
     except (binascii.Error, msgspec.DecodeError, UnicodeError, RecursionError):
         message = f"{_FMS_TEXT} is not base64 of JSON (a pickled object is never opened)"
-        return {}, Trouble(rule="launch.file", message=message, hint=f"encode JSON, or name a file by {_FMS_PATH}")
+        return {}, Diagnostic(rule="launch.file", message=message, hint=f"encode JSON, or name a file by {_FMS_PATH}")
     if not isinstance(data, dict):
-        return {}, Trouble(rule="launch.file", message=f"{_FMS_TEXT} holds no mapping", hint="encode a JSON object")
+        return {}, Diagnostic(rule="launch.file", message=f"{_FMS_TEXT} holds no mapping", hint="encode a JSON object")
     return flat(data), None

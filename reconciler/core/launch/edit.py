@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.launch.dialects import Dialect, dialect_of
-from reconciler.core.launch.facts import Launcher, Spot
+from reconciler.core.launch.facts import Launcher, Span
 from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.options import Arguments, Option, flag_name, script_arguments
 from reconciler.core.launch.place import Place
@@ -25,7 +25,7 @@ _LITGPT = "litgpt"
 
 
 class NotEditable(ValueError):
-    """The line's words are not written where they could be changed; `Launch.stuck` says so beforehand."""
+    """The line's words are not written where they could be changed; `Launch.not_editable` says so beforehand."""
 
 
 class ProcessFlags(Struct, frozen=True, kw_only=True):
@@ -41,21 +41,21 @@ class ProcessFlags(Struct, frozen=True, kw_only=True):
 
 
 class _Edit(Struct, frozen=True):
-    spot: Spot
+    span: Span
     text: str
-    inserts: tuple[str, ...] = ()  # items to be put behind the item of `spot` (argument lists)
+    inserts: tuple[str, ...] = ()  # items to be put behind the item of `span` (argument lists)
 
 
 def process_flags(launch: Launch) -> ProcessFlags:
     """Return the launcher's own names for the number of processes and machines."""
-    if launch.launcher is Launcher.DEEPSPEED and launch.line.launched.option("include", "i"):
+    if launch.launcher is Launcher.DEEPSPEED and launch.line.invocation.option("include", "i"):
         return ProcessFlags(processes="", machines="", in_all=False)  # it names each device, and allows no number
     if launch.launcher in _PROCESS_FLAGS:
         processes, machines = _PROCESS_FLAGS[launch.launcher]
         return ProcessFlags(processes=processes, machines=machines, in_all=launch.launcher in _COUNTS_ALL_PROCESSES)
-    if launch.line.launched.command == _TUNE:
+    if launch.line.invocation.command == _TUNE:
         return ProcessFlags(processes="--nproc_per_node", machines="--nnodes", in_all=False)
-    if launch.line.launched.command == _LITGPT:
+    if launch.line.invocation.command == _LITGPT:
         return ProcessFlags(processes="--devices", machines="--num_nodes", in_all=False, script=True)
     return ProcessFlags(processes="", machines="", in_all=False)
 
@@ -85,31 +85,31 @@ def edit_launch(
     module, written as its neighbours are. In a script, values may refer to variables (`$NAME`); argument lists take
     them letter by letter. Raises NotEditable.
     """
-    if launch.stuck:
-        raise NotEditable(launch.stuck)
-    launched, place = launch.line.launched, launch.line.place
-    fields = launched.fields
+    if launch.not_editable:
+        raise NotEditable(launch.not_editable)
+    invocation, place = launch.line.invocation, launch.line.place
+    fields = invocation.fields
     arguments, _ = _script(launch)
-    before = launched.first_word_of_program - 1
-    launcher = _Section(place, fields[launched.head], fields[before], launched.arguments.options)
-    launcher.opaque = bool(launched.arguments.loose)
-    script = _Section(place, fields[launched.program], fields[-1], arguments.options)
+    before = invocation.first_word_of_program - 1
+    launcher = _Section(place, fields[invocation.head], fields[before], invocation.arguments.options)
+    launcher.opaque = bool(invocation.arguments.loose)
+    script = _Section(place, fields[invocation.program], fields[-1], arguments.options)
     script.opaque = bool(arguments.loose)
     script.behind = bool(arguments.words)
-    script.words = tuple(fields[launched.program + 1 :])
+    script.words = tuple(fields[invocation.program + 1 :])
     edits = [
-        *launcher.edits(launcher_flags, joined=_joins(launched.arguments.options, arguments.options)),
-        *script.edits(script_flags, joined=_joins(arguments.options, launched.arguments.options)),
+        *launcher.edits(launcher_flags, joined=_joins(invocation.arguments.options, arguments.options)),
+        *script.edits(script_flags, joined=_joins(arguments.options, invocation.arguments.options)),
     ]
     return _applied(launch.command, "command", edits), _applied(launch.args, "args", edits)
 
 
 def _script(launch: Launch) -> tuple[Arguments, Dialect]:
-    launched = launch.line.launched
-    arguments = script_arguments(launched.fields, launched.program + 1)
+    invocation = launch.line.invocation
+    arguments = script_arguments(invocation.fields, invocation.program + 1)
     dialect = dialect_of(launch.program, {option.name for option in arguments.options})
     if dialect.single:
-        arguments = script_arguments(launched.fields, launched.program + 1, single=True)
+        arguments = script_arguments(invocation.fields, invocation.program + 1, single=True)
     return arguments, dialect
 
 
@@ -159,30 +159,30 @@ class _Section:
             return None, option is not None or self.opaque or self.behind
         spelt = option.flag.text.partition("=")[0]
         word = option.values[0] if option.values else option.flag
-        spot = self.place.spot(word)
-        if spot is None or self.place.spot(option.flag) is None:
+        span = self.place.span(word)
+        if span is None or self.place.span(option.flag) is None:
             return None, True
-        return _Edit(spot, text if option.values else f"{spelt}={text}"), False
+        return _Edit(span, text if option.values else f"{spelt}={text}"), False
 
     def _replaced_word(self, name: str, text: str) -> _Edit | None:
         word = next((word for word in reversed(self.words) if word.text.startswith(f"{name}=")), None)
-        spot = self.place.spot(word) if word is not None else None
-        if word is None or spot is None:
+        span = self.place.span(word) if word is not None else None
+        if word is None or span is None:
             return None
-        return _Edit(spot, f"{name}={text}")
+        return _Edit(span, f"{name}={text}")
 
     def _inserted(self, flags: Sequence[tuple[str, str]], *, late: bool, joined: bool) -> _Edit:
         anchor = self.late if late else self.early
         # A word that gave several still ends where it is written.
-        spot = self.place.spot(replace(anchor, whole=True))
-        if spot is None:
+        span = self.place.span(replace(anchor, whole=True))
+        if span is None:
             raise NotEditable("the end of the line comes out of a variable")
         items: list[str] = []
         for flag, text in flags:
             items += [f"{flag}={text}"] if joined or not flag.startswith("-") else [flag, text]
         if not self.place.script:
-            return _Edit(replace(spot, start=spot.end), "", tuple(items))
-        return _Edit(replace(spot, start=spot.end), "".join(f" {item}" for item in items))
+            return _Edit(replace(span, start=span.end), "", tuple(items))
+        return _Edit(replace(span, start=span.end), "".join(f" {item}" for item in items))
 
 
 def _quoted(value: str) -> str:
@@ -194,8 +194,8 @@ def _quoted(value: str) -> str:
 
 def _applied(items: Sequence[str], field: str, edits: Sequence[_Edit]) -> tuple[str, ...]:
     changed = [[item] for item in items]
-    for edit in sorted((edit for edit in edits if edit.spot.field == field), key=lambda edit: edit.spot, reverse=True):
-        cell = changed[edit.spot.index]
-        cell[0] = cell[0][: edit.spot.start] + edit.text + cell[0][edit.spot.end :]
+    for edit in sorted((edit for edit in edits if edit.span.field == field), key=lambda edit: edit.span, reverse=True):
+        cell = changed[edit.span.index]
+        cell[0] = cell[0][: edit.span.start] + edit.text + cell[0][edit.span.end :]
         cell[1:1] = edit.inserts
     return tuple(text for cell in changed for text in cell)

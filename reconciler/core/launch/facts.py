@@ -15,7 +15,7 @@ class Launcher(StrEnum):
     CLI = "cli"  # a framework's own command: `llamafactory-cli train`, `tune run`, `axolotl train`, `litgpt finetune`
 
 
-class Spot(Struct, frozen=True, kw_only=True, order=True, gc=False):
+class Span(Struct, frozen=True, kw_only=True, order=True, gc=False):
     """A place in a container's command: list (`command` or `args`), item, characters from `start` to `end` in it."""
 
     field: str
@@ -25,21 +25,21 @@ class Spot(Struct, frozen=True, kw_only=True, order=True, gc=False):
 
 
 class Fact(Struct, frozen=True, kw_only=True, gc=False):
-    """A value after expansion; `written` are the words of the line (`--batch 4`), `spot` where they stand.
+    """A value after expansion; `snippet` are the words of the line (`--batch 4`), `span` where they stand.
 
-    `spot` is None where the value came from elsewhere: `origin` names it (`env AUTOCONF_METHOD`, a config file).
+    `span` is None where the value came from elsewhere: `origin` names it (`env AUTOCONF_METHOD`, a config file).
     """
 
     value: str
-    written: str
-    spot: Spot | None = None
+    snippet: str
+    span: Span | None = None
     origin: str = ""
 
 
-class Trouble(Struct, frozen=True, kw_only=True):
+class Diagnostic(Struct, frozen=True, kw_only=True):
     """What keeps a launch line from being understood: stable `rule`, sentence, hint, and where."""
 
     rule: str
     message: str
     hint: str
-    spot: Spot | None = None
+    span: Span | None = None

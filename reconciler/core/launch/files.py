@@ -1,6 +1,6 @@
-"""Files beside the jobs that launch lines name: a model's `config.json`, settings of accelerate, DeepSpeed and others.
+"""Files that launch lines name: a model's `config.json`, configurations of accelerate, DeepSpeed and frameworks.
 
-They are no Kubernetes objects, so a source folder may hold them: they are read for sizing, and never rendered.
+They are not Kubernetes objects. A source folder may hold them; they are read for sizing and never rendered.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ def is_configuration(data: Mapping[str, Any]) -> bool:
     return "apiVersion" not in data and "kind" not in data and not _TELLING.isdisjoint(data)
 
 
-def named_file(written: str, paths: Iterable[str], near: str) -> str | None:
+def resolve_file(written: str, paths: Iterable[str], near: str) -> str | None:
     """Return the path in the repository of a file that a launch line names as it is mounted in the container.
 
     Of the files with the same name, the one whose folders agree the longest with what is written wins, then the one

@@ -1,8 +1,8 @@
-"""Collects facts one by one: checks values, keeps what is doubtful as troubles, fills in documented defaults."""
+"""Collects facts one by one: checks values, keeps what is doubtful as diagnostics, fills in documented defaults."""
 
 from msgspec.structs import replace
 
-from reconciler.core.launch.facts import Fact, Spot, Trouble
+from reconciler.core.launch.facts import Diagnostic, Fact, Span
 from reconciler.core.launch.settings import Setting
 from reconciler.core.launch.shell.variables import UNKNOWN
 
@@ -20,18 +20,18 @@ class Gathering:
 
     def __init__(self) -> None:
         self.facts: dict[str, Fact] = {}
-        self.unsure: dict[str, Trouble] = {}
-        self.troubles: list[Trouble] = []
+        self.unsure: dict[str, Diagnostic] = {}
+        self.diagnostics: list[Diagnostic] = []
 
     def known(self, name: str, setting: Setting | None) -> Setting | None:
         """Return the setting if its value is known; else note why the fact is not."""
         if setting is None or UNKNOWN not in setting.text:
             return setting
         message = (
-            f"the value of `{setting.fact.written}` is not known: {setting.why or 'only a running shell could tell'}"
+            f"the value of `{setting.fact.snippet}` is not known: {setting.why or 'only a running shell could tell'}"
         )
         hint = "write the value out, or give the variable a literal value in the script or in the container's env"
-        self.unsure[name] = Trouble(rule="launch.unknown-value", message=message, hint=hint, spot=setting.fact.spot)
+        self.unsure[name] = Diagnostic(rule="launch.unknown-value", message=message, hint=hint, span=setting.fact.span)
         return None
 
     def text(self, name: str, setting: Setting | None, value: str = "") -> None:
@@ -52,7 +52,7 @@ class Gathering:
         value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else 0
         if not 0 < value <= MAX_NUMBER:
             self.refuse(
-                name, f"`{found.fact.written}`: a whole number from 1 to {MAX_NUMBER:,} is expected", found.fact.spot
+                name, f"`{found.fact.snippet}`: a whole number from 1 to {MAX_NUMBER:,} is expected", found.fact.span
             )
             return None
         self.facts[name] = found.fact if found.fact.value == str(value) else replace(found.fact, value=str(value))
@@ -65,16 +65,16 @@ class Gathering:
             return None
         value = truth(found.text)
         if value is None:
-            self.refuse(name, f"`{found.fact.written}`: true or false is expected", found.fact.spot)
+            self.refuse(name, f"`{found.fact.snippet}`: true or false is expected", found.fact.span)
             return None
         value ^= invert
         self.facts[name] = replace(found.fact, value="true" if value else "false")
         return value
 
-    def refuse(self, name: str, message: str, spot: Spot | None, hint: str = "correct it") -> None:
+    def refuse(self, name: str, message: str, span: Span | None, hint: str = "correct it") -> None:
         """Note a value that cannot be meant."""
-        self.unsure[name] = Trouble(rule="launch.value", message=message, hint=hint, spot=spot)
-        self.troubles.append(self.unsure[name])
+        self.unsure[name] = Diagnostic(rule="launch.value", message=message, hint=hint, span=span)
+        self.diagnostics.append(self.unsure[name])
 
 
 def truth(text: str) -> bool | None:
@@ -83,8 +83,8 @@ def truth(text: str) -> bool | None:
     return True if word in _YES else False if word in _NO else None
 
 
-def _decided_later(fact: Fact) -> Trouble:
-    message = f"`{fact.written}` is decided where the job runs"
-    return Trouble(
-        rule="launch.decided-later", message=message, hint="write the number out to have it counted", spot=fact.spot
+def _decided_later(fact: Fact) -> Diagnostic:
+    message = f"`{fact.snippet}` is decided where the job runs"
+    return Diagnostic(
+        rule="launch.decided-later", message=message, hint="write the number out to have it counted", span=fact.span
     )

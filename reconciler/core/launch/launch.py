@@ -2,25 +2,24 @@
 
 from msgspec import Struct
 
-from reconciler.core.launch.facts import Fact, Launcher, Trouble
-from reconciler.core.launch.search import Line
+from reconciler.core.launch.facts import Diagnostic, Fact, Launcher
+from reconciler.core.launch.search import LaunchLine
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """The line that starts a training.
+    """A parsed launch line.
 
-    `facts` are what it says, `defaults` what its framework takes where it says nothing, each with its origin. `unsure`
-    tells why a fact that is written is not known.
+    `facts` come from the line and its configuration files, `defaults` from the framework; each names its origin.
+    `unresolved` explains facts that are set to a value that is unknown before the job runs.
 
-    Facts that hold whole numbers: `batch` (samples a process and step), `global_batch` (of all processes, from
-    AUTOCONF_BATCH_SIZE), `processes` (in all), `machines`, `sequence`, `accumulation`, `lora_rank`, `tensor`,
-    `pipeline`.
-    Words: `model`, `method`, `optimizer`, `attention`, `lora_targets` (commas between), `quantisation` (4bit, 8bit,
-    gptq), `strategy`, `offload`, `precision`, `gpu_model`. Yes or no (`true`, `false`): `checkpointing`,
-    `fused_loss`. Where the sizing knows a value as an enumeration, its words are used.
+    Facts with whole numbers: `batch` (samples per process and step), `global_batch` (of all processes, from
+    AUTOCONF_BATCH_SIZE), `processes` (of all machines), `machines`, `sequence`, `accumulation`, `lora_rank`, `tensor`,
+    `pipeline`. Texts: `model`, `method`, `optimizer`, `attention`, `lora_targets` (comma-separated), `quantisation`
+    (4bit, 8bit, gptq), `strategy`, `offload`, `precision`, `gpu_model`. Booleans (`true`, `false`): `checkpointing`,
+    `fused_loss`. The texts are those of the enumerations in `core.sizing.training` where there is one.
 
-    `shell`: a shell expands the line's words, so that variables may be written. `stuck` says why it cannot be edited.
-    `line` is what was read, for edits.
+    `in_shell`: a shell expands the words, so an edit may write variables. `not_editable` is the reason why the line
+    cannot be edited, or empty. `line` keeps what was parsed, for edits.
     """
 
     launcher: Launcher
@@ -30,10 +29,10 @@ class Launch(Struct, frozen=True, kw_only=True):
     defaults: dict[str, Fact]
     command: tuple[str, ...]
     args: tuple[str, ...]
-    line: Line
-    unsure: tuple[Trouble, ...] = ()
-    shell: bool = False
-    stuck: str = ""
+    line: LaunchLine
+    unresolved: tuple[Diagnostic, ...] = ()
+    in_shell: bool = False
+    not_editable: str = ""
 
     def fact(self, name: str) -> Fact | None:
         """Return what the line says, else the framework's default, else None."""
@@ -45,8 +44,8 @@ class Launch(Struct, frozen=True, kw_only=True):
         return int(found.value) if found is not None and found.value.isdecimal() else None
 
 
-class LaunchReading(Struct, frozen=True, kw_only=True):
-    """What reading a container's command gave. With troubles, the job is not to be sized from it."""
+class ParsedLaunch(Struct, frozen=True, kw_only=True):
+    """What reading a container's command gave. With diagnostics, the job is not to be sized from it."""
 
     launch: Launch | None
-    troubles: tuple[Trouble, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()

@@ -60,7 +60,7 @@ _COMMANDS = {
 _TUNE_BARE = _TORCHRUN_BARE
 
 
-class Launched(Struct, frozen=True):
+class Invocation(Struct, frozen=True):
     """One launch line, taken apart.
 
     `head` and `program` are numbers of words: the one behind which a launcher's flag
@@ -92,7 +92,7 @@ class Launched(Struct, frozen=True):
         return next((option for option in reversed(self.arguments.options) if option.name in names), None)
 
 
-def take_apart(fields: Sequence[Field]) -> Launched | None:
+def take_apart(fields: Sequence[Field]) -> Invocation | None:
     """Return the parts of a line that may start a training; None for every other program."""
     name = program_name(fields[0].text)
     count = len(fields)
@@ -105,39 +105,41 @@ def take_apart(fields: Sequence[Field]) -> Launched | None:
     return _python(fields) if _PYTHON.fullmatch(name) else None
 
 
-def _launched(launcher: Launcher, fields: Sequence[Field], start: int) -> Launched | None:
+def _launched(launcher: Launcher, fields: Sequence[Field], start: int) -> Invocation | None:
     arguments = launcher_arguments(fields, start, _BARE[launcher])
     if arguments.stop >= len(fields):
         return None
     names = {option.name for option in arguments.options}
-    launched = Launched(launcher, fields, start - 1, arguments.stop, arguments, bool(names & {"m", "module"}))
+    invocation = Invocation(launcher, fields, start - 1, arguments.stop, arguments, bool(names & {"m", "module"}))
     if "no_python" in names and (verbs := _COMMANDS.get(program_name(fields[arguments.stop].text))):
-        return _within(launched, verbs)
-    return launched
+        return _within(invocation, verbs)
+    return invocation
 
 
-def _within(launched: Launched, verbs: re.Pattern[str]) -> Launched | None:
+def _within(invocation: Invocation, verbs: re.Pattern[str]) -> Invocation | None:
     """`torchrun --no-python llamafactory-cli train …`."""
-    at = launched.program + 1
-    if at >= len(launched.fields) or not verbs.fullmatch(launched.fields[at].text):
+    at = invocation.program + 1
+    if at >= len(invocation.fields) or not verbs.fullmatch(invocation.fields[at].text):
         return None
-    command = program_name(launched.fields[at - 1].text)
-    return Launched(launched.launcher, launched.fields, launched.head, at, launched.arguments, command=command)
+    command = program_name(invocation.fields[at - 1].text)
+    return Invocation(
+        invocation.launcher, invocation.fields, invocation.head, at, invocation.arguments, command=command
+    )
 
 
-def _command(name: str, verbs: re.Pattern[str], fields: Sequence[Field]) -> Launched | None:
+def _command(name: str, verbs: re.Pattern[str], fields: Sequence[Field]) -> Invocation | None:
     if len(fields) == 1 or not verbs.fullmatch(fields[1].text):
         return None
     none = Arguments((), (), (), 1)
     if name != "tune":
-        return Launched(Launcher.CLI, fields, 1, 1, none, command=name)
+        return Invocation(Launcher.CLI, fields, 1, 1, none, command=name)
     arguments = launcher_arguments(fields, 2, _TUNE_BARE)
     if arguments.stop >= len(fields):
         return None
-    return Launched(Launcher.CLI, fields, 1, arguments.stop, arguments, command="tune run")
+    return Invocation(Launcher.CLI, fields, 1, arguments.stop, arguments, command="tune run")
 
 
-def _python(fields: Sequence[Field]) -> Launched | None:
+def _python(fields: Sequence[Field]) -> Invocation | None:
     at = 1
     while at < len(fields) and is_flag(text := fields[at].text):
         if text == "-m" and at + 1 < len(fields):
@@ -149,17 +151,17 @@ def _python(fields: Sequence[Field]) -> Launched | None:
         return None
     if fields[at].loose and fields[at].text == UNKNOWN:
         return None
-    return Launched(Launcher.PYTHON, fields, at - 1, at, Arguments((), (), (), at))
+    return Invocation(Launcher.PYTHON, fields, at - 1, at, Arguments((), (), (), at))
 
 
-def _module(fields: Sequence[Field], at: int) -> Launched | None:
+def _module(fields: Sequence[Field], at: int) -> Invocation | None:
     module = fields[at].text
     if (launcher := _RUN_MODULES.get(module)) is not None:
         return _launched(launcher, fields, at + 1)
     root = module.partition(".")[0]
     if root in _NO_TRAINING:
         return None
-    return Launched(Launcher.PYTHON, fields, at - 1, at, Arguments((), (), (), at), module=True)
+    return Invocation(Launcher.PYTHON, fields, at - 1, at, Arguments((), (), (), at), module=True)
 
 
 _NO_TRAINING = frozenset(

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from reconciler.core.launch.dialects import Dialect
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.gathering import Gathering, truth
-from reconciler.core.launch.launchers import Launched
+from reconciler.core.launch.launchers import Invocation
 from reconciler.core.launch.objective import refuse_other_objectives
 from reconciler.core.launch.settings import Setting, Settings
 
@@ -51,15 +51,15 @@ _NAMES = {
 }
 
 
-def read_method(launched: Launched, dialect: Dialect, settings: Settings, gathering: Gathering) -> None:
+def read_method(invocation: Invocation, dialect: Dialect, settings: Settings, gathering: Gathering) -> None:
     """Gather `method` and `quantisation`."""
-    if refuse_other_objectives(launched, dialect, settings, gathering):
+    if refuse_other_objectives(invocation, dialect, settings, gathering):
         return
     if dialect.family == "litgpt":
-        _litgpt(launched, settings, gathering)
+        _litgpt(invocation, settings, gathering)
         return
     if dialect.family == "torchtune":
-        _torchtune(launched, settings, gathering)
+        _torchtune(invocation, settings, gathering)
         return
     method, fact = _adapters(dialect, settings, gathering)
     if "method" in gathering.unsure:
@@ -69,8 +69,8 @@ def read_method(launched: Launched, dialect: Dialect, settings: Settings, gather
         gathering.facts["quantisation"] = quantised
     if quantised is not None and quantised.value != "8bit":
         if method == "full":
-            message = f"`{quantised.written}` holds the weights in 4 bits, which only adapters can be trained on"
-            gathering.refuse("method", message, quantised.spot, "ask for LoRA, or leave the quantisation out")
+            message = f"`{quantised.snippet}` holds the weights in 4 bits, which only adapters can be trained on"
+            gathering.refuse("method", message, quantised.span, "ask for LoRA, or leave the quantisation out")
             return
         method = "gptq-lora" if quantised.value == "gptq" else "qlora"
         fact = quantised
@@ -87,8 +87,8 @@ def _adapters(dialect: Dialect, settings: Settings, gathering: Gathering) -> tup
             return "", None
         method = _NAMES.get(found.text.strip().lower())
         if method is None:
-            message = f"`{found.fact.written}`: only full fine-tuning, LoRA, QLoRA and GPTQ-LoRA can be sized"
-            gathering.refuse("method", message, found.fact.spot, "leave the job out of sizing, or change the method")
+            message = f"`{found.fact.snippet}`: only full fine-tuning, LoRA, QLoRA and GPTQ-LoRA can be sized"
+            gathering.refuse("method", message, found.fact.span, "leave the job out of sizing, or change the method")
         return method or "", found.fact
     for names, method in ((_QLORA, "qlora"), (_SWITCHES, "lora")):
         if (found := gathering.known("method", settings.find(names))) is not None and truth(found.text):
@@ -118,14 +118,16 @@ def _quantised(settings: Settings, gathering: Gathering) -> Fact | None:
     return replace(eight.fact, value="8bit") if eight is not None and truth(eight.text) else None
 
 
-def _litgpt(launched: Launched, settings: Settings, gathering: Gathering) -> None:
-    words = launched.name.replace(".", " ").replace("/", " ").split()
+def _litgpt(invocation: Invocation, settings: Settings, gathering: Gathering) -> None:
+    words = invocation.name.replace(".", " ").replace("/", " ").split()
     verb = next((word for word in words if word.startswith(("finetune", "pretrain", "lora", "full", "adapter"))), "")
     if verb == "finetune":
-        verb = next((field.text for field in launched.fields[launched.program + 1 : launched.program + 2]), "")
-    fact = Fact(value="", written=launched.name)
+        verb = next((field.text for field in invocation.fields[invocation.program + 1 : invocation.program + 2]), "")
+    fact = Fact(value="", snippet=invocation.name)
     if "adapter" in verb:
-        gathering.refuse("method", f"`{launched.name}` trains adapters that cannot be sized", None, "use LoRA or full")
+        gathering.refuse(
+            "method", f"`{invocation.name}` trains adapters that cannot be sized", None, "use LoRA or full"
+        )
         return
     quantised = gathering.known("quantisation", settings.find(("quantize",)))
     method = "full" if "full" in verb or verb == "pretrain" else "lora"
@@ -150,12 +152,12 @@ def _litgpt_targets(settings: Settings, gathering: Gathering) -> None:
         gathering.facts["lora_targets"] = replace(first.fact, value=",".join(chosen))
 
 
-def _torchtune(launched: Launched, settings: Settings, gathering: Gathering) -> None:
-    recipe = launched.fields[launched.program].text
+def _torchtune(invocation: Invocation, settings: Settings, gathering: Gathering) -> None:
+    recipe = invocation.fields[invocation.program].text
     component = settings.find(("model._component_",))
     config = settings.find(("config",))
     told: list[Setting] = [setting for setting in (component, config) if setting is not None]
-    fact = Fact(value="", written=recipe)
+    fact = Fact(value="", snippet=recipe)
     if "qlora" in recipe or any("qlora" in setting.text for setting in told):
         gathering.facts["quantisation"] = replace(fact, value="4bit")
         gathering.facts["method"] = replace(fact, value="qlora")

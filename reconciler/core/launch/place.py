@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from reconciler.core.launch.facts import Spot
+from reconciler.core.launch.facts import Span
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.kubernetes import Expanded
 from reconciler.core.patterns import later
@@ -32,26 +32,26 @@ class Place(Struct, frozen=True):
     script: bool = False
     source: str = ""  # what was read where there are no items (`file train.sh`)
 
-    def spot(self, field: Field, end: Field | None = None) -> Spot | None:
+    def span(self, field: Field, end: Field | None = None) -> Span | None:
         """Return the place from one word to another; None where they are not written as such."""
         last = end or field
         if not self.items or field.start < 0 or last.start < 0 or not field.whole or not last.whole:
             return None
         if not self.script:
             item = self.items[field.start]
-            return Spot(field=item.field, index=item.index, start=0, end=len(item.text))
+            return Span(field=item.field, index=item.index, start=0, end=len(item.text))
         item = self.items[0]
         placed = item.expanded.place(field.start, last.end)
-        return placed and Spot(field=item.field, index=item.index, start=placed[0], end=placed[1])
+        return placed and Span(field=item.field, index=item.index, start=placed[0], end=placed[1])
 
-    def told(self, fields: Sequence[Field]) -> tuple[str, Spot | None]:
+    def told(self, fields: Sequence[Field]) -> tuple[str, Span | None]:
         """Return words as they are written, for people to recognise, and where."""
-        spot = self.spot(fields[0], fields[-1])
-        if self.script and spot is not None:
-            return shown(self.items[0].text[spot.start : spot.end]), spot
+        span = self.span(fields[0], fields[-1])
+        if self.script and span is not None:
+            return shown(self.items[0].text[span.start : span.end]), span
         if self.script and self.items and fields[0].start >= 0:
-            return shown(self.items[0].expanded.text[fields[0].start : fields[-1].end]), spot
-        return shown(" ".join([field.text for field in fields])), spot
+            return shown(self.items[0].expanded.text[fields[0].start : fields[-1].end]), span
+        return shown(" ".join([field.text for field in fields])), span
 
     def written(self, fields: Sequence[Field]) -> str:
         """Return words as they are written, for people to recognise."""

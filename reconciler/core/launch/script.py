@@ -97,9 +97,9 @@ def spread_batch(settings: Settings, gathering: Gathering, defaults: Mapping[str
         return
     total, batch, processes = map(int, numbers)
     if batch * processes and total % (batch * processes) == 0 and total:
-        written = setting.fact.written if setting is not None else ""
+        written = setting.fact.snippet if setting is not None else ""
         origin = f"batch of {total} over {processes} x {batch}"
-        gathering.facts["accumulation"] = Fact(value=str(total // (batch * processes)), written=written, origin=origin)
+        gathering.facts["accumulation"] = Fact(value=str(total // (batch * processes)), snippet=written, origin=origin)
 
 
 def _targets(setting: Setting, gathering: Gathering) -> None:
@@ -145,7 +145,7 @@ def _attention(dialect: Dialect, settings: Settings, gathering: Gathering) -> No
     if not value and (switch := truth(found.text)) is not None:
         value = "flash-attn-2" if switch else "sdpa"
     if not value:
-        gathering.refuse("attention", f"`{found.fact.written}` is no attention that is known", found.fact.spot)
+        gathering.refuse("attention", f"`{found.fact.snippet}` is no attention that is known", found.fact.span)
     else:
         gathering.text("attention", found, value)
 
@@ -208,4 +208,4 @@ def fill_defaults(dialect: Dialect, gathering: Gathering) -> dict[str, Fact]:
 @cache
 def _defaults(source: str, values: tuple[tuple[str, str], ...]) -> tuple[tuple[str, Fact], ...]:
     origin = f"default of {source}"
-    return tuple((name, Fact(value=value, written="", origin=origin)) for name, value in values)
+    return tuple((name, Fact(value=value, snippet="", origin=origin)) for name, value in values)

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.core.launch.facts import Launcher, Spot, Trouble
-from reconciler.core.launch.launchers import Launched, take_apart
+from reconciler.core.launch.facts import Diagnostic, Launcher, Span
+from reconciler.core.launch.launchers import Invocation, take_apart
 from reconciler.core.launch.options import flag_name
 from reconciler.core.launch.place import Item, Place, shown, without_secrets
-from reconciler.core.launch.settings import Files
+from reconciler.core.launch.settings import FileReader
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.kubernetes import expand
 from reconciler.core.launch.shell.syntax import Command, ShellError
@@ -37,25 +37,25 @@ _TRAINING_MODULE = re.compile(
 )
 
 
-class Line(Struct, frozen=True):
+class LaunchLine(Struct, frozen=True):
     """A launch line with its place, and the variables that its program sees (None: not known)."""
 
-    launched: Launched
+    invocation: Invocation
     place: Place
     env: Mapping[str, str | None]
 
 
-def find_line(
-    command: tuple[str, ...], args: tuple[str, ...], env: Mapping[str, str | None], files: Files
-) -> Line | Trouble:
-    """Return the launch line; a trouble where there is none, where there are several, or the text is no script.
+def find_launch_line(
+    command: tuple[str, ...], args: tuple[str, ...], env: Mapping[str, str | None], files: FileReader
+) -> LaunchLine | Diagnostic:
+    """Return the launch line; a diagnostic where there is none, where there are several, or the text is no script.
 
     `env` holds the values as the container gets them: after `container_env`.
     """
     written = [("command", number, text) for number, text in enumerate(command)]
     written += [("args", number, text) for number, text in enumerate(args)]
-    if (trouble := _unfit(written)) is not None:
-        return trouble
+    if (diagnostic := _unfit(written)) is not None:
+        return diagnostic
     items = tuple(Item(field, number, text, expand(text, env)) for field, number, text in written)
     fields = [Field(item.expanded.text, number, number, why=_why(item)) for number, item in enumerate(items)]
     search = _Search(files)
@@ -66,18 +66,18 @@ def find_line(
     return search.choose()
 
 
-def _unfit(written: Sequence[tuple[str, int, str]]) -> Trouble | None:
+def _unfit(written: Sequence[tuple[str, int, str]]) -> Diagnostic | None:
     """Refuse what the kernel would: no argument holds a NUL or is over 128 KiB (MAX_ARG_STRLEN)."""
     if len(written) > _MAX_ITEMS:
-        return Trouble(rule="launch.text", message=f"over {_MAX_ITEMS} arguments", hint="use a script")
+        return Diagnostic(rule="launch.text", message=f"over {_MAX_ITEMS} arguments", hint="use a script")
     for field, number, text in written:
-        spot = Spot(field=field, index=number, start=0, end=0)
+        span = Span(field=field, index=number, start=0, end=0)
         if len(text) >= MAX_LENGTH:
             message = f"the argument has {len(text)} characters; the kernel takes no more than {MAX_LENGTH - 1}"
-            return Trouble(rule="launch.text", message=message, hint="put the script into a file", spot=spot)
+            return Diagnostic(rule="launch.text", message=message, hint="put the script into a file", span=span)
         if "\0" in text or (not text.isascii() and _SURROGATE.search(text)):
             message = "the argument holds a character that no argument can hold (NUL, or half a surrogate pair)"
-            return Trouble(rule="launch.text", message=message, hint="remove it", spot=spot)
+            return Diagnostic(rule="launch.text", message=message, hint="remove it", span=span)
     return None
 
 
@@ -90,13 +90,13 @@ def _why(item: Item) -> str:
 
 
 class _Search:
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: FileReader) -> None:
         self.files = files
-        self.sure: list[Line] = []  # started by something that only starts trainings
-        self.scripts: list[Line] = []  # plain Python
+        self.sure: list[LaunchLine] = []  # started by something that only starts trainings
+        self.scripts: list[LaunchLine] = []  # plain Python
         self.depth = 0
         self.place = Place()
-        self.missing: Trouble | None = None
+        self.missing: Diagnostic | None = None
 
     def consider(self, fields: Sequence[Field], env: Mapping[str, str | None], place: Place) -> None:
         """Look at one program that would be started."""
@@ -107,13 +107,13 @@ class _Search:
         if name in _SHELLS:
             self._shell(fields, {**env, **assigned}, place)
             return
-        launched = take_apart(fields)
-        if launched is None:
+        invocation = take_apart(fields)
+        if invocation is None:
             if UNKNOWN in name and _has_training_flags(fields):
                 self.missing = _unknown_program(fields, place)
             return
-        known = self.scripts if launched.launcher is Launcher.PYTHON else self.sure
-        known.append(Line(launched, place, {**env, **assigned} if assigned else env))
+        known = self.scripts if invocation.launcher is Launcher.PYTHON else self.sure
+        known.append(LaunchLine(invocation, place, {**env, **assigned} if assigned else env))
 
     def _shell(self, fields: Sequence[Field], env: Mapping[str, str | None], place: Place) -> None:
         at = 2 if program_name(fields[0].text) == "busybox" else 1
@@ -145,16 +145,18 @@ class _Search:
         if raw is None:
             message = f"the script `{shown(path)}` is not in the repository, so that what it launches is not known"
             hint = "put the script into the repository or into the container's args, or set the variables AUTOCONF_*"
-            self.missing = Trouble(rule="launch.script-file", message=message, hint=hint)
+            self.missing = Diagnostic(rule="launch.script-file", message=message, hint=hint)
             return
         try:
             text = raw.decode()
         except UnicodeDecodeError:
-            self.missing = Trouble(rule="launch.script-file", message=f"`{shown(path)}` is no text", hint="correct it")
+            self.missing = Diagnostic(
+                rule="launch.script-file", message=f"`{shown(path)}` is no text", hint="correct it"
+            )
             return
         if "\0" in text or len(text) > MAX_LENGTH:
             message = f"`{shown(path)}` is no script, or over {MAX_LENGTH} characters long"
-            self.missing = Trouble(rule="launch.script-file", message=message, hint="correct it")
+            self.missing = Diagnostic(rule="launch.script-file", message=message, hint="correct it")
             return
         rest = tuple(LOOSE if field.loose else field.text for field in fields[1:])
         self._walk(text, Variables.of_container(env, rest, path), Place(source=f"the file {shown(path)}"))
@@ -174,38 +176,38 @@ class _Search:
         walk(text, variables, sink)
         self.depth -= 1
 
-    def refused(self, error: ShellError) -> Trouble:
+    def refused(self, error: ShellError) -> Diagnostic:
         """Return why a script could not be read, with the place."""
-        spot = None
+        span = None
         if self.place.items:
             item = self.place.items[0]
             at = item.expanded.place(error.at, error.at) or (0, 0)
-            spot = Spot(field=item.field, index=item.index, start=at[0], end=at[1])
+            span = Span(field=item.field, index=item.index, start=at[0], end=at[1])
         where = f" (in {self.place.source})" if self.place.source else ""
-        return Trouble(
+        return Diagnostic(
             rule="launch.shell",
             message=f"the shell script cannot be read: {error.message}{where}",
             hint="correct the script; `bash -n` says the same of it",
-            spot=spot,
+            span=span,
         )
 
-    def choose(self) -> Line | Trouble:
+    def choose(self) -> LaunchLine | Diagnostic:
         """Return the only line; trainings that something launches come before plain Python scripts."""
         lines = self.sure or [line for line in self.scripts if _trains(line)] or self.scripts
         if not lines:
             if self.missing is not None:
                 return self.missing
             hint = "set the variables AUTOCONF_* and a command that is one of these, or leave the job out of sizing"
-            return Trouble(rule="launch.none", message=f"no launch line: looked for {_LOOKED_FOR}", hint=hint)
+            return Diagnostic(rule="launch.none", message=f"no launch line: looked for {_LOOKED_FOR}", hint=hint)
         if len(lines) == 1:
             return lines[0]
         first, second = lines[0], lines[1]
         shown_lines = " and ".join(f"`{_shown(line)}`" for line in (first, second))
-        return Trouble(
+        return Diagnostic(
             rule="launch.several",
             message=f"{len(lines)} launch lines: {shown_lines}",
             hint="keep one launch line in a container, or leave the job out of sizing",
-            spot=second.place.spot(second.launched.fields[0], second.launched.fields[-1]),
+            span=second.place.span(second.invocation.fields[0], second.invocation.fields[-1]),
         )
 
 
@@ -213,15 +215,15 @@ _NEVER = frozenset({"cd", "echo", "[", "test", "mkdir", "cp", "rm", "ls", "cat",
 """Programs that need no second look."""
 
 
-def _shown(line: Line) -> str:
-    return without_secrets(line.place.written(line.launched.fields))
+def _shown(line: LaunchLine) -> str:
+    return without_secrets(line.place.written(line.invocation.fields))
 
 
-def _trains(line: Line) -> bool:
-    launched = line.launched
-    if _TRAINING_MODULE.fullmatch(launched.name):
+def _trains(line: LaunchLine) -> bool:
+    invocation = line.invocation
+    if _TRAINING_MODULE.fullmatch(invocation.name):
         return True
-    return _has_training_flags(launched.fields[launched.program + 1 :])
+    return _has_training_flags(invocation.fields[invocation.program + 1 :])
 
 
 def _has_training_flags(fields: Sequence[Field]) -> bool:
@@ -230,7 +232,7 @@ def _has_training_flags(fields: Sequence[Field]) -> bool:
     )
 
 
-def _unknown_program(fields: Sequence[Field], place: Place) -> Trouble:
+def _unknown_program(fields: Sequence[Field], place: Place) -> Diagnostic:
     message = f"which program `{without_secrets(place.written(fields))}` starts is not known: {fields[0].why}"
     hint = "write the program out, or give the variable a literal value in the container's env"
-    return Trouble(rule="launch.unknown-program", message=message, hint=hint, spot=place.spot(fields[0]))
+    return Diagnostic(rule="launch.unknown-program", message=message, hint=hint, span=place.span(fields[0]))

@@ -7,13 +7,13 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.documents.reader import read
-from reconciler.core.launch.facts import Fact, Trouble
+from reconciler.core.launch.facts import Diagnostic, Fact
 from reconciler.core.launch.options import Option
 from reconciler.core.launch.place import Place, shown
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.variables import UNKNOWN
 
-Files = Callable[[str], bytes | None]
+FileReader = Callable[[str], bytes | None]
 """Gives the bytes of a file of the repository by the path that a line names; None where there is none."""
 
 _MAX_DEPTH = 8
@@ -42,16 +42,16 @@ class Settings:
         """Add what a file says; what is known already stays."""
         for name, text in values.items():
             if name not in self._known:
-                fact = Fact(value=text, written=f"{name}: {shown(text)}", origin=origin)
+                fact = Fact(value=text, snippet=f"{name}: {shown(text)}", origin=origin)
                 self._known[name] = Setting(text, fact, "", tuple(text.split(",")))
 
     def add_word(self, name: str, text: str, field: Field) -> None:
         """Add an override: `name=value` among the words, or a word that stands for something by its position."""
         if isinstance(self._known.get(name), Option):
             return
-        written, spot = self.place.told((field,))
+        written, span = self.place.told((field,))
         self._known[name] = Setting(
-            text, Fact(value=text, written=written, spot=spot), field.why, tuple(text.split(","))
+            text, Fact(value=text, snippet=written, span=span), field.why, tuple(text.split(","))
         )
 
     def has(self, name: str) -> bool:
@@ -74,31 +74,31 @@ class Settings:
     def _of_option(self, option: Option) -> Setting:
         place, values = self.place, option.values
         words = (option.flag, *values)
-        written, spot = place.told(words)
+        written, span = place.told(words)
         if values and not place.script:
-            spot = place.spot(values[0])
+            span = place.span(values[0])
         text = option.value
         texts = tuple(text.split(",")) if option.joined is not None else tuple([field.text for field in values])
         why = "" if UNKNOWN not in text else next((field.why for field in words if field.why), "")
-        setting = Setting(text, Fact(value=text, written=written, spot=spot), why, texts)
+        setting = Setting(text, Fact(value=text, snippet=written, span=span), why, texts)
         self._made[option.name] = setting
         return setting
 
 
-def read_file(path: str, files: Files, what: str) -> tuple[dict[str, str], Trouble | None]:
+def read_file(path: str, files: FileReader, what: str) -> tuple[dict[str, str], Diagnostic | None]:
     """Read a YAML or JSON file of settings, flattened (`train.micro_batch_size`); or say why not."""
     if UNKNOWN in path:
-        return {}, Trouble(rule="launch.file", message=f"the path of the {what} is not known", hint="write it out")
+        return {}, Diagnostic(rule="launch.file", message=f"the path of the {what} is not known", hint="write it out")
     raw = files(path)
     if raw is None:
         message = f"the {what} `{shown(path)}` is not in the repository, so that what it sets is not known"
-        return {}, Trouble(
+        return {}, Diagnostic(
             rule="launch.file", message=message, hint="put it into the repository, or set the values by flags"
         )
     data, problem = _parsed(path, raw)
     if problem:
         message = f"the {what} `{shown(path)}` cannot be read: {problem}"
-        return {}, Trouble(rule="launch.file", message=message, hint="correct the file")
+        return {}, Diagnostic(rule="launch.file", message=message, hint="correct the file")
     return flat(data), None
 
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from reconciler.core.launch.dialects import Dialect
 from reconciler.core.launch.facts import Fact, Launcher
 from reconciler.core.launch.gathering import Gathering, truth
-from reconciler.core.launch.launchers import Launched
-from reconciler.core.launch.settings import Files, Setting, Settings, read_file
+from reconciler.core.launch.launchers import Invocation
+from reconciler.core.launch.settings import FileReader, Setting, Settings, read_file
 from reconciler.core.launch.shell.variables import UNKNOWN
 
 _SHARDING = {
@@ -44,14 +44,14 @@ class Shape:
 
     def __init__(  # noqa: PLR0917 - what a line is made of
         self,
-        launched: Launched,
+        invocation: Invocation,
         dialect: Dialect,
         settings: Settings,
         script: Settings,
         gathering: Gathering,
-        files: Files,
+        files: FileReader,
     ) -> None:
-        self.launched = launched
+        self.invocation = invocation
         self.dialect = dialect
         self.settings = settings
         self.script = script
@@ -61,11 +61,11 @@ class Shape:
 
     def read(self, env: Mapping[str, str | None]) -> None:
         """Gather processes, machines, strategy, offload, and the launcher's precision."""
-        if self.launched.launcher is Launcher.ACCELERATE or self.settings.has("num_processes"):
+        if self.invocation.launcher is Launcher.ACCELERATE or self.settings.has("num_processes"):
             self._accelerate()
-        elif self.launched.launcher is Launcher.TORCHRUN or self.launched.command == "tune run":
+        elif self.invocation.launcher is Launcher.TORCHRUN or self.invocation.command == "tune run":
             self._per_node("nproc_per_node", "nnodes", env, "PET_NPROC_PER_NODE", "PET_NNODES")
-        elif self.launched.launcher is Launcher.DEEPSPEED:
+        elif self.invocation.launcher is Launcher.DEEPSPEED:
             self._deepspeed(env)
         else:
             self._alone(env)
@@ -75,7 +75,7 @@ class Shape:
 
     def _default(self, name: str, value: str, origin: str) -> None:
         if name not in self.gathering.facts and name not in self.gathering.unsure:
-            self.defaults.setdefault(name, Fact(value=value, written="", origin=origin))
+            self.defaults.setdefault(name, Fact(value=value, snippet="", origin=origin))
 
     def _accelerate(self) -> None:
         if (config := self.settings.find(("config_file",))) is not None:
@@ -85,10 +85,10 @@ class Shape:
         self._default("machines", "1", "default of accelerate launch")
 
     def _add_file(self, settings: Settings, config: Setting, what: str, prefix: str = "") -> None:
-        values, trouble = read_file(config.text, self.files, what)
-        if trouble is not None:
-            placed = replace(trouble, spot=config.fact.spot)
-            self.gathering.troubles.append(placed)
+        values, diagnostic = read_file(config.text, self.files, what)
+        if diagnostic is not None:
+            placed = replace(diagnostic, span=config.fact.span)
+            self.gathering.diagnostics.append(placed)
             self.gathering.unsure |= dict.fromkeys(
                 ("strategy", "offload", *(() if prefix else _LAUNCHER_NUMBERS)), placed
             )
@@ -100,11 +100,11 @@ class Shape:
         each_setting = self.settings.find((each,)) or from_env(env, variables[0])
         nodes_setting = self.settings.find((nodes,)) or from_env(env, variables[1])
         if nodes_setting is not None and ":" in nodes_setting.text:
-            message = f"`{nodes_setting.fact.written}` is a range: the number of nodes may change while the job runs"
-            gathering.refuse("machines", message, nodes_setting.fact.spot, "give one number to have the job sized")
+            message = f"`{nodes_setting.fact.snippet}` is a range: the number of nodes may change while the job runs"
+            gathering.refuse("machines", message, nodes_setting.fact.span, "give one number to have the job sized")
         else:
             gathering.number("machines", nodes_setting)
-        self._default("machines", "1", f"default of {self.launched.launcher.value}")
+        self._default("machines", "1", f"default of {self.invocation.launcher.value}")
         count = gathering.number("processes", each_setting)
         machines = self._machines()
         if count is not None and machines is None:
@@ -130,7 +130,7 @@ class Shape:
 
     def _alone(self, env: Mapping[str, str | None]) -> None:
         """One process, unless the framework starts more by itself."""
-        command = self.launched.command
+        command = self.invocation.command
         if names := _COMMAND_PROCESSES.get(command):
             self._per_node("", "", env, *names)
         elif command == "litgpt":
@@ -164,7 +164,7 @@ class Shape:
         origin = f"default of {self.dialect.source}"
         facts = self.gathering.facts
         family = self.dialect.family
-        if family == "torchtune" and "distributed" in self.launched.name:
+        if family == "torchtune" and "distributed" in self.invocation.name:
             self._default("strategy", "fsdp-full", origin)
         elif family == "litgpt" and "processes" in facts and facts["processes"].value != "1":
             self._default("strategy", "fsdp-full", origin)
@@ -234,7 +234,7 @@ class Shape:
             value = f"zero-{found.text}" if found.text != "0" else "ddp"
             self.gathering.facts["strategy"] = replace(found.fact, value=value)
         else:
-            self.gathering.refuse("strategy", f"`{found.fact.written}`: ZeRO has stages 0 to 3", found.fact.spot)
+            self.gathering.refuse("strategy", f"`{found.fact.snippet}`: ZeRO has stages 0 to 3", found.fact.span)
 
     # FSDP
 
@@ -268,7 +268,7 @@ class Shape:
         elif found is not None and (value := _SHARDING.get(found.text.lower())):
             self.gathering.facts["strategy"] = replace(found.fact, value=value)
         elif found is not None:
-            self.gathering.refuse("strategy", f"`{found.fact.written}` is no way of sharding", found.fact.spot)
+            self.gathering.refuse("strategy", f"`{found.fact.snippet}` is no way of sharding", found.fact.span)
         offload = self.settings.find(("fsdp_offload_params", f"{prefix}fsdp_offload_params"))
         if offload is not None:
             self.gathering.facts["offload"] = replace(offload.fact, value="all" if truth(offload.text) else "none")
@@ -287,11 +287,11 @@ class Shape:
 
 
 def from_env(env: Mapping[str, str | None], name: str) -> Setting | None:
-    """Return a variable of the launched program as a setting."""
+    """Return a variable of the invocation program as a setting."""
     if not name or name not in env:
         return None
     value = env[name]
-    fact = Fact(value=value or "", written=f"{name}={value}", origin=f"env {name}")
+    fact = Fact(value=value or "", snippet=f"{name}={value}", origin=f"env {name}")
     if value is None:
         return Setting(UNKNOWN, fact, f"`{name}` is not known here")
     return Setting(value, fact)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from reconciler.core.config import SizingSettings
 from reconciler.core.documents import Document
-from reconciler.core.launch.launch import Launch
+from reconciler.core.launch import Launch
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin

@@ -2,10 +2,17 @@
 
 from msgspec import Struct
 
-from reconciler.core.launch.edit import NotEditable, edit_launch, process_flags, script_flag
-from reconciler.core.launch.facts import Launcher
-from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.options import Option, flag_name, script_arguments
+from reconciler.core.launch import (
+    Launch,
+    Launcher,
+    NotEditable,
+    Option,
+    edit_launch,
+    flag_name,
+    process_flags,
+    script_arguments,
+    script_flag,
+)
 from reconciler.core.objects import format_path
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
@@ -64,8 +71,8 @@ def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Pro
 
 def line_origins(job: TrainingJob, launch: Launch) -> tuple[Origin, ...]:
     """Return the places of the words that the line's facts were read from, each once."""
-    spots = sorted({fact.spot for fact in launch.facts.values() if fact.spot is not None})
-    paths = dict.fromkeys(job.word_path(spot.field, spot.index) for spot in spots)
+    spans = sorted({fact.span for fact in launch.facts.values() if fact.span is not None})
+    paths = dict.fromkeys(job.word_path(span.field, span.index) for span in spans)
     return tuple(Origin(document=job.document, field=path) for path in paths)
 
 
@@ -82,7 +89,7 @@ class _Numbers:
     __slots__ = ("_refers", "layout")
 
     def __init__(self, job: TrainingJob, launch: Launch, layout: Layout) -> None:
-        self._refers = launch.shell and job.line is None
+        self._refers = launch.in_shell and job.line is None
         self.layout = layout
 
     def write(self, variable: str, number: int) -> str:
@@ -126,7 +133,7 @@ _AUTOMATIC = frozenset({"auto", "gpu"})
 
 def _written(launch: Launch, flag: str, *, script: bool = False) -> Option | None:
     """Return a flag that stands on the line, among the launcher's own or the script's."""
-    launched = launch.line.launched
+    launched = launch.line.invocation
     found = script_arguments(launched.fields, launched.program + 1) if script else launched.arguments
     name = flag_name(flag)
     return next((option for option in found.options if option.name == name), None)
@@ -139,7 +146,7 @@ def _batch_flags(launch: Launch, question: Question, numbers: _Numbers) -> Flags
     """
     layout, flags = numbers.layout, {}
     batch = launch.facts.get("batch")
-    written = batch is not None and batch.spot is not None
+    written = batch is not None and batch.span is not None
     if written or layout.batch != question.batch or launch.launcher is Launcher.ACCELERATE:
         flags[script_flag(launch, "batch")] = numbers.write(BATCH, layout.batch)
     if layout.accumulation != question.accumulation:

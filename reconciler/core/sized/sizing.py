@@ -8,11 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.config import SizingSettings, Unanswered
 from reconciler.core.documents import Document
-from reconciler.core.launch.facts import Spot, Trouble
-from reconciler.core.launch.files import named_file
-from reconciler.core.launch.launch import Launch, LaunchReading
-from reconciler.core.launch.reading import read_launch
-from reconciler.core.launch.search import find_line
+from reconciler.core.launch import Diagnostic, Launch, ParsedLaunch, Span, find_launch_line, parse_launch, resolve_file
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
@@ -88,18 +84,18 @@ def size_job(document: Document, around: Surroundings, *, named: bool = False) -
         return SizedJob(document=document, problems=parsed.problems) if watched else None
     job = parsed.intent
     done = is_done(document, around.settings)
-    found = read_launch(job.command, job.args, dict(job.env), files.named, done=done)
+    found = parse_launch(job.command, job.args, dict(job.env), files.named, done=done)
     if not watched and not _names_model(found):
         return None
-    if found.launch is None or found.troubles:
-        return SizedJob(document=document, problems=tuple(_problems(job, found.troubles)))
+    if found.launch is None or found.diagnostics:
+        return SizedJob(document=document, problems=tuple(_problems(job, found.diagnostics)))
     asking = ask_of(job, found.launch, around, files)
     if asking.troubles:
         return SizedJob(document=document, problems=tuple(_problems(job, asking.troubles)))
     return _decided(job, found.launch, asking, around)
 
 
-def _names_model(found: LaunchReading) -> bool:
+def _names_model(found: ParsedLaunch) -> bool:
     """Whether a line says which language model it trains: any Python script may look like a launch line."""
     return found.launch is not None and found.launch.fact("model") is not None
 
@@ -132,12 +128,14 @@ class _Files:
 
     def named(self, written: str) -> bytes | None:
         """Return the file that is mounted under this name."""
-        path = named_file(written, self._around.paths, self._path) if self._around.paths else None
+        path = resolve_file(written, self._around.paths, self._path) if self._around.paths else None
         return self._around.file(path) if path else None
 
 
 def _launches(container: Container, files: _Files) -> bool:
-    return not isinstance(find_line(container.command, container.args, dict(container.env), files.named), Trouble)
+    return not isinstance(
+        find_launch_line(container.command, container.args, dict(container.env), files.named), Diagnostic
+    )
 
 
 def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundings) -> SizedJob:
@@ -164,9 +162,9 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundi
 
 def _told(job: TrainingJob, question: Question, decision: Decision, asking: Asking) -> SizingNote:
     """Tell a decision; only for what a plan shows, because finding the places of words costs more than deciding."""
-    read = [fact.spot for name, fact in asking.facts if fact.spot is not None and name in _READ_FACTS]
+    read = [fact.span for name, fact in asking.facts if fact.span is not None and name in _READ_FACTS]
     taken = [(name, fact.origin) for name, fact in asking.taken if fact.origin]
-    places = tuple(sorted({_place(job, spot) for spot in read}))
+    places = tuple(sorted({_place(job, span) for span in read}))
     return note(decision, read=reading(question, taken), places=places)
 
 
@@ -203,12 +201,12 @@ def _problem(  # noqa: PLR0917 - the parts of a problem
     )
 
 
-def _problems(job: TrainingJob, troubles: Iterable[Trouble]) -> Iterator[Problem]:
+def _problems(job: TrainingJob, troubles: Iterable[Diagnostic]) -> Iterator[Problem]:
     for trouble in troubles:
-        at = job.lead.container.path if trouble.spot is None else job.word_path(trouble.spot.field, trouble.spot.index)
-        place = job.document.at(at) if trouble.spot is None else _place(job, trouble.spot)
+        at = job.lead.container.path if trouble.span is None else job.word_path(trouble.span.field, trouble.span.index)
+        place = job.document.at(at) if trouble.span is None else _place(job, trouble.span)
         yield Problem(rule=trouble.rule, place=place, field=format_path(at), message=trouble.message, hint=trouble.hint)
 
 
-def _place(job: TrainingJob, spot: Spot) -> SourceRef:
-    return word_place(job, spot.field, spot.index, spot.start)
+def _place(job: TrainingJob, span: Span) -> SourceRef:
+    return word_place(job, span.field, span.index, span.start)

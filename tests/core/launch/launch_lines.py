@@ -2,7 +2,7 @@
 
 A case begins with `## name`. `%env NAME=value` is a container's variable, `%from NAME` one that comes from a
 reference, `%file path` begins a file of the repository. Lines with `=>` are expected: launcher, framework and program;
-facts; defaults; one line for each trouble. What is not listed must not be there.
+facts; defaults; one line for each diagnostic. What is not listed must not be there.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reconciler.core.launch.launch import LaunchReading
+from reconciler.core.launch.launch import ParsedLaunch
 
 TABLES = sorted((Path(__file__).parent / "lines").glob("*.txt"))
 
@@ -52,12 +52,12 @@ def _cases(text: str) -> Iterator[Case]:
         yield Case(name=name, script="\n".join(script).strip("\n"), env=env, files=contents, expected=tuple(expected))
 
 
-def shown(reading: LaunchReading) -> tuple[str, ...]:
+def shown(reading: ParsedLaunch) -> tuple[str, ...]:
     """Return what reading gave, in the words of the tables."""
     lines: list[str] = []
     if (launch := reading.launch) is not None:
         lines.append(f"=> {launch.launcher.value} {launch.framework or '-'} {launch.program}")
         lines.append("=> " + " ".join(f"{name}={fact.value}" for name, fact in sorted(launch.facts.items())))
         lines.append("=> default " + " ".join(f"{name}={fact.value}" for name, fact in sorted(launch.defaults.items())))
-    lines += [f"=> {trouble.rule} {trouble.message}" for trouble in reading.troubles]
+    lines += [f"=> {diagnostic.rule} {diagnostic.message}" for diagnostic in reading.diagnostics]
     return tuple(line.rstrip() for line in lines)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.launch.edit import NotEditable, ProcessFlags, edit_launch, process_flags, script_flag
 from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch.reading import parse_launch
 from tests.core.launch.bash_argv import bash_calls
 from tests.core.launch.test_shell_properties import FEW, QUOTED, WORD
 
@@ -18,8 +18,8 @@ VALUES = {"AUTOCONF_PER_DEVICE_BATCH_SIZE": "3", "AUTOCONF_NUM_PROCESSES": "16",
 
 
 def launch_of(script: str, env: dict[str, str | None] | None = None) -> Launch:
-    reading = read_launch(["sh", "-c", script], [], env or {}, dict[str, bytes]().get)
-    assert reading.launch is not None, reading.troubles
+    reading = parse_launch(["sh", "-c", script], [], env or {}, dict[str, bytes]().get)
+    assert reading.launch is not None, reading.diagnostics
     return reading.launch
 
 
@@ -82,9 +82,9 @@ def test_plain_arguments_get_literal_numbers() -> None:
     """F-012: no shell expands an argument list; each flag stays in its list."""
     command = ["accelerate", "launch", "--num_processes", "4"]
     args = ["-m", "tuning.sft_trainer", "--per_device_train_batch_size=8", "--x", "a b"]
-    launch = read_launch(command, args, {}, dict[str, bytes]().get).launch
+    launch = parse_launch(command, args, {}, dict[str, bytes]().get).launch
     assert launch is not None
-    assert not launch.shell
+    assert not launch.in_shell
     assert edit_launch(
         launch, {"--num_processes": "8", "--num_machines": "2"}, {"--per_device_train_batch_size": "4"}
     ) == (
@@ -130,7 +130,7 @@ def test_a_line_in_another_script_is_not_touched() -> None:
         "W='accelerate launch'; $W t.py",
     ):
         launch = launch_of(script)
-        assert launch.stuck
+        assert launch.not_editable
         with pytest.raises(NotEditable):
             edit_launch(launch, {"--num_processes": "2"}, {})
 
@@ -201,4 +201,4 @@ def test_any_value_reaches_the_program_letter_by_letter(value: str) -> None:
         return
     new = edited("accelerate launch t.py", {}, {"--x": value})
     assert shlex.split(new)[3:] == [f"--x={value}"]
-    assert launch_of(new).line.launched.fields[-1].text == f"--x={value}"
+    assert launch_of(new).line.invocation.fields[-1].text == f"--x={value}"

@@ -1,4 +1,4 @@
-"""Hostile and broken input: troubles, never an exception, and never much work."""
+"""Hostile and broken input: diagnostics, never an exception, and never much work."""
 
 import base64
 import json
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.launch.edit import edit_launch
-from reconciler.core.launch.launch import LaunchReading
-from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch.launch import ParsedLaunch
+from reconciler.core.launch.reading import parse_launch
 from reconciler.core.launch.shell.grammar import parse
 from reconciler.core.launch.shell.kubernetes import container_env, expand
 from reconciler.core.launch.shell.syntax import ShellError
@@ -22,8 +22,8 @@ LINE = (
 NO_FILES: dict[str, bytes] = {}
 
 
-def read(script: str, files: dict[str, bytes] | None = None) -> LaunchReading:
-    return read_launch(["sh", "-c", script], [], {}, (NO_FILES if files is None else files).get)
+def read(script: str, files: dict[str, bytes] | None = None) -> ParsedLaunch:
+    return parse_launch(["sh", "-c", script], [], {}, (NO_FILES if files is None else files).get)
 
 
 MONSTERS = {
@@ -73,26 +73,28 @@ def test_monsters_give_troubles(name: str) -> None:
     """Depth, length and steps are bounded; what is beyond is said with its place."""
     reading = read(MONSTERS[name])
     assert reading.launch is None
-    assert len(reading.troubles) == 1
-    assert reading.troubles[0].hint
-    text = json.dumps([reading.troubles[0].message, reading.troubles[0].hint])
+    assert len(reading.diagnostics) == 1
+    assert reading.diagnostics[0].hint
+    text = json.dumps([reading.diagnostics[0].message, reading.diagnostics[0].hint])
     assert len(text) < 1_000
     assert text.encode()
 
 
 def test_many_arguments_and_deep_scripts_are_bounded() -> None:
-    assert [trouble.rule for trouble in read_launch(["a"] * 20_000, [], {}, NO_FILES.get).troubles] == ["launch.text"]
-    assert [trouble.rule for trouble in read_launch([], [], {}, NO_FILES.get).troubles] == ["launch.none"]
-    assert [trouble.rule for trouble in read(f"{':;' * (MAX_STEPS + 1)} {LINE}").troubles] == ["launch.shell"]
+    assert [diagnostic.rule for diagnostic in parse_launch(["a"] * 20_000, [], {}, NO_FILES.get).diagnostics] == [
+        "launch.text"
+    ]
+    assert [diagnostic.rule for diagnostic in parse_launch([], [], {}, NO_FILES.get).diagnostics] == ["launch.none"]
+    assert [diagnostic.rule for diagnostic in read(f"{':;' * (MAX_STEPS + 1)} {LINE}").diagnostics] == ["launch.shell"]
 
 
 @given(st.lists(st.text("ab -='\"$(){}\n\\m./\ud800\0\ufdd0é", max_size=12), max_size=6), st.booleans())
 def test_any_arguments(words: list[str], shell: bool) -> None:
     """No argument list raises, and whatever is found can be edited or says why not."""
     command = ["sh", "-c"] if shell else ["accelerate", "launch"]
-    reading = read_launch(command, words, {"a": "b c", "m": None}, NO_FILES.get)
-    assert reading.launch is not None or reading.troubles
-    if reading.launch is not None and not reading.launch.stuck:
+    reading = parse_launch(command, words, {"a": "b c", "m": None}, NO_FILES.get)
+    assert reading.launch is not None or reading.diagnostics
+    if reading.launch is not None and not reading.launch.not_editable:
         edit_launch(reading.launch, {"--num_processes": "2"}, {"--x": "1"})
 
 
@@ -156,7 +158,7 @@ TOKENS = st.sampled_from(
 def test_any_script(script: str) -> None:
     """No script raises."""
     reading = read(script, {"train.yaml": b"a: [1, {b: c}]\n"})
-    assert reading.launch is not None or reading.troubles
+    assert reading.launch is not None or reading.diagnostics
 
 
 @pytest.mark.parametrize(
@@ -176,24 +178,24 @@ def test_any_script(script: str) -> None:
     ],
 )
 def test_broken_files(content: bytes) -> None:
-    """Files of any content give troubles, and name the file."""
+    """FileReader of any content give diagnostics, and name the file."""
     for line in (
         "llamafactory-cli train f.yaml",
         "axolotl train f.yaml",
         "tune run full --config f.yaml",
         "trl sft --config f.yaml",
     ):
-        assert read(line, {"f.yaml": content}).troubles
+        assert read(line, {"f.yaml": content}).diagnostics
     reading = read(f"{LINE} --deepspeed f.json", {"f.json": content})
     assert reading.launch is not None
 
 
 def test_a_pickle_is_never_opened() -> None:
-    """fms-hf-tuning would unpickle its variable; here it is a trouble."""
+    """fms-hf-tuning would unpickle its variable; here it is a diagnostic."""
     text = base64.b64encode(pickle.dumps({"model_name_or_path": "m"})).decode()
     env = {"SFT_TRAINER_CONFIG_JSON_ENV_VAR": text}
-    reading = read_launch(["python", "-m", "tuning.sft_trainer"], [], env, NO_FILES.get)
-    assert "launch.file" in [trouble.rule for trouble in reading.troubles]
+    reading = parse_launch(["python", "-m", "tuning.sft_trainer"], [], env, NO_FILES.get)
+    assert "launch.file" in [diagnostic.rule for diagnostic in reading.diagnostics]
 
 
 @pytest.mark.parametrize(
@@ -212,10 +214,10 @@ def test_errors_point_at_the_place(script: str, place: int) -> None:
     with pytest.raises(ShellError) as caught:
         parse(script)
     assert caught.value.at == place
-    trouble = read(script).troubles[0]
-    assert trouble.rule == "launch.shell"
-    assert trouble.spot is not None
-    assert trouble.spot.start == place
+    diagnostic = read(script).diagnostics[0]
+    assert diagnostic.rule == "launch.shell"
+    assert diagnostic.span is not None
+    assert diagnostic.span.start == place
 
 
 @given(st.text("$()ab ", max_size=20), st.dictionaries(st.sampled_from(("a", "b", "")), st.text("$(ab)", max_size=3)))
@@ -250,19 +252,19 @@ def test_variables_refer_to_those_before_them() -> None:
     env = {"A": "1", "B": "$(A)/$(C)", "C": "$$(A)", "D": None, "E": "x$(D)"}
     assert container_env(env) == {"A": "1", "B": "1/$(C)", "C": "$(A)", "D": None, "E": None}
     line = "accelerate launch t.py --model_name_or_path $(B) --max_length 9 --per_device_train_batch_size 1"
-    launch = read_launch(["sh", "-c", line], [], {"A": "org", "B": "$(A)/model"}, NO_FILES.get).launch
+    launch = parse_launch(["sh", "-c", line], [], {"A": "org", "B": "$(A)/model"}, NO_FILES.get).launch
     assert launch is not None
     assert launch.facts["model"].value == "org/model"
 
 
 def test_variables_that_double_each_other_are_bounded() -> None:
     env = {"V0": "x" * 100} | {f"V{n}": f"$(V{n - 1})$(V{n - 1})" for n in range(1, 200)}
-    reading = read_launch(["sh", "-c", "echo $(V199)" * 5_000], ["$(V5)" * 20_000], env, NO_FILES.get)
-    assert [trouble.rule for trouble in reading.troubles] == ["launch.none"]
+    reading = parse_launch(["sh", "-c", "echo $(V199)" * 5_000], ["$(V5)" * 20_000], env, NO_FILES.get)
+    assert [diagnostic.rule for diagnostic in reading.diagnostics] == ["launch.none"]
 
 
 def test_secrets_of_a_line_are_in_no_message() -> None:
-    """Troubles show words of the line, which people paste into issues and pipelines keep."""
+    """Diagnostics show words of the line, which people paste into issues and pipelines keep."""
     secret = "hunter2hunter2hunter2"
     for flag in (
         f"--hub_token {secret}",
@@ -274,5 +276,5 @@ def test_secrets_of_a_line_are_in_no_message() -> None:
             f"{flag} {LINE}" if flag[0] != "-" else LINE.replace(" -m", f" {flag} -m").replace("2048", f"2048 {flag}")
         )
         for script in (f"{line} && {line} --max_seq_length 3", f"({line}"):
-            reading = read_launch(["bash", "-c"], [script], {}, lambda _: None)
-            assert secret not in repr([(trouble.message, trouble.hint) for trouble in reading.troubles])
+            reading = parse_launch(["bash", "-c"], [script], {}, lambda _: None)
+            assert secret not in repr([(diagnostic.message, diagnostic.hint) for diagnostic in reading.diagnostics])

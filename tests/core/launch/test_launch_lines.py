@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.core.launch.edit import NotEditable, edit_launch, process_flags, script_flag
 from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch.reading import parse_launch
 from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Strategy
 from tests.core.launch.launch_lines import Case, cases, shown
 
@@ -21,13 +21,13 @@ WORDS = {
 
 
 def read_values(argv: Sequence[str], env: Mapping[str, str | None], case: Case) -> dict[str, str]:
-    reading = read_launch(argv, [], env, case.files.get)
-    assert reading.launch is not None, reading.troubles
+    reading = parse_launch(argv, [], env, case.files.get)
+    assert reading.launch is not None, reading.diagnostics
     return {name: fact.value for name, fact in reading.launch.facts.items()}
 
 
 def found(case: Case) -> Launch | None:
-    return read_launch(["/bin/bash", "-ec"], [case.script], case.env, case.files.get).launch
+    return parse_launch(["/bin/bash", "-ec"], [case.script], case.env, case.files.get).launch
 
 
 def test_the_tables_are_long() -> None:
@@ -38,7 +38,7 @@ def test_the_tables_are_long() -> None:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_script(case: Case) -> None:
     """F-001: model, method, batch, length and all else from `sh -c` scripts, exactly as the table says."""
-    reading = read_launch(["sh", "-c", case.script], [], case.env, case.files.get)
+    reading = parse_launch(["sh", "-c", case.script], [], case.env, case.files.get)
     assert shown(reading) == case.expected
 
 
@@ -46,9 +46,9 @@ def test_script(case: Case) -> None:
 def test_plain_arguments(case: Case) -> None:
     """F-002: the same words as an argument list, with `--k v` and `--k=v`, say the same."""
     launch = found(case)
-    if launch is None or launch.unsure:
+    if launch is None or launch.unresolved:
         return
-    argv = [field.text for field in launch.line.launched.fields]
+    argv = [field.text for field in launch.line.invocation.fields]
     here = {name: fact.value for name, fact in launch.facts.items()}
     env = launch.line.env
     assert read_values(argv, env, case) == here
@@ -75,10 +75,10 @@ def test_each_fact_is_where_its_spot_says(case: Case) -> None:
     texts = {"command": launch.command, "args": launch.args}
     for name, fact in launch.facts.items():
         assert fact.value in WORDS.get(name, {fact.value}), name
-        if fact.spot is not None:
-            text = texts[fact.spot.field][fact.spot.index][fact.spot.start : fact.spot.end]
+        if fact.span is not None:
+            text = texts[fact.span.field][fact.span.index][fact.span.start : fact.span.end]
             shown_text = " ".join(text.replace("\\\n", " ").split())
-            assert shown_text == fact.written or fact.written.endswith("…"), name
+            assert shown_text == fact.snippet or fact.snippet.endswith("…"), name
         else:
             assert (
                 fact.origin or not launch.line.place.items or "$" in case.script or name in {"method", "quantisation"}
@@ -89,18 +89,18 @@ def test_each_fact_is_where_its_spot_says(case: Case) -> None:
 def test_numbers_are_written_back(case: Case) -> None:
     """F-012: after an edit the same line says the new numbers, and all else as before."""
     launch = found(case)
-    if launch is None or any(field.loose for field in launch.line.launched.fields):
+    if launch is None or any(field.loose for field in launch.line.invocation.fields):
         return
     flags = process_flags(launch)
     batch = script_flag(launch, "batch")
     launcher_flags = {} if flags.script or not flags.processes else {flags.processes: "6", flags.machines: "2"}
     script_flags = {batch: "3"} | ({flags.processes: "6", flags.machines: "2"} if flags.script else {})
-    if launch.stuck:
+    if launch.not_editable:
         with pytest.raises(NotEditable):
             edit_launch(launch, launcher_flags, script_flags)
         return
     command, args = edit_launch(launch, launcher_flags, script_flags)
-    again = read_launch(command, args, case.env, case.files.get).launch
+    again = parse_launch(command, args, case.env, case.files.get).launch
     assert again is not None
     new = {name: fact.value for name, fact in again.facts.items()}
     old = {name: fact.value for name, fact in launch.facts.items()}

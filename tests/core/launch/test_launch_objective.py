@@ -2,15 +2,15 @@
 
 import pytest
 
-from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch.reading import parse_launch
 
 FLAGS = "--model_name_or_path Qwen/Qwen2.5-7B --max_length 1024 --per_device_train_batch_size 2 --num_train_epochs 1"
 FACTORY = "--model_name_or_path Qwen/Qwen2.5-7B --finetuning_type lora --per_device_train_batch_size 1"
 
 
 def rules(script: str, files: dict[str, bytes] | None = None) -> list[str]:
-    reading = read_launch(["bash", "-c"], [script], {}, (files or {}).get)
-    return [trouble.rule for trouble in reading.troubles]
+    reading = parse_launch(["bash", "-c"], [script], {}, (files or {}).get)
+    return [diagnostic.rule for diagnostic in reading.diagnostics]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from reconciler.adapters import bundle
 from reconciler.core.documents import Document, read
-from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch import Launch, parse_launch
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decision import Candidate, Decision
@@ -52,12 +51,12 @@ def no_files(_: str) -> None:
 
 def starts(container: Container) -> bool:
     """Whether a container's words start a training."""
-    return read_launch(container.command, container.args, dict(container.env), no_files).launch is not None
+    return parse_launch(container.command, container.args, dict(container.env), no_files).launch is not None
 
 
 def launch_of(job: TrainingJob) -> Launch:
     """Read the launch line of a job."""
-    found = read_launch(job.command, job.args, dict(job.env), no_files).launch
+    found = parse_launch(job.command, job.args, dict(job.env), no_files).launch
     assert found is not None
     return found
 

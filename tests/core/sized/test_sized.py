@@ -15,7 +15,7 @@ from reconciler.core.config import Backend, Cluster, Labels, SizedJobs, SizingSe
 from reconciler.core.documents import Document, write
 from reconciler.core.kinds.torchrun.intent import queue_intent
 from reconciler.core.kinds.torchrun.render import render_job
-from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch import parse_launch
 from reconciler.core.manifests.ownership import owned
 from reconciler.core.manifests.plain import render_plain
 from reconciler.core.objects import format_path
@@ -422,7 +422,7 @@ def test_a_line_that_cannot_be_edited_is_said() -> None:
     job = job_of(text)
     launch = launch_of(job)
     found = apply_decision(job, launch, question(8), decision(8, 1, 1), SETTINGS)
-    if launch.stuck:
+    if launch.not_editable:
         assert [problem.rule for problem in found.problems] == ["sizing.line"]
         assert found.data is found.document.data
     else:
@@ -574,7 +574,7 @@ def test_junk_is_never_a_crash(name: str, junk: list[tuple[int, Any]]) -> None:
     parsed = training_job(found, starts)
     assert (parsed.intent is None) == bool(parsed.problems)
     job = parsed.intent
-    launch = None if job is None else read_launch(job.command, job.args, dict(job.env), no_files).launch
+    launch = None if job is None else parse_launch(job.command, job.args, dict(job.env), no_files).launch
     if job is None or launch is None:
         return
     requested_gpus(job)

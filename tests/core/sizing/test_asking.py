@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.core.config import Goal, SizingSettings
-from reconciler.core.launch.facts import Trouble
-from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.reading import read_launch
+from reconciler.core.launch import Diagnostic, Launch, parse_launch
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.asking import Asking, ask, find_model, pick_cards
 from reconciler.core.sizing.gpus import Gpu, find_gpu
@@ -40,7 +38,7 @@ ACME = {
 
 
 def launch(line: str, env: dict[str, str | None] | None = None) -> Launch:
-    found = read_launch(("sh", "-c", line), (), env or {}, lambda _: None).launch
+    found = parse_launch(("sh", "-c", line), (), env or {}, lambda _: None).launch
     assert found is not None
     return found
 
@@ -85,7 +83,7 @@ def test_every_value_that_was_taken_is_named_with_its_origin() -> None:
     assert origins["checkpointing"] == "default of fms-hf-tuning"
     assert origins["gpu"] == "spec.sizing.defaultGpuModel"
     assert all(origins.values())
-    said = {name for name, fact in found.facts if fact.written}
+    said = {name for name, fact in found.facts if fact.snippet}
     assert said == {"model", "sequence", "batch", "processes"}
 
 
@@ -180,7 +178,7 @@ def test_what_is_not_known_is_never_guessed(line: str, words: str) -> None:
     found = asking(line)
     assert any(one.startswith(words) for one in troubles(found)), found.troubles
     assert all(one.hint for one in found.troubles)
-    assert all(one.spot is not None for one in found.troubles), "people see the words that are meant"
+    assert all(one.span is not None for one in found.troubles), "people see the words that are meant"
 
 
 def test_a_variable_cannot_train_a_quantised_base_as_a_whole() -> None:
@@ -228,7 +226,7 @@ def test_the_first_that_names_a_card_wins(names: tuple[str, str, str], product: 
     """F-005: variable, selection, default, then what the cluster offers."""
     variable, selected, default = names
     cards = pick_cards(variable=variable, selected=selected, default=default, offered=[MEASURED])
-    assert not isinstance(cards, Trouble)
+    assert not isinstance(cards, Diagnostic)
     assert [gpu.product for gpu in cards.gpus] == [product]
     assert cards.origin == origin
 
@@ -243,14 +241,14 @@ def test_without_a_name_all_that_is_offered_is_asked() -> None:
 
 def test_what_was_measured_wins_over_the_table() -> None:
     cards = pick_cards(default="NVIDIA-A100-SXM4-80GB", offered=[MEASURED])
-    assert not isinstance(cards, Trouble)
+    assert not isinstance(cards, Diagnostic)
     assert cards.gpus[0].memory_gib == 79.3
 
 
 def test_a_card_that_only_the_evidence_knows() -> None:
     own = Gpu(product="ACME-X1", memory_gib=64.0)
     cards = pick_cards(selected="ACME-X1", offered=[own])
-    assert not isinstance(cards, Trouble)
+    assert not isinstance(cards, Diagnostic)
     assert cards.gpus == (own,)
 
 
@@ -259,13 +257,13 @@ def test_a_card_that_nobody_knows_is_not_replaced_by_another(names: tuple[str, s
     """F-005: a name that means nothing, or several cards, is a trouble and no reason to look further."""
     variable, selected, default = names
     cards = pick_cards(variable=variable, selected=selected, default=default, offered=[MEASURED])
-    assert isinstance(cards, Trouble)
+    assert isinstance(cards, Diagnostic)
     assert cards.rule == "sizing.gpu"
     assert len(cards.message) < 200
 
 
 def test_nobody_names_a_card() -> None:
-    assert isinstance(pick_cards(), Trouble)
+    assert isinstance(pick_cards(), Diagnostic)
 
 
 # --- which model ----------------------------------------------------------------------------------------------------
@@ -292,7 +290,7 @@ def files(*paths: str, config: dict[str, Any] | None = None) -> Any:
 def test_a_model_is_known_by_its_config(written: str, path: str) -> None:
     """F-004: any model by its `config.json` in the repository or beside the job."""
     found = find_model(written, files(path), "jobs/team")
-    assert not isinstance(found, Trouble), found
+    assert not isinstance(found, Diagnostic), found
     architecture, origin = found
     assert (architecture.name, architecture.layers, origin) == ("llm-1b", 16, f"file {path}")
     assert 1.2e9 < architecture.parameters < 1.3e9
@@ -301,8 +299,8 @@ def test_a_model_is_known_by_its_config(written: str, path: str) -> None:
 def test_a_config_at_the_models_own_path_wins_over_the_table_and_one_beside_the_job_does_not() -> None:
     own = find_model("meta-llama/Llama-3.1-8B", files("meta-llama/Llama-3.1-8B/config.json"), "jobs")
     beside = find_model("meta-llama/Llama-3.1-8B", files("jobs/config.json"), "jobs")
-    assert not isinstance(own, Trouble)
-    assert not isinstance(beside, Trouble)
+    assert not isinstance(own, Diagnostic)
+    assert not isinstance(beside, Diagnostic)
     assert (own[0].layers, beside[0].layers) == (16, 32)
 
 
@@ -311,7 +309,7 @@ def test_a_config_at_the_models_own_path_wins_over_the_table_and_one_beside_the_
 )
 def test_a_config_that_tells_nothing_is_a_trouble(raw: bytes) -> None:
     found = find_model("acme/llm", lambda _: raw)
-    assert isinstance(found, Trouble)
+    assert isinstance(found, Diagnostic)
     assert found.message.startswith("acme/llm/config.json does not tell the model's shape: ")
 
 
@@ -325,7 +323,7 @@ def test_no_path_leaves_the_repository(written: str) -> None:
         asked.append(path)
         return None
 
-    assert isinstance(find_model(written, watch, "jobs"), Trouble)
+    assert isinstance(find_model(written, watch, "jobs"), Diagnostic)
     assert all(path == "jobs/config.json" for path in asked)
 
 
@@ -333,7 +331,7 @@ def test_no_path_leaves_the_repository(written: str) -> None:
 def test_no_name_breaks_the_search(written: str, folder: str) -> None:
     asked: list[str] = []
     found = find_model(written, asked.append, folder)
-    assert isinstance(found, Trouble) or isinstance(found[0], Architecture)
+    assert isinstance(found, Diagnostic) or isinstance(found[0], Architecture)
     assert all(not path.startswith("/") for path in asked)
 
 
@@ -356,13 +354,13 @@ flags = st.lists(
 def test_any_line_gives_a_question_or_says_why_not(pairs: list[tuple[str, str]], requested: int | None) -> None:
     """What ends in a question names every value; what does not has a trouble here or in the reading."""
     words = " ".join(f"{name} {value}" for name, value in pairs)
-    reading = read_launch(("sh", "-c", f"{FULL} {words}"), (), {}, lambda _: None)
+    reading = parse_launch(("sh", "-c", f"{FULL} {words}"), (), {}, lambda _: None)
     if reading.launch is None:
-        assert reading.troubles
+        assert reading.diagnostics
         return
     found = ask(reading.launch, SETTINGS, requested_gpus=requested)
     assert bool(found.questions) != bool(found.troubles)
-    assert all(fact.written or fact.origin for _, fact in found.facts)
+    assert all(fact.snippet or fact.origin for _, fact in found.facts)
 
 
 def test_no_pod_gets_more_than_the_largest_node_has() -> None:

@@ -7,9 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import SizingSettings
-from reconciler.core.launch.facts import Fact, Spot, Trouble
-from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.settings import Files
+from reconciler.core.launch import Diagnostic, Fact, FileReader, Launch, Span
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.asking.cards import pick_cards
 from reconciler.core.sizing.asking.model import find_model
@@ -30,24 +28,24 @@ _LATER = "launch.decided-later"
 @cache
 def _taken(value: str, why: str) -> Fact:
     """Return a value that nobody wrote; there are few of them."""
-    return Fact(value=value, written="", origin=why)
+    return Fact(value=value, snippet="", origin=why)
 
 
 class Asking(Struct, frozen=True, kw_only=True):
     """What a job asks: one question for each card it may get, or the troubles that keep it from being asked.
 
-    `facts` are all values that were used, by name and in order; those without `written` words were taken where the
+    `facts` are all values that were used, by name and in order; those without a `snippet` were taken where the
     line says nothing, and their `origin` tells from where.
     """
 
     questions: tuple[Question, ...] = ()
     facts: tuple[tuple[str, Fact], ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[Diagnostic, ...] = ()
 
     @property
     def taken(self) -> tuple[tuple[str, Fact], ...]:
         """The values that the line does not say."""
-        return tuple((name, fact) for name, fact in self.facts if not fact.written)
+        return tuple((name, fact) for name, fact in self.facts if not fact.snippet)
 
 
 def no_files(_: str) -> bytes | None:
@@ -62,7 +60,7 @@ def ask(
     requested_gpus: int | None = None,
     selected_gpu: str = "",
     offered: Sequence[Gpu] = (),
-    files: Files = no_files,
+    files: FileReader = no_files,
     folder: str = "",
     starts_processes: bool = False,
 ) -> Asking:
@@ -91,9 +89,11 @@ class _Asker:
         self.requested = requested
         self.starts_processes = starts_processes
         self.used: dict[str, Fact] = {}
-        self.troubles: list[Trouble] = []
+        self.troubles: list[Diagnostic] = []
 
-    def ask(self, settings: SizingSettings, selected: str, offered: Sequence[Gpu], files: Files, folder: str) -> Asking:
+    def ask(
+        self, settings: SizingSettings, selected: str, offered: Sequence[Gpu], files: FileReader, folder: str
+    ) -> Asking:
         model = find_model(self.value("model", ""), files, folder)
         cards = pick_cards(
             variable=self.known("gpu_model"),
@@ -102,14 +102,14 @@ class _Asker:
             offered=offered,
             prices=settings.prices,
         )
-        if isinstance(model, Trouble):
-            self.troubles.append(replace(model, spot=self._spot("model")))
-        if isinstance(cards, Trouble):
-            self.troubles.append(replace(cards, spot=self._spot("gpu_model")))
+        if isinstance(model, Diagnostic):
+            self.troubles.append(replace(model, span=self._spot("model")))
+        if isinstance(cards, Diagnostic):
+            self.troubles.append(replace(cards, span=self._spot("gpu_model")))
         self.troubles += self._unsure() or self._missing()
-        training = None if isinstance(model, Trouble) or self.troubles else self._training(model[0])
+        training = None if isinstance(model, Diagnostic) or self.troubles else self._training(model[0])
         batch, processes = self._batch()
-        if self.troubles or training is None or isinstance(cards, Trouble):
+        if self.troubles or training is None or isinstance(cards, Diagnostic):
             return Asking(facts=tuple(self.used.items()), troubles=tuple(dict.fromkeys(self.troubles)))
         question = Question(
             training=training,
@@ -126,7 +126,7 @@ class _Asker:
             allow_disagreement=settings.allow_disagreement,
             model_version=settings.model_version,
         )
-        self.used["gpu"] = Fact(value=", ".join(gpu.product for gpu in cards.gpus), written="", origin=cards.origin)
+        self.used["gpu"] = Fact(value=", ".join(gpu.product for gpu in cards.gpus), snippet="", origin=cards.origin)
         questions = tuple(_on(gpu, question) for gpu in cards.gpus)
         return Asking(questions=questions, facts=tuple(self.used.items()))
 
@@ -146,10 +146,10 @@ class _Asker:
         self.used[name] = _taken(otherwise, why)
         return otherwise
 
-    def _missing(self) -> list[Trouble]:
+    def _missing(self) -> list[Diagnostic]:
         hint = "give it on the line, or by an AUTOCONF_* variable of the container"
         return [
-            Trouble(rule="launch.missing", message=f"the launch line does not say the {name}", hint=hint)
+            Diagnostic(rule="launch.missing", message=f"the launch line does not say the {name}", hint=hint)
             for name in ("model", "sequence")
             if not self.known(name)
         ]
@@ -212,13 +212,13 @@ class _Asker:
         try:
             adapter_parameters(architecture, rank, targets)
         except UnknownTargetError as error:
-            if self.used["lora_targets"].written:
+            if self.used["lora_targets"].snippet:
                 message = f"LoRA target of {architecture.name}: {error}"
                 self.troubles.append(self._trouble("sizing.lora-target", "lora_targets", message, "correct the name"))
             targets = ()
         if not targets:
             targets = default_targets(architecture) or ("all-linear",)
-            self.used["lora_targets"] = Fact(value=",".join(targets), written="", origin="PEFT's table of model types")
+            self.used["lora_targets"] = Fact(value=",".join(targets), snippet="", origin="PEFT's table of model types")
         return targets
 
     def _strategy(self) -> Strategy:
@@ -226,7 +226,7 @@ class _Asker:
 
         Its trainer does not: under a bare `accelerate launch` or `torchrun` every GPU holds the whole model.
         """
-        launched = self.launch.line.launched.name.rpartition("/")[2]
+        launched = self.launch.line.invocation.name.rpartition("/")[2]
         if launched == _FMS_LAUNCHER and "strategy" not in self.launch.facts:
             self.used["strategy"] = _taken(Strategy.FSDP_FULL.value, _FMS_SHARDS)
             return Strategy.FSDP_FULL
@@ -255,21 +255,21 @@ class _Asker:
         said = self.launch.facts.get("processes")
         if said is None and self.requested and (self.starts_processes or not self.launch.fact("processes")):
             self.used["processes"] = Fact(
-                value=str(self.requested), written="", origin="one a GPU that the job asks for"
+                value=str(self.requested), snippet="", origin="one a GPU that the job asks for"
             )
             return self.requested
         return int(self.value("processes", "1", "neither the line nor the resources say how many"))
 
-    def _unsure(self) -> list[Trouble]:
+    def _unsure(self) -> list[Diagnostic]:
         """Return the values that are written but not known; processes that start one a GPU are no trouble."""
-        later = [one for one in self.launch.unsure if one.rule == _LATER]
+        later = [one for one in self.launch.unresolved if one.rule == _LATER]
         expected = [name for name in ("processes", "machines") if self.launch.fact(name) is None]
         excused = later if len(set(later)) <= len(expected) else []
-        return [one for one in self.launch.unsure if one not in excused]
+        return [one for one in self.launch.unresolved if one not in excused]
 
-    def _trouble(self, rule: str, name: str, message: str, hint: str) -> Trouble:
-        return Trouble(rule=rule, message=message, hint=hint, spot=self._spot(name))
+    def _trouble(self, rule: str, name: str, message: str, hint: str) -> Diagnostic:
+        return Diagnostic(rule=rule, message=message, hint=hint, span=self._spot(name))
 
-    def _spot(self, name: str) -> Spot | None:
+    def _spot(self, name: str) -> Span | None:
         fact = self.used.get(name)
-        return None if fact is None else fact.spot
+        return None if fact is None else fact.span

@@ -6,7 +6,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.launch.facts import Trouble
+from reconciler.core.launch import Diagnostic
 from reconciler.core.sizing.gpus import Gpu, closest_gpus, find_gpu
 
 OFFERED = "what the cluster offers"
@@ -27,7 +27,7 @@ def pick_cards(
     default: str = "",
     offered: Sequence[Gpu] = (),
     prices: Sequence[tuple[str, float]] = (),
-) -> Cards | Trouble:
+) -> Cards | Diagnostic:
     """Return the cards of a job: one that is named, else all that are offered.
 
     In this order: `variable` (AUTOCONF_GPU_MODEL), `selected` (node selector, or an affinity that allows exactly one
@@ -47,7 +47,7 @@ def pick_cards(
     if offered:
         return Cards(gpus=tuple(_priced(gpu, prices) for gpu in offered), origin=OFFERED)
     hint = "name it by the node selector nvidia.com/gpu.product, spec.sizing.defaultGpuModel, or --gpu"
-    return Trouble(rule="sizing.gpu", message="nothing says which GPU the job will get", hint=hint)
+    return Diagnostic(rule="sizing.gpu", message="nothing says which GPU the job will get", hint=hint)
 
 
 @lru_cache(maxsize=256)
@@ -66,10 +66,10 @@ def _priced(gpu: Gpu, prices: Sequence[tuple[str, float]]) -> Gpu:
     return gpu if price is None else replace(gpu, price=price)
 
 
-def _unknown(product: str, origin: str) -> Trouble:
+def _unknown(product: str, origin: str) -> Diagnostic:
     close = closest_gpus(product)
     hint = f"did you mean {', '.join(close)}?" if close else "write it as the node label nvidia.com/gpu.product says"
-    return Trouble(rule="sizing.gpu", message=f"the GPU {product[:_SHOWN]!r} of {origin} is not known", hint=hint)
+    return Diagnostic(rule="sizing.gpu", message=f"the GPU {product[:_SHOWN]!r} of {origin} is not known", hint=hint)
 
 
 _SHOWN = 60

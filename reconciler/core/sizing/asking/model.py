@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.core.launch.facts import Trouble
-from reconciler.core.launch.settings import Files
+from reconciler.core.launch import Diagnostic, FileReader
 from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.models import architecture_of, closest_models, find_architecture
 
@@ -17,7 +16,7 @@ _MEMO = 4096  # a team trains a few models, over and over
 _PART = re.compile(r"(?!\.\.?$)[^\x00-\x1f\\:*?\"<>|]+")
 
 
-def find_model(written: str, files: Files, folder: str = "") -> tuple[Architecture, str] | Trouble:
+def find_model(written: str, files: FileReader, folder: str = "") -> tuple[Architecture, str] | Diagnostic:
     """Return the architecture and where it was read; or why there is none.
 
     Looked for in this order: `config.json` under the path as it is written, from the repository's root, from its
@@ -62,7 +61,7 @@ def _join(*parts: str) -> str:
     return "/".join(part.strip("/") for part in parts if part.strip("/"))
 
 
-def _read(raw: bytes, path: str, written: str) -> tuple[Architecture, str] | Trouble:
+def _read(raw: bytes, path: str, written: str) -> tuple[Architecture, str] | Diagnostic:
     try:
         data: Any = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -74,13 +73,13 @@ def _read(raw: bytes, path: str, written: str) -> tuple[Architecture, str] | Tro
     return _bad(path, found) if isinstance(found, str) else (found, f"file {path}")
 
 
-def _bad(path: str, why: str) -> Trouble:
+def _bad(path: str, why: str) -> Diagnostic:
     message = f"{path} does not tell the model's shape: {why}"
-    return Trouble(rule="sizing.model", message=message, hint="put the model's own config.json there")
+    return Diagnostic(rule="sizing.model", message=message, hint="put the model's own config.json there")
 
 
-def _unknown(written: str) -> Trouble:
+def _unknown(written: str) -> Diagnostic:
     close = closest_models(written)
     hint = "put its config.json beside the job" + (f", or write one of {', '.join(close)}" if close else "")
     shown = written if len(written) <= _SHOWN else written[:_SHOWN] + "…"
-    return Trouble(rule="sizing.model", message=f"the model {shown!r} is not known", hint=hint)
+    return Diagnostic(rule="sizing.model", message=f"the model {shown!r} is not known", hint=hint)
