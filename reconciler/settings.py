@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import ConfigError
+from reconciler.outputs.registry import output_names
 
 PREFIX = "RECONCILER_"
 # Read by the tests of this project, not by the product.
@@ -51,7 +52,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "output": ("text", "json", "markdown", "sarif", "junit", "github", "name"),
+    "output": output_names(),
     "color": ("auto", "always", "never"),
     "cache": ("on", "off"),
     "log_level": ("debug", "info", "warning", "error"),

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.outputs.registry import output_names
 
 
 @click.command(
@@ -20,7 +21,7 @@ Examples:
 @options.cluster
 @click.option("--branch", metavar="NAME", help="Commit on this branch, made from HEAD. [default: in place]")
 @click.option("--message", "-m", metavar="TEXT", help="First line of the commit. [default: what the plan does]")
-@options.output(("text", "json", "name"))
+@options.output(output_names("commit"))
 @click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
 @options.date
 @options.acknowledge

@@ -5,8 +5,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
-
-FORMATS = ("text", "json", "sarif", "junit", "github")
+from reconciler.outputs.registry import output_names
 
 
 @click.command(
@@ -20,7 +19,7 @@ Examples:
 @options.repo
 @options.revision
 @options.cluster
-@options.output(FORMATS)
+@options.output(output_names("lint"))
 @click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
 @options.date
 @options.run_options

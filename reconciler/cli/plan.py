@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
-
-FORMATS = ("text", "json", "markdown", "sarif", "junit", "github", "name")
+from reconciler.outputs.registry import output_names
 
 
 @click.command(
@@ -24,7 +23,7 @@ Examples:
 @options.base
 @options.revision
 @options.cluster
-@options.output(FORMATS)
+@options.output(output_names("plan"))
 @click.option("--full", is_flag=True, help="Show every field of created and deleted objects too.")
 @click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Save the plan as JSON.")
 @click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")

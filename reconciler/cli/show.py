@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
-from reconciler.cli.plan import FORMATS
+from reconciler.outputs.registry import output_names
 
 
 @click.command(
@@ -19,7 +19,7 @@ Examples:
 """,
 )
 @click.argument("plan_file", metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@options.output(FORMATS)
+@options.output(output_names("show"))
 @click.option("--full", is_flag=True, help="Show every field of created and deleted objects too.")
 @click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
 @click.option("--color", type=click.Choice(("auto", "always", "never")), help="When to colour. [default: auto]")

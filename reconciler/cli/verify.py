@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.outputs.registry import output_names
 
 
 @click.command(
@@ -18,7 +19,7 @@ Examples:
 @options.repo
 @options.revision
 @options.cluster
-@options.output(("text", "json", "github", "name"))
+@options.output(output_names("verify"))
 @click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
 @options.date
 @options.run_options

@@ -3,6 +3,7 @@
 from reconciler.core.plan import Plan
 from reconciler.outputs.findings import Finding, Kind, Level, findings
 from reconciler.outputs.printable import clip, printable, without_commands
+from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.summary import counts, headline, lint_headline
 
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
@@ -10,13 +11,13 @@ _LONGEST = 4_000  # characters of one message; GitHub cuts at 64 KiB
 _LONGEST_TITLE = 120
 
 
-def render_github(plan: Plan, *, lint: bool = False) -> str:
+def render_github(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
     """Write workflow commands, loudest first, for GitHub shows ten of a kind a step; then the headline as plain text.
 
     What an exception allows is no annotation.
     """
     lines = [_command(finding) for finding in findings(plan) if finding.kind is not Kind.EXCEPTED]
-    what = lint_headline(plan) if lint else f"{headline(plan)}; {', '.join(text for _, text in counts(plan))}"
+    what = lint_headline(plan) if options.lint else f"{headline(plan)}; {', '.join(text for _, text in counts(plan))}"
     lines.append(without_commands(f"reconciler: {printable(what)}"))
     return "\n".join(lines) + "\n"
 

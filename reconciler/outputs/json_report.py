@@ -4,8 +4,9 @@ import json
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.codec import to_json
+from reconciler.outputs.registry import DEFAULTS, RenderOptions
 
 
-def render_json(plan: Plan) -> str:
+def render_json(plan: Plan, _: RenderOptions = DEFAULTS) -> str:
     """Write the plan as indented JSON, keys in the order of the schema."""
     return json.dumps(to_json(plan), indent=2, ensure_ascii=False) + "\n"

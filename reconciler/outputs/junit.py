@@ -1,22 +1,22 @@
 """A plan in, JUnit XML out: one test case per source file, failed by every error in it."""
 
-from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.findings import Finding, Kind, Level, findings
 from reconciler.outputs.printable import printable
+from reconciler.outputs.registry import DEFAULTS, RenderOptions
 
 _ELSEWHERE = "the plan as a whole"
 
 
-def render_junit(plan: Plan, *, files: Iterable[str] = ()) -> str:
-    """Write one suite. Its cases are the files with findings, those that ask for changes, and `files`.
+def render_junit(plan: Plan, _: RenderOptions = DEFAULTS) -> str:
+    """Write one suite. Its cases are the files with findings and the files of changed objects.
 
     Errors, denials and exceeded budgets are failures; warnings and risks are the case's output. Everything is escaped:
     XML knows no control characters at all.
     """
-    cases: dict[str, list[Finding]] = {path: [] for path in files}
+    cases: dict[str, list[Finding]] = {}
     for change in plan.changes:
         if change.source is not None:
             cases.setdefault(change.source.path, [])

@@ -20,6 +20,7 @@ from reconciler.outputs.differences import (
 from reconciler.outputs.findings import Finding, Kind, Level, findings, where
 from reconciler.outputs.markup import code, details, fence, html_code, marker, prose, size, table_of
 from reconciler.outputs.printable import without_commands
+from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sizing import markdown_sizings
 from reconciler.outputs.summary import (
     QueueRow,
@@ -53,16 +54,16 @@ _SHORT_DIGEST = 12
 
 
 def render_markdown(
-    plan: Plan, *, scope: str = "default", limit: int = GITHUB_LIMIT, full: bool = False, lint: bool = False
+    plan: Plan, options: RenderOptions = DEFAULTS, *, scope: str = "default", limit: int = GITHUB_LIMIT
 ) -> str:
     """Write the plan as one comment of at most `limit` characters.
 
     `scope` tells several plans on one pull request apart (a cluster, a folder): it goes into the hidden first line.
-    `full` shows every field of created and deleted objects; `lint` shows only what was found. Raises ValueError for a
-    limit under 1,000, in which nothing useful fits.
+    Raises ValueError for a limit under 1,000, in which nothing useful fits.
     """
     if limit < _LEAST_LIMIT:
         raise ValueError(f"a comment needs at least {_LEAST_LIMIT} characters, not {limit}")
+    lint = options.lint
     start, end = marker(scope), "" if lint else without_commands(_footer(plan))
     # Breaking up log commands lengthens the text, so that every part is measured after it.
     for rows in _ROWS:
@@ -75,7 +76,7 @@ def render_markdown(
     if lint:
         return f"{head}\n"
     room = limit - size(head) - size(end) - len("\n\n\n\n\n")  # between the parts and at the end
-    return "\n\n".join(part for part in (head, _objects(plan, room, full=full), end) if part) + "\n"
+    return "\n\n".join(part for part in (head, _objects(plan, room, full=options.full), end) if part) + "\n"
 
 
 def _least(plan: Plan, start: str, *, lint: bool) -> str:

@@ -2,9 +2,10 @@
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.printable import printable, without_commands
+from reconciler.outputs.registry import DEFAULTS, RenderOptions
 
 
-def render_names(plan: Plan) -> str:
+def render_names(plan: Plan, _: RenderOptions = DEFAULTS) -> str:
     """Write `update main Job/research/gpt` per change, in the plan's order; nothing for an empty plan.
 
     The three words never hold a blank, so that `while read operation cluster object` reads them whatever the names.

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct
-
 from reconciler.core.plan import Plan
 from reconciler.core.plan.risks import RISKS
 from reconciler.outputs.findings import Finding, Kind, findings
 from reconciler.outputs.printable import clip, printable
+from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.summary import plural
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -24,22 +23,15 @@ _LONGEST = 2_000  # characters of one message
 _SETTINGS = "reconciler.yaml"  # where budgets are set: the place of what has none of its own
 
 
-class RuleHelp(Struct, frozen=True, kw_only=True):
-    """What a rule is called and why it exists, for the page that a code-scanning alert links to."""
-
-    title: str
-    help: str
-
-
-def render_sarif(plan: Plan, *, rules: Mapping[str, RuleHelp] | None = None, limit: int = MOST_RESULTS) -> str:
+def render_sarif(plan: Plan, _: RenderOptions = DEFAULTS, *, limit: int = MOST_RESULTS) -> str:
     """Write one run with at most `limit` results, errors first; what was left out is counted in a notification.
 
-    `rules` gives texts for the rules that are known; others are described by their first finding. What an exception
-    allows is there as a suppressed result.
+    A rule without a text of its own is described by its first finding. A denial that an exception allows is a
+    suppressed result.
     """
     found = findings(plan)
     shown, left = found[:limit], len(found) - limit
-    descriptors = list(_descriptors(shown, rules or {}))
+    descriptors = list(_descriptors(shown))
     positions = {descriptor["id"]: position for position, descriptor in enumerate(descriptors)}
     invocation: dict[str, Any] = {"executionSuccessful": True}
     if left > 0:
@@ -56,20 +48,18 @@ def render_sarif(plan: Plan, *, rules: Mapping[str, RuleHelp] | None = None, lim
     return json.dumps(log, indent=1, ensure_ascii=True) + "\n"
 
 
-def _descriptors(found: Iterable[Finding], rules: Mapping[str, RuleHelp]) -> Iterator[dict[str, Any]]:
+def _descriptors(found: Iterable[Finding]) -> Iterator[dict[str, Any]]:
     first: dict[str, Finding] = {}
     for finding in found:
         first.setdefault(_id(finding), finding)
     for rule, finding in sorted(first.items()):
-        known = rules.get(finding.rule)
-        title = known.title if known else RISKS.get(finding.rule) or _words(finding.rule)
-        text = known.help if known else finding.hint or title
+        title = RISKS.get(finding.rule) or _words(finding.rule)
         yield {
             "id": rule,
             "name": _pascal(finding.rule),
             "shortDescription": {"text": _text(title)},
             "fullDescription": {"text": _text(title)},
-            "help": {"text": _text(text)},
+            "help": {"text": _text(finding.hint or title)},
             "defaultConfiguration": {"level": finding.level.value},
             "properties": {"tags": [finding.kind.value]},
         }

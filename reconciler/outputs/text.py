@@ -10,6 +10,7 @@ from reconciler.outputs.differences import Family, Group, because, compare, fami
 from reconciler.outputs.findings import Finding, Kind, Level, findings, where
 from reconciler.outputs.page import Page, Piece, Span, Tone
 from reconciler.outputs.printable import cells
+from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sizing import write_sizings
 from reconciler.outputs.summary import (
     QueueRow,
@@ -46,22 +47,10 @@ _WIDE = 100
 _VENDOR = re.compile(r"^(NVIDIA|AMD)-(?=.)")
 
 
-def render_text(
-    plan: Plan,
-    *,
-    width: int = 80,
-    colour: bool = False,
-    unicode: bool = True,
-    full: bool = False,
-    lint: bool = False,
-) -> str:
-    """Write the plan for a terminal of `width` cells.
-
-    `full` shows every field of created and deleted objects and every warning; `lint` leaves out the comparison and
-    shows everything that was found.
-    """
-    page = Page(width=width, colour=colour, unicode=unicode)
-    if lint:
+def render_text(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
+    """Render the plan for a terminal."""
+    page, full = Page(width=options.width, colour=options.colour, unicode=options.unicode), options.full
+    if options.lint:
         page.write(Span(lint_headline(plan), Tone.ALARM if obstacles(plan) else Tone.STRONG))
         _findings(page, plan, full=True)
         _exceptions(page, plan)

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,28 +191,10 @@ def resolve_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Se
 
 def render_plan(plan: "Plan", settings: Settings, *, full: bool = False, lint: bool = False) -> str:
     """Write a plan in the format that the settings name."""
-    write = _PLAIN_FORMATS.get(settings.output)
-    if write is not None:
-        module, function = write
-        text: str = getattr(import_module(f"reconciler.outputs.{module}"), function)(plan)
-        return text
-    if settings.output == "markdown":
-        from reconciler.outputs.markdown import render_markdown
+    from reconciler.outputs.registry import RenderOptions, render
 
-        return render_markdown(plan, full=full, lint=lint)
-    from reconciler.outputs.text import render_text
-
-    return render_text(plan, width=_width(settings), colour=_colour(settings), unicode=_unicode(), full=full, lint=lint)
-
-
-# Formats that depend on nothing but the plan: module below `outputs`, and its function.
-_PLAIN_FORMATS = {
-    "json": ("json_report", "render_json"),
-    "sarif": ("sarif", "render_sarif"),
-    "junit": ("junit", "render_junit"),
-    "github": ("github", "render_github"),
-    "name": ("names", "render_names"),
-}
+    options = RenderOptions(width=_width(settings), colour=_colour(settings), unicode=_unicode(), full=full, lint=lint)
+    return render(plan, settings.output, options)
 
 
 def render_lint(plan: "Plan", settings: Settings) -> str:

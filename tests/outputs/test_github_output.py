@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from reconciler.core.plan import Plan
 from reconciler.outputs.findings import Kind, findings
 from reconciler.outputs.github import render_github
+from reconciler.outputs.registry import RenderOptions
 from tests.outputs import plans
 from tests.outputs.goldens import agrees
 from tests.outputs.strategies import PLANS
@@ -28,7 +29,7 @@ def test_annotations(name: str) -> None:
 
 
 def test_lint_annotations() -> None:
-    assert agrees("broken.github.txt", render_github(plans.broken(), lint=True))
+    assert agrees("broken.github.txt", render_github(plans.broken(), RenderOptions(lint=True)))
 
 
 @settings(max_examples=60, deadline=None)

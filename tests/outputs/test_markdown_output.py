@@ -14,6 +14,7 @@ from reconciler.core.plan import Plan
 from reconciler.core.plan.digest import acknowledgement
 from reconciler.outputs.markdown import GITHUB_LIMIT, render_markdown
 from reconciler.outputs.markup import code, fence, marker, prose, size
+from reconciler.outputs.registry import RenderOptions
 from tests.outputs import plans
 from tests.outputs.goldens import agrees
 from tests.outputs.strategies import PLANS, TEXT
@@ -75,14 +76,14 @@ def test_comments(name: str) -> None:
 
 
 def test_every_field_when_asked() -> None:
-    shown = render_markdown(plans.everything(), full=True)
+    shown = render_markdown(plans.everything(), RenderOptions(full=True))
     assert "+ metadata.name: llama-70b-sft" in shown
     assert "+ metadata.name: llama-70b-sft" not in render_markdown(plans.everything())
     assert_harmless(shown)
 
 
 def test_lint_shows_findings_only() -> None:
-    shown = render_markdown(plans.broken(), lint=True)
+    shown = render_markdown(plans.broken(), RenderOptions(lint=True))
     assert_harmless(shown)
     assert agrees("broken-lint.md", shown)
 
@@ -148,7 +149,7 @@ def test_a_limit_in_which_nothing_fits_is_refused() -> None:
 @given(PLANS, st.sampled_from((1_000, 2_500, 5_000, 20_000, GITHUB_LIMIT)), TEXT, st.booleans(), st.booleans())
 def test_no_string_does_harm(plan: Plan, limit: int, scope: str, full: bool, lint: bool) -> None:
     """Any strings: within the limit, balanced, nothing live, as a CommonMark parser sees it."""
-    shown = render_markdown(plan, limit=limit, scope=scope, full=full, lint=lint)
+    shown = render_markdown(plan, RenderOptions(full=full, lint=lint), limit=limit, scope=scope)
     assert size(shown) <= limit
     assert_harmless(shown)
 

@@ -11,7 +11,7 @@ from jsonschema import Draft4Validator
 from msgspec.structs import replace
 
 from reconciler.core.plan import Plan
-from reconciler.outputs.sarif import RuleHelp, render_sarif
+from reconciler.outputs.sarif import render_sarif
 from tests.outputs import plans
 from tests.outputs.goldens import agrees
 from tests.outputs.strategies import PLANS
@@ -78,12 +78,11 @@ def test_more_than_github_takes_is_counted_and_errors_stay() -> None:
     assert notice["message"]["text"].startswith("1,002 more findings left out")
 
 
-def test_rules_carry_their_help() -> None:
-    rules = {"max-gpus-per-job": RuleHelp(title="A job has a largest size", help="Ask for fewer GPUs.")}
-    run = json.loads(render_sarif(plans.everything(), rules=rules))["runs"][0]
+def test_rules_have_a_description_and_help() -> None:
+    run = json.loads(render_sarif(plans.everything()))["runs"][0]
     by_id = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
-    assert by_id["max-gpus-per-job"]["shortDescription"]["text"] == "A job has a largest size"
-    assert by_id["max-gpus-per-job"]["help"]["text"] == "Ask for fewer GPUs."
+    assert by_id["max-gpus-per-job"]["shortDescription"]["text"] == "Max gpus per job"
+    assert by_id["max-gpus-per-job"]["help"]["text"].startswith("ask for 24 or fewer")
     assert by_id["risk.pvc-data-loss"]["shortDescription"]["text"].startswith("a claim is deleted")
     for result in run["results"]:
         assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reconciler.core.plan import Plan
 from reconciler.core.plan.digest import acknowledgement
 from reconciler.outputs.printable import cells
+from reconciler.outputs.registry import RenderOptions
 from reconciler.outputs.text import render_text
 from tests.outputs import plans
 from tests.outputs.goldens import agrees
@@ -20,47 +21,47 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_busy_plan(width: int) -> None:
     """Headline, GPUs, problems, objects with reasons: all on one page (F-141)."""
-    assert agrees(f"everything-{width}.txt", render_text(plans.everything(), width=width))
+    assert agrees(f"everything-{width}.txt", render_text(plans.everything(), RenderOptions(width=width)))
 
 
 @pytest.mark.parametrize("name", ["quiet", "small", "hostile"])
 def test_other_plans(name: str) -> None:
-    assert agrees(f"{name}.txt", render_text(getattr(plans, name)(), width=80))
+    assert agrees(f"{name}.txt", render_text(getattr(plans, name)(), RenderOptions(width=80)))
 
 
 def test_every_field_when_asked() -> None:
-    assert agrees("everything-full.txt", render_text(plans.everything(), width=100, full=True))
+    assert agrees("everything-full.txt", render_text(plans.everything(), RenderOptions(width=100, full=True)))
 
 
 def test_a_terminal_without_unicode() -> None:
-    shown = render_text(plans.everything(), width=80, unicode=False)
+    shown = render_text(plans.everything(), RenderOptions(width=80, unicode=False))
     assert shown.isascii()
     assert agrees("everything-ascii.txt", shown)
 
 
 def test_lint_shows_findings_and_no_comparison() -> None:
-    shown = render_text(plans.broken(), width=80, lint=True)
+    shown = render_text(plans.broken(), RenderOptions(width=80, lint=True))
     assert "Objects" not in shown
     assert "unchanged" not in shown
     assert agrees("broken-lint.txt", shown)
 
 
 def test_colour_changes_nothing_but_colour() -> None:
-    plain = render_text(plans.everything(), width=100)
-    coloured = render_text(plans.everything(), width=100, colour=True)
+    plain = render_text(plans.everything(), RenderOptions(width=100))
+    coloured = render_text(plans.everything(), RenderOptions(width=100, colour=True))
     assert "\x1b" not in plain
     assert ANSI.sub("", coloured) == plain
     assert agrees("everything-colour.txt", coloured)
 
 
 def test_the_headline_comes_first() -> None:
-    first = render_text(plans.small(), width=120).splitlines()[0]
+    first = render_text(plans.small(), RenderOptions(width=120)).splitlines()[0]
     assert first == "+24 GPUs requested on main (h100-training: 8 → 32 of 64 guaranteed)"
 
 
 def test_every_changed_field_has_its_reason() -> None:
     """A field is followed by its source line and formula; fields with one reason share it (F-141)."""
-    shown = render_text(plans.small(), width=200)
+    shown = render_text(plans.small(), RenderOptions(width=200))
     reason = "because jobs/pretrain/gpt-35b.yaml:14:10 spec.gpus and queues/h100.yaml:8:5 spec.nodeResources.gpus: "
     assert shown.count(reason + "32 GPUs / 8 per node = 4 nodes [torchrun.nodes]") == 1
     after = shown.index(reason)
@@ -70,11 +71,13 @@ def test_every_changed_field_has_its_reason() -> None:
 
 def test_the_acknowledgement_is_ready_to_type() -> None:
     plan = plans.everything()
-    assert f"reconciler commit --acknowledge {acknowledgement(plan.digest)}" in render_text(plan, width=80)
+    assert f"reconciler commit --acknowledge {acknowledgement(plan.digest)}" in render_text(
+        plan, RenderOptions(width=80)
+    )
 
 
 def test_equal_edits_are_shown_once() -> None:
-    shown = render_text(plans.everything(), width=100)
+    shown = render_text(plans.everything(), RenderOptions(width=100))
     assert shown.count("Europe/Zurich") == 1
     assert "the same in: eval/hellaswag-nightly on main, eval/gsm8k-nightly on main" in shown
 
@@ -82,7 +85,7 @@ def test_equal_edits_are_shown_once() -> None:
 @settings(max_examples=60, deadline=None)
 @given(PLANS, st.integers(60, 140), st.booleans(), st.booleans(), st.booleans())
 def test_no_string_breaks_the_page(plan: Plan, width: int, unicode: bool, full: bool, lint: bool) -> None:
-    shown = render_text(plan, width=width, unicode=unicode, full=full, lint=lint)
+    shown = render_text(plan, RenderOptions(width=width, unicode=unicode, full=full, lint=lint))
     assert shown.endswith("\n")
     assert "\x1b" not in shown
     assert "##[" not in shown
@@ -92,5 +95,5 @@ def test_no_string_breaks_the_page(plan: Plan, width: int, unicode: bool, full: 
     room = max(width, 40) + 3 * shown.count("\\x3a") + 3 * shown.count("\\x23")
     tables = 60  # a table with many numbers keeps them whole
     assert max(map(cells, lines)) <= room + tables
-    coloured = render_text(plan, width=width, unicode=unicode, full=full, lint=lint, colour=True)
+    coloured = render_text(plan, RenderOptions(width=width, unicode=unicode, full=full, lint=lint, colour=True))
     assert ANSI.sub("", coloured) == shown

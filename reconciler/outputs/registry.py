@@ -1,0 +1,69 @@
+"""The registry of outputs: one row per value of `--output`. Importing it imports no output."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reconciler.core.plan import Plan
+
+
+class RenderOptions(Struct, frozen=True, kw_only=True):
+    """How to render a plan. An output ignores the options that it has no use for.
+
+    width, colour, unicode: the terminal, in cells.
+    full: show every field of created and deleted objects, and every warning.
+    lint: show only findings and exceptions, because nothing was compared.
+    """
+
+    width: int = 80
+    colour: bool = False
+    unicode: bool = True
+    full: bool = False
+    lint: bool = False
+
+
+DEFAULTS = RenderOptions()
+
+
+class Output(Struct, frozen=True, kw_only=True):
+    """One row: the name of the output, the verbs that offer it, and its renderer as `module:function`."""
+
+    name: str
+    render: str
+    verbs: frozenset[str]
+
+    def load(self) -> "Callable[[Plan, RenderOptions], str]":
+        """Import the renderer."""
+        module, _, function = self.render.partition(":")
+        loaded: Callable[[Plan, RenderOptions], str] = getattr(import_module(module), function)
+        return loaded
+
+
+def _row(name: str, render: str, *verbs: str) -> Output:
+    return Output(name=name, render=f"reconciler.outputs.{render}", verbs=frozenset(verbs))
+
+
+OUTPUTS: tuple[Output, ...] = (
+    _row("text", "text:render_text", "plan", "show", "lint", "commit", "verify"),
+    _row("json", "json_report:render_json", "plan", "show", "lint", "commit", "verify"),
+    _row("markdown", "markdown:render_markdown", "plan", "show"),
+    _row("sarif", "sarif:render_sarif", "plan", "show", "lint"),
+    _row("junit", "junit:render_junit", "plan", "show", "lint"),
+    _row("github", "github:render_github", "plan", "show", "lint", "verify"),
+    _row("name", "names:render_names", "plan", "show", "commit", "verify"),
+)
+"""Every output of a plan, in the order in which help lists them."""
+
+
+def output_names(verb: str = "") -> tuple[str, ...]:
+    """Return the names of the outputs that a verb offers; without a verb, of all outputs."""
+    return tuple(output.name for output in OUTPUTS if not verb or verb in output.verbs)
+
+
+def render(plan: "Plan", output: str, options: RenderOptions) -> str:
+    """Render a plan as the output of that name. Raises KeyError if there is no such output."""
+    return {row.name: row for row in OUTPUTS}[output].load()(plan, options)
