@@ -190,6 +190,42 @@ CASES = (
     Hostile(name="LFS pointer", make=put("jobs/lfs.yaml", LFS), rules=("git.lfs-pointer",), words=("git lfs",)),
     Hostile(name="filters", make=_filters, code=0),
     Hostile(name="hooks", make=_hooks, code=0),
+    # Objects without a name, or with one that no file can have
+    Hostile(
+        name="a Job without metadata",
+        make=put(
+            "jobs/a.yaml",
+            "apiVersion: batch/v1\nkind: Job\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}\n",
+        ),
+        rules=("schema.missing-field",),
+    ),
+    Hostile(
+        name="a definition without a name",
+        make=put(
+            "jobs/a.yaml",
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {}\nspec: {group: a.b, names: {plural: "
+            "xs, kind: X}, scope: Namespaced, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: "
+            "{type: object}}}]}\n",
+        ),
+        rules=("schema.missing-field",),
+    ),
+    *(
+        Hostile(
+            name=f"a name with U+{ord(sign):04X}",
+            make=put(
+                "jobs/a.yaml",
+                "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n"
+                f'metadata: {{name: "a\\x{ord(sign):02x}b", namespace: x}}\nrules: []\n',
+            ),
+            rules=("schema.bad-name",),
+        )
+        for sign in "\n\t\0"
+    ),
+    Hostile(
+        name="a kind with a newline",
+        make=put("jobs/a.yaml", 'apiVersion: example.org/v1\nkind: "F\\no"\nmetadata: {name: a}\n'),
+        rules=("schema.bad-value",),
+    ),
     # Names of files
     Hostile(name="file name with ..", make=put("jobs/..yaml", config_map("a")), code=0),
     Hostile(name="file name, percent", make=put("jobs/%2fetc%2fpasswd.yaml", config_map("a")), code=0),

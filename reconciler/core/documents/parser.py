@@ -95,19 +95,25 @@ class _CountingParser(_Parser):
 
 
 def split(raw: bytes) -> list[Chunk]:
-    """Cut a file at the lines that start with `---`, as kubectl does; YAML allows such a line nowhere else."""
-    parts = raw.split(b"\n---")
-    chunks = [Chunk(text=parts[0], index=0, line=0)]
-    line = parts[0].count(b"\n") + 1
-    for index, part in enumerate(parts[1:], 1):
-        chunks.append(Chunk(text=b"---" + part, index=index, line=line))
+    """Cut a file at the lines that start with `---`; YAML allows such a line nowhere else.
+
+    Every document ends with a newline, the last one too: k8s.io/apimachinery/pkg/util/yaml (YAMLReader) reads line by
+    line and ends each with one, which decides what a block scalar at the end of a document holds.
+    """
+    ended = raw if raw.endswith(b"\n") else raw + b"\n"
+    parts = ended[:-1].split(b"\n---")
+    chunks, line = [], 0
+    for index, part in enumerate(parts):
+        chunks.append(Chunk(text=(b"---" if index else b"") + part + b"\n", index=index, line=line))
         line += part.count(b"\n") + 1
     return chunks
 
 
 def compose(text: bytes, limits: Limits) -> Node | None:
     """Compose the only document of `text` (valid UTF-8); None where it is empty. Raises YAMLError or LimitExceeded."""
-    if text.lstrip()[:1] == b"{":
+    if text.startswith(b"---"):
+        text = b"#--" + text[3:]  # Kubernetes' decoder drops the separator line; every place stays the same
+    elif text.lstrip()[:1] == b"{":
         text = _json_as_yaml(text)
     parser = _Parser(text) if _is_harmless(text, limits) else _CountingParser(text, limits)
     with composed_as_ours():

@@ -40,7 +40,7 @@ def _pod(data: Data) -> Iterator[Finding]:
 
 def _job(data: Data) -> Iterator[Finding]:
     yield from _job_spec(data["spec"], ("spec",))
-    name = data["metadata"].get("name") or ""
+    name = _name(data)
     if data["spec"].get("completionMode") == "Indexed":
         # Pods of an Indexed Job get the host name <job>-<index>, a DNS label.
         last = f"{name}-{max((data['spec'].get('completions') or 1) - 1, 0)}"
@@ -237,7 +237,7 @@ def _limit_range(data: Data) -> Iterator[Finding]:
 def _definition(data: Data) -> Iterator[Finding]:
     spec = data["spec"]
     expected = f"{spec['names']['plural']}.{spec['group']}"
-    if data["metadata"]["name"] != expected:
+    if _name(data) not in ("", expected):
         message = "it must be the plural and the group"
         yield Finding(rule="schema.bad-name", path=("metadata", "name"), message=message, hint=f"use {expected}")
     stored = [version for version in spec["versions"] if version.get("storage")]
@@ -276,6 +276,10 @@ def _binding(data: Data) -> Iterator[Finding]:
     if data["roleRef"]["kind"] not in allowed:
         message, hint = f"{data['roleRef']['kind']} is not allowed", f"use {' or '.join(allowed)}"
         yield Finding(rule="schema.not-allowed", path=("roleRef", "kind"), message=message, hint=hint)
+
+
+def _name(data: Data) -> str:
+    return (data.get("metadata") or {}).get("name") or ""
 
 
 def _missing(path: FieldPath) -> Finding:

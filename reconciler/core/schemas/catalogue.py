@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, SourceRef, split_api_version
+from reconciler.core.patterns import later
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import metadata, shape, words
 from reconciler.core.schemas.ambiguity import reread
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
 """Groups whose kinds are read by us and never sent to a server."""
+
+_KIND = later(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?")
+"""What a CustomResourceDefinition allows as `spec.names.kind`."""
 
 
 class KindName(Struct, frozen=True, kw_only=True):
@@ -193,7 +197,14 @@ class Catalogue:
             return
         group, version = split_api_version(api_version)
         kinds = self._kinds(group)
-        if kinds is None:
+        if kinds is None and not _KIND.fullmatch(kind):
+            yield Finding(
+                rule="schema.bad-value",
+                path=("kind",),
+                message=f"{words.shown(kind)} is not a valid kind",
+                hint="use letters and digits, starting with a letter",
+            )
+        elif kinds is None:
             yield from self._unknown_group(group, kind)
             name = KindName(group=group, version=version, kind=kind)
             yield from self._judge(self._untaught(name, namespaced=None), data)

@@ -3,6 +3,7 @@
 Sources: k8s.io/apimachinery/pkg/util/validation, pkg/api/validation/objectmeta.go (limits and grammar).
 """
 
+import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -54,6 +55,10 @@ def metadata_findings(data: dict[str, Any], group: str, kind: str, *, namespaced
 
 def _name(name: str, group: str, kind: str) -> Iterator[Finding]:
     place: FieldPath = ("metadata", "name")
+    if not name.isprintable():
+        # A server takes such names for a few kinds; but an object's name is the name of its rendered file.
+        yield _bad(place, name, "remove line breaks, tabs and other control characters")
+        return
     if (group, kind) in _FREE_NAMES:
         return
     if group in _PATH_GROUPS:
@@ -88,7 +93,8 @@ def volume_name_findings(name: str, place: FieldPath) -> Iterator[Finding]:
 
 def _bad(place: FieldPath, name: str, hint: str) -> Finding:
     shortened = name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
-    return Finding(rule="schema.bad-name", path=place, message=f'"{shortened}" is not a valid name', hint=hint)
+    message = f"{json.dumps(shortened)} is not a valid name"
+    return Finding(rule="schema.bad-name", path=place, message=message, hint=hint)
 
 
 def _namespace(namespace: str, kind: str, *, namespaced: bool | None) -> Iterator[Finding]:

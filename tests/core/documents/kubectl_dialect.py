@@ -4,8 +4,10 @@
 """
 
 import json
+import random
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +95,52 @@ WHOLE = {
     "directive": f"%YAML 1.1\n---\n{_HEAD}",
 }
 
+_BLOCKS = (
+    "x",
+    "x\n\n",
+    "x\n    \n",
+    "x\n\n\n",
+    "x\n      y",
+    "\n    x",
+    "x y\n    z",
+    "x\n    # c",
+    "x\n# c",
+    "x\n  # c",
+)
+_SEPARATORS = (*("---\n",) * 4, "--- \n", "---\t\n", "--- # c\n", "---#c\n", "# c\n---\n", "\n---\n", "\n\n---\n",
+               "...\n---\n", "...\n", "---\n# c\n---\n", "---\n---\n", "---\n...\n")  # fmt: skip
+_ENDS = ("", "", "\n\n", "---\n", "---", "...\n", "...", "# c", "  ")
+
+
+def streams(count: int = 240) -> dict[str, str]:
+    """Generate files of one to three documents that end in block scalars, by name; always the same ones."""
+    choose = random.Random(20).choice  # noqa: S311 - the same cases in every run
+    return {f"{number:03}": _stream(choose) for number in range(count)}
+
+
+def _stream(choose: Any) -> str:
+    text = choose(("", "", "", "---\n", "# c\n", "---\n---\n", "--- # c\n", "\n", "\ufeff"))
+    for position in range(choose((1, 2, 2, 3))):
+        text += choose(_SEPARATORS) if position else ""
+        style, comment = choose("||>") + choose(("", "", "-", "+", "2", "2-", "+2")), choose(("", "", " ", " # c"))
+        text += f"{_HEAD}data:\n  k: {style}{comment}\n    {choose(_BLOCKS)}\n"
+    text += choose(_ENDS)
+    text = text.rstrip("\n") if choose((True, False, False)) else text
+    return text.replace("\n", "\r\n") if choose((True, False, False, False)) else text
+
+
+STREAMS = streams()
+
 
 def whole_text(name: str) -> str:
     """Return the text of a case of DOCUMENTS or WHOLE."""
     return WHOLE[name] if name in WHOLE else _HEAD + DOCUMENTS[name]
 
 
-def ask(text: str) -> list[Any] | None:
+def ask(text: str, kubectl: str | None = KUBECTL) -> list[Any] | None:
     """Return the objects that kubectl reads, without the label that makes it print them; None where it refuses."""
-    assert KUBECTL is not None
-    command = [KUBECTL, "label", "--local", "--output=json", "--filename=-", "dialect=x"]
+    assert kubectl is not None
+    command = [kubectl, "label", "--local", "--output=json", "--filename=-", "dialect=x"]
     done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=60, check=False)
     if done.returncode:
         return None
@@ -133,12 +171,24 @@ def ask_keys(texts: tuple[str, ...]) -> dict[str, str | None]:
     return answers
 
 
+def ask_streams(texts: dict[str, str], kubectl: str | None = KUBECTL) -> dict[str, list[str] | None]:
+    """Return the block scalar of each object in each file; None for a file that kubectl refuses."""
+
+    def scalars(text: str) -> list[str] | None:
+        objects = ask(text, kubectl)
+        return None if objects is None else [found["data"]["k"] for found in objects]
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(texts, pool.map(scalars, texts.values()), strict=True))
+
+
 def record() -> dict[str, Any]:
     """Ask everything."""
     return {
         "scalars": ask_scalars(SCALARS),
         "keys": ask_keys(KEYS),
         "documents": {name: ask(whole_text(name)) for name in (*DOCUMENTS, *WHOLE)},
+        "streams": ask_streams(STREAMS),
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from tests.core.documents.kubectl_dialect import (
     KUBECTL,
     RECORD,
     SCALARS,
+    STREAMS,
     WHOLE,
     ask,
     ask_keys,
     ask_scalars,
+    ask_streams,
     whole_text,
 )
 
@@ -34,6 +37,7 @@ def test_record_is_complete() -> None:
     assert set(RECORDED["scalars"]) == set(SCALARS)
     assert set(RECORDED["keys"]) == set(KEYS)
     assert set(RECORDED["documents"]) == {*DOCUMENTS, *WHOLE}
+    assert set(RECORDED["streams"]) == set(STREAMS)
 
 
 @pytest.mark.parametrize("text", SCALARS)
@@ -94,6 +98,25 @@ def test_document(name: str) -> None:
     else:
         assert not reading.problems
         assert [document.data for document in reading.documents] == expected
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_stream(name: str) -> None:
+    """Documents are cut as Kubernetes' decoder cuts them, so that block scalars keep the newlines at their end."""
+    expected = RECORDED["streams"][name]
+    reading = read("a.yaml", STREAMS[name].encode())
+    if expected is None:
+        assert reading.problems
+    elif not reading.problems:
+        assert [document.data["data"]["k"] for document in reading.documents] == expected
+    else:
+        assert {problem.rule for problem in reading.problems} <= {"yaml.separator"}
+
+
+def test_streams_live(kubectl: Path) -> None:
+    """The kubectl that is built with the control plane agrees with the record."""
+    some = dict(list(STREAMS.items())[::6])
+    assert ask_streams(some, str(kubectl)) == {name: RECORDED["streams"][name] for name in some}
 
 
 @needs_kubectl

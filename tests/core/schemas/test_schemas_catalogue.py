@@ -416,3 +416,44 @@ def test_anything_anywhere_gives_problems_not_exceptions(name: str, data: st.Dat
             node[key] = data.draw(JSON)
             break
     assert isinstance(CATALOGUE.validate_body(body, PLACE), tuple)
+
+
+POD = "{spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}"
+UNNAMED = {
+    "job": f"apiVersion: batch/v1\nkind: Job\nspec: {{template: {POD}}}",
+    "job-null": f"apiVersion: batch/v1\nkind: Job\nmetadata:\nspec: {{template: {POD}}}",
+    "crd": """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {}
+spec:
+  group: a.b
+  names: {plural: xs, kind: X}
+  scope: Namespaced
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+""",
+}
+
+
+@pytest.mark.parametrize("text", UNNAMED.values(), ids=UNNAMED)
+def test_object_without_a_name(text: str) -> None:
+    (problem,) = problems(f"{text}\n")
+    assert "metadata.name: required, but missing" in problem
+
+
+@pytest.mark.parametrize("sign", ["\\n", "\\t", "\\0", "\\u2028"])
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_name_that_cannot_name_a_file(kind: str, sign: str) -> None:
+    """An API server takes any path segment as the name of a role; a rendered file cannot have such a name."""
+    (problem,) = problems(
+        f'apiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata: {{name: "a{sign}b"}}\nrules: []\n'
+    )
+    assert "[schema.bad-name]" in problem
+    assert problem.isprintable()
+
+
+@pytest.mark.parametrize("kind", ["F\\no", "Foo\\0", "..", "a/b"])
+def test_kind_that_cannot_be_one(kind: str) -> None:
+    (problem,) = problems(f'apiVersion: example.org/v1\nkind: "{kind}"\nmetadata: {{name: a}}\n')
+    assert "[schema.bad-value]" in problem
+    assert problem.isprintable()

@@ -60,7 +60,9 @@ def _edited(raw: bytes, document: Document, data: dict[str, Any]) -> bytes | Pro
         except CannotSplice as problem:
             why = why or str(problem)
             continue
-        content = b"\n".join(new.encode() if other is chunk else other.text for other in chunks)
+        content = b"".join(new.encode() if other is chunk else other.text for other in chunks)
+        if not raw.endswith(b"\n"):
+            content = content.removesuffix(b"\n")
         if _means(content, document, data):
             return content
     if _has_shared(root):
