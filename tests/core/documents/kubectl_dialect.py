@@ -119,7 +119,7 @@ def streams(count: int = 240) -> dict[str, str]:
 
 
 def _stream(choose: Any) -> str:
-    text = choose(("", "", "", "---\n", "# c\n", "---\n---\n", "--- # c\n", "\n", "\ufeff"))
+    text: str = choose(("", "", "", "---\n", "# c\n", "---\n---\n", "--- # c\n", "\n", "\ufeff"))
     for position in range(choose((1, 2, 2, 3))):
         text += choose(_SEPARATORS) if position else ""
         style, comment = choose("||>") + choose(("", "", "-", "+", "2", "2-", "+2")), choose(("", "", " ", " # c"))
