@@ -95,3 +95,14 @@ TERMINATED = 128 + 15
 
 class Terminated(BaseException):
     """SIGTERM, as an exception: what was opened is closed and what was started is ended."""
+
+
+def printable(text: str, limit: int = 300) -> str:
+    """Escape control characters and shorten foreign text, such as a path, for a message."""
+    escaped = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return escaped if len(escaped) <= limit else escaped[:limit] + "…"
+
+
+def one_line(text: object, limit: int = 300) -> str:
+    """Return foreign prose as one printable line for a message."""
+    return printable(" ".join(str(text).split()), limit)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def compile_autoconf(python: str, output: Path, *, model_version: str, points: int) -> "Table":
     """Compile the model of an installed ado-autoconf into a file."""
     from reconciler.adapters.files import write_file  # noqa: PLC0415 - late, as all adapters
-    from reconciler.adapters.predictors.compiling import compile_table  # noqa: PLC0415 - as above
+    from reconciler.adapters.predictors.compile import compile_table  # noqa: PLC0415 - as above
     from reconciler.adapters.predictors.installed import InstalledPredictor  # noqa: PLC0415 - as above
     from reconciler.outputs.progress import progress  # noqa: PLC0415 - late, as all outputs
 

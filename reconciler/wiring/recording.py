@@ -41,7 +41,7 @@ def record(
     place of an answer, and one that may pass by itself (a deadline, a busy server) is not written.
     """
     from reconciler.adapters.files import write_file  # noqa: PLC0415 - late, as all adapters
-    from reconciler.adapters.predictors.batch import ask_all  # noqa: PLC0415 - late, as all adapters
+    from reconciler.adapters.predictors.batch import predict_all  # noqa: PLC0415 - late, as all adapters
     from reconciler.outputs.progress import progress  # noqa: PLC0415 - late, as all outputs
 
     head = session.head
@@ -55,7 +55,7 @@ def record(
             progress(f"asking {cluster.sizing.engine.value}", total=len(wanted)) as advance,
         ):
             counted = lambda done, _total, advance=advance: advance(1) if done else None  # noqa: E731 - one line
-            told = list(ask_all(predictor, wanted, recorded=known, progress=counted))
+            told = list(predict_all(predictor, wanted, recorded=known, progress=counted))
         kept = [one.answer for one in told if not one.retryable and not _is_worse(one.answer, known)]
         path = head.tools.repository.root / head.config.evidence / name / "sizing.yaml"
         if kept:

@@ -1,5 +1,6 @@
-"""Sizing engines outside, behind the port `Predictor`: a child process, a table, a script, a server.
+"""External sizing engines behind the port `Predictor`: a child process, a table, a script, a server.
 
-`installed` keeps the user's ado-autoconf warm in a child process, `table` reads what `compiling` made of it, `wrapper`
-runs a script, `rest` asks a server and `batch` asks many questions. `asked` is a question in ado-autoconf's words.
+`installed` runs the user's ado-autoconf in a child process (`autoconf_child`), `table` reads what `compile` made of it,
+`wrapper` runs a script and `rest` calls a server. `batch` asks many questions. `recommender` is the interface of
+ado-autoconf's recommenders.
 """

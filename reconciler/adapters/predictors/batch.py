@@ -1,4 +1,4 @@
-"""Asking many questions: each once, as answers that can be recorded as evidence."""
+"""Predictions for many questions, each asked once, as answers that can be recorded as evidence."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -16,153 +16,154 @@ from reconciler.core.sizing.question import Asked, Question, asked, digest
 from reconciler.errors import PredictorError, PredictorUnavailable
 from reconciler.ports import DeferredPredictor, Outcome, Prediction, Predictor
 
-Engaged = TypeVar("Engaged", bound=Predictor)
-Got = TypeVar("Got")
-_MOST_SILENT = 3  # times in a row, before an engine is given up
+AnyPredictor = TypeVar("AnyPredictor", bound=Predictor)
+Returned = TypeVar("Returned")
+_MAX_FAILURES = 3  # consecutive calls without an answer, each of which may take minutes
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """An answer; `retryable`: asking again may give a better one, so that this one is not worth keeping."""
+class PredictedAnswer(Struct, frozen=True, kw_only=True):
+    """An answer. If it is `retryable`, a later call may give a better one, so it is not worth recording."""
 
     answer: Answer
     retryable: bool = False
 
 
-class _Item(Struct, kw_only=True):
-    """A question once, with the layouts of all who ask it; `request` where it waits for its answer already."""
+class _PendingQuestion(Struct, kw_only=True):
+    """A distinct question with the layouts of everyone who asks it. `request`: the id it was submitted under."""
 
-    asked: Asked
-    layouts: dict[tuple[int, int], None]  # in the order in which they came
+    question: Asked
+    layouts: dict[tuple[int, int], None]  # an ordered set
     request: str = ""
     submitted_at: str = ""
     failure: PredictorError | None = None
 
 
-def now() -> str:
-    """Return the time, as RFC 3339."""
+def current_time() -> str:
+    """Return the current time as RFC 3339."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def ask_all(
+def predict_all(
     predictor: Predictor,
     questions: Iterable[Question],
     *,
     recorded: Answers = NO_ANSWERS,
     progress: Callable[[int, int], object] = lambda _done, _total: None,
-    clock: Callable[[], str] = now,
-) -> Iterator[Told]:
+    clock: Callable[[], str] = current_time,
+) -> Iterator[PredictedAnswer]:
     """Yield an answer to each distinct question, in the order of the questions.
 
-    Questions that differ in nothing that the engine sees are asked once. What the engine has no say in (chances of
-    layouts outside of what it learnt) is not asked. Of an engine that answers later, all questions are submitted before
-    the first answer is awaited, and requests that `recorded` holds as pending are resumed instead. A failure is an
-    answer; an interrupt stops the engine. `progress` is called with (done, total).
+    Questions that look the same to the engine are asked once; questions that it cannot answer are skipped. A deferred
+    engine gets all questions before the first answer is awaited; requests that are pending in `recorded` are resumed.
+    A failure is an answer; an interrupt stops the engine. `progress` is called with (done, total).
     """
-    items = _distinct(predictor.engine, questions)
-    asking = _Asking(predictor, clock)
+    pending = _distinct(predictor.engine, questions)
+    batch = _Batch(predictor, clock)
     try:
-        for item in items:
-            asking.submit(item, recorded)
-        for done, item in enumerate(items):
-            progress(done, len(items))
-            yield asking.told(item)
-        progress(len(items), len(items))
+        for item in pending:
+            batch.submit(item, recorded)
+        for done, item in enumerate(pending):
+            progress(done, len(pending))
+            yield batch.answer(item)
+        progress(len(pending), len(pending))
     except KeyboardInterrupt:
         predictor.close()
         raise
 
 
-def _distinct(engine: Engine, questions: Iterable[Question]) -> list[_Item]:
-    items: dict[str, _Item] = {}
+def _distinct(engine: Engine, questions: Iterable[Question]) -> list[_PendingQuestion]:
+    pending: dict[str, _PendingQuestion] = {}
     for question in questions:
         layouts = () if engine.recommends else voiced(question)
         if engine.recommends or layouts:
-            words = asked(question)
-            item = items.setdefault(digest(words), _Item(asked=words, layouts={}))
+            reduced = asked(question)
+            item = pending.setdefault(digest(reduced), _PendingQuestion(question=reduced, layouts={}))
             item.layouts.update(dict.fromkeys((layout.gpus, layout.gpus * layout.batch) for layout in layouts))
-    return list(items.values())
+    return list(pending.values())
 
 
-class _Asking:
-    """Asks one engine; one that gave no answer a few times in a row is given up, since each time may take minutes."""
+class _Batch:
+    """Calls one engine, and stops calling it after a few consecutive calls without an answer."""
 
     def __init__(self, predictor: Predictor, clock: Callable[[], str]) -> None:
         self._predictor = predictor
         self._clock = clock
-        self._silent = 0
+        self._failures = 0
 
-    def submit(self, item: _Item, recorded: Answers) -> None:
-        """Hand a question to an engine that answers later."""
+    def submit(self, item: _PendingQuestion, recorded: Answers) -> None:
+        """Submit a question to a deferred engine; do nothing for any other."""
         if not isinstance(self._predictor, DeferredPredictor):
             return
-        known = recorded.heard_by(self._predictor.engine).of(item.asked)
+        known = recorded.heard_by(self._predictor.engine).of(item.question)
         if known is not None and known.outcome is answers.Outcome.PENDING:
             item.request, item.submitted_at = known.request_id, known.submitted_at
             return
         try:
-            item.request = self._patiently(lambda deferred: deferred.submit(item.asked), self._predictor)
+            item.request = self._call(lambda engine: engine.submit(item.question), self._predictor)
         except PredictorError as error:
             item.failure = error
         item.submitted_at = self._clock()
 
-    def told(self, item: _Item) -> Told:
-        """Get the answer, or why there is none."""
+    def answer(self, item: _PendingQuestion) -> PredictedAnswer:
+        """Return the answer, or the reason why there is none."""
         try:
-            prediction = self._prediction(item)
+            prediction = self._predict(item)
         except PredictorError as error:
-            if error.retryable and item.request:  # what was accepted is not lost
-                return Told(answer=_pending(self._predictor.engine, item))
+            if error.retryable and item.request:  # an accepted request is kept
+                return PredictedAnswer(answer=_pending_answer(self._predictor.engine, item))
             failed = Answer(
                 engine=self._predictor.engine,
-                question=item.asked,
+                question=item.question,
                 outcome=answers.Outcome.ERROR,
                 answered_at=self._clock(),
                 error=redact(str(error)),
             )
-            return Told(answer=failed, retryable=error.retryable)
-        return Told(answer=_answer(item, prediction, self._clock()))
+            return PredictedAnswer(answer=failed, retryable=error.retryable)
+        return PredictedAnswer(answer=_to_answer(item, prediction, self._clock()))
 
-    def _prediction(self, item: _Item) -> Prediction:
+    def _predict(self, item: _PendingQuestion) -> Prediction:
         if item.failure is not None:
             raise item.failure
         if isinstance(self._predictor, DeferredPredictor):
-            return self._patiently(lambda deferred: deferred.resume(item.asked, item.request), self._predictor)
-        return self._patiently(lambda engine: engine.predict(item.asked, tuple(item.layouts)), self._predictor)
+            return self._call(lambda engine: engine.resume(item.question, item.request), self._predictor)
+        return self._call(lambda engine: engine.predict(item.question, tuple(item.layouts)), self._predictor)
 
-    def _patiently(self, ask: Callable[[Engaged], Got], predictor: Engaged) -> Got:
-        if self._silent >= _MOST_SILENT:
-            raise PredictorUnavailable(f"{predictor.engine.value} gave no answer {_MOST_SILENT} times in a row")
+    def _call(self, call: Callable[[AnyPredictor], Returned], predictor: AnyPredictor) -> Returned:
+        if self._failures >= _MAX_FAILURES:
+            raise PredictorUnavailable(f"{predictor.engine.value} did not answer {_MAX_FAILURES} times in a row")
         try:
-            got = ask(predictor)
+            returned = call(predictor)
         except PredictorUnavailable:
-            self._silent += 1
+            self._failures += 1
             raise
-        self._silent = 0
-        return got
+        self._failures = 0
+        return returned
 
 
-def _answer(item: _Item, prediction: Prediction, at: str) -> Answer:
-    """Put a prediction into the words of evidence."""
-    engine, words = prediction.engine, item.asked
-    answered = partial(Answer, engine=engine, question=words, answered_at=at, versions=prediction.versions)
+def _to_answer(item: _PendingQuestion, prediction: Prediction, answered_at: str) -> Answer:
+    """Convert a prediction to an answer."""
+    engine, question = prediction.engine, item.question
+    answer = partial(Answer, engine=engine, question=question, answered_at=answered_at, versions=prediction.versions)
     match prediction.outcome:
         case Outcome.PENDING:
-            return _pending(engine, item)
+            return _pending_answer(engine, item)
         case Outcome.OK | Outcome.NO_RECOMMENDATION if not engine.recommends:
             chances = [Chance(gpus=n, batch_size=batch, probability=p) for n, batch, p in prediction.chances]
-            return answers.chanced(engine, words, chances, answered_at=at, versions=dict(prediction.versions))
+            return answers.chanced(
+                engine, question, chances, answered_at=answered_at, versions=dict(prediction.versions)
+            )
         case Outcome.OK:
-            found = Recommendation(gpus=prediction.gpus, workers=prediction.workers)
-            return answered(outcome=answers.Outcome.RECOMMENDATION, recommendation=found)
+            recommendation = Recommendation(gpus=prediction.gpus, workers=prediction.workers)
+            return answer(outcome=answers.Outcome.RECOMMENDATION, recommendation=recommendation)
         case _:
             refusal = prediction.text or prediction.outcome.value
-            return answered(outcome=answers.Outcome.REFUSAL, refusal=refusal)
+            return answer(outcome=answers.Outcome.REFUSAL, refusal=refusal)
 
 
-def _pending(engine: Engine, item: _Item) -> Answer:
+def _pending_answer(engine: Engine, item: _PendingQuestion) -> Answer:
     return Answer(
         engine=engine,
-        question=item.asked,
+        question=item.question,
         outcome=answers.Outcome.PENDING,
         request_id=item.request,
         submitted_at=item.submitted_at,

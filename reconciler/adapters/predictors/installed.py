@@ -1,4 +1,4 @@
-"""`InstalledPredictor`: the user's ado-autoconf, kept warm in one child process."""
+"""`InstalledPredictor`: the user's ado-autoconf, loaded once in a child process."""
 
 import os
 import sys
@@ -11,36 +11,41 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.adapters.predictors.asked import inputs, one_line, recommender, whole
-from reconciler.adapters.predictors.process import Process, Program, found
+from reconciler.adapters.predictors.recommender import (
+    as_predictor_errors,
+    parse_count,
+    recommender_arguments,
+    recommender_name,
+)
+from reconciler.adapters.process import ChildProcess, Command, absolute_program, without_credentials
 from reconciler.core.config import Engine
 from reconciler.core.sizing.question import Asked
-from reconciler.errors import PredictorError, PredictorUnavailable
+from reconciler.errors import PredictorError, PredictorUnavailable, one_line
 from reconciler.ports import Outcome, Prediction
 
 CALL_SECONDS = 5.0
-COLD_SECONDS = 30.0  # the import of the library, and the first question to each version of its model
+START_SECONDS = 30.0  # the import of the library, and the first question to each version of its model
 MEMORY_BYTES = 2 << 30  # 1.9.7 holds 0.3 GiB, 1.5.0 0.5 GiB
-_ATTEMPTS = 2  # of a question, each with a fresh child
-_MOST_FAILURES = 4  # children in a row that answered nothing, before no other is started
-_MOST_BYTES = 16 << 20
+_ATTEMPTS = 2  # per question, each with a new child
+_MAX_FAILURES = 4  # consecutive children without an answer, before no other is started
+_MAX_BYTES = 16 << 20
 _OUTCOMES = (Outcome.OK, Outcome.NO_RECOMMENDATION, Outcome.OUT_OF_DOMAIN)
-_CHILD = Path(__file__).with_name("child.py")
+_CHILD = Path(__file__).with_name("autoconf_child.py")
 HINT = "install it with `pip install 'gpu-reconciler[autoconf]'`, or name the interpreter that has it"
 
 
 class Reply(Struct, frozen=True):
-    """What every answer of the child may hold besides its own fields."""
+    """The fields that every answer of the child has."""
 
     id: int
     error: str = ""
 
 
-class _Hello(Reply, frozen=True, kw_only=True):
+class _VersionsReply(Reply, frozen=True, kw_only=True):
     versions: dict[str, str] = field(default_factory=dict)
 
 
-class _Recommended(Reply, frozen=True, kw_only=True):
+class _RecommendReply(Reply, frozen=True, kw_only=True):
     outcome: Outcome = Outcome.ENGINE_ERROR
     gpus: int = 0
     workers: int = 0
@@ -48,14 +53,15 @@ class _Recommended(Reply, frozen=True, kw_only=True):
     text: str = ""
 
 
-Replied = TypeVar("Replied", bound=Reply)
+AnyReply = TypeVar("AnyReply", bound=Reply)
 
 
 class InstalledPredictor:
-    """ado-autoconf in a child process of `python`, started with the first question; one question at a time.
+    """ado-autoconf in a child process of `python`, started for the first question; one question at a time.
 
-    A child that is silent, dies, talks nonsense or takes more than `memory_bytes` is ended with all it started and
-    the question is put once more to a fresh one; after four children in a row without an answer no other is started.
+    A child that does not answer, crashes, sends invalid answers or exceeds `memory_bytes` is ended with everything it
+    started, and a new one gets the question once more. After four consecutive children without an answer, no other is
+    started. The child's environment has no credentials.
     """
 
     engine = Engine.AUTOCONF
@@ -66,55 +72,55 @@ class InstalledPredictor:
         *,
         environ: Mapping[str, str] = os.environ,
         call_seconds: float = CALL_SECONDS,
-        cold_seconds: float = COLD_SECONDS,
+        start_seconds: float = START_SECONDS,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
-        self._python = found(python)
-        self._environ = environ
+        self._python = absolute_program(python)
+        self._environ = without_credentials(environ)
         self._call_seconds = call_seconds
-        self._cold_seconds = cold_seconds
+        self._start_seconds = start_seconds
         self._memory_bytes = memory_bytes
         self._lock = threading.Lock()
-        self._process: Process | None = None
+        self._process: ChildProcess | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._warm: set[str] = set()  # versions of the model that the child has loaded
+        self._loaded: set[str] = set()  # versions of the model that the child has loaded
         self._versions: Mapping[str, str] = {}
         self._failures = 0
-        self._reason = ""
-        self._asked = 0
+        self._failure = ""
+        self._last_id = 0
 
     def versions(self) -> Mapping[str, str]:
-        """Name the versions of ado-autoconf and of what it stands on; starts the child."""
+        """Return the versions of ado-autoconf and ado-core; starts the child."""
         with self._lock:
-            self._attempt("hello", [], _Hello, "")
+            self._ask("hello", [], _VersionsReply, "")
             return self._versions
 
     def predict(self, question: Asked, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
-        """Ask for the recommendation, and for the chance of each layout."""
+        """Ask for the recommendation, and for the probability of each layout."""
         bounds = {"gpus_per_worker": question.gpus_per_worker, "max_gpus": question.max_gpus}
-        arguments = [recommender(question), inputs(question), bounds, layouts]
-        reply = self.ask("recommend", arguments, _Recommended, version=question.model_version)
-        recommends = whole(reply.gpus) is not None and whole(reply.workers) is not None
-        if reply.outcome not in _OUTCOMES or recommends != (reply.outcome is Outcome.OK):
-            said = f"{reply.outcome}, {reply.gpus} GPUs and {reply.workers} workers"
-            raise PredictorError(f"ado-autoconf answers {said}, which makes no sense")
-        answered = [(gpus, batch) for gpus, batch, chance in reply.chances if 0 <= chance <= 1]
+        arguments = [recommender_name(question), recommender_arguments(question), bounds, layouts]
+        reply = self.ask("recommend", arguments, _RecommendReply, version=question.model_version)
+        has_counts = parse_count(reply.gpus) is not None and parse_count(reply.workers) is not None
+        if reply.outcome not in _OUTCOMES or has_counts != (reply.outcome is Outcome.OK):
+            values = f"{reply.outcome}, {reply.gpus} GPUs and {reply.workers} workers"
+            raise PredictorError(f"ado-autoconf sent a contradictory answer: {values}")
+        answered = [(gpus, batch) for gpus, batch, probability in reply.chances if 0 <= probability <= 1]
         if reply.outcome is not Outcome.OUT_OF_DOMAIN and answered != list(layouts):
-            raise PredictorError("ado-autoconf gives other chances than it was asked for, or some that are none")
+            raise PredictorError("ado-autoconf sent probabilities for other layouts, or outside of 0 to 1")
         return Prediction(
             engine=self.engine,
             outcome=reply.outcome,
-            gpus=reply.gpus if recommends else 0,
-            workers=reply.workers if recommends else 0,
+            gpus=reply.gpus if has_counts else 0,
+            workers=reply.workers if has_counts else 0,
             chances=reply.chances,
             versions=tuple(sorted({**self._versions, "model": question.model_version}.items())),
             text=one_line(reply.text),
         )
 
-    def ask(self, do: str, arguments: Sequence[Any], reply: type[Replied], *, version: str) -> Replied:
-        """Call a method of the child's library; `version` is that of the model it needs. Threads take turns."""
+    def ask(self, method: str, arguments: Sequence[Any], reply: type[AnyReply], *, version: str) -> AnyReply:
+        """Call a method of the child; `version` is that of the model it needs. Threads take turns."""
         with self._lock:
-            return self._attempt(do, arguments, reply, version)
+            return self._ask(method, arguments, reply, version)
 
     def close(self) -> None:
         """End the child."""
@@ -127,22 +133,22 @@ class InstalledPredictor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _attempt(self, do: str, arguments: Sequence[Any], reply: type[Replied], version: str) -> Replied:
-        """Call the child, and once more a fresh one where the first gave no answer."""
+    def _ask(self, method: str, arguments: Sequence[Any], reply: type[AnyReply], version: str) -> AnyReply:
+        """Call the child, and a new one once more if the first did not answer."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 process = self._running()
-                if version and version not in self._warm:
-                    self._call(process, "warm", [version], Reply, self._cold_seconds)
-                    self._warm.add(version)
-                answer = self._call(process, do, arguments, reply, self._call_seconds)
+                if version and version not in self._loaded:
+                    self._call(process, "load", [version], Reply, self._start_seconds)
+                    self._loaded.add(version)
+                answer = self._call(process, method, arguments, reply, self._call_seconds)
             except PredictorUnavailable as error:
                 self._fail(error)
                 if attempt == _ATTEMPTS:
                     raise
-            except PredictorError:  # said by a child that is well
+            except PredictorError:  # an answer of a healthy child
                 raise
-            except BaseException:  # an interrupt in the middle of an answer
+            except BaseException:  # an interrupt during an answer
                 self._stop()
                 raise
             else:
@@ -150,16 +156,19 @@ class InstalledPredictor:
                 return answer
         raise AssertionError  # unreachable
 
-    def _running(self) -> Process:
-        """Return the child; start it where there is none."""
+    def _running(self) -> ChildProcess:
+        """Return the child; start it if there is none."""
         if self._process is not None:
             return self._process
-        if self._failures >= _MOST_FAILURES:
-            raise PredictorError(f"ado-autoconf failed {self._failures} times and is not started again: {self._reason}")
+        if self._failures >= _MAX_FAILURES:
+            raise PredictorError(
+                f"ado-autoconf failed {self._failures} times and is not started again: {self._failure}"
+            )
         self._folder = tempfile.TemporaryDirectory(prefix="reconciler-", ignore_cleanup_errors=True)
         try:
-            self._process = Process(self._program(Path(self._folder.name)), talks=True)
-            self._versions = self._call(self._process, "hello", [], _Hello, self._cold_seconds).versions
+            with as_predictor_errors():
+                self._process = ChildProcess(self._command(Path(self._folder.name)), interactive=True)
+            self._versions = self._call(self._process, "hello", [], _VersionsReply, self._start_seconds).versions
         except PredictorUnavailable:
             raise
         except PredictorError as error:
@@ -168,35 +177,36 @@ class InstalledPredictor:
         return self._process
 
     def _call(
-        self, process: Process, do: str, arguments: Sequence[Any], reply: type[Replied], seconds: float
-    ) -> Replied:
-        self._asked += 1
-        message = msgspec.json.encode({"id": self._asked, "do": do, "with": arguments}) + b"\n"
-        line = process.exchange(message, seconds=seconds, most=_MOST_BYTES)
+        self, process: ChildProcess, method: str, arguments: Sequence[Any], reply: type[AnyReply], seconds: float
+    ) -> AnyReply:
+        self._last_id += 1
+        message = msgspec.json.encode({"id": self._last_id, "method": method, "arguments": arguments}) + b"\n"
+        with as_predictor_errors():
+            line = process.exchange(message, seconds=seconds, max_bytes=_MAX_BYTES)
         try:
             answer = msgspec.json.decode(line, type=reply)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise PredictorUnavailable(f"ado-autoconf answered nonsense: {one_line(error)}") from error
-        if answer.id != self._asked:
+            raise PredictorUnavailable(f"ado-autoconf sent an invalid answer: {one_line(error)}") from error
+        if answer.id != self._last_id:
             raise PredictorUnavailable("ado-autoconf answered another question")
         if answer.error:
             raise PredictorError(f"ado-autoconf failed: {one_line(answer.error)}")
         return answer
 
-    def _program(self, folder: Path) -> Program:
+    def _command(self, folder: Path) -> Command:
         # One thread is enough for one question, and no release may fetch data or models from the network.
-        quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TMPDIR": str(folder)}
-        return Program(
+        settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TMPDIR": str(folder)}
+        return Command(
             name="ado-autoconf",
             argv=(self._python, str(_CHILD)),
             folder=folder,
-            environ={**self._environ, **quiet},
+            environ={**self._environ, **settings},
             memory_bytes=self._memory_bytes,
         )
 
     def _fail(self, error: PredictorError) -> None:
         self._failures += 1
-        self._reason = error.message
+        self._failure = error.message
         self._stop()
 
     def _stop(self) -> None:
@@ -206,4 +216,4 @@ class InstalledPredictor:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
-        self._warm.clear()
+        self._loaded.clear()

@@ -1,4 +1,4 @@
-"""`WrapperPredictor`: a script of the user, as the autoconf controller runs it.
+"""`WrapperPredictor`: a script of the user, called the way the autoconf controller calls it.
 
 `python SCRIPT OUT MODEL METHOD GPU TOKENS BATCH VERSION` writes `{"workers": 1, "gpus": 2, "error": ""}` to OUT and may
 add `can_recommend`. Without that key, numbers are a recommendation, and two nulls are a refusal.
@@ -15,21 +15,21 @@ from typing import Any, Self
 
 import msgspec
 
-from reconciler.adapters.predictors.asked import one_line, whole
-from reconciler.adapters.predictors.process import Process, Program, found
+from reconciler.adapters.predictors.recommender import as_predictor_errors, parse_count
+from reconciler.adapters.process import ChildProcess, Command, absolute_program, without_credentials
 from reconciler.core.config import Engine
 from reconciler.core.sizing.question import Asked
-from reconciler.errors import PredictorError
+from reconciler.errors import PredictorError, one_line
 from reconciler.ports import Outcome, Prediction
 
-SECONDS = 120.0  # of one question: the script imports all of ado-autoconf each time, 4 s on a quiet machine
+SECONDS = 120.0  # per question: the script imports all of ado-autoconf each time, 4 s on an idle machine
 MEMORY_BYTES = 4 << 30
-_MOST_BYTES = 64 << 10
+_MAX_BYTES = 64 << 10
 _KEYS = frozenset({"workers", "gpus", "error", "can_recommend"})
 
 
 class WrapperPredictor:
-    """Runs `script` for each question, in a private folder, in a group of processes that is ended with it."""
+    """Runs `script` for each question, in a private folder and without the credentials of the environment."""
 
     engine = Engine.WRAPPER
 
@@ -43,13 +43,13 @@ class WrapperPredictor:
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self._script = script.absolute()
-        self._python = found(python)
-        self._environ = environ
+        self._python = absolute_program(python)
+        self._environ = without_credentials(environ)
         self._seconds = seconds
         self._memory_bytes = memory_bytes
 
     def versions(self) -> Mapping[str, str]:
-        """Name the script by its digest, since it tells no version."""
+        """Return the digest of the script, which has no version."""
         try:
             return {"script": f"sha256:{sha256(self._script.read_bytes()).hexdigest()[:16]}"}
         except OSError as error:
@@ -58,13 +58,13 @@ class WrapperPredictor:
             ) from error
 
     def predict(self, question: Asked, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:  # noqa: ARG002 - it gives no chances
-        """Run the script and read what it wrote. Its protocol knows one goal only: the fewest GPUs for a batch."""
+        """Run the script and read its answer. The protocol has a single goal: the fewest GPUs for a batch."""
         versions = {**self.versions(), "model": question.model_version}
         with tempfile.TemporaryDirectory(prefix="reconciler-", ignore_cleanup_errors=True) as folder:
             out = Path(folder) / "recommendation.json"
             self._run(Path(folder), out, question)
-            reply = _read(out)
-        outcome, gpus, workers = _judge(reply)
+            reply = _read_reply(out)
+        outcome, gpus, workers = _parse_reply(reply)
         return Prediction(
             engine=self.engine, outcome=outcome, gpus=gpus, workers=workers, versions=tuple(sorted(versions.items()))
         )
@@ -72,25 +72,26 @@ class WrapperPredictor:
     def _run(self, folder: Path, out: Path, question: Asked) -> None:
         numbers = (str(question.tokens_per_sample), str(question.batch_size))
         names = (question.model, question.method, question.gpu_model)
-        program = Program(
+        command = Command(
             name="the wrapper script",
             argv=(self._python, str(self._script), str(out), *names, *numbers, question.model_version),
             folder=folder,
             environ={**self._environ, "TMPDIR": str(folder)},
             memory_bytes=self._memory_bytes,
         )
-        process = Process(program, talks=False)
-        try:
-            code = process.wait(self._seconds)
-        finally:
-            process.end()
+        with as_predictor_errors():
+            process = ChildProcess(command, interactive=False)
+            try:
+                code = process.wait(self._seconds)
+            finally:
+                process.end()
         if code:
-            how = f"exited with {code}" if code > 0 else f"was ended by signal {-code}"
-            message = process.message()
+            how = f"exited with code {code}" if code > 0 else f"was ended by signal {-code}"
+            message = process.last_message()
             raise PredictorError(f"the wrapper script {how}{f': {message}' if message else ''}")
 
     def close(self) -> None:
-        """Nothing to stop: no script outlives its question."""
+        """Do nothing: no script outlives its question."""
 
     def __enter__(self) -> Self:
         return self
@@ -99,40 +100,41 @@ class WrapperPredictor:
         self.close()
 
 
-def _read(out: Path) -> Any:
-    """Read what the script wrote, were it a pipe, a link or a file without end."""
+def _read_reply(out: Path) -> Any:
+    """Read the file that the script wrote; it may be a pipe, a link or a file without end."""
     try:
         descriptor = os.open(out, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - an open descriptor, not a path
-            raw = file.read(_MOST_BYTES + 1) if S_ISREG(os.fstat(descriptor).st_mode) else b""
+            raw = file.read(_MAX_BYTES + 1) if S_ISREG(os.fstat(descriptor).st_mode) else b""
     except FileNotFoundError as error:
-        raise PredictorError("the wrapper script wrote no answer to the file it was given") from error
+        raise PredictorError("the wrapper script did not write its output file") from error
     except OSError as error:
-        raise PredictorError(f"the answer of the wrapper script cannot be read: {error.strerror}") from error
-    if len(raw) > _MOST_BYTES:
-        raise PredictorError(f"the wrapper script wrote more than {_MOST_BYTES >> 10} KiB")
+        raise PredictorError(f"the output of the wrapper script cannot be read: {error.strerror}") from error
+    if len(raw) > _MAX_BYTES:
+        raise PredictorError(f"the wrapper script wrote more than {_MAX_BYTES >> 10} KiB")
     try:
         return msgspec.json.decode(raw)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise PredictorError(f"the wrapper script wrote no JSON: {one_line(error)}") from error
+        raise PredictorError(f"the wrapper script wrote invalid JSON: {one_line(error)}") from error
 
 
-def _judge(reply: Any) -> tuple[Outcome, int, int]:
-    """Return the outcome, GPUs a worker and workers. Whatever is no clear answer raises `PredictorError`."""
+def _parse_reply(reply: Any) -> tuple[Outcome, int, int]:
+    """Return the outcome, GPUs per worker and workers. Raises `PredictorError` for an ambiguous answer."""
     if not isinstance(reply, dict) or not reply.keys() <= _KEYS or not reply:
         known = ", ".join(sorted(_KEYS))
-        raise PredictorError("the wrapper script wrote something else than an answer", hint=f"it may hold {known}")
+        raise PredictorError("the wrapper script wrote an invalid answer", hint=f"allowed keys: {known}")
     if error := reply.get("error"):
-        raise PredictorError(f"the wrapper script says: {one_line(error)}")
-    can, gpus, workers = reply.get("can_recommend"), reply.get("gpus"), reply.get("workers")
-    if can not in (None, True, False):  # 1 and 0 count as these
-        raise PredictorError(f"the wrapper script says can_recommend {one_line(repr(can))}")
-    nothing = gpus is None and workers is None
-    if can is not None and not can:
+        raise PredictorError(f"the wrapper script failed: {one_line(error)}")
+    can_recommend, gpus, workers = reply.get("can_recommend"), reply.get("gpus"), reply.get("workers")
+    if can_recommend not in (None, True, False):  # 1 and 0 compare equal to these
+        raise PredictorError(f"the wrapper script: invalid value of can_recommend: {one_line(repr(can_recommend))}")
+    if can_recommend is not None and not can_recommend:
         return Outcome.NO_RECOMMENDATION, 0, 0
-    if can is None and nothing and {"gpus", "workers"} <= reply.keys():
+    are_null = gpus is None and workers is None and {"gpus", "workers"} <= reply.keys()
+    if can_recommend is None and are_null:
         return Outcome.NO_RECOMMENDATION, 0, 0
-    counts = whole(gpus), whole(workers)
+    counts = parse_count(gpus), parse_count(workers)
     if counts[0] is None or counts[1] is None:
-        raise PredictorError(f"the wrapper script says {one_line(repr(gpus))} GPUs, {one_line(repr(workers))} workers")
+        values = f"{one_line(repr(gpus))} GPUs, {one_line(repr(workers))} workers"
+        raise PredictorError(f"the wrapper script: invalid recommendation: {values}")
     return Outcome.OK, counts[0], counts[1]

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.adapters.predictors.batch import Told, ask_all, now
+from reconciler.adapters.predictors.batch import PredictedAnswer, current_time, predict_all
 from reconciler.adapters.predictors.installed import InstalledPredictor
 from reconciler.adapters.predictors.rest import RestPredictor
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
@@ -32,12 +32,12 @@ def question(model: str = "small", **changes: Any) -> Question:
     return Question(**{"training": known, "gpu": replace(A100, autoconf="A"), "batch": 8, "max_gpus": 8, **changes})
 
 
-def told(predictor: Predictor, *questions: Question, **more: Any) -> list[Told]:
-    return list(ask_all(predictor, questions, clock=lambda: WHEN, **more))
+def told(predictor: Predictor, *questions: Question, **more: Any) -> list[PredictedAnswer]:
+    return list(predict_all(predictor, questions, clock=lambda: WHEN, **more))
 
 
 def installed(**more: str) -> InstalledPredictor:
-    return InstalledPredictor(environ=environ(STANDIN_UNRULY="1") | more, call_seconds=60, cold_seconds=60)
+    return InstalledPredictor(environ=environ(STANDIN_UNRULY="1") | more, call_seconds=60, start_seconds=60)
 
 
 def test_chances_of_every_layout_that_is_weighed() -> None:
@@ -99,7 +99,7 @@ def test_an_engine_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     assert len(answers) == 20
     assert all(one.retryable and one.answer.outcome is Outcome.ERROR for one in answers)
     assert len(count.read_text()) <= 3
-    assert "3 times in a row" in answers[-1].answer.error
+    assert "did not answer 3 times in a row" in answers[-1].answer.error
 
 
 def test_all_are_submitted_before_the_first_is_awaited_and_the_rest_is_resumed() -> None:
@@ -144,11 +144,11 @@ def test_an_interrupt_stops_the_engine(tmp_path: Path) -> None:
     """Ctrl-C in the middle of many questions: nothing is left running."""
     starts, root = tmp_path / "starts", Path(__file__).resolve().parents[3]
     script = """
-        from tests.ports.predictors.test_asking_many import ask_all, installed, question
+        from tests.ports.predictors.test_asking_many import predict_all, installed, question
         found = installed()
         found._call_seconds = 1000
         try:
-            for one in ask_all(found, [question(), question("hang"), question("big")]):
+            for one in predict_all(found, [question(), question("hang"), question("big")]):
                 print(one.answer.outcome, flush=True)
         except KeyboardInterrupt:
             raise SystemExit(7)
@@ -169,5 +169,5 @@ def test_an_interrupt_stops_the_engine(tmp_path: Path) -> None:
 
 
 def test_the_time_is_told_as_kubernetes_tells_it() -> None:
-    assert len(now()) == len(WHEN)
-    assert now().endswith("Z")
+    assert len(current_time()) == len(WHEN)
+    assert current_time().endswith("Z")

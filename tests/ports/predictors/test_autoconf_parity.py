@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.predictors.asked import tried
-from reconciler.adapters.predictors.compiling import compile_table
+from reconciler.adapters.predictors.compile import compile_table
 from reconciler.adapters.predictors.installed import InstalledPredictor
+from reconciler.adapters.predictors.recommender import candidate_layouts
 from reconciler.adapters.predictors.table import TablePredictor
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
 from reconciler.core.config import Goal
@@ -31,7 +31,7 @@ def ask(**changes: Any) -> Asked:
 
 @pytest.fixture(scope="module", params=PYTHONS)
 def real(request: pytest.FixtureRequest) -> Iterator[InstalledPredictor]:
-    with InstalledPredictor(request.param, call_seconds=60, cold_seconds=120) as found:
+    with InstalledPredictor(request.param, call_seconds=60, start_seconds=120) as found:
         yield found
 
 
@@ -104,7 +104,7 @@ def test_the_first_likely_layout_is_the_recommendation(real: InstalledPredictor)
     for batch in (1, 6, 8, 48, 64, 128):
         for model in ("llama-7b", "granite-4.0-micro", "llama3-70b"):
             question = ask(model=model, batch_size=batch)
-            said = real.predict(question, tried(question))
+            said = real.predict(question, candidate_layouts(question))
             likely = [gpus for gpus, _, chance in said.chances if chance >= 0.5]
             assert said.gpus * said.workers == (likely[0] if likely else 0)
 
@@ -112,9 +112,9 @@ def test_the_first_likely_layout_is_the_recommendation(real: InstalledPredictor)
 def test_threads_get_the_answers_to_their_own_questions(real: InstalledPredictor) -> None:
     """Release 1.5.0 hangs where two threads call it at once; here they take turns."""
     questions = [ask(batch_size=batch, method=method) for batch in (1, 8, 64) for method in ("full", "lora")] * 4
-    alone = [real.predict(question, tried(question)) for question in questions]
+    alone = [real.predict(question, candidate_layouts(question)) for question in questions]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda question: real.predict(question, tried(question)), questions)) == alone
+        assert list(pool.map(lambda question: real.predict(question, candidate_layouts(question)), questions)) == alone
 
 
 def test_the_table_is_the_model(real: InstalledPredictor, release: str) -> None:
@@ -126,11 +126,17 @@ def test_the_table_is_the_model(real: InstalledPredictor, release: str) -> None:
     table = TablePredictor(compile_table(real))
     for changes, _ in GOLDEN:
         question = ask(**changes)
-        said, found = real.predict(question, tried(question)), table.predict(question, tried(question))
+        said, found = (
+            real.predict(question, candidate_layouts(question)),
+            table.predict(question, candidate_layouts(question)),
+        )
         assert (said.gpus, said.workers, said.chances) == (found.gpus, found.workers, found.chances)
     for gpus in (1, 3, 8, 100):
         question = ask(goal=Goal.AVOID_OOM, number_gpus=gpus, max_gpus=64, per_device_batch_size=4)
-        said, found = real.predict(question, tried(question)), table.predict(question, tried(question))
+        said, found = (
+            real.predict(question, candidate_layouts(question)),
+            table.predict(question, candidate_layouts(question)),
+        )
         assert (said.gpus, said.workers, said.chances) == (found.gpus, found.workers, found.chances)
 
 
@@ -151,5 +157,5 @@ def test_the_script_of_the_autoconf_controller_says_the_same(python: str, tmp_pa
         for question in (ask(), ask(batch_size=256)):
             said, expected = found.predict(question), real.predict(question)
             assert (said.outcome, said.gpus, said.workers) == (expected.outcome, expected.gpus, expected.workers)
-        with pytest.raises(PredictorError, match="exited with 1: ValueError"):
+        with pytest.raises(PredictorError, match="exited with code 1: ValueError"):
             found.predict(ask(model="671b"))

@@ -22,14 +22,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def predictor(call_seconds: float = 60.0, *, memory_bytes: int = 2 << 30, **more: str) -> InstalledPredictor:
     found = environ(STANDIN_UNRULY="1") | more
-    return InstalledPredictor(environ=found, call_seconds=call_seconds, cold_seconds=60, memory_bytes=memory_bytes)
+    return InstalledPredictor(environ=found, call_seconds=call_seconds, start_seconds=60, memory_bytes=memory_bytes)
 
 
 def warm(found: InstalledPredictor) -> int:
     """Start the child and let it load the model; return its id."""
     assert found.predict(asked()).outcome is Outcome.OK
     assert found._process is not None
-    return found._process._process.pid
+    return found._process.pid
 
 
 def test_it_recommends_and_gives_chances() -> None:
@@ -69,8 +69,8 @@ def test_the_requested_gpus_stay_where_they_fit() -> None:
         ({"model": "x\n\x1b[31m", "method": "qlora"}, "model_name 'x\\n\\x1b[31m', method 'qlora'"),
         ({"gpu_model": "toaster"}, "gpu_model 'toaster'"),
         ({"model_version": "4.0.0"}, "model_version '4.0.0'"),
-        ({"batch_size": 10**8}, "a number is out of its range"),
-        ({"tokens_per_sample": 0}, "a number is out of its range"),
+        ({"batch_size": 10**8}, "a number is out of range"),
+        ({"tokens_per_sample": 0}, "a number is out of range"),
     ],
 )
 def test_what_its_domain_check_refuses_is_not_asked_again(change: dict[str, object], words: str) -> None:
@@ -84,13 +84,13 @@ def test_what_its_domain_check_refuses_is_not_asked_again(change: dict[str, obje
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("hang", "gave no answer within 0.5 s"),
-        ("die", "ended without an answer"),
-        ("rubbish", "answered nonsense"),
-        ("two-lines", "said more than an answer"),
+        ("hang", "did not answer within 0.5 s"),
+        ("die", "exited without an answer"),
+        ("rubbish", "sent an invalid answer"),
+        ("two-lines", "sent more than one answer"),
         ("wrong-id", "answered another question"),
-        ("endless", "gave an answer without end"),
-        ("family", "gave no answer within 0.5 s"),
+        ("endless", "sent an answer of more than"),
+        ("family", "did not answer within 0.5 s"),
     ],
 )
 def test_a_child_without_an_answer_is_ended_and_the_next_one_answers(model: str, words: str, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_children_that_answer_nothing_are_not_started_for_ever(tmp_path: Path) -
 def test_memory_is_capped() -> None:
     with predictor(memory_bytes=256 << 20) as found:
         warm(found)
-        with pytest.raises(PredictorUnavailable, match=r"took \d+ MiB of memory, over its cap of 256 MiB"):
+        with pytest.raises(PredictorUnavailable, match=r"used \d+ MiB of memory, more than its limit of 256 MiB"):
             found.predict(asked(model="grow"))
 
 
@@ -145,8 +145,8 @@ def test_what_the_library_prints_is_no_answer() -> None:
     ("change", "words"),
     [
         ({"model": "fail"}, r"ado-autoconf failed: RuntimeError: the library failed with \x1b[31mcolours"),
-        ({"model": "fail", "goal": Goal.AVOID_OOM, "number_gpus": 2}, "failed inside and says nothing more"),
-        ({"model": "nan"}, "nonsense"),
+        ({"model": "fail", "goal": Goal.AVOID_OOM, "number_gpus": 2}, "failed without a reason"),
+        ({"model": "nan"}, "invalid answer"),
     ],
 )
 def test_a_failure_is_no_refusal(change: dict[str, object], words: str) -> None:
@@ -209,7 +209,7 @@ def test_a_release_without_models_is_refused_before_it_trains_one(tmp_path: Path
     (tmp_path / "autoconf" / "__init__.py").touch()
     with (
         InstalledPredictor(environ=environ(folder=tmp_path)) as found,
-        pytest.raises(PredictorError, match="holds no model"),
+        pytest.raises(PredictorError, match="has no model"),
     ):
         found.predict(asked())
 
@@ -229,7 +229,7 @@ def test_an_import_that_hangs(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     more = environ(STANDIN_IMPORT="hang", STANDIN_STARTS=str(starts))
     with (
-        InstalledPredictor(environ=more, cold_seconds=1) as found,
+        InstalledPredictor(environ=more, start_seconds=1) as found,
         pytest.raises(PredictorUnavailable, match="within 1 s"),
     ):
         found.versions()
@@ -244,6 +244,17 @@ def test_the_repository_cannot_lend_it_modules(tmp_path: Path, monkeypatch: pyte
     with predictor() as found:
         assert found.predict(asked()).gpus == 4
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_library_gets_no_credentials(tmp_path: Path) -> None:
+    seen, python = tmp_path / "seen", tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nenv > {seen}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o700)
+    more = environ(RECONCILER_SIZING_TOKEN="s3cret-value", HF_TOKEN="s3cret-value", AWS_PROFILE="s3cret-value")
+    with InstalledPredictor(str(python), environ=more, call_seconds=60, start_seconds=60) as found:
+        assert found.predict(asked()).gpus == 4
+    assert "PYTHONPATH=" in seen.read_text()
+    assert "s3cret-value" not in seen.read_text()
 
 
 def test_threads_take_turns() -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.adapters.http import Endpoint, HttpResponse
 from reconciler.adapters.predictors.rest import RestPredictor
-from reconciler.adapters.predictors.transport import Response, Server
 from reconciler.core.config import Engine, Goal
 from reconciler.errors import ConfigError, PredictorError, PredictorUnavailable
 from reconciler.ports import DeferredPredictor, Outcome
@@ -99,8 +99,8 @@ def test_to_keep_the_gpus_the_other_recommender_is_asked() -> None:
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (measured(), "measured nothing"),
-        (measured({"measurements": []}), "measured nothing"),
+        (measured(), "nothing was measured"),
+        (measured({"measurements": []}), "nothing was measured"),
         (measured({"reason": "Not in\nthe domain", "uid": "1"}), "Not in the domain"),
         (measured(can_recommend=0), ""),
         (measured(can_recommend=0, gpus=-1, workers=-1), ""),
@@ -123,20 +123,20 @@ def test_refusals(reply: Any, words: str) -> None:
         (measured(can_recommend=1, gpus=0, workers=1), "0 GPUs"),
         (measured(can_recommend=1, gpus="4", workers=1), "'4' GPUs"),
         (measured(can_recommend=1, gpus=2.5, workers=1), "2.5 GPUs"),
-        (measured(can_recommend=7, gpus=4, workers=1), "can_recommend 7"),
-        (measured(can_recommend="yes", gpus=4, workers=1), "can_recommend 'yes'"),
+        (measured(can_recommend=7, gpus=4, workers=1), "invalid value of can_recommend: 7"),
+        (measured(can_recommend="yes", gpus=4, workers=1), "invalid value of can_recommend: 'yes'"),
         (
             measured(measured(gpus=2)["entities"][0]["measurement_results"][0], can_recommend=1, gpus=4, workers=1),
-            "two things of gpus",
+            "two values for gpus",
         ),
         ({"entities": []}, "0 entities"),
         ({"entities": [{}, {}]}, "2 entities"),
-        ({}, "nonsense"),
-        ([], "nonsense"),
-        (b"", "nonsense"),
-        (b"<html>", "nonsense"),
-        (b"[" * 100_000, "nonsense"),
-        ({"entities": [{"measurement_results": [{"measurements": [{"value": 1}]}]}]}, "nonsense"),
+        ({}, "invalid answer"),
+        ([], "invalid answer"),
+        (b"", "invalid answer"),
+        (b"<html>", "invalid answer"),
+        (b"[" * 100_000, "invalid answer"),
+        ({"entities": [{"measurement_results": [{"measurements": [{"value": 1}]}]}]}, "invalid answer"),
     ],
 )
 def test_whatever_is_no_clear_answer_is_an_error(reply: Any, words: str) -> None:
@@ -152,7 +152,7 @@ def test_an_id_that_answers_another_question() -> None:
     values = [{"value": "big", "property": {"identifier": "model_name"}, "valueType": "STRING_VALUE_TYPE"}]
     reply["entities"][0]["constitutive_property_values"] = values
     with serving(answer(200, reply)) as server:
-        with pytest.raises(PredictorError, match="answered another question: model_name is 'big'"):
+        with pytest.raises(PredictorError, match="answer belongs to another question: model_name is 'big'"):
             predictor(server).resume(asked(), "f6db88")
         assert predictor(server).resume(asked(model="big"), "f6db88").gpus == 4
 
@@ -161,12 +161,12 @@ def test_an_id_that_answers_another_question() -> None:
     "reply", [[], ["a", "b"], [1], "a", {}, [""], ["../x"], ["a/b"], ["a?b"], ["a\r\nb"], ["-a"], ["a" * 64], [None]]
 )
 def test_ids_that_are_none(reply: Any) -> None:
-    with serving(answer(200, reply)) as server, pytest.raises(PredictorError, match="id of a request"):
+    with serving(answer(200, reply)) as server, pytest.raises(PredictorError, match="request id"):
         predictor(server).submit(asked())
 
 
 def test_a_recorded_id_that_is_none_is_not_sent() -> None:
-    with serving(DONE) as server, pytest.raises(PredictorError, match="no id of a request"):
+    with serving(DONE) as server, pytest.raises(PredictorError, match="not a request id"):
         predictor(server).resume(asked(), "../../../admin")
     assert server.said == []
 
@@ -184,12 +184,12 @@ def test_what_was_accepted_stays_pending_while_the_server_fails() -> None:
     with serving(ACCEPTED, answer(500, {"detail": "ray"})) as server:
         said = predictor(server, patience_seconds=0.2).predict(asked())
     assert (said.outcome, said.request) == (Outcome.PENDING, "f6db88")
-    assert said.text == "no answer yet: answered with 500: ray"
+    assert said.text == "no answer yet: answered with status 500: ray"
 
 
 def test_a_server_that_stays_broken() -> None:
     with serving(answer(500, {"detail": "ray\nis down"})) as server:
-        with pytest.raises(PredictorUnavailable, match=r"answered with 500: ray is down") as raised:
+        with pytest.raises(PredictorUnavailable, match=r"answered with status 500: ray is down") as raised:
             predictor(server).predict(asked())
         assert len(server.said) == 4
     assert raised.value.retryable
@@ -202,10 +202,10 @@ def test_a_server_that_stays_broken() -> None:
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        (answer(301, b"", Location="http://127.0.0.1:1/"), "sends us elsewhere"),
-        (answer(307, b"", Location="/"), "sends us elsewhere"),
-        (answer(401), "answered with 401; check the token .RECONCILER_SIZING_TOKEN"),
-        (answer(404), "answered with 404; check the path"),
+        (answer(301, b"", Location="http://127.0.0.1:1/"), "redirects to another URL"),
+        (answer(307, b"", Location="/"), "redirects to another URL"),
+        (answer(401), "answered with status 401; check the token .RECONCILER_SIZING_TOKEN"),
+        (answer(404), "answered with status 404; check the path"),
         (answer(422, {"detail": [{"msg": "no such property"}]}), "422: .*no such property"),
         (answer(418, {"detail": "x" * 10_000}), "418: x{200}…$"),
         (answer(999), "999"),
@@ -233,7 +233,7 @@ def test_answers_that_are_final(act: Act, words: str) -> None:
 def test_slow_servers_are_left(act: Act) -> None:
     """A deadline is for the whole answer; a question that may have arrived is not put twice."""
     with serving(act) as server:
-        with pytest.raises(PredictorUnavailable, match=r"no answer within 0.5 s|cannot be asked"):
+        with pytest.raises(PredictorUnavailable, match=r"did not answer within 0.5 s|cannot be reached"):
             predictor(server, call_seconds=0.5).submit(asked())
         assert len(server.said) <= 1  # none, where this machine is slower than the deadline
 
@@ -241,14 +241,14 @@ def test_slow_servers_are_left(act: Act) -> None:
 def test_a_server_that_is_not_there() -> None:
     with serving(DONE) as server:
         url = server.url
-    with pytest.raises(PredictorUnavailable, match="cannot be asked: Connection refused"):
+    with pytest.raises(PredictorUnavailable, match="cannot be reached: Connection refused"):
         predictor(url).submit(asked())
-    with pytest.raises(PredictorUnavailable, match="cannot be asked"):
+    with pytest.raises(PredictorUnavailable, match="cannot be reached"):
         predictor("http://no-such-host.invalid").submit(asked())
 
 
 def test_plain_http_where_tls_is_expected() -> None:
-    with serving(DONE) as server, pytest.raises(PredictorUnavailable, match="cannot be asked"):
+    with serving(DONE) as server, pytest.raises(PredictorUnavailable, match="cannot be reached"):
         predictor(server.url.replace("http:", "https:")).submit(asked())
 
 
@@ -264,7 +264,7 @@ def test_a_certificate_that_nobody_signed(tmp_path: Path, monkeypatch: pytest.Mo
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with serving(ACCEPTED, tls=context) as server:
-        with pytest.raises(PredictorError, match=r"certificate is refused: self.signed certificate") as raised:
+        with pytest.raises(PredictorError, match=r"certificate is not trusted: self.signed certificate") as raised:
             predictor(server).submit(asked())
         assert not raised.value.retryable
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -272,7 +272,7 @@ def test_a_certificate_that_nobody_signed(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_passwords_are_sent_and_never_shown() -> None:
-    acts = [answer(401), answer(301), answer(200, b"nonsense"), answer(500), hang]
+    acts = [answer(401), answer(301), answer(200, b"invalid answer"), answer(500), hang]
     for act in acts:
         with serving(act) as server:
             url = server.url.replace("//", "//team:s3cr%40t@")
@@ -280,7 +280,7 @@ def test_passwords_are_sent_and_never_shown() -> None:
             with pytest.raises(PredictorError) as raised:
                 found.predict(asked())
         assert server.said[0].headers["Authorization"] == "Basic dGVhbTpzM2NyQHQ="
-        shown = f"{raised.value}{raised.value!r}{raised.value.__cause__!r}{found._server!r}{found.versions()}"
+        shown = f"{raised.value}{raised.value!r}{raised.value.__cause__!r}{found._endpoint!r}{found.versions()}"
         assert "s3cr" not in shown
         assert "dGVhb" not in shown
         assert "127.0.0.1" in shown
@@ -292,7 +292,7 @@ def test_tokens_are_sent_and_never_shown() -> None:
         with pytest.raises(PredictorError) as raised:
             found.predict(asked())
     assert server.said[0].headers["Authorization"] == "Bearer s3cret"
-    assert "s3cret" not in f"{raised.value}{found._server!r}"
+    assert "s3cret" not in f"{raised.value}{found._endpoint!r}"
     with pytest.raises(ConfigError) as wrong:
         RestPredictor("http://ado", token="s3cret\r\nX: 1")
     assert "s3cret" not in str(wrong.value)
@@ -332,8 +332,8 @@ def test_urls_that_are_none(url: str) -> None:
     ],
 )
 def test_urls(url: str, shown: str) -> None:
-    assert Server.at(url).shown == shown
-    assert repr(Server.at(url)) == f"Server({shown})"
+    assert Endpoint.parse(url).url == shown
+    assert repr(Endpoint.parse(url)) == f"Endpoint({shown})"
 
 
 def test_a_prefix_stays() -> None:
@@ -346,7 +346,7 @@ def test_close_ends_the_waiting() -> None:
     with serving(answer(404)) as server:
         found = predictor(server, pauses=(1000.0,), patience_seconds=10_000)
         threading.Timer(0.2, found.close).start()
-        with pytest.raises(PredictorUnavailable, match="not waited for any more"):
+        with pytest.raises(PredictorUnavailable, match="was cancelled"):
             found.resume(asked(), "f6db88")
 
 
@@ -370,9 +370,9 @@ JSON = st.recursive(
 @given(said=st.dictionaries(st.sampled_from(("can_recommend", "gpus", "workers", "other")), JSON))
 def test_no_measurement_makes_zero_gpus(said: dict[str, Any]) -> None:
     found = RestPredictor("http://ado")
-    response = Response(status=200, body=msgspec.json.encode(measured(**said)))
+    response = HttpResponse(status=200, body=msgspec.json.encode(measured(**said)))
     try:
-        prediction = found._judged(asked(), "f6db88", response)
+        prediction = found._parse(asked(), "f6db88", response)
     except PredictorError:
         return
     assert (prediction.outcome is Outcome.OK) == (prediction.gpus >= 1 and prediction.workers >= 1)
@@ -383,4 +383,4 @@ def test_no_measurement_makes_zero_gpus(said: dict[str, Any]) -> None:
 @given(body=st.binary() | JSON.map(msgspec.json.encode))
 def test_no_body_is_a_bug(body: bytes) -> None:
     with pytest.raises(PredictorError):
-        RestPredictor("http://ado")._judged(asked(), "f6db88", Response(status=200, body=body))
+        RestPredictor("http://ado")._parse(asked(), "f6db88", HttpResponse(status=200, body=body))

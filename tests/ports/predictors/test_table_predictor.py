@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.adapters.predictors.asked import tried
-from reconciler.adapters.predictors.compiling import compile_table
+from reconciler.adapters.predictors.compile import compile_table
 from reconciler.adapters.predictors.installed import InstalledPredictor
+from reconciler.adapters.predictors.recommender import candidate_layouts
 from reconciler.adapters.predictors.table import MAGIC, Table, TablePredictor, read_table
 from reconciler.core.config import Engine, Goal
 from reconciler.errors import PredictorError
@@ -25,7 +25,7 @@ POINTS = 2000
 
 @pytest.fixture(scope="module")
 def installed() -> Iterator[InstalledPredictor]:
-    with InstalledPredictor(environ=environ(), call_seconds=60, cold_seconds=60) as found:
+    with InstalledPredictor(environ=environ(), call_seconds=60, start_seconds=60) as found:
         yield found
 
 
@@ -53,7 +53,7 @@ def test_it_says_what_the_model_says(installed: InstalledPredictor, table: Table
         asked(batch_size=0, gpu_model="B"),
     ]
     for question in questions:
-        for layouts in ((), LAYOUTS, tried(question)):
+        for layouts in ((), LAYOUTS, candidate_layouts(question)):
             said, expected = found.predict(question, layouts), installed.predict(question, layouts)
             names = ("outcome", "gpus", "workers", "chances", "text", "versions")
             assert [getattr(said, name) for name in names] == [getattr(expected, name) for name in names]
@@ -88,7 +88,7 @@ def test_compiling_twice_gives_the_same_bytes(installed: InstalledPredictor, tab
 
 
 def test_another_version_of_the_model_is_an_error(table: Table) -> None:
-    with pytest.raises(PredictorError, match=r"the table is of model 3.1.0, asked was 3.0.0"):
+    with pytest.raises(PredictorError, match=r"the table is for model 3.1.0; the question is for model 3.0.0"):
         TablePredictor(table).predict(asked(model_version="3.0.0"))
 
 
@@ -125,13 +125,13 @@ def forged(table: Table, packed: bytes | None = None, **changes: Any) -> bytes:
         ({"borders": [[], [], []]}, "cannot be read"),
         ({"surprise": 1}, "cannot be read"),
         ({"threshold": "high"}, "cannot be read"),
-        ({"threshold": 2.0}, "make no sense"),
-        ({"renamed": {"small": "nobody"}}, "make no sense"),
+        ({"threshold": 2.0}, "not valid"),
+        ({"renamed": {"small": "nobody"}}, "not valid"),
         ({"ranges": {}}, "ranges"),
-        ({"borders": [[3.0, 1.5, 6.0], [1024.0], [7.5]]}, "in no order"),
-        ({"packed": b""}, "holds 0 cells instead of 192"),
+        ({"borders": [[3.0, 1.5, 6.0], [1024.0], [7.5]]}, "not in ascending order"),
+        ({"packed": b""}, "has 0 cells, expected 192"),
         ({"packed": zlib.compress(b"\0" * 7)}, "cannot be read"),
-        ({"packed": zlib.compress(b"\xff" * 8 * 192)}, "a cell is no probability"),
+        ({"packed": zlib.compress(b"\xff" * 8 * 192)}, "a cell is not a probability"),
         ({"packed": zlib.compress(b"\0" * (1 << 26))}, "cannot be read"),
         ({"packed": b"no zlib"}, "cannot be read"),
     ],
@@ -163,7 +163,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_model_with_a_network_cannot_be_compiled() -> None:
     with (
         InstalledPredictor(environ=environ(STANDIN_NETWORK="1")) as found,
-        pytest.raises(PredictorError, match=r"holds more than trees \(NetworkModel\).*1\.9\.7"),
+        pytest.raises(PredictorError, match=r"not made of trees alone \(NetworkModel\).*1\.9\.7"),
     ):
         compile_table(found, points=POINTS)
 
@@ -172,7 +172,7 @@ def test_a_model_that_is_not_what_its_trees_say_is_refused() -> None:
     """The comparison can fail: here the model splits between its borders."""
     with (
         InstalledPredictor(environ=environ(STANDIN_SMOOTH="1")) as found,
-        pytest.raises(PredictorError, match="does not say what the model says, and was not written"),
+        pytest.raises(PredictorError, match="differs from the model and was not written"),
     ):
         compile_table(found, points=POINTS)
 

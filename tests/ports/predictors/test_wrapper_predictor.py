@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.adapters.predictors.wrapper import WrapperPredictor, _judge
+from reconciler.adapters.predictors.wrapper import WrapperPredictor, _parse_reply
 from reconciler.core.config import Engine
 from reconciler.errors import PredictorError, PredictorUnavailable
 from reconciler.ports import Outcome, Predictor
@@ -72,29 +72,29 @@ def test_answers(tmp_path: Path, text: str, outcome: Outcome, gpus: int) -> None
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"workers": 0, "gpus": 0, "error": "no such\\nmodel"}', "the wrapper script says: no such model"),
-        ('{"workers": 0, "gpus": 0, "error": ""}', "says 0 GPUs, 0 workers"),
-        ('{"workers": 1, "gpus": 0}', "says 0 GPUs"),
-        ('{"workers": 1, "gpus": -4}', "says -4 GPUs"),
-        ('{"workers": 1, "gpus": null}', "says None GPUs"),
-        ('{"workers": null, "gpus": null, "can_recommend": true}', "says None GPUs"),
-        ('{"workers": 1}', "says None GPUs"),
-        ('{"workers": 1, "gpus": "4"}', "says '4' GPUs"),
-        ('{"workers": 1, "gpus": true}', "says True GPUs"),
-        ('{"workers": 1, "gpus": 2.5}', "says 2.5 GPUs"),
+        ('{"workers": 0, "gpus": 0, "error": "no such\\nmodel"}', "the wrapper script failed: no such model"),
+        ('{"workers": 0, "gpus": 0, "error": ""}', "invalid recommendation: 0 GPUs, 0 workers"),
+        ('{"workers": 1, "gpus": 0}', "0 GPUs"),
+        ('{"workers": 1, "gpus": -4}', "-4 GPUs"),
+        ('{"workers": 1, "gpus": null}', "None GPUs"),
+        ('{"workers": null, "gpus": null, "can_recommend": true}', "None GPUs"),
+        ('{"workers": 1}', "None GPUs"),
+        ('{"workers": 1, "gpus": "4"}', "'4' GPUs"),
+        ('{"workers": 1, "gpus": true}', "True GPUs"),
+        ('{"workers": 1, "gpus": 2.5}', "2.5 GPUs"),
         ('{"workers": 1, "gpus": 1e300}', "GPUs"),
         ('{"workers": 1, "gpus": 99999999999999999999999}', "GPUs"),
         ('{"workers": 1, "gpus": [4]}', "GPUs"),
-        ('{"workers": 1, "gpus": 2, "can_recommend": "no"}', "says can_recommend 'no'"),
-        ('{"workers": 1, "gpus": NaN}', "wrote no JSON"),
-        ('{"workers": 1, "gpus": 2, "surprise": 1}', "something else than an answer"),
-        ('{"workers": 1, "gpus": 2} {"workers": 1, "gpus": 3}', "wrote no JSON"),
-        ("[1, 2]", "something else than an answer"),
-        ("{}", "something else than an answer"),
-        ("", "wrote no JSON"),
-        ("null", "something else than an answer"),
-        ("\x00\x01\x02", "wrote no JSON"),
-        ("[" * 60_000, "wrote no JSON"),
+        ('{"workers": 1, "gpus": 2, "can_recommend": "no"}', "invalid value of can_recommend: 'no'"),
+        ('{"workers": 1, "gpus": NaN}', "wrote invalid JSON"),
+        ('{"workers": 1, "gpus": 2, "surprise": 1}', "wrote an invalid answer"),
+        ('{"workers": 1, "gpus": 2} {"workers": 1, "gpus": 3}', "wrote invalid JSON"),
+        ("[1, 2]", "wrote an invalid answer"),
+        ("{}", "wrote an invalid answer"),
+        ("", "wrote invalid JSON"),
+        ("null", "wrote an invalid answer"),
+        ("\x00\x01\x02", "wrote invalid JSON"),
+        ("[" * 60_000, "wrote invalid JSON"),
         (" " * 70_000, "more than 64 KiB"),
     ],
 )
@@ -110,15 +110,15 @@ def test_whatever_is_no_clear_answer_is_an_error(tmp_path: Path, text: str, word
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("pass", "wrote no answer to the file"),
-        ("sys.exit(3)", "exited with 3"),
-        ("raise ValueError('no such model')", "exited with 1: ValueError: no such model"),
+        ("pass", "did not write its output file"),
+        ("sys.exit(3)", "exited with code 3"),
+        ("raise ValueError('no such model')", "exited with code 1: ValueError: no such model"),
         ("os.kill(os.getpid(), 9)", "was ended by signal 9"),
-        ("os.mkfifo(out)", "wrote no JSON"),
+        ("os.mkfifo(out)", "wrote invalid JSON"),
         ("os.symlink('/etc/passwd', out)", "cannot be read"),
         ("os.mkdir(out)", "cannot be read"),
         ("open(out, 'w').write('{}'); os.chmod(os.path.dirname(out), 0)", "the wrapper script"),
-        ("print('x' * 10_000_000); print('last line'); sys.exit(1)", "exited with 1: last line"),
+        ("print('x' * 10_000_000); print('last line'); sys.exit(1)", "exited with code 1: last line"),
     ],
 )
 def test_scripts_that_fail(tmp_path: Path, body: str, words: str) -> None:
@@ -134,7 +134,7 @@ def test_a_script_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> Non
         open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{other.pid}}")
         time.sleep(1000)
     """
-    with pytest.raises(PredictorUnavailable, match="gave no answer within 5 s"):
+    with pytest.raises(PredictorUnavailable, match="did not answer within 5 s"):
         script(tmp_path, body, seconds=5).predict(asked())
     assert all(is_gone(int(pid)) for pid in pids.read_text().split())
 
@@ -151,7 +151,7 @@ def test_what_a_script_leaves_running_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_script_that_prints_without_end_is_ended(tmp_path: Path) -> None:
-    with pytest.raises(PredictorUnavailable, match="gave no answer within 1 s"):
+    with pytest.raises(PredictorUnavailable, match="did not answer within 1 s"):
         script(tmp_path, "while True: print('x' * 100_000)", seconds=1).predict(asked())
 
 
@@ -171,8 +171,26 @@ def test_arguments_that_no_process_can_have(tmp_path: Path) -> None:
 def test_memory_of_a_script_is_capped(tmp_path: Path) -> None:
     path = tmp_path / "grow.py"
     path.write_text("import os\nheld = []\nwhile True: held.append(os.urandom(1 << 20) * 16)")
-    with pytest.raises(PredictorUnavailable, match="over its cap of 256 MiB"):
+    with pytest.raises(PredictorUnavailable, match="more than its limit of 256 MiB"):
         WrapperPredictor(path, memory_bytes=256 << 20).predict(asked())
+
+
+def test_a_script_gets_no_credentials(tmp_path: Path) -> None:
+    """Tokens of the reconciler, of clouds and of forges stay out of programs that others wrote."""
+    path, seen = tmp_path / "wrapper.py", tmp_path / "seen"
+    path.write_text(
+        f"import json, os, sys\njson.dump(dict(os.environ), open({str(seen)!r}, 'w'))\n"
+        "json.dump({'workers': 1, 'gpus': 2}, open(sys.argv[1], 'w'))"
+    )
+    secrets = dict.fromkeys(
+        ("RECONCILER_SIZING_TOKEN", "HF_TOKEN", "WANDB_API_KEY", "APP_SECRET", "AWS_SESSION_TOKEN"), "s3cret-value"
+    )
+    with WrapperPredictor(path, environ=environ(MY_SETTING="stays", **secrets)) as found:
+        found.predict(asked())
+    environment = json.loads(seen.read_text())
+    assert environment["MY_SETTING"] == "stays"
+    assert not environment.keys() & secrets.keys()
+    assert "s3cret-value" not in seen.read_text()
 
 
 @given(
@@ -183,7 +201,7 @@ def test_memory_of_a_script_is_capped(tmp_path: Path) -> None:
 )
 def test_no_reply_makes_zero_gpus(reply: dict[str, Any]) -> None:
     try:
-        outcome, gpus, workers = _judge(reply)
+        outcome, gpus, workers = _parse_reply(reply)
     except PredictorError:
         return
     assert (outcome is Outcome.OK) == (gpus >= 1 and workers >= 1)

@@ -1,13 +1,14 @@
-"""Run by the interpreter that has ado-autoconf, as a script: answers questions, a line of JSON each, until input ends.
+"""The child process of `InstalledPredictor`: reads requests and writes answers, one line of JSON each.
 
-It needs nothing but that library and runs on Python 3.10 too. The library prints and logs as it likes: its output is
-taken for messages. What its domain check refuses (`ValueError`) is said to be out of its domain and not asked again.
+The interpreter that has ado-autoconf runs this file as a script, until its input ends. The file needs only that library
+and also runs on Python 3.10. Whatever the library prints goes to standard error. What its domain check rejects
+(`ValueError`) is out of its domain.
 """
 
 import sys
 
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
-    del sys.path[0]  # this folder: its modules must not be taken for others
+    del sys.path[0]  # this folder: its modules must not shadow others
 
 import importlib
 import inspect
@@ -32,33 +33,33 @@ class Library:
     def __init__(self) -> None:
         package = importlib.import_module("autoconf")
         if not Path(str(package.__file__)).with_name("AutoGluonModels").is_dir():
-            raise RuntimeError("this release of ado-autoconf holds no model (it would train one): install 1.9.7")
+            raise RuntimeError("this release of ado-autoconf has no model (it would train one): install 1.9.7")
         try:
             self._module = importlib.import_module(MODULE)
         except ModuleNotFoundError as error:
-            if error.name == "orchestrator":  # what ado-core called itself before release 2
+            if error.name == "orchestrator":  # the module of ado-core before release 2
                 raise RuntimeError(
                     "this release of ado-autoconf needs an older ado: pip install 'ado-core<2'"
                 ) from error
             raise
-        self._rename = importlib.import_module("autoconf.utils.config_mapper").map_valid_model_name
+        self._canonical_name = importlib.import_module("autoconf.utils.config_mapper").map_valid_model_name
         self._frame = importlib.import_module("pandas").DataFrame
-        logging.disable(logging.CRITICAL)  # after the import: it sets up logging of its own
-        # Releases that take the user's number of GPUs look names up as they are; older ones rename them first.
-        self._takes_gpus = "number_gpus" in inspect.signature(self._module.avoid_oom_recommender).parameters
+        logging.disable(logging.CRITICAL)  # after the import, which sets up logging
+        # Releases that take the user's number of GPUs look up names unchanged; older ones rename them first.
+        self._accepts_gpus = "number_gpus" in inspect.signature(self._module.avoid_oom_recommender).parameters
 
     def hello(self) -> dict[str, Any]:
-        """Name the versions."""
-        found = {}
+        """Return the versions of the packages."""
+        versions = {}
         for name in PACKAGES:
             try:
-                found[name] = metadata.version(name)
+                versions[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
                 continue
-        return {"versions": found}
+        return {"versions": versions}
 
-    def warm(self, version: str) -> dict[str, Any]:
-        """Load a model, which takes longer than to answer; that there is none is for its domain check to say."""
+    def load(self, version: str) -> dict[str, Any]:
+        """Load a model, which takes longer than an answer. An unknown version is left to the domain check."""
         module = self._module
         names = [each.propertyDomain.values[0] for each in (module.ModelName, module.TuningMethod, module.GPUModel)]
         if version in module.ModelVersion.propertyDomain.values:
@@ -68,54 +69,54 @@ class Library:
     def recommend(
         self, recommender: str, inputs: dict[str, Any], bounds: dict[str, int], layouts: list[list[int]]
     ) -> dict[str, Any]:
-        """Ask for its recommendation, then how probable it is that each layout (GPUs, batch) goes through."""
-        takes = {name: value for name, value in inputs.items() if name != "number_gpus" or self._takes_gpus}
+        """Return the recommendation, and the probability that each layout (GPUs, batch) fits into memory."""
+        accepted = {name: value for name, value in inputs.items() if name != "number_gpus" or self._accepts_gpus}
         try:
-            answer = getattr(self._module, recommender)(**takes, **bounds)
+            answer = getattr(self._module, recommender)(**accepted, **bounds)
         except ValueError:
-            return {"outcome": "out-of-domain", "text": self._foreign(inputs)}
+            return {"outcome": "out-of-domain", "text": self._rejected_inputs(inputs)}
         model = inputs["model_name"]
-        if recommender == "min_gpu_recommender" or not self._takes_gpus:
-            model = self._rename(model)
+        if recommender == "min_gpu_recommender" or not self._accepts_gpus:
+            model = self._canonical_name(model)
         names, tokens = [model, inputs["method"], inputs["gpu_model"]], inputs["tokens_per_sample"]
         rows = [[*names, gpus, tokens, batch] for gpus, batch in layouts]
-        found = self.probabilities(inputs["model_version"], rows)["probabilities"] if rows else []
-        chances = [[*layout, probability] for layout, probability in zip(layouts, found, strict=True)]
+        probabilities = self.probabilities(inputs["model_version"], rows)["probabilities"] if rows else []
+        chances = [[*layout, probability] for layout, probability in zip(layouts, probabilities, strict=True)]
         if answer["can_recommend"]:
             gpus, workers = int(answer["gpus"]), int(answer["workers"])
             return {"outcome": "ok", "gpus": gpus, "workers": workers, "chances": chances}
-        if answer.get("gpus", 0) == -1:  # how one of its recommenders says that it failed
-            raise RuntimeError("ado-autoconf failed inside and says nothing more")
+        if answer.get("gpus", 0) == -1:  # how one of its recommenders reports a failure
+            raise RuntimeError("ado-autoconf failed without a reason")
         return {"outcome": "no-recommendation", "chances": chances}
 
-    def _foreign(self, inputs: dict[str, Any]) -> str:
-        """Name what its domain check refused; the library itself only logs that."""
+    def _rejected_inputs(self, inputs: dict[str, Any]) -> str:
+        """Name what the domain check rejected; the library itself only logs it."""
         module = self._module
         known = (module.ModelName, module.TuningMethod, module.GPUModel, module.ModelVersion)
-        foreign = [
+        unknown = [
             f"{name.identifier} {inputs[name.identifier]!r}"
             for name in known
             if inputs[name.identifier] not in name.propertyDomain.values
         ]
-        return f"ado-autoconf does not know {', '.join(foreign)}" if foreign else "a number is out of its range"
+        return f"ado-autoconf does not know {', '.join(unknown)}" if unknown else "a number is out of range"
 
     def probabilities(self, version: str, rows: list[list[Any]]) -> dict[str, Any]:
-        """Return for each (model, method, gpu, gpus, tokens, batch) how probable it is that the run goes through."""
+        """Return the probability that each run (model, method, gpu, gpus, tokens, batch) fits into memory."""
         predictor = self._module.load_model(version)
-        return {"probabilities": [float(p) for p in predictor.predict_proba(self._framed(rows))[1].tolist()]}
+        return {"probabilities": [float(p) for p in predictor.predict_proba(self._data_frame(rows))[1].tolist()]}
 
     def verdicts(self, version: str, rows: list[list[Any]]) -> dict[str, Any]:
-        """Return for each row the predictor's own 0 or 1."""
-        return {"verdicts": [int(v) for v in self._module.load_model(version).predict(self._framed(rows)).tolist()]}
+        """Return the predictor's own 0 or 1 for each row."""
+        return {"verdicts": [int(v) for v in self._module.load_model(version).predict(self._data_frame(rows)).tolist()]}
 
-    def _framed(self, rows: list[list[Any]]) -> Any:
+    def _data_frame(self, rows: list[list[Any]]) -> Any:
         return self._frame(rows, columns=["model_name", "method", "gpu_model", *NUMBERS])
 
     def describe(self, version: str) -> dict[str, Any]:
-        """Tell what a table of this model needs: domains, renamed models, and where its trees split numbers."""
+        """Return what a table of this model needs: domains, renamed models, and where its trees split numbers."""
         module = self._module
         predictor = module.load_model(version)
-        trainer = predictor._trainer  # noqa: SLF001 - it has no public way to the trees
+        trainer = predictor._trainer  # noqa: SLF001 - there is no public access to the trees
         borders: dict[str, set[float]] = {name: set() for name in NUMBERS}
         kinds = []
         for name in trainer.get_minimum_model_set(predictor.model_best):
@@ -131,11 +132,11 @@ class Library:
             "models": models,
             "methods": list(module.TuningMethod.propertyDomain.values),
             "gpus": list(module.GPUModel.propertyDomain.values),
-            "renamed": {name: self._rename(name) for name in models if self._rename(name) != name},
+            "renamed": {name: self._canonical_name(name) for name in models if self._canonical_name(name) != name},
             "ranges": {
                 "tokens": list(module.TokensPerSample.propertyDomain.domainRange),
                 "batch": list(module.BatchSize.propertyDomain.domainRange),
-                "gpus": list(module.NumberGPUs.propertyDomain.domainRange) if self._takes_gpus else [1, 1],
+                "gpus": list(module.NumberGPUs.propertyDomain.domainRange) if self._accepts_gpus else [1, 1],
                 "per_worker": list(module.GPUsPerWorker.propertyDomain.domainRange),
                 "max_gpus": list(module.MaxGPUs.propertyDomain.domainRange),
             },
@@ -145,19 +146,19 @@ class Library:
 
 
 def _digest(folder: Path) -> str:
-    """Digest the files of a model."""
+    """Return the SHA-256 of the files of a model."""
     digest = sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def _listen(lines: SimpleQueue[bytes]) -> None:
-    """Collect the lines of the input; where it ends, nobody waits for an answer, so whatever runs is left."""
+def _read_lines(lines: SimpleQueue[bytes]) -> None:
+    """Queue the lines of the input. At its end the parent is gone, so the process exits, whatever it does."""
     rest = b""
     while chunk := os.read(0, 1 << 16):
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
+        *complete, rest = (rest + chunk).split(b"\n")
+        for line in complete:
             lines.put(line)
     os._exit(0)
 
@@ -167,16 +168,16 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what the library prints are messages
     lines: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_listen, args=(lines,), daemon=True).start()
+    threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
     library = None
     while True:
-        message = json.loads(lines.get())
+        request = json.loads(lines.get())
         try:
             library = library or Library()
-            answer = getattr(library, message["do"])(*message["with"])
-        except Exception as error:  # noqa: BLE001 - told to whoever asked
+            answer = getattr(library, request["method"])(*request["arguments"])
+        except Exception as error:  # noqa: BLE001 - sent to the parent
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
-        line = json.dumps({"id": message["id"], **answer}).encode() + b"\n"
+        line = json.dumps({"id": request["id"], **answer}).encode() + b"\n"
         while line:
             line = line[answers.write(line) :]
 
