@@ -211,7 +211,7 @@ class _Call(Thread):
     def abort(self) -> None:
         """Make the thread end, whatever it waits for."""
         with suppress(OSError, AttributeError):  # not connected yet, or no longer
-            self._connection.sock.shutdown(SHUT_RDWR)  # type: ignore[union-attr]
+            self._connection.sock.shutdown(SHUT_RDWR)
 
     def _exchange(self) -> HttpResponse:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gpu-reconciler"}

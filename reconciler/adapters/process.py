@@ -1,8 +1,8 @@
 """Child processes that cannot block, outlive or leak into the parent.
 
-A child gets its own process group, a deadline, a memory limit and, by default, an environment without credentials. Its
-output is bounded. `ChildProcess` serves the sizing engines; the Git adapter streams more data than that class buffers and
-uses `kill_after`, `terminate` and `scratch_file` directly.
+A child gets its own process group, a deadline, a memory limit and bounded output; `without_credentials` makes an
+environment for programs that others wrote. `ChildProcess` serves the sizing engines. The Git adapter streams more data
+than that class buffers and uses `kill_after`, `terminate` and `scratch_file` directly.
 """
 
 import io
@@ -54,8 +54,9 @@ class ProcessUnavailable(ProcessError):
 class Command(Struct, frozen=True, kw_only=True):
     """What to run, and where. `name` is for messages.
 
-    `memory_bytes` limits the resident memory of the child, measured in /proc. Where the system has prlimit(2), the address
-    space of the child and of everything it starts is limited to four times as much. Other systems have no memory limit.
+    `memory_bytes` limits the resident memory of the child, measured in /proc. Where the system has prlimit(2), the
+    address space of the child and of each process it starts is limited to four times as much. Other systems have no
+    memory limit.
     """
 
     name: str

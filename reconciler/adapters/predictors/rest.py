@@ -67,8 +67,8 @@ class _MeasurementRequest(Struct, frozen=True):
 class RestPredictor:
     """Asks the server at `url`. A user and password in it, or else a `token`, are sent and never shown.
 
-    Requests that are unanswered `patience_seconds` after polling began are `Outcome.PENDING`. The limit is shared by all
-    requests that were submitted before polling began.
+    Requests without an answer `patience_seconds` after polling began are `Outcome.PENDING`. All requests that were
+    submitted before polling began share this limit.
     """
 
     engine = Engine.REST

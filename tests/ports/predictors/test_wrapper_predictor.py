@@ -185,7 +185,7 @@ def test_a_script_gets_no_credentials(tmp_path: Path) -> None:
     secrets = dict.fromkeys(
         ("RECONCILER_SIZING_TOKEN", "HF_TOKEN", "WANDB_API_KEY", "APP_SECRET", "AWS_SESSION_TOKEN"), "s3cret-value"
     )
-    with WrapperPredictor(path, environ=environ(MY_SETTING="stays", **secrets)) as found:
+    with WrapperPredictor(path, environ=environ() | {"MY_SETTING": "stays"} | secrets) as found:
         found.predict(asked())
     environment = json.loads(seen.read_text())
     assert environment["MY_SETTING"] == "stays"
