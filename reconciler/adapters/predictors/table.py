@@ -1,7 +1,7 @@
 """`TablePredictor`: the predictions of ado-autoconf's trees, from one small file, without ado-autoconf.
 
 A tree compares numbers with borders, so a forest gives the same answer for all numbers between two borders: a table of
-all cells is equivalent to the model. The file has a line with the digest of the rest, a line of JSON, and the compressed
+all cells is equivalent to the model. The file has a line with the digest of the rest, a line of JSON, and compressed
 probabilities.
 """
 
