@@ -13,7 +13,7 @@ import click
 
 from reconciler import errors
 from reconciler.adapters import bundle
-from reconciler.cli.main import VERBS, reconciler
+from reconciler.cli.main import COMMANDS, reconciler
 from reconciler.core.documents import read
 from reconciler.core.policy.references import RULES
 from reconciler.core.schemas import Catalogue
@@ -36,9 +36,9 @@ def pages() -> dict[str, str]:
 
 
 def _cli() -> str:
-    parts = [_NOTE, "# Verbs\n", _help(reconciler, "reconciler", None)]
+    parts = [_NOTE, "# Commands\n", _help(reconciler, "reconciler", None)]
     root = click.Context(reconciler, info_name="reconciler", **reconciler.context_settings)
-    for verb in VERBS:
+    for verb in COMMANDS:
         command = reconciler.get_command(root, verb)
         if command is not None:
             parts.append(f"\n## {verb}\n\n{_help(command, verb, root)}")

@@ -1,4 +1,4 @@
-"""`python -m reconciler` and the `reconciler` command."""
+"""`python -m reconciler` and the `reconciler` command: sets up the process and ends it."""
 
 import gc
 import io
@@ -7,50 +7,43 @@ import signal
 import sys
 from contextlib import suppress
 
-from reconciler.cli.ahead import looked_at
 from reconciler.errors import INTERRUPTED, TERMINATED, Terminated
 
 
 def main() -> None:
     """Run the command line and exit with its documented code."""
-    gc.disable()  # one short run: to look for garbage among what is imported costs a tenth of the imports
-
-    def terminate(*_: object) -> None:
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, terminate)
+    # A run is short and keeps nearly everything it allocates: garbage collection during the imports alone
+    # takes a tenth of their time and frees nothing.
+    gc.disable()
+    signal.signal(signal.SIGTERM, _terminate)
     _set_up_output()
-    _leave(_run(sys.argv[1:]))
+    _exit(_run(sys.argv[1:]))
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated
 
 
 def _run(arguments: list[str]) -> int:
-    """Let git begin, where it will be asked, and only then import what reads a command line."""
     try:
-        folder = looked_at(arguments, os.environ)
-        if folder is not None:
-            from reconciler.wiring import ahead  # noqa: PLC0415 - `--help` must not wait for it
-
-            ahead.look(folder, dict(os.environ))
-        from reconciler.cli.main import run  # noqa: PLC0415 - git works meanwhile
+        from reconciler.cli.main import run  # noqa: PLC0415 - a signal during the import must not print a traceback
 
         return run(arguments)
-    except KeyboardInterrupt:  # before `run`, which says so itself
-        return _end("interrupted", INTERRUPTED)
+    except KeyboardInterrupt:  # during the import; `run` reports all others
+        return _report("interrupted", INTERRUPTED)
     except Terminated:
-        return _end("terminated", TERMINATED)
+        return _report("terminated", TERMINATED)
 
 
-def _end(message: str, code: int) -> int:
-    with suppress(OSError, ValueError, AttributeError):  # closed, or gone
+def _report(message: str, code: int) -> int:
+    with suppress(OSError, ValueError, AttributeError):  # standard error is closed
         sys.stderr.write(f"{message}\n")
     return code
 
 
-def _leave(code: int) -> None:
-    """End at once: to take a hundred thousand remembered objects apart first costs more than a quick plan may."""
-    if wiring := sys.modules.get("reconciler.wiring"):
-        wiring.let_go()
-    with suppress(OSError, ValueError):  # closed, or gone: `run` has judged that
+def _exit(code: int) -> None:
+    """Exit without freeing objects one by one: for a large repository that would take longer than a warm plan."""
+    with suppress(OSError, ValueError):  # standard output is closed: `run` has chosen the exit code already
         sys.stdout.flush()
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
@@ -58,9 +51,9 @@ def _leave(code: int) -> None:
 
 
 def _set_up_output() -> None:
-    """Where standard output is closed, write to nowhere; where it has no buffer, give it one.
+    """Replace a closed standard output with the null device, and buffer an unbuffered one.
 
-    Without one (PYTHONUNBUFFERED) a write that a full disk or a closed pipe cuts short passes for a whole one.
+    With PYTHONUNBUFFERED, Python does not report a write that a full disk or a closed pipe cuts short.
     """
     out = sys.stdout
     if out is None:

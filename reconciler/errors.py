@@ -1,23 +1,19 @@
-"""One error family: every failure a user can meet, with its exit code and what to do next.
+"""One error family: every failure that a user can see, with its exit code and a hint.
 
-Exit codes are a contract (docs/reference/exit-codes.md): 0 done, 1 changes pending (only when asked for),
-2 bad flag or setting, 3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 the outside failed, 70 a bug.
+Exit codes are a contract (docs/reference/exit-codes.md): 0 done, 1 changes pending (only with `--exit-code`),
+2 bad flag or setting, 3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 an outside system failed, 70 a bug.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-class Located(Protocol):
-    """A finding with a place, as `core.problems.Problem` is."""
-
-    def __str__(self) -> str:
-        """One line: `path:line:column: field: what is wrong; what to do [rule]`."""
-        ...
+    from reconciler.core.problems import Problem
 
 
 class ReconcilerError(Exception):
-    """The root of the family. `hint` tells what to do next; `retryable` tells a controller to back off."""
+    """The root of the family. `hint` says what to do next; `retryable` tells a controller to back off and retry."""
 
     exit_code: ClassVar[int] = 70
     retryable: ClassVar[bool] = False
@@ -32,36 +28,36 @@ class ReconcilerError(Exception):
 
 
 class ConfigError(ReconcilerError):
-    """A flag, an environment variable or a setting has a value that is not allowed."""
+    """A flag, an environment variable or a setting has an invalid value."""
 
     exit_code = 2
 
 
 class InvalidInput(ReconcilerError):
-    """Files in the repository are wrong. Carries all problems of all files at once."""
+    """Files in the repository are invalid. Carries all problems of all files."""
 
     exit_code = 3
 
-    def __init__(self, problems: Sequence[Located], *, hint: str = "", already_shown: bool = False) -> None:
+    def __init__(self, problems: "Sequence[Problem]", *, hint: str = "", already_shown: bool = False) -> None:
         count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
         super().__init__(f"{count} in the repository{', shown above' if already_shown else ''}", hint=hint)
         self.problems = () if already_shown else tuple(problems)
 
 
 class PolicyDenied(ReconcilerError):
-    """A rule forbids what the repository asks for."""
+    """A policy denies an object."""
 
     exit_code = 4
 
 
 class UnsafePlan(ReconcilerError):
-    """The plan exceeds a budget; it was shown in full and needs an acknowledgement bound to its digest."""
+    """The plan exceeds a budget and has no matching approval token."""
 
     exit_code = 5
 
 
 class StalePlan(ReconcilerError):
-    """Something the plan was computed from has moved since."""
+    """Something that the plan was computed from has changed since."""
 
     exit_code = 5
 
@@ -73,28 +69,28 @@ class OutsideError(ReconcilerError):
 
 
 class RepositoryError(OutsideError):
-    """Git could not do what was asked: the message holds what was attempted and git's own reason."""
+    """A Git command failed. The message holds the operation and the reason that Git gave."""
 
 
 class PredictorError(OutsideError):
-    """A sizing engine outside failed, or said something that is no answer; asking again would change nothing."""
+    """An external sizing engine failed or returned an invalid answer. Retrying does not help."""
 
 
 class PredictorUnavailable(PredictorError):
-    """A sizing engine outside gave no answer now: it was too slow, died, or the server was busy."""
+    """An external sizing engine did not answer: it timed out, crashed, or the server was busy. Retrying may help."""
 
     retryable = True
 
 
 INTERRUPTED = 128 + 2
-"""Exit code after SIGINT, as shells say it."""
+"""Exit code after SIGINT, by shell convention."""
 
 TERMINATED = 128 + 15
 """Exit code after SIGTERM."""
 
 
 class Terminated(BaseException):
-    """SIGTERM, as an exception: what was opened is closed and what was started is ended."""
+    """SIGTERM, raised as an exception so that open files are closed and child processes are stopped."""
 
 
 def printable(text: str, limit: int = 300) -> str:

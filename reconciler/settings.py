@@ -1,8 +1,8 @@
-"""Settings of one run, frozen: flags over environment over `spec.defaults` of `reconciler.yaml` over what ships.
+"""Settings of one run: flags override the environment, which overrides `spec.defaults` in `reconciler.yaml`.
 
-Every setting has one name in four spellings: `--cache-dir`, `RECONCILER_CACHE_DIR`, `cache-dir` under
-`spec.defaults`, and the attribute `cache_dir`. A variable that starts with `RECONCILER_` and means nothing is an
-error, since a misspelt setting must not pass in silence.
+Each setting has one name in four spellings: the flag `--cache-dir`, the variable `RECONCILER_CACHE_DIR`, the key
+`cache-dir` in `spec.defaults`, and the attribute `cache_dir`. An unknown variable that starts with `RECONCILER_` is an
+error, so that a misspelled setting is not ignored.
 """
 
 import re
@@ -16,24 +16,26 @@ from reconciler.errors import ConfigError
 from reconciler.outputs.registry import output_names
 
 PREFIX = "RECONCILER_"
-# Read by the tests of this project, not by the product.
+# Read by the tests of this project only.
 _RESERVED = ("RECONCILER_TEST_",)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What a run may be told besides its verb.
+    """The settings of one run.
 
-    base: revision to compare with (empty: the merge base with the upstream's default branch, else HEAD).
+    base: revision to compare with (empty: merge base with the upstream's default branch, else HEAD).
     revision: revision to read (empty: the working tree with its uncommitted changes).
-    cluster: only this cluster (empty: all).
-    output: how to print; the formats depend on the verb.
-    color: `auto` (a terminal without NO_COLOR), `always`, `never`.
-    width: columns of text output (0: those of the terminal, else 100).
-    date: today, for exceptions that expire (empty: the date of the head commit).
-    acknowledge: token that allows one plan to exceed its budgets.
-    cache: `on` or `off`; cache_dir: where (empty: the user's cache folder).
-    processes: how many files are compiled at once (0: one a processor).
-    log_level, log_format: of messages on standard error.
+    cluster: name of the only cluster to process (empty: all clusters).
+    output: output format; each command supports some of them.
+    color: when to color the output; `auto`: on a terminal, unless NO_COLOR is set.
+    width: width of text output in columns (0: width of the terminal, else 100).
+    date: current date, for policy exceptions that expire (empty: date of the head commit).
+    acknowledge: approval token of a plan over budget.
+    cache: use of the cache.
+    cache_dir: cache folder (empty: the user's cache folder).
+    processes: maximum number of worker processes (0: one per CPU).
+    log_level: lowest level to log.
+    log_format: format of log messages on standard error.
     """
 
     base: str = ""
@@ -60,23 +62,23 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _NUMBERS = {"width": (0, 1000), "processes": (0, 256)}
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
-# A repository must not decide where its reader writes, nor what its reviewer acknowledges.
+# A repository must not choose where the user's files are written, nor approve its own plan.
 _NOT_IN_FILE = frozenset({"acknowledge", "cache_dir", "revision"})
 NAMES = Settings.__struct_fields__
 
 
 def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapping[str, str]) -> Settings:
-    """Merge the three sources; `flags` holds None for what was not given. Raises `ConfigError` naming the culprit."""
+    """Merge the three sources; a flag that is None was not given. Raises `ConfigError` for an invalid value."""
     values: dict[str, Any] = {}
     for name, text in defaults.items():
         attribute = name.replace("-", "_")
-        where = f"spec.defaults.{name} in reconciler.yaml"
+        where = f"reconciler.yaml: spec.defaults.{name}"
         if attribute not in NAMES or attribute in _NOT_IN_FILE:
             allowed = [known.replace("_", "-") for known in NAMES if known not in _NOT_IN_FILE]
             raise _unknown(where, name, allowed)
         values[attribute] = _parse(attribute, text, where)
     for name, text in environ.items():
-        if not name.startswith(PREFIX) or name.startswith(_RESERVED) or name in _ELSEWHERE:
+        if not name.startswith(PREFIX) or name.startswith(_RESERVED) or name in _OTHER_VARIABLES:
             continue
         attribute = name.removeprefix(PREFIX).lower()
         if attribute not in NAMES:
@@ -89,18 +91,18 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapp
 
 
 SIZING_TOKEN = "RECONCILER_SIZING_TOKEN"  # noqa: S105 - the name of the variable that holds it
-"""The bearer token of the REST sizing engine: no setting, since a secret belongs into no file and no flag."""
+"""Variable with the bearer token of the REST sizing engine. Not a setting: a secret belongs in no file and no flag."""
 
-# The others are read before the settings can be, since they say where the settings lie.
-_ELSEWHERE = frozenset({"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN})
+# Variables that are not settings: the first two are read before the settings are.
+_OTHER_VARIABLES = frozenset({"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN})
 
 
 def _unknown(where: str, name: str, known: list[str]) -> ConfigError:
     from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
 
     near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
-    return ConfigError(f"{where} is not a setting", hint=hint)
+    hint = f"did you mean {near[0]}?" if near else f"known settings: {', '.join(known)}"
+    return ConfigError(f"{where}: unknown setting", hint=hint)
 
 
 def _parse(name: str, text: str, where: str) -> Any:
@@ -110,20 +112,20 @@ def _parse(name: str, text: str, where: str) -> Any:
 
 def _choice(name: str, text: str, where: str) -> str:
     if text not in CHOICES[name]:
-        raise ConfigError(f"{where} is {text!r}", hint=f"allowed are: {', '.join(CHOICES[name])}")
+        raise ConfigError(f"{where}: {text!r} is not allowed", hint=f"allowed values: {', '.join(CHOICES[name])}")
     return text
 
 
 def _number(name: str, text: str, where: str) -> int:
     low, high = _NUMBERS[name]
     if not re.fullmatch(r"[0-9]{1,6}", text) or not low <= int(text) <= high:
-        raise ConfigError(f"{where} is {text!r}", hint=f"give a whole number from {low} to {high}")
+        raise ConfigError(f"{where}: {text!r} is not a whole number from {low} to {high}")
     return int(text)
 
 
 def _date(_: str, text: str, where: str) -> str:
     if text and not _DATE.fullmatch(text):
-        raise ConfigError(f"{where} is {text!r}", hint="give a date as 2026-01-31")
+        raise ConfigError(f"{where}: {text!r} is not a date", hint="write it as 2026-01-31")
     return text
 
 

@@ -1,1 +1,1 @@
-"""The command line: one module per verb; flags in, exit code out, no decisions."""
+"""The command line: one module per command; flags in, exit code out."""

@@ -19,9 +19,9 @@ Examples:
 """,
 )
 def command() -> None:
-    """Compile the model of an installed ado-autoconf into a small table, which answers without it.
+    """Compile the model of an installed ado-autoconf into a small table that gives the same answers.
 
-    The model is not ours: compile the release that you installed, under its licence.
+    The model is not part of this project. Compile the release that you have installed, under its own licence.
     """
 
 
@@ -33,7 +33,9 @@ Examples:
   reconciler autoconf compile --python ~/ado/bin/python -o autoconf.table
 """,
 )
-@click.option("--python", metavar="PATH", default="", help="The interpreter that has ado-autoconf. [default: this one]")
+@click.option(
+    "--python", metavar="PATH", default="", help="Python interpreter that has ado-autoconf. [default: this one]"
+)
 @click.option(
     "-o",
     "--output",
@@ -41,43 +43,50 @@ Examples:
     default="autoconf.table",
     show_default=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the table.",
+    help="File to write the table to.",
 )
-@click.option("--model-version", metavar="X.Y.Z", default="3.1.0", show_default=True, help="The model to compile.")
+@click.option("--model-version", metavar="X.Y.Z", default="3.1.0", show_default=True, help="Model to compile.")
 @click.option(
     "--points",
     type=click.IntRange(1000, 10_000_000),
     metavar="N",
     default=20_000,
     show_default=True,
-    help="Random points on which table and model must agree.",
+    help="Number of random points to compare table and model on.",
 )
 def compile_(python: str, output: Path, model_version: str, points: int) -> int:
-    """Ask the model for every cell, compare both on random points and whole questions, then write the table.
+    """Query the model for every cell of the table, then compare both on random points and on whole questions.
 
-    Nothing is written where the model is not of trees alone (release 1.9.7 is), or where both differ in a single bit.
+    Nothing is written if table and model differ anywhere, or if the model does not consist of decision trees alone
+    (the one in release 1.9.7 does).
     """
-    from reconciler.wiring import autoconf  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
-    table = autoconf.compile_autoconf(python, output, model_version=model_version, points=points)
-    click.echo(f"{output}: {_described(table)}")
+    table = wiring.compile_autoconf(python, output, model_version=model_version, points=points)
+    click.echo(f"{output}: {_summary(table)}")
     return 0
 
 
-@command.command("check")
+@command.command(
+    "check",
+    epilog="""\b
+Examples:
+  reconciler autoconf check autoconf.table
+""",
+)
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> int:
-    """Verify that a table is what was compiled, and say of what it was."""
-    from reconciler.wiring import autoconf  # noqa: PLC0415 - imports late, so that --help stays fast
+    """Verify the digest of a table, and print what it was compiled from."""
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
-    click.echo(f"{file}: {_described(autoconf.read_autoconf_table(file))}")
+    click.echo(f"{file}: {_summary(wiring.read_autoconf_table(file))}")
     return 0
 
 
-def _described(table: "Table") -> str:
+def _summary(table: "Table") -> str:
     header = table.header
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     return (
         f"{versions}, model {header.model_version} (sha256 {header.model_sha256[:12]}); {header.cells:,} cells, "
-        f"equal to the model on {header.points:,} random points; sha256 {table.digest}"
+        f"equal to the model at {header.points:,} random points; sha256 {table.digest}"
     )

@@ -13,36 +13,39 @@ from reconciler.outputs.registry import output_names
     epilog="""\b
 Examples:
   git commit -am "vit: 16 -> 32 GPUs" && reconciler commit
-  reconciler commit --branch rendered/vit       leave the checked-out branch as it is
-  reconciler commit --acknowledge 3f9c21ab04d2  a plan over budget, after reading it
+  reconciler commit --branch rendered/vit       commit to another branch
+  reconciler commit --acknowledge 3f9c21ab04d2  approve a plan over budget
 """,
 )
 @options.repo
 @options.cluster
-@click.option("--branch", metavar="NAME", help="Commit on this branch, made from HEAD. [default: in place]")
-@click.option("--message", "-m", metavar="TEXT", help="First line of the commit. [default: what the plan does]")
+@click.option("--branch", metavar="NAME", help="Branch to commit to, created from HEAD. [default: the current branch]")
+@click.option("--message", "-m", metavar="TEXT", help="Commit message. [default: a summary of the plan]")
 @options.output(output_names("commit"))
-@click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
+@options.width
 @options.date
 @options.acknowledge
 @options.run_options
 def command(*, repo: str, branch: str | None, message: str | None, **flags: Any) -> int:
-    """Write rendered/ and make one commit of it.
+    """Render the sources of HEAD and commit the result.
 
-    Renders the sources of HEAD (commit your edits first) and commits the difference with the plan's digest in its
-    trailers. Where nothing differs nothing is committed. Your working tree and index are otherwise untouched.
+    Only committed sources are rendered: commit your changes first. Updates rendered/ in one commit, with the digest of
+    the plan in its trailers. The rest of the working tree and of the index is not touched.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.commit import commit, uncommitted_sources  # noqa: PLC0415
+    from reconciler.app.plan import plan  # noqa: PLC0415
+    from reconciler.cli.display import format_plan  # noqa: PLC0415
 
-    session = wiring.open_session(repo, options.setting_flags(flags) | {"revision": "HEAD"}, options.environment())
-    planned = session.plan(against_head=True)
-    click.echo(wiring.render_plan(planned.plan, session.settings), nl=False)
-    wiring.raise_if_refused(planned.plan)
-    oid = session.commit(planned, branch=branch, message=message)
-    if oid is None:
-        click.echo("nothing to commit: rendered/ is what the sources mean", err=True)
+    run = wiring.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, options.environment())
+    settings = run.settings
+    planned = plan(run.workspace, date=settings.date, acknowledge=settings.acknowledge, against_head=True)
+    click.echo(format_plan(planned.plan, settings), nl=False)
+    committed = commit(run.workspace, planned, acknowledge=settings.acknowledge, branch=branch, message=message or "")
+    if committed is None:
+        click.echo("nothing to commit: rendered/ is up to date", err=True)
     else:
-        click.echo(f"committed {oid[:12]}{f' on {branch}' if branch else ''}", err=True)
-    for path in session.uncommitted_sources():
-        click.echo(f"warning: {path} has uncommitted edits, which are not part of this", err=True)
+        click.echo(f"committed {committed.oid[:12]}{f' to {branch}' if branch else ''}", err=True)
+    for path in uncommitted_sources(run.workspace):
+        click.echo(f"warning: {path} has uncommitted changes, which are not included", err=True)
     return 0

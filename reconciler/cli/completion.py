@@ -18,11 +18,11 @@ Examples:
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(*, shell: str) -> int:
-    """Print the script that completes verbs and flags in SHELL."""
+    """Print a script that completes commands and flags in SHELL."""
     from reconciler.cli.main import reconciler  # noqa: PLC0415 - that module imports this one
 
     completion = get_completion_class(shell)
     if completion is None:
-        raise ConfigError(f"no completion for {shell}", hint=f"known are: {', '.join(SHELLS)}")
+        raise ConfigError(f"unsupported shell {shell!r}", hint=f"allowed values: {', '.join(SHELLS)}")
     click.echo(completion(reconciler, {}, "reconciler", "_RECONCILER_COMPLETE").source())
     return 0

@@ -22,16 +22,18 @@ Examples:
 @options.revision
 @options.cluster
 @options.output(("text", "json"))
-@click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
+@options.width
 @options.run_options
 def command(*, object_: str, field: str, repo: str, **flags: Any) -> int:
-    """Say why an object or one of its fields is what it is: the chain to source lines, formulas and evidence.
+    """Explain why an object or a field has its value: the rules, formulas, source lines and evidence behind it.
 
     OBJECT is Kind/namespace/name, Kind/name, or the path of a file in rendered/. FIELD is a path such as
-    spec.template.spec.containers[name=trainer].image; without it every field is listed with its reason.
+    spec.template.spec.containers[name=trainer].image. Without FIELD, every field is explained.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.explain import explain  # noqa: PLC0415
+    from reconciler.cli.display import format_explanation  # noqa: PLC0415
 
-    session = wiring.open_session(repo, options.setting_flags(flags), options.environment())
-    click.echo(wiring.render_explanation(session.explain(object_, field), session.settings), nl=False)
+    run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
+    click.echo(format_explanation(explain(run.workspace, object_, field), run.settings), nl=False)
     return 0

@@ -9,28 +9,29 @@ import click
     "init",
     epilog="""\b
 Examples:
-  reconciler init fleet
-  cd my-repository && reconciler init clusters/gpu    works inside an existing Git repository
+  reconciler init fleet                                 a new Git repository
+  cd my-repository && reconciler init clusters/gpu      a folder of an existing repository
 """,
 )
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 def command(*, folder: Path) -> int:
-    """Make a new config repository in DIR from the template: it lints clean and plans to "no changes".
+    """Create a config repository in DIR from the template.
 
-    DIR must be empty or absent. Inside an existing Git repository no second one is made.
+    DIR must be empty or absent. If DIR is inside a Git repository, no new repository is created. The result passes
+    `lint`, and its plan has no changes.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
     made = wiring.init(folder)
-    click.echo(f"{made.files} files written to {folder}")
+    click.echo(f"wrote {made.files} files to {folder}")
     if made.uncommitted:
-        click.echo(f"Nothing is committed yet: {made.uncommitted}")
+        click.echo(f"Nothing was committed: {made.uncommitted}")
     if made.inside:
+        click.echo("Forges and Argo CD read the top folder of a repository: move the pipelines there, add")
         click.echo(
-            f"Forges and Argo CD look at the top of a repository: move the pipelines there (with --repo {made.inside}),"
+            f"--repo {made.inside} to their commands, and prefix paths in argocd/ and flux/ with {made.inside}/."
         )
-        click.echo(f"and put {made.inside}/ before the paths in argocd/ and flux/.")
-    click.echo("\nNext:")
+    click.echo("\nNext steps:")
     for line in made.next_commands:
         click.echo(f"  {line}")
     return 0

@@ -12,26 +12,29 @@ from reconciler.outputs.registry import output_names
     "lint",
     epilog="""\b
 Examples:
-  reconciler lint                    the working tree
-  reconciler lint --revision HEAD -o sarif > lint.sarif
+  reconciler lint                                        the working tree
+  reconciler lint --revision HEAD -o sarif > lint.sarif  a commit, as SARIF
 """,
 )
 @options.repo
 @options.revision
 @options.cluster
 @options.output(output_names("lint"))
-@click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
+@options.width
 @options.date
 @options.run_options
 def command(*, repo: str, **flags: Any) -> int:
-    """Check every file and say everything that is wrong: all problems of all files in one run.
+    """Check all files and report every problem.
 
-    Needs no commit and compares with nothing: YAML as Kubernetes reads it, schemas, cross references and policies.
+    Checks YAML syntax, schemas, references between objects, and policies. Compares nothing and needs no commit.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.lint import lint  # noqa: PLC0415
+    from reconciler.cli.display import format_plan  # noqa: PLC0415
+    from reconciler.planning.gate import refuse  # noqa: PLC0415
 
-    session = wiring.open_session(repo, options.setting_flags(flags), options.environment())
-    checked = session.lint()
-    click.echo(wiring.render_lint(checked, session.settings), nl=False)
-    wiring.raise_if_refused(checked)
+    run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
+    result = lint(run.workspace, date=run.settings.date)
+    click.echo(format_plan(result, run.settings, lint=True), nl=False)
+    refuse(result)
     return 0

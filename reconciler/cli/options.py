@@ -1,4 +1,4 @@
-"""Flags that several verbs share, and the session that they open."""
+"""Options that several commands share."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,7 +11,9 @@ from reconciler.settings import CHOICES
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-def _stack(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+def stack(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    """Combine options into one decorator; help lists them in this order."""
+
     def decorate(function: Decorated) -> Decorated:
         for option in reversed(options):
             function = option(function)
@@ -26,52 +28,59 @@ repo = click.option(
     envvar="RECONCILER_REPO",
     default=".",
     show_default=True,
-    help="The config repository, or any folder in it.",
+    help="Config repository, or any folder inside it.",
 )
-
-run_options = _stack(
-    click.option("--color", type=click.Choice(CHOICES["color"]), help="When to colour. [default: auto]"),
-    click.option("--cache", type=click.Choice(CHOICES["cache"]), help="Remember compiled files. [default: on]"),
-    click.option("--cache-dir", metavar="DIR", help="Where to remember them. [default: the user's cache folder]"),
-    click.option("--processes", metavar="N", help="Files compiled at once. [default: one a processor]"),
-    click.option("--log-level", type=click.Choice(CHOICES["log_level"]), help="Of messages. [default: warning]"),
-    click.option("--log-format", type=click.Choice(CHOICES["log_format"]), help="Of messages. [default: text]"),
+color = click.option("--color", type=click.Choice(CHOICES["color"]), help="When to color the output. [default: auto]")
+width = click.option("--width", metavar="N", help="Width of text output, in columns. [default: the terminal's]")
+run_options = stack(
+    color,
+    click.option("--cache", type=click.Choice(CHOICES["cache"]), help="Use of the cache. [default: on]"),
+    click.option("--cache-dir", metavar="DIR", help="Cache folder. [default: the user's cache folder]"),
+    click.option("--processes", metavar="N", help="Maximum number of worker processes. [default: one per CPU]"),
+    click.option(
+        "--log-level", type=click.Choice(CHOICES["log_level"]), help="Lowest level to log. [default: warning]"
+    ),
+    click.option("--log-format", type=click.Choice(CHOICES["log_format"]), help="Log format. [default: text]"),
 )
-
 revision = click.option(
-    "--revision", metavar="REV", help="Read this commit instead of the working tree with its uncommitted edits."
+    "--revision", metavar="REV", help="Revision to read, instead of the working tree with its uncommitted changes."
 )
-cluster = click.option("--cluster", metavar="NAME", help="Only this cluster. [default: all]")
-date = click.option("--date", metavar="YYYY-MM-DD", help="Today, for exceptions. [default: date of the head commit]")
+cluster = click.option("--cluster", metavar="NAME", help="Name of the only cluster to process. [default: all clusters]")
+date = click.option(
+    "--date",
+    metavar="YYYY-MM-DD",
+    help="Current date, for policy exceptions that expire. [default: date of the head commit]",
+)
 base = click.option(
     "--base",
     metavar="REV",
-    help="Compare with the merge base of this. [default: the upstream's default branch, else HEAD]",
+    help="Revision to compare with, at the merge base. [default: the upstream's default branch, else HEAD]",
 )
 acknowledge = click.option(
-    "--acknowledge", metavar="TOKEN", help="Allow exactly the plan that printed this token to exceed its budgets."
+    "--acknowledge", metavar="TOKEN", help="Approval token of a plan over budget, as printed by that plan."
 )
-exit_code = click.option("--exit-code", is_flag=True, help="Exit with 1 where changes are pending.")
+exit_code = click.option("--exit-code", is_flag=True, help="Exit with 1 if there are changes.")
+full = click.option("--full", is_flag=True, help="Show every field of created and deleted objects.")
 
 
 def output(formats: Sequence[str], default: str = "text") -> Callable[[Decorated], Decorated]:
-    """Offer `-o FORMAT` with the formats that a verb knows."""
+    """Return the option `-o FORMAT` for the formats of a command."""
     return click.option(
         "-o",
         "--output",
         type=click.Choice(formats),
         metavar="FORMAT",
-        help=f"{', '.join(formats)}. [default: {default}]",
+        help=f"Output format: {', '.join(formats)}. [default: {default}]",
     )
 
 
 def setting_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """Pick from a verb's arguments those that are settings; empty ones count as not given."""
-    from reconciler.settings import NAMES  # noqa: PLC0415 - keeps this module's import small
+    """Return the arguments of a command that are settings, without those that were not given."""
+    from reconciler.settings import NAMES  # noqa: PLC0415 - imports msgspec, which `--help` does not need
 
     return {name: value for name, value in flags.items() if name in NAMES and value is not None}
 
 
 def environment() -> dict[str, str]:
-    """Return the environment, once, at the edge."""
+    """Return a copy of the environment."""
     return dict(os.environ)

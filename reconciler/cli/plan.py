@@ -13,10 +13,10 @@ from reconciler.outputs.registry import output_names
     "plan",
     epilog="""\b
 Examples:
-  reconciler plan                               my uncommitted edits, against the upstream's main
+  reconciler plan                               uncommitted changes, against the upstream's main
   reconciler plan --revision HEAD --base main   a pull request
-  reconciler plan -o markdown > comment.md
-  reconciler plan --out plan.json --exit-code   a file to show or to check later; 1 if anything changes
+  reconciler plan -o markdown > comment.md      a comment for a pull request
+  reconciler plan --out plan.json --exit-code   save the plan; exit with 1 if there are changes
 """,
 )
 @options.repo
@@ -24,25 +24,31 @@ Examples:
 @options.revision
 @options.cluster
 @options.output(output_names("plan"))
-@click.option("--full", is_flag=True, help="Show every field of created and deleted objects too.")
-@click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Save the plan as JSON.")
-@click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
+@options.full
+@click.option(
+    "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="File to save the plan to."
+)
+@options.width
 @options.date
 @options.acknowledge
 @options.exit_code
 @options.run_options
 def command(*, repo: str, full: bool, out: Path | None, exit_code: bool, **flags: Any) -> int:
-    """Show what the sources mean, as a diff with reasons.
+    """Show the changes that a revision makes to rendered/, with reasons.
 
-    Compares what the sources of the working tree (or of --revision) render to with rendered/ of the base. Nothing is
-    written, nothing is asked of a network or a clock.
+    Renders the sources of the working tree (or of --revision) and compares the result with rendered/ at the base. The
+    plan depends on the repository alone: no clock and no network. Nothing is written.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.plan import plan  # noqa: PLC0415
+    from reconciler.cli.display import format_plan  # noqa: PLC0415
+    from reconciler.planning.gate import refuse  # noqa: PLC0415
 
-    session = wiring.open_session(repo, options.setting_flags(flags), options.environment())
-    planned = session.plan()
+    run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
+    settings = run.settings
+    planned = plan(run.workspace, base=settings.base, date=settings.date, acknowledge=settings.acknowledge)
     if out is not None:
         wiring.save_plan(planned.plan, out)
-    click.echo(wiring.render_plan(planned.plan, session.settings, full=full), nl=False)
-    wiring.raise_if_refused(planned.plan)
+    click.echo(format_plan(planned.plan, settings, full=full), nl=False)
+    refuse(planned.plan)
     return 1 if exit_code and not planned.plan.is_empty else 0

@@ -12,9 +12,9 @@ from reconciler.cli import options
     "render",
     epilog="""\b
 Examples:
-  reconciler render                        every manifest as one YAML stream
-  reconciler render --to /tmp/rendered     a folder, one object a file
-  reconciler render --cluster main | kubectl diff -f -
+  reconciler render                                      all manifests as one YAML stream
+  reconciler render --to /tmp/rendered                   a folder with one file per object
+  reconciler render --cluster main | kubectl diff -f -   compare with a live cluster
 """,
 )
 @options.repo
@@ -24,20 +24,21 @@ Examples:
     "--to",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write below this folder, which must be empty or absent. [default: standard output]",
+    help="Folder to write to; must be empty or absent. [default: standard output]",
 )
 @options.date
 @options.run_options
 def command(*, repo: str, to: Path | None, **flags: Any) -> int:
-    """Write the rendered manifests to a folder or standard output, without Git."""
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    """Render all manifests to a folder or to standard output."""
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.render import render  # noqa: PLC0415
 
-    session = wiring.open_session(repo, options.setting_flags(flags), options.environment())
-    contents = session.render()
+    run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
+    contents = render(run.workspace)
     if to is None:
         for path, content in contents.items():
             click.echo(f"---\n# {path}\n".encode() + content, nl=False)
         return 0
     wiring.write_folder(contents, to)
-    click.echo(f"{len(contents)} manifests written below {to}", err=True)
+    click.echo(f"wrote {len(contents)} manifest{'' if len(contents) == 1 else 's'} to {to}", err=True)
     return 0

@@ -1,5 +1,7 @@
 """`reconciler schema`."""
 
+import json
+
 import click
 
 
@@ -7,14 +9,20 @@ import click
     "schema",
     epilog="""\b
 Examples:
-  reconciler schema                    list the kinds
-  reconciler schema TorchrunJob > torchrunjob.json
+  reconciler schema                                 list all kinds
+  reconciler schema TorchrunJob > torchrunjob.json  the schema of one kind
 """,
 )
 @click.argument("kind", metavar="[KIND]", required=False, default="")
 def command(*, kind: str) -> int:
-    """Print the JSON Schema of a kind, for editors; without KIND, list the kinds."""
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    """Print the JSON Schema of a kind, for editors. Without KIND, list all kinds."""
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.schema import list_kinds, schema_of  # noqa: PLC0415
 
-    click.echo(wiring.schema(kind), nl=False)
+    catalogue = wiring.catalogue()
+    if kind:
+        click.echo(json.dumps(schema_of(catalogue, kind), indent=2))
+        return 0
+    for name, version in list_kinds(catalogue):
+        click.echo(f"{name}  {version}")
     return 0

@@ -12,7 +12,7 @@ from reconciler.outputs.registry import output_names
     "verify",
     epilog="""\b
 Examples:
-  reconciler verify                      HEAD
+  reconciler verify                        HEAD
   reconciler verify --revision v1.4 -o json
 """,
 )
@@ -20,23 +20,25 @@ Examples:
 @options.revision
 @options.cluster
 @options.output(output_names("verify"))
-@click.option("--width", metavar="N", help="Columns of text. [default: the terminal's]")
+@options.width
 @options.date
 @options.run_options
 def command(*, repo: str, **flags: Any) -> int:
-    """Fail unless rendered/ is exactly what the sources mean, at HEAD or at --revision.
+    """Check that rendered/ matches its sources, at HEAD or at --revision.
 
-    A gate for CI: exits with 5 and shows the difference where somebody edited rendered/ by hand or forgot
-    `reconciler commit`.
+    Intended for CI: exits with 5 and shows the difference if rendered/ was edited by hand, or if `reconciler commit`
+    was not run.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.verify import require_verified, verify  # noqa: PLC0415
+    from reconciler.cli.display import format_plan  # noqa: PLC0415
 
-    given = options.setting_flags(flags)
-    session = wiring.open_session(repo, {"revision": "HEAD", **given}, options.environment())
-    planned = session.plan(against_head=True)
-    if not planned.plan.is_empty or planned.plan.errors or planned.plan.denials:
-        click.echo(wiring.render_plan(planned.plan, session.settings), nl=False)
-    wiring.raise_if_refused(planned.plan, budgets=False)
-    wiring.raise_if_stale(planned.plan)
-    click.echo(f"verified: {planned.plan.unchanged} objects of {session.settings.revision} are what its sources mean")
+    flags = {"revision": "HEAD", **options.setting_flags(flags)}
+    run = wiring.open_run(repo, flags, options.environment())
+    plan = verify(run.workspace, date=run.settings.date)
+    if not plan.is_empty or plan.errors or plan.denials:
+        click.echo(format_plan(plan, run.settings), nl=False)
+    require_verified(plan)
+    objects = f"{plan.unchanged} object{'' if plan.unchanged == 1 else 's'}"
+    click.echo(f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources")
     return 0

@@ -7,11 +7,18 @@ import click
 from reconciler.cli import options
 
 
-@click.command("version")
+@click.command(
+    "version",
+    epilog="""\b
+Examples:
+  reconciler version
+  reconciler version -o json
+""",
+)
 @options.output(("text", "json"))
 def command(*, output: str | None) -> int:
-    """Print the version of the engine, and of the Kubernetes and operator schemas that it knows."""
-    from reconciler import wiring  # noqa: PLC0415 - imports late, so that --help stays fast
+    """Print the versions of the engine, of its Kubernetes and operator schemas, and of packages that add kinds."""
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
     versions = wiring.versions()
     if output == "json":

@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.config import Config, parse_config
+from reconciler.core.objects import SourceRef
+from reconciler.core.problems import Problem
 from reconciler.errors import ConfigError, InvalidInput, OutsideError
 from reconciler.ports import Cache, Commit, Entry, Repository
 from reconciler.revision.layout import CONFIG_PATH, Files, Layout, folders, layout
@@ -184,5 +186,7 @@ def _parsed(repository: Repository, entry: Entry, catalogue: "Catalogue") -> Con
     return config
 
 
-def _misplaced(count: int) -> str:
-    return f"{CONFIG_PATH}: holds {count} documents of kind ReconcilerConfig; keep exactly one document [config.count]"
+def _misplaced(count: int) -> Problem:
+    message = f"contains {count} documents of kind ReconcilerConfig"
+    place = SourceRef(path=CONFIG_PATH)
+    return Problem(rule="config.count", place=place, message=message, hint="keep exactly one document")

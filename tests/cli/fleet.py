@@ -40,7 +40,7 @@ class Fleet:
 
     def run(self, *arguments: str) -> Ran:
         self.capture.readouterr()
-        code = run([arguments[0], "--repo", str(self.root), *arguments[1:]])
+        code = run([*arguments, "--repo", str(self.root)])
         out, err = self.capture.readouterr()
         return Ran(code, out, err)
 

@@ -15,7 +15,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from reconciler import wiring
+from reconciler.app.plan import plan
+from reconciler.app.workspace import Workspace
 from reconciler.outputs.json_report import render_json
+from reconciler.planning import planning
 from tests.cli.fleet import IDENTITY
 
 CONFIG = """\
@@ -151,6 +154,14 @@ edits = st.one_of(
 )  # fmt: skip
 
 
+def open_workspace(root: str, flags: dict[str, str]) -> Workspace:
+    return wiring.open_run(root, flags, {**os.environ, **IDENTITY}).workspace
+
+
+def plan_json(root: str, flags: dict[str, str]) -> str:
+    return render_json(plan(open_workspace(root, flags)).plan)
+
+
 class Repository:
     """A repository with two ways to plan it: with a cache that stays, and with none."""
 
@@ -175,14 +186,14 @@ class Repository:
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message", "edit")
 
-    def session(self, **flags: str) -> wiring.Session:
-        return wiring.open_session(str(self.root), flags, {**os.environ, **IDENTITY})
+    def plan(self, **flags: str) -> str:
+        return plan_json(str(self.root), flags)
 
     def warm(self) -> str:
-        return render_json(self.session(cache_dir=str(self.cache)).plan().plan)
+        return self.plan(cache_dir=str(self.cache))
 
     def cold(self) -> str:
-        return render_json(self.session(cache="off").plan().plan)
+        return self.plan(cache="off")
 
     def apply(self, edit: tuple[str, ...]) -> None:
         target = self.root / edit[1] if len(edit) > 1 and "/" in str(edit[1]) else self.root
@@ -217,7 +228,7 @@ class Repository:
 
     def _render(self) -> None:
         """Commit what the sources mean now, as far as they can be rendered: the next plan is nearly empty."""
-        planned = self.session(cache="off").plan()
+        planned = plan(open_workspace(str(self.root), {"cache": "off"}))
         for path, content in planned.contents().items():
             if content is None:
                 (self.root / path).unlink(missing_ok=True)
@@ -303,8 +314,7 @@ def test_gpus_are_counted_again_where_a_job_changes_size() -> None:
 
 
 def _plan(root: str, cache: str) -> str:
-    session = wiring.open_session(root, {"cache_dir": cache}, {**os.environ, **IDENTITY})
-    return render_json(session.plan().plan)
+    return plan_json(root, {"cache_dir": cache})
 
 
 def test_two_processes_at_once_share_a_cache() -> None:
@@ -320,8 +330,8 @@ def test_settings_of_a_run_do_not_mix(flags: dict[str, str]) -> None:
     """One cluster's memory is not another's, and the number of workers changes nothing."""
     with repository() as made:
         made.warm()
-        one = render_json(made.session(cache_dir=str(made.cache), **flags).plan().plan)
-        assert one == render_json(made.session(cache="off", **flags).plan().plan)
+        one = made.plan(cache_dir=str(made.cache), **flags)
+        assert one == made.plan(cache="off", **flags)
         assert made.warm() == made.cold()
 
 
@@ -334,12 +344,13 @@ def test_what_is_taken_away_while_a_plan_goes_on_is_compiled_again() -> None:
     with repository() as made:
         made.warm()
         cold = made.cold()
-        session = made.session(cache_dir=str(made.cache))
-        assert session.head.state.files.sources
+        head = open_workspace(str(made.root), {"cache_dir": str(made.cache)}).compile()
+        assert head.state.files.sources
         for file in made.cache.glob("*.cache"):
             file.unlink()
-        assert render_json(session.plan().plan) == cold
-        assert len(session.head.rows) == len(session.head.digests)
+        planned = planning.plan(head, base="", date="", acknowledge="", against_head=False)
+        assert render_json(planned.plan) == cold
+        assert len(head.rows) == len(head.digests)
 
 
 def test_a_head_that_moved_is_listed_by_what_differs() -> None:

@@ -13,6 +13,7 @@ import yaml
 
 from reconciler import wiring
 from reconciler.adapters import bundle
+from reconciler.app.render import render
 from reconciler.core.documents import read
 from reconciler.core.schemas import Catalogue
 from tests.cli.fleet import IDENTITY, Fleet, run_verb
@@ -25,8 +26,8 @@ def test_rendered_tree_is_what_the_sources_mean(tmp_path: Path, capsys: pytest.C
     fleet = Fleet(tmp_path / "fleet", capsys)
     shutil.copytree(TEMPLATE, fleet.root)
     fleet.git("init", "--quiet")
-    session = wiring.open_session(str(fleet.root), {"cache": "off"}, dict(os.environ))
-    contents = {path.removeprefix("rendered/"): content for path, content in session.render().items()}
+    run = wiring.open_run(str(fleet.root), {"cache": "off"}, dict(os.environ))
+    contents = {path.removeprefix("rendered/"): content for path, content in render(run.workspace).items()}
     if os.environ.get("GOLDEN"):
         shutil.rmtree(TEMPLATE / "rendered")
         wiring.write_folder({f"rendered/{path}": content for path, content in contents.items()}, tmp_path / "new")

@@ -1,0 +1,48 @@
+"""Commit what the sources of a revision render to."""
+
+from reconciler.app.workspace import Workspace
+from reconciler.errors import ConfigError
+from reconciler.outputs.commit import ACKNOWLEDGED, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, Committed
+from reconciler.outputs.commit import commit as commit_files
+from reconciler.outputs.logs import Log
+from reconciler.outputs.summary import description
+from reconciler.planning.gate import refuse
+from reconciler.planning.planning import Planned
+from reconciler.revision.layout import folders
+
+_log = Log(__name__)
+
+
+def commit(
+    workspace: Workspace, planned: Planned, *, acknowledge: str = "", branch: str | None = None, message: str = ""
+) -> Committed | None:
+    """Write the changes of a plan (made with `against_head`) as one commit, on the checked-out branch or on `branch`.
+
+    Returns None if there is nothing to commit. Raises what forbids the plan (`InvalidInput`, `PolicyDenied`,
+    `UnsafePlan`), and `ConfigError` for a plan of the working tree.
+    """
+    plan, source = planned.plan, workspace.side.commit
+    refuse(plan)
+    if source is None:
+        raise ConfigError("a plan of the working tree cannot be committed", hint="plan a revision, such as HEAD")
+    trailers = {PLAN_DIGEST: plan.digest, SOURCE_COMMIT: source.oid, EVIDENCE_DIGEST: plan.evidence}
+    if plan.breaches and plan.acknowledged:
+        trailers[ACKNOWLEDGED] = acknowledge
+    committed = commit_files(
+        workspace.tools.repository,
+        files=planned.contents(),
+        message=message or description(plan),
+        trailers=trailers,
+        branch=branch,
+        expected_head=source.oid,
+    )
+    _log.info("commit %s of plan %s", committed.oid if committed else "none", plan.digest)
+    return committed
+
+
+def uncommitted_sources(workspace: Workspace) -> tuple[str, ...]:
+    """Return the paths of files with uncommitted changes that a plan reads, without `rendered/`."""
+    commit = workspace.side.commit
+    roots = tuple(root for root in folders(workspace.config) if root != workspace.config.rendered)
+    changed = workspace.tools.repository.changed_since(commit.oid if commit else None)
+    return tuple(sorted(path for path in changed if path.startswith(roots)))

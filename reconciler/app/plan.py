@@ -1,0 +1,25 @@
+"""Plan a revision against its base."""
+
+from reconciler.app.workspace import Workspace
+from reconciler.outputs.logs import Log
+from reconciler.planning import planning
+from reconciler.planning.planning import Planned
+
+_log = Log(__name__)
+
+
+def plan(
+    workspace: Workspace, *, base: str = "", date: str = "", acknowledge: str = "", against_head: bool = False
+) -> Planned:
+    """Compare what the sources of a revision render to with `rendered/` of the base.
+
+    base: revision to compare with, at its merge base (empty: the upstream's default branch, else HEAD).
+    date: current date, for exceptions that expire (empty: date of the head commit).
+    acknowledge: approval token of a plan over budget.
+    against_head: compare the revision with its own `rendered/` instead, as `commit` and `verify` do.
+    """
+    head = workspace.compile(writes=against_head)
+    planned = planning.plan(head, base=base, date=date, acknowledge=acknowledge, against_head=against_head)
+    changes, errors = len(planned.plan.changes), len(planned.plan.errors)
+    _log.info("plan %s: %d changes, %d errors", planned.plan.digest, changes, errors)
+    return planned

@@ -1,0 +1,257 @@
+"""Size the training jobs of files: files that a user names, or all that the settings of a config repository select."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import Cluster, Goal, SizingSettings
+from reconciler.core.documents import Document, read
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.schemas import Catalogue
+from reconciler.core.sized.apply import waiting
+from reconciler.core.sized.inplace import edit_source
+from reconciler.core.sized.sized import Sized
+from reconciler.core.sized.sizing import SizedJob, Surroundings, size_job
+from reconciler.core.sizing.answers import Answers
+from reconciler.core.sizing.decide import decide
+from reconciler.core.sizing.gpus import closest_gpus, find_gpu
+from reconciler.core.sizing.question import asked
+from reconciler.core.training import is_done, is_training_kind
+from reconciler.errors import ConfigError, InvalidInput
+from reconciler.index.head import Head
+from reconciler.index.sizing import is_sized, surroundings
+from reconciler.outputs.sizes import SizeAnswer
+from reconciler.revision.layout import selects
+
+KINDS = "PyTorchJob, AppWrapper, Job, JobSet, TrainJob, RayJob, TorchrunJob"
+
+
+class InputFile(Struct, frozen=True, kw_only=True, eq=False):
+    """A file that a user names.
+
+    path: as shown in messages.
+    inside: path below the root of the config repository; empty if the file is elsewhere.
+    siblings: reads the configurations beside the file, which a launch line may name, by file name.
+    """
+
+    path: str
+    content: bytes
+    inside: str = ""
+    folder: str = ""
+    siblings: Callable[[], Mapping[str, bytes]] = dict
+
+
+class SizingScope(Struct, frozen=True, kw_only=True, eq=False):
+    """What files are sized against: a config repository, or `settings` for files outside of it."""
+
+    catalogue: Catalogue
+    settings: SizingSettings
+    head: Head | None = None
+
+    def has_source(self, file: InputFile) -> bool:
+        """Whether a file is a source of the config repository, so that the repository's settings apply."""
+        return self.head is not None and file.inside in self.head.layout.sources
+
+
+class FileJob(Struct, frozen=True, kw_only=True, eq=False):
+    """A job of a file, sized for a cluster (None outside a repository); `pending`: the job while it has no answer."""
+
+    job: SizedJob
+    cluster: Cluster | None = None
+    pending: Sized | None = None
+
+
+class SizedFile(Struct, frozen=True, kw_only=True, eq=False):
+    """The sized jobs of a file, and its problems. `done` counts jobs that were skipped because they are sized."""
+
+    path: str
+    raw: bytes
+    jobs: tuple[FileJob, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    done: int = 0
+
+    @property
+    def errors(self) -> list[Problem]:
+        """Problems of severity error."""
+        return [problem for problem in self.problems if problem.severity is Severity.ERROR]
+
+    def edit(self) -> tuple[bytes, tuple[Problem, ...]]:
+        """Return the file with the sizes written into it. If several clusters size a job, the first one wins."""
+        changes: dict[int, tuple[Document, dict[str, object]]] = {}
+        for found in self.jobs:
+            changed = found.job.sized or found.pending
+            if changed is not None:
+                changes.setdefault(id(found.job.document), (found.job.document, changed.data))
+        source = edit_source(self.raw, tuple(changes.values()))
+        return source.content, source.problems
+
+
+_Targets = Callable[[Document], Iterable[tuple[Cluster | None, Surroundings]]]
+"""Returns the clusters that a document is sized for, and what it is sized against in each."""
+
+
+def standalone_settings(
+    *,
+    gpu: str = "",
+    goal: str = Goal.MIN_GPU.value,
+    max_gpus: int = 64,
+    safety: float = 0.08,
+    allow_paged: bool = False,
+) -> SizingSettings:
+    """Return the settings of files outside any config repository; `ConfigError` for an unknown GPU product."""
+    if gpu and find_gpu(gpu) is None:
+        near = closest_gpus(gpu)
+        hint = (
+            f"did you mean {' or '.join(near)}?" if near else "use the value of the node label nvidia.com/gpu.product"
+        )
+        raise ConfigError(f"--gpu: unknown GPU product {gpu!r}", hint=hint)
+    return replace(
+        SizingSettings(),
+        select=replace(SizingSettings().select, every=True),
+        goal=Goal(goal),
+        max_gpus=max_gpus,
+        safety=safety,
+        allow_paged=allow_paged,
+        default_gpu_model=gpu,
+    )
+
+
+def size_file(scope: SizingScope, file: InputFile, *, again: bool = True) -> SizedFile:
+    """Size all training jobs of a file. `again`: also jobs with the label that marks them as sized."""
+    if scope.head is None or not scope.has_source(file):
+        return _size(file.path, file.content, _standalone_targets(scope.settings, file), scope.catalogue, again=again)
+    targets = _with_gpu(_repository_targets(scope.head, selected=False), scope.settings.default_gpu_model)
+    return _size(file.inside, file.content, targets, scope.head.context.catalogue, again=again)
+
+
+def size_selected(scope: SizingScope, *, again: bool = False) -> list[SizedFile]:
+    """Size the jobs that the settings of the config repository select; returns the files that have any."""
+    head = scope.head
+    if head is None:
+        raise ConfigError("not in a config repository", hint="name a file, or a repository with --repo DIR")
+    targets = _repository_targets(head, selected=True, again=again)
+    paths = sorted(head.layout.sources)
+    contents = head.tools.repository.read([head.layout.sources[path] for path in paths])
+    files = [
+        _size(path, raw, targets, head.context.catalogue, again=again, named=False)
+        for path, raw in zip(paths, contents, strict=True)
+    ]
+    return [file for file in files if file.jobs]
+
+
+def require_jobs(files: Sequence[SizedFile]) -> None:
+    """Raise `InvalidInput` with the errors of all files, and `ConfigError` if there is no training job in them."""
+    errors = [problem for file in files for problem in file.errors]
+    if errors:
+        raise InvalidInput(errors)
+    if not any(file.jobs for file in files):
+        paths = ", ".join(file.path for file in files)
+        raise ConfigError(f"{paths}: no training job found", hint=f"supported kinds: {KINDS}")
+
+
+def answers_of(file: SizedFile, gpus: int | None = None) -> list[SizeAnswer]:
+    """Return the answer for each job of a file; `gpus` is a number of GPUs to check as well."""
+    return [_answer(found, gpus) for found in file.jobs if found.job.decision is not None]
+
+
+def _answer(found: FileJob, gpus: int | None) -> SizeAnswer:
+    job = found.job
+    decision = job.decision
+    if decision is None or job.told is None:
+        raise TypeError(f"{job.document.source} has no decision")
+    product = decision.chosen.gpu if decision.chosen else job.questions[0].gpu
+    question = next(question for question in job.questions if question.gpu == product)
+    requested = None
+    if gpus is not None:
+        fixed = replace(question, processes=gpus, requested_gpus=gpus, max_gpus=gpus, goal=Goal.AVOID_OOM)
+        requested = next(iter(decide(fixed).candidates), None)
+    where = f" on {found.cluster.name}" if found.cluster else ""
+    return SizeAnswer(
+        question=question,
+        decision=decision,
+        note=job.told(),
+        name=f"{job.document.key}{where}  {job.document.source}",
+        requested=requested,
+    )
+
+
+def _size(
+    path: str, raw: bytes, targets: _Targets, catalogue: Catalogue, *, again: bool, named: bool = True
+) -> SizedFile:
+    reading = read(path, raw)
+    problems = list(reading.problems)
+    jobs: list[FileJob] = []
+    done = 0
+    for document in reading.documents:
+        if not is_training_kind(document):
+            continue
+        invalid = catalogue.validate(document)
+        problems += invalid
+        if any(problem.severity is Severity.ERROR for problem in invalid):
+            continue
+        for cluster, surrounding in targets(document):
+            if is_done(document, surrounding.settings) and not again:
+                done += 1
+                continue
+            job = size_job(document, surrounding, named=named)
+            if job is not None:
+                jobs.append(FileJob(job=job, cluster=cluster, pending=_pending(job, surrounding)))
+                problems += job.problems
+    return SizedFile(path=path, raw=raw, jobs=tuple(jobs), problems=tuple(dict.fromkeys(problems)), done=done)
+
+
+def _pending(job: SizedJob, surrounding: Surroundings) -> Sized | None:
+    """Label a job whose question was submitted with the id of the request; None if nothing was submitted."""
+    if not job.waits:
+        return None
+    answers = [surrounding.answers.of(asked(question)) for question in job.questions]
+    request = next((answer.request_id for answer in answers if answer is not None and answer.request_id), "")
+    return waiting(job.document, request, surrounding.settings) if request else None
+
+
+def _repository_targets(head: Head, *, selected: bool, again: bool = False) -> _Targets:
+    """Size for the clusters of a config repository; `selected`: only jobs that the settings select."""
+    context = head.context
+
+    def targets(document: Document) -> Iterator[tuple[Cluster | None, Surroundings]]:
+        labels = document.metadata.get("labels")
+        for cluster in context.clusters:
+            if selects(cluster, document.source.path, labels) and (
+                not selected or is_sized(document, cluster, again=again)
+            ):
+                yield cluster, surroundings(context, document, cluster)
+
+    return targets
+
+
+def _with_gpu(targets: _Targets, product: str) -> _Targets:
+    """Use a GPU product for jobs that name none (empty: leave them as they are)."""
+    if not product:
+        return targets
+
+    def with_gpu(document: Document) -> Iterator[tuple[Cluster | None, Surroundings]]:
+        for cluster, surrounding in targets(document):
+            yield cluster, replace(surrounding, settings=replace(surrounding.settings, default_gpu_model=product))
+
+    return with_gpu
+
+
+def _standalone_targets(settings: SizingSettings, file: InputFile) -> _Targets:
+    """Size without a repository: a launch line may name the configurations beside the file, and nothing else."""
+
+    def targets(_: Document) -> Iterator[tuple[Cluster | None, Surroundings]]:
+        siblings = file.siblings()
+        offered = tuple(filter(None, [find_gpu(settings.default_gpu_model)]))
+        yield (
+            None,
+            Surroundings(
+                settings=settings,
+                answers=Answers(),
+                offered=offered,
+                paths=tuple(siblings),
+                file=lambda path: siblings.get(path) or siblings.get(path.removeprefix(f"{file.folder}/")),
+            ),
+        )
+
+    return targets

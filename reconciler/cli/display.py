@@ -1,0 +1,66 @@
+"""Formats results for the terminal or for the file that standard output is."""
+
+# ruff: noqa: PLC0415 - each format is imported only when it is used
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reconciler.core.plan import Plan
+    from reconciler.core.plan.explanation import Explanation
+    from reconciler.outputs.sizes import SizeAnswer
+    from reconciler.settings import Settings
+
+_MIN_WIDTH = 40
+_FILE_WIDTH = 100
+
+
+def format_plan(plan: "Plan", settings: "Settings", *, full: bool = False, lint: bool = False) -> str:
+    """Format a plan; `lint` shows only findings, because nothing was compared."""
+    from reconciler.outputs.registry import RenderOptions, render
+
+    return render(plan, settings.output, RenderOptions(full=full, lint=lint, **terminal(settings)))
+
+
+def format_explanation(explanation: "Explanation", settings: "Settings") -> str:
+    """Format the reasons of an object or a field."""
+    from reconciler.outputs.explain import render_explain, render_explain_json
+
+    if settings.output == "json":
+        return render_explain_json(explanation)
+    return render_explain(explanation, **terminal(settings))
+
+
+def format_sizes(answers: Sequence["SizeAnswer"], settings: "Settings") -> str:
+    """Format answers to sizing questions; as JSON, one indented object or one object per line."""
+    from reconciler.outputs.sizes import render_size, size_json
+
+    if settings.output == "json":
+        indent = 2 if len(answers) == 1 else None
+        return "".join(json.dumps(size_json(answer), indent=indent, ensure_ascii=False) + "\n" for answer in answers)
+    return "\n".join(render_size(answer, **terminal(settings)) for answer in answers)
+
+
+def terminal(settings: "Settings") -> dict[str, Any]:
+    """Return the width, color and character set of standard output."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return {"width": _width(settings), "colour": _has_color(settings), "unicode": encoding in {"utf8", "utf16"}}
+
+
+def _has_color(settings: "Settings") -> bool:
+    if settings.color != "auto":
+        return settings.color == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _width(settings: "Settings") -> int:
+    if settings.width:
+        return max(settings.width, _MIN_WIDTH)
+    if not sys.stdout.isatty():
+        return _FILE_WIDTH
+    import shutil  # imports the archive modules
+
+    return max(shutil.get_terminal_size().columns, _MIN_WIDTH)

@@ -1,0 +1,308 @@
+"""Composition root: picks adapters from the settings, and hands them to use cases."""
+
+# ruff: noqa: PLC0415 - adapters are imported when they are used: each command pays only for its own
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from reconciler.adapters import bundle
+from reconciler.app.workspace import Workspace
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.schemas import Catalogue
+from reconciler.errors import ConfigError
+from reconciler.outputs.logs import Log, set_up
+from reconciler.settings import SIZING_TOKEN, Settings, resolve
+
+if TYPE_CHECKING:
+    from reconciler.adapters.cache import DiskCache
+    from reconciler.adapters.checkout import Made
+    from reconciler.adapters.predictors.table import Table
+    from reconciler.app.size.files import InputFile
+    from reconciler.app.size.record import AskEngine, Reply
+    from reconciler.core.config import Cluster
+    from reconciler.core.plan import Plan
+    from reconciler.core.sizing.answers import Answers
+    from reconciler.core.sizing.architecture import Architecture
+    from reconciler.core.sizing.question import Question
+    from reconciler.ports import Predictor
+
+_log = Log(__name__)
+
+
+class Run(Struct, frozen=True, kw_only=True, eq=False):
+    """An open config repository, and the settings of the run."""
+
+    settings: Settings
+    workspace: Workspace
+
+
+def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Run:
+    """Open the config repository around a folder and resolve the settings, including its own `spec.defaults`."""
+    from reconciler.adapters.git import GitRepository
+    from reconciler.index.head import Tools
+    from reconciler.index.workers import usable_processors
+    from reconciler.outputs.progress import progress
+    from reconciler.revision.sides import head_side, read_config
+
+    early = resolve(flags, environ, {})
+    if not Path(repo).is_dir():
+        raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
+    repository = GitRepository.open(Path(repo), environ=environ)
+    side = head_side(repository, early.revision)
+    store, schemas = _cache(early, environ), catalogue()
+    config = read_config(repository, side, lambda: schemas, store)
+    settings = resolve(flags, environ, config.defaults)
+    set_up(level=settings.log_level, form=settings.log_format)
+    if settings.cache != early.cache:
+        store = _cache(settings, environ)
+    _log.debug("repository %s at %s", repository.root, side.commit.oid if side.commit else "the working tree")
+    policies = _policies()
+    tools = Tools(
+        repository=repository,
+        cache=store,
+        catalogue=schemas,
+        shipped=policies,
+        read_shipped=_read_bundle,
+        bundle_digest=_bundle_digest(policies),
+        processes=settings.processes or usable_processors(),
+        cluster=settings.cluster,
+        progress=lambda title, total: progress(title, total=total),
+    )
+    return Run(settings=settings, workspace=Workspace(tools=tools, side=side, config=config))
+
+
+def resolve_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Resolve the settings of a command that needs no repository."""
+    return resolve(flags, environ, {})
+
+
+def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
+    from reconciler.adapters.cache import DiskCache, cache_folder
+
+    if settings.cache == "off":
+        return DiskCache(None)
+    folder = Path(settings.cache_dir).absolute() if settings.cache_dir else cache_folder(environ)
+    return DiskCache(folder, stamp=bundle.stamp())
+
+
+# What ships with the package.
+
+
+def catalogue() -> Catalogue:
+    """Return the schemas of all known kinds."""
+    return Catalogue(bundle)
+
+
+def _policies() -> tuple[str, ...]:
+    # policies/<rule>/rule.yaml: the examples of a rule are deeper
+    return tuple(path for path in bundle.walk("policies") if path.endswith(".yaml") and path.count("/") == 2)  # noqa: PLR2004
+
+
+def _read_bundle(paths: list[str]) -> Iterator[bytes]:
+    return map(bundle.read, paths)
+
+
+def _bundle_digest(policies: Iterable[str]) -> str:
+    """Return the digest of the shipped schemas and policies, which determine a plan as the code does."""
+    from hashlib import sha256
+
+    digest = sha256()
+    for path in ("schemas/kubernetes/versions.json", *(p for p in bundle.walk("schemas") if "/v1" in p)):
+        digest.update(bundle.read(path))
+    for path in policies:
+        digest.update(path.encode() + bundle.read(path))
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the engine, of its schemas, and of packages that add kinds."""
+    from reconciler.app.version import versions as all_versions
+
+    return all_versions(bundle.read("schemas/kubernetes/versions.json"), BUILT_IN)
+
+
+# Files of the user.
+
+
+def init(folder: Path) -> "Made":
+    """Create a config repository in a folder, with its first commit."""
+    from reconciler.adapters import checkout, files
+    from reconciler.app.init import repository_files
+
+    prefix = "gitops-repo-template/"
+    template = {path.removeprefix(prefix): bundle.read(path) for path in bundle.walk(prefix.rstrip("/"))}
+    contents = repository_files(template, catalogue())
+    files.write_folder(folder, contents)
+    return checkout.adopt(folder, files=len(contents))
+
+
+def save_plan(plan: "Plan", path: Path) -> None:
+    """Write a plan to a file as JSON, completely or not at all."""
+    from reconciler.adapters.files import write_file
+    from reconciler.outputs.json_report import render_json
+
+    write_file(path, render_json(plan))
+
+
+def load_plan(path: Path) -> "Plan":
+    """Load a plan that `save_plan` wrote; `ConfigError` if the file holds something else."""
+    from reconciler.adapters.files import read_file
+    from reconciler.core.plan.codec import from_json
+
+    return from_json(read_file(path))
+
+
+def write_folder(contents: Mapping[str, bytes], folder: Path) -> None:
+    """Write files to an empty or absent folder."""
+    from reconciler.adapters import files
+
+    files.write_folder(folder, contents)
+
+
+def write_edits(contents: Mapping[str, bytes], run: Run | None) -> None:
+    """Write files in place: paths are below the root of the repository if there is one."""
+    from reconciler.adapters.files import write_file
+
+    root = run.workspace.tools.repository.root if run else Path()
+    for path, content in contents.items():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_file(target, content)
+
+
+def read_input(path: Path) -> bytes:
+    """Read a file, or standard input for `-`."""
+    from reconciler.adapters.files import read_file
+
+    return sys.stdin.buffer.read() if str(path) == "-" else read_file(path)
+
+
+# Sizing.
+
+_CONFIG_SUFFIXES = (".json", ".yaml", ".yml")
+_MAX_CONFIG_BYTES = 1 << 20
+
+
+def find_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], near: Sequence[Path]) -> Run | None:
+    """Open the config repository that holds the first named file, or `repo`; None if there is none."""
+    from reconciler.revision.layout import CONFIG_PATH
+
+    named = next((path for path in near if str(path) != "-"), None)
+    start = Path(repo) if repo != "." or named is None else named.absolute().parent
+    folder = start.absolute()
+    if repo == "." and not any((parent / CONFIG_PATH).is_file() for parent in (folder, *folder.parents)):
+        return None
+    return open_run(str(start), flags, environ)
+
+
+def input_file(path: Path, run: Run | None) -> "InputFile":
+    """Read a file that the user names (`-`: standard input)."""
+    from reconciler.app.size.files import InputFile
+
+    content = read_input(path)
+    if str(path) == "-":
+        return InputFile(path="-", content=content)
+    folder = path.absolute().parent
+    inside = ""
+    if run is not None:
+        root, resolved = run.workspace.tools.repository.root.resolve(), path.resolve()
+        inside = resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
+    siblings = cache(lambda: _configurations(folder))
+    return InputFile(path=str(path), content=content, inside=inside, folder=str(folder), siblings=siblings)
+
+
+def _configurations(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix in _CONFIG_SUFFIXES and path.is_file()]
+    return {path.name: path.read_bytes() for path in paths if path.stat().st_size <= _MAX_CONFIG_BYTES}
+
+
+def local_model(model: str) -> "Architecture | None":
+    """Read the `config.json` of a model in a folder or file of this machine; None for the name of a model."""
+    path = Path(model)
+    path = path / "config.json" if path.is_dir() else path
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    from reconciler.adapters.files import read_file
+    from reconciler.app.size.ask import parse_architecture
+
+    name = path.parent.absolute().name if path.name == "config.json" else path.stem
+    return parse_architecture(read_file(path)[: _MAX_CONFIG_BYTES + 1], str(path), name)
+
+
+def engine_asker(run: Run, environ: Mapping[str, str], *, python: str, table: Path | None) -> "AskEngine":
+    """Return the function that asks the external sizing engine of a cluster."""
+    from reconciler.adapters.predictors.batch import predict_all
+    from reconciler.outputs.progress import progress
+
+    root = run.workspace.tools.repository.root
+
+    def ask(cluster: "Cluster", questions: "Sequence[Question]", recorded: "Answers") -> "Iterable[Reply]":
+        with (
+            predictor_of(cluster, root, environ, python=python, table=table) as predictor,
+            progress(f"asking {cluster.sizing.engine.value}", total=len(questions)) as advance,
+        ):
+            yield from predict_all(
+                predictor, questions, recorded=recorded, progress=lambda done, _: advance(1) if done else None
+            )
+
+    return ask
+
+
+def predictor_of(
+    cluster: "Cluster", root: Path, environ: Mapping[str, str], *, python: str, table: Path | None
+) -> "Predictor":
+    """Pick the adapter for the sizing engine of a cluster."""
+    from reconciler.core.config import Engine
+
+    settings = cluster.sizing
+    match settings.engine:
+        case Engine.WRAPPER if settings.wrapper is not None:
+            from reconciler.adapters.predictors.wrapper import WrapperPredictor
+
+            script = root / settings.wrapper.script
+            return WrapperPredictor(script, python=python or sys.executable, seconds=settings.wrapper.timeout_s)
+        case Engine.REST if settings.rest is not None:
+            from reconciler.adapters.predictors.rest import RestPredictor
+
+            rest = settings.rest
+            token = environ.get(SIZING_TOKEN, "")
+            return RestPredictor(rest.url, token=token, call_seconds=rest.timeout_s, patience_seconds=rest.deadline_s)
+        case Engine.AUTOCONF_TABLE:
+            from reconciler.adapters.predictors.table import TablePredictor, read_table
+
+            if table is None:
+                hint = "pass --table FILE; `reconciler autoconf compile` writes one"
+                raise ConfigError(f"cluster {cluster.name}: engine autoconf-table needs a compiled table", hint=hint)
+            return TablePredictor(read_table(table))
+        case Engine.AUTOCONF:
+            from reconciler.adapters.predictors.installed import InstalledPredictor
+
+            return InstalledPredictor(python or sys.executable)
+    raise ConfigError(f"cluster {cluster.name}: engine {settings.engine.value} is not an external engine")
+
+
+def compile_autoconf(python: str, output: Path, *, model_version: str, points: int) -> "Table":
+    """Compile the model of an installed ado-autoconf into a file."""
+    from reconciler.adapters.files import write_file
+    from reconciler.adapters.predictors.compile import compile_table
+    from reconciler.adapters.predictors.installed import InstalledPredictor
+    from reconciler.outputs.progress import progress
+
+    if not output.absolute().parent.is_dir():
+        raise ConfigError(f"{output.absolute().parent}: folder does not exist", hint="create it, or name another file")
+    with InstalledPredictor(python or sys.executable) as predictor, progress("questions") as advance:
+        table = compile_table(predictor, version=model_version, points=points, progress=advance)
+    write_file(output, table.to_bytes())
+    return table
+
+
+def read_autoconf_table(path: Path) -> "Table":
+    """Read a compiled table and verify its digest."""
+    from reconciler.adapters.predictors.table import read_table
+
+    return read_table(path)
