@@ -27,10 +27,8 @@ def command(*, folder: Path) -> int:
     if made.uncommitted:
         click.echo(f"Nothing was committed: {made.uncommitted}")
     if made.inside:
-        click.echo("Forges and Argo CD read the top folder of a repository: move the pipelines there, add")
-        click.echo(
-            f"--repo {made.inside} to their commands, and prefix paths in argocd/ and flux/ with {made.inside}/."
-        )
+        click.echo("Forges and Argo CD read the top folder of a repository: move the pipelines there and add")
+        click.echo(f"--repo {made.inside} to their commands. Prefix paths in argocd/ and flux/ by {made.inside}/.")
     click.echo("\nNext steps:")
     for line in made.next_commands:
         click.echo(f"  {line}")

@@ -42,7 +42,7 @@ class SizeCommands(click.Group):
             ]
             if not owners:
                 raise
-            message = f"No such option: {error.option_name} (an option of {', '.join(owners)})"
+            message = f"No such option {error.option_name!r}. It is an option of {' and '.join(owners)}."
             raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
 
 

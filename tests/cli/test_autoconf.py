@@ -26,7 +26,7 @@ def test_compile_then_check(python: str, tmp_path: Path, capsys: pytest.CaptureF
     assert run(["autoconf", "compile", "--python", python, "-o", str(target), "--points", "1000"]) == 0
     said = capsys.readouterr().out
     assert f"{target}: ado-autoconf 1.9.7, model 3.1.0" in said
-    assert "192 cells, equal to the model on 1,000 random points" in said
+    assert "192 cells, equal to the model at 1,000 random points" in said
     assert run(["autoconf", "check", str(target)]) == 0
     assert capsys.readouterr().out == said
     assert [path.name for path in tmp_path.iterdir() if path.name != "bin"] == ["autoconf.table"]
@@ -56,7 +56,7 @@ def test_nothing_is_written_where_table_and_model_differ(
     [
         (["compile"], 6, "No module named 'autoconf'"),
         (["compile", "--python", "/no/such/python"], 6, "could not be started"),
-        (["compile", "-o", "no/such/folder/x"], 2, "there is no folder"),
+        (["compile", "-o", "no/such/folder/x"], 2, "folder does not exist"),
         (["compile", "--points", "1"], 2, "points"),
         (["check", "none"], 6, "cannot be read"),
         (["check"], 2, "FILE"),

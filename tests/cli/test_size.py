@@ -1,4 +1,4 @@
-"""`reconciler size`: one job on a laptop, a question by flags, a table of runs."""
+"""`reconciler size`: a job on a laptop, a question by flags, a table of runs; commands and their short forms."""
 
 import io
 import json
@@ -104,7 +104,7 @@ def test_a_model_by_its_configuration(size: Any, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "name a file"),
+        ((), "Usage: reconciler size"),
         (("--model", "llama-99"), "--model"),
         (("--model", "meta-llama/Llama-3.1-8B"), "--gpu"),
         (("--model", "meta-llama/Llama-3.1-8B", "--gpu", "H100"), "NVIDIA-H100-80GB-HBM3"),
@@ -163,6 +163,40 @@ def test_tables_that_are_none(size: Any, folder: Path, content: bytes, said: str
     ran = size("--from-csv", "runs.csv")
     assert ran.code == 2
     assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        (("job.yaml",), ("file", "job.yaml")),
+        (("-o", "json", "job.yaml", "--gpus", "2"), ("file", "job.yaml", "-o", "json", "--gpus", "2")),
+        (("--", "job.yaml"), ("file", "job.yaml")),
+        (EIGHT_B, ("ask", *EIGHT_B)),
+        (("--seq=4096", "--model=x", "--gpu", "NVIDIA-L40S"), ("ask", "--model", "x", "--gpu", "NVIDIA-L40S")),
+        (("--from-csv", "runs.csv"), ("table", "runs.csv")),
+        (("-o", "json", "--from-csv=runs.csv"), ("table", "runs.csv")),
+        (("job.yaml", "--write", "--again"), ("write", "job.yaml", "--again")),
+        (("--write",), ("write",)),
+        (("--record", "job.yaml"), ("record", "job.yaml")),
+    ],
+)
+def test_a_short_form_is_its_command(size: Any, folder: Path, short: tuple[str, ...], full: tuple[str, ...]) -> None:
+    """The flags of earlier releases keep their meaning."""
+    (folder / "runs.csv").write_text("model,gpu_model,gpus\nmeta-llama/Llama-3.1-8B,NVIDIA-L40S,8\n")
+    results = []
+    for arguments in (short, full):
+        (folder / "job.yaml").write_text(JOB)
+        ran = size(*arguments)
+        results.append((ran, (folder / "job.yaml").read_text()))
+    assert results[0] == results[1]
+
+
+def test_each_command_explains_itself(size: Any) -> None:
+    for name in ("ask", "file", "write", "record", "table"):
+        ran = size(name, "--help")
+        assert ran.code == 0
+        assert f"Usage: reconciler size {name}" in ran.out
+        assert "Examples:" in ran.out
 
 
 def test_a_job_of_a_repository_follows_its_settings(fleet: Fleet) -> None:

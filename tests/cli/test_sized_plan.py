@@ -227,13 +227,13 @@ def test_a_wrapper_answers_as_evidence(fleet: Fleet) -> None:
     assert [problem["rule"] for problem in pending["problems"] if "sizing" in problem["rule"]] == ["sizing.pending"]
     assert not any(change["path"] == RENDERED for change in pending["changes"])
     ran = fleet.run("size", "--record")
-    assert (ran.code, ran.out) == (0, "evidence/main/sizing.yaml: 1 question asked\n"), ran.err
+    assert (ran.code, ran.out) == (0, "evidence/main/sizing.yaml: asked 1 question\n"), ran.err
     (fleet.root / "tools/wrapper.py").unlink()
     change = next(change for change in plan(fleet)["changes"] if change["path"] == RENDERED)
     assert change["gpusAfter"] == 4
     told = rendered(fleet)["metadata"]["annotations"]
     assert json.loads(told["ado-autoconf.ibm.com/recommendation"]) == {"recommendation": {"workers": 1, "gpus": 4}}
-    assert fleet.run("size", "--record").out == "evidence/main/sizing.yaml: nothing new to ask\n"
+    assert fleet.run("size", "--record").out == "evidence/main/sizing.yaml: no new questions\n"
 
 
 def test_a_job_that_waits_keeps_what_is_rendered(fleet: Fleet) -> None:
@@ -254,7 +254,7 @@ def test_a_wrapper_that_fails_is_said(fleet: Fleet) -> None:
     with_wrapper(fleet, '{"workers": None, "gpus": None, "error": "no such model"}')
     ran = fleet.run("size", "--record")
     assert ran.code == 6
-    assert ran.out.endswith("1 question asked, 1 without an answer: the wrapper script says: no such model\n")
+    assert ran.out.endswith("asked 1 question, 1 failed: the wrapper script says: no such model\n")
     made = plan(fleet)
     (problem,) = [problem for problem in made["problems"] if problem["rule"].startswith("sizing.")]
     assert problem["rule"] == "sizing.engine-error"
@@ -327,18 +327,18 @@ def test_a_source_shows_what_it_waits_for(fleet: Fleet) -> None:
     path = fleet.write("jobs/llama.yaml", JOB)
     with serving(answer(200, ["f6db88"]), answer(404), answer(404), answer(404), answer(404)) as server:
         configure(fleet, "rest", f"    write: source\n    rest: {{url: '{server.url}', deadlineSeconds: 1}}\n")
-        assert fleet.run("size", "--write").out == "nothing to write\n"  # nobody was asked
+        assert fleet.run("size", "--write").out == "no changes\n"  # nobody was asked
         assert fleet.run("size", "--record").code == 0
         url = server.url
-    assert fleet.run("size", "--write").out == "jobs/llama.yaml: written\n"
+    assert fleet.run("size", "--write").out == "wrote jobs/llama.yaml\n"
     added = set(path.read_text().splitlines()) - set(JOB.splitlines())
     assert added == {"    waiting-for-ado-request-id: f6db88"}
-    assert fleet.run("size", "--write").out == "nothing to write\n"
+    assert fleet.run("size", "--write").out == "no changes\n"
     with serving(answer(200, MEASURED)) as server:
         fleet.edit("reconciler.yaml", url, server.url)
         assert fleet.run("size", "--record").code == 0
         assert [one.method for one in server.said] == ["GET"]  # the label is no part of the question
-    assert fleet.run("size", "--write").out == "jobs/llama.yaml: written\n"
+    assert fleet.run("size", "--write").out == "wrote jobs/llama.yaml\n"
     assert "waiting-for" not in path.read_text()
     assert 'autoconf-plugin-done: "yes"' in path.read_text()
 
@@ -409,13 +409,13 @@ def test_write_puts_the_numbers_into_the_source(fleet: Fleet) -> None:
     held = plan(fleet)
     assert any(problem["rule"] == "sizing.unwritten" for problem in held["problems"])
     ran = fleet.run("size", "--write")
-    assert (ran.code, ran.out) == (0, "jobs/llama.yaml: written\n"), ran.err
+    assert (ran.code, ran.out) == (0, "wrote jobs/llama.yaml\n"), ran.err
     text = path.read_text()
     assert text.startswith("# Trains the assistant. Owner: team vision.\n")
     assert "set -e  # fail early\n" in text
     assert "--model_name_or_path 'ibm-granite/granite-3.1-8b-instruct' \\" in text
     assert yaml.safe_load(text)["metadata"]["labels"]["autoconf-plugin-done"] == "yes"
-    assert fleet.run("size", "--write").out.startswith("nothing to write")
+    assert fleet.run("size", "--write").out.startswith("no changes")
     assert path.read_text() == text
     assert not any("sizing" in problem["rule"] for problem in plan(fleet)["problems"])
     assert rendered(fleet)["spec"] == yaml.safe_load(text)["spec"]

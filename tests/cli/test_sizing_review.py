@@ -37,7 +37,7 @@ def test_what_waits_is_counted(fleet: Fleet) -> None:
         configure(fleet, "rest", f"    rest: {{url: '{server.url}', deadlineSeconds: 1}}\n")
         ran = fleet.run("size", "--record")
     assert ran.code == 0
-    assert ran.out == "evidence/main/sizing.yaml: 1 question asked, 1 not answered yet: run it again later\n"
+    assert ran.out == "evidence/main/sizing.yaml: asked 1 question, 1 pending (run the command again later)\n"
 
 
 def test_a_server_that_repeats_the_token(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_what_was_written_is_compared_with_what_is_trained(fleet: Fleet) -> None
     shown = fleet.run("size", str(path)).out
     assert "granite-20b-code (20.1 B)" in shown.splitlines()[1]
     ran = fleet.run("size", "--write", "--again")
-    assert "jobs/llama.yaml: written\n" in ran.out, ran.err
+    assert "wrote jobs/llama.yaml\n" in ran.out, ran.err
     assert "value: granite-20b" in path.read_text().partition("AUTOCONF_MODEL_NAME\n")[2].partition("- name")[0]
     assert not [one for one in plan(fleet)["problems"] if one["rule"] == "sizing.outdated"]
 
@@ -71,10 +71,10 @@ def test_what_was_written_is_compared_with_what_is_trained(fleet: Fleet) -> None
 def test_again_sizes_what_is_chosen_and_nothing_else(fleet: Fleet) -> None:
     """`--again` without files: the jobs that the settings choose, done or not; others in the repository are left."""
     configure(fleet, "analytic", "    write: source\n")
-    assert fleet.run("size", "--write").out == "jobs/language/llama-lora.yaml: written\n"
+    assert fleet.run("size", "--write").out == "wrote jobs/language/llama-lora.yaml\n"
     before = fleet.files("jobs")
     ran = fleet.run("size", "--write", "--again")
-    assert (ran.code, ran.out) == (0, "nothing to write\n"), ran.err
+    assert (ran.code, ran.out) == (0, "no changes\n"), ran.err
     assert fleet.files("jobs") == before
 
 
@@ -82,27 +82,37 @@ EIGHT_B = ("size", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40S",
 
 
 @pytest.mark.parametrize(
-    ("arguments", "ignored"),
+    ("arguments", "message"),
     [
-        ((*EIGHT_B, "--goal", "throughput"), "--goal counts for nothing"),
-        ((*EIGHT_B, "--nodes", "2"), "--nodes counts for nothing"),
-        ((*EIGHT_B, "--nodes", "2", "--gpus", "4"), ""),
-        (("size", "JOB", "--seq", "128", "--method", "full"), "--method, --seq count for nothing"),
-        (("size", "JOB", "--safety", "0.5"), "--safety counts for nothing"),
-        (("size", "JOB", "--gpus", "4"), ""),
+        ((*EIGHT_B, "--goal", "throughput"), "No such option '--goal'. It is an option of `size file` and `size write`."),
+        ((*EIGHT_B, "--nodes", "2"), "--nodes requires --gpus"),
+        (("size", "JOB", "--seq", "128"), "No such option '--seq'. It is an option of `size ask`."),
+        (("size", "JOB", "--nonsense"), "No such option '--nonsense'.\n"),
+        (("size", "write", "JOB", "--table", "a"), "No such option '--table'. It is an option of `size record`."),
     ],
 )
-def test_flags_that_count_for_nothing_are_said(fleet: Fleet, arguments: tuple[str, ...], ignored: str) -> None:
+def test_a_flag_of_another_command_is_refused_with_its_owner(
+    fleet: Fleet, arguments: tuple[str, ...], message: str
+) -> None:
     job = str(fleet.root / "jobs/language/llama-lora.yaml")
     ran = run_verb(fleet.capture, [job if word == "JOB" else word for word in arguments])
+    assert ran.code == 2
+    assert message in ran.err
+
+
+@pytest.mark.parametrize("form", [("size",), ("size", "file")])
+def test_settings_of_the_repository_override_flags_with_a_warning(fleet: Fleet, form: tuple[str, ...]) -> None:
+    job = str(fleet.root / "jobs/language/llama-lora.yaml")
+    ran = run_verb(fleet.capture, [*form, job, "--safety", "0.5", "--max-gpus", "4"])
     assert ran.code == 0
-    assert (ignored in ran.err) if ignored else not ran.err
+    assert ran.err == "warning: --max-gpus, --safety are ignored: spec.sizing of the config repository applies\n"
+    assert run_verb(fleet.capture, [*form, job, "--gpus", "4"]).err == ""
 
 
 def test_nodes_share_gpus_evenly(fleet: Fleet) -> None:
     ran = run_verb(fleet.capture, [*EIGHT_B, "--nodes", "2", "--gpus", "5"])
     assert ran.code == 2
-    assert "5 GPUs do not spread evenly over 2 nodes" in ran.err
+    assert "5 GPUs cannot be spread evenly over 2 nodes" in ran.err
 
 
 @pytest.mark.parametrize(
