@@ -84,7 +84,10 @@ EIGHT_B = ("size", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40S",
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((*EIGHT_B, "--goal", "throughput"), "No such option '--goal'. It is an option of `size file` and `size write`."),
+        (
+            (*EIGHT_B, "--goal", "throughput"),
+            "No such option '--goal'. It is an option of `size file` and `size write`.",
+        ),
         ((*EIGHT_B, "--nodes", "2"), "--nodes requires --gpus"),
         (("size", "JOB", "--seq", "128"), "No such option '--seq'. It is an option of `size ask`."),
         (("size", "JOB", "--nonsense"), "No such option '--nonsense'.\n"),
