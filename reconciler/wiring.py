@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answers
     from reconciler.core.sizing.architecture import Architecture
     from reconciler.core.sizing.question import Question
-    from reconciler.ports import Predictor
+    from reconciler.index.head import Tools
+    from reconciler.ports import Cache, Predictor, Repository
 
 _log = Log(__name__)
 
@@ -44,9 +45,6 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
 def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Run:
     """Open the config repository around a folder and resolve the settings, including its own `spec.defaults`."""
     from reconciler.adapters.git import GitRepository
-    from reconciler.index.head import Tools
-    from reconciler.index.workers import usable_processors
-    from reconciler.outputs.progress import progress
     from reconciler.revision.sides import head_side, read_config
 
     early = resolve(flags, environ, {})
@@ -61,11 +59,21 @@ def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) ->
     if settings.cache != early.cache:
         store = _cache(settings, environ)
     _log.debug("repository %s at %s", repository.root, side.commit.oid if side.commit else "the working tree")
+    workspace = Workspace(tools=tools(repository, store, settings, schemas), side=side, config=config)
+    return Run(settings=settings, workspace=workspace)
+
+
+def tools(repository: "Repository", store: "Cache", settings: Settings, schemas: Catalogue | None = None) -> "Tools":
+    """Combine a repository and a store with what ships with the package."""
+    from reconciler.index.head import Tools
+    from reconciler.index.workers import usable_processors
+    from reconciler.outputs.progress import progress
+
     policies = _policies()
-    tools = Tools(
+    return Tools(
         repository=repository,
         cache=store,
-        catalogue=schemas,
+        catalogue=schemas or catalogue(),
         shipped=policies,
         read_shipped=_read_bundle,
         bundle_digest=_bundle_digest(policies),
@@ -73,7 +81,6 @@ def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) ->
         cluster=settings.cluster,
         progress=lambda title, total: progress(title, total=total),
     )
-    return Run(settings=settings, workspace=Workspace(tools=tools, side=side, config=config))
 
 
 def resolve_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:

@@ -43,6 +43,26 @@ def test_core_is_pure(path: Path) -> None:
     assert not _calls(tree)
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "app").rglob("*.py")), ids=lambda path: path.name)
+def test_use_cases_are_pure_but_for_their_ports(path: Path) -> None:
+    """No environment, process, file or printing in a use case: a controller calls it as the command line does."""
+    tree = ast.parse(path.read_text())
+    assert not _imports(tree) & (FORBIDDEN_IMPORTS | {"sys", "pathlib"})
+    assert not _calls(tree)
+
+
+# Both run in child processes of their own, or start them.
+_WITH_CHILDREN = {"index/workers.py", "adapters/process.py", "adapters/git/command.py"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_main_sets_up_the_process(path: Path) -> None:
+    """Garbage collection, signals and exit hooks: `__main__` alone decides on them."""
+    name = path.relative_to(PACKAGE).as_posix()
+    if name != "__main__.py" and name not in _WITH_CHILDREN:
+        assert not _imports(ast.parse(path.read_text())) & {"gc", "signal", "atexit"}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_modules_are_small_and_named(path: Path) -> None:
     """At most 400 lines, a docstring that says what goes in and out, and no drawer for everything."""

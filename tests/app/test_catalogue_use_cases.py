@@ -1,0 +1,39 @@
+"""init, schema and version without the command line."""
+
+import json
+
+import pytest
+
+from reconciler import wiring
+from reconciler.app.init import repository_files
+from reconciler.app.schema import list_kinds, schema_of
+from reconciler.app.version import versions
+from reconciler.core.kinds.kind import Kinds
+from reconciler.errors import ConfigError
+from reconciler.version import __version__
+
+
+def test_a_new_repository_is_the_template_with_schemas_for_editors() -> None:
+    files = repository_files({"reconciler.yaml": b"x"}, wiring.catalogue())
+    assert files["reconciler.yaml"] == b"x"
+    schemas = {path for path in files if path != "reconciler.yaml"}
+    assert {".schemas/torchrunjob.json", ".schemas/reconcilerconfig.json"} <= schemas
+    assert all(isinstance(json.loads(files[path]), dict) for path in schemas)
+
+
+def test_kinds_and_their_schemas() -> None:
+    catalogue = wiring.catalogue()
+    kinds = list_kinds(catalogue)
+    assert ("TorchrunJob", "torchrun.ai/v1alpha1") in kinds
+    assert ("ConfigMap", "v1") in kinds
+    assert "properties" in schema_of(catalogue, "TorchrunJob")
+    with pytest.raises(ConfigError, match="did you mean TorchrunJob"):
+        schema_of(catalogue, "TorchrunJb")
+    with pytest.raises(ConfigError, match="reconciler schema"):
+        schema_of(catalogue, "Zzz")
+
+
+def test_versions_name_packages_that_add_kinds() -> None:
+    kinds = Kinds(versions=(("acme-kinds", "2.0"),))
+    found = versions(b'{"kubernetes": "1.34"}', kinds)
+    assert found == {"reconciler": __version__, "kubernetes": "1.34", "acme-kinds": "2.0"}

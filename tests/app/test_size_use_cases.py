@@ -1,0 +1,213 @@
+"""The use cases of `size` without the command line: questions, files, edits, evidence and tables as values."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+import yaml
+from msgspec import Struct
+
+from reconciler import wiring
+from reconciler.app.size.ask import answer_question, parse_architecture
+from reconciler.app.size.files import (
+    InputFile,
+    SizingScope,
+    answers_of,
+    require_jobs,
+    size_file,
+    size_selected,
+    standalone_settings,
+)
+from reconciler.app.size.record import record
+from reconciler.app.size.table import predict_table
+from reconciler.app.size.write import edited_files
+from reconciler.core.config import Cluster
+from reconciler.core.sizing.answers import Answer, Answers, Outcome
+from reconciler.core.sizing.ladder import Bounds
+from reconciler.core.sizing.question import Question, asked
+from reconciler.errors import ConfigError, InvalidInput
+from tests.app.workspaces import open_workspace, template_repository
+from tests.cli.test_sized_plan import JOB
+from tests.fakes.repository import MemoryRepository
+
+ROW = {"model": "meta-llama/Llama-3.1-8B", "method": "lora", "gpu_model": "NVIDIA-L40S", "seq": "2048"}
+
+
+def scope(repository: MemoryRepository | None = None, **settings: Any) -> SizingScope:
+    """Return what files are sized against: a repository in memory, or settings."""
+    head = open_workspace(repository).compile() if repository else None
+    return SizingScope(catalogue=wiring.catalogue(), settings=standalone_settings(**settings), head=head)
+
+
+def test_ask() -> None:
+    answer = answer_question(ROW, Bounds(), gpus=8)
+    assert answer.decision.chosen is not None
+    assert answer.requested is not None
+    assert answer.requested.layout.gpus == 8
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "flag"),
+    [("model", "llama-99", "--model"), ("gpu_model", "abacus", "--gpu"), ("per_gpu_batch", "many", "--batch")],
+)
+def test_ask_names_the_flag_with_the_invalid_value(column: str, value: str, flag: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{flag}: "):
+        answer_question({**ROW, column: value}, Bounds())
+
+
+@pytest.mark.parametrize("raw", [b"{", b"\xff", b"[]", b"{}", b"[" * 100_000])
+def test_an_unusable_model_configuration(raw: bytes) -> None:
+    with pytest.raises(ConfigError, match=r"^my/config\.json: "):
+        parse_architecture(raw, "my/config.json", "my")
+
+
+def test_file_outside_a_repository() -> None:
+    sized = size_file(scope(), InputFile(path="job.yaml", content=JOB.encode()))
+    (answer,) = answers_of(sized, gpus=16)
+    assert answer.decision.chosen is not None
+    assert answer.requested is not None
+    require_jobs([sized])
+
+
+def test_files_without_a_job_and_with_errors() -> None:
+    config_map = InputFile(path="a.yaml", content=b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    with pytest.raises(ConfigError, match=r"^a\.yaml: no training job found"):
+        require_jobs([size_file(scope(), config_map)])
+    broken = size_file(scope(), InputFile(path="b.yaml", content=b"a: [\n"))
+    with pytest.raises(InvalidInput) as caught:
+        require_jobs([broken])
+    assert caught.value.problems == tuple(broken.errors)
+
+
+def test_siblings_are_read_only_for_a_job() -> None:
+    def forbidden() -> dict[str, bytes]:
+        raise AssertionError
+
+    content = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+    assert size_file(scope(), InputFile(path="a.yaml", content=content, siblings=forbidden)).jobs == ()
+    with pytest.raises(AssertionError):
+        size_file(scope(), InputFile(path="job.yaml", content=JOB.encode(), siblings=forbidden))
+
+
+def test_unknown_gpu_product() -> None:
+    with pytest.raises(ConfigError, match="--gpu: unknown GPU product 'H100'; did you mean NVIDIA-H100"):
+        standalone_settings(gpu="H100")
+
+
+def test_write() -> None:
+    selected = JOB.encode()
+    sized = size_file(scope(), InputFile(path="job.yaml", content=selected))
+    edits = edited_files([sized])
+    assert list(edits) == ["job.yaml"]
+    assert yaml.safe_load(edits["job.yaml"])["metadata"]["labels"]["autoconf-plugin-done"] == "yes"
+    again = size_file(scope(), InputFile(path="job.yaml", content=edits["job.yaml"]), again=False)
+    assert (again.jobs, again.done) == ((), 1)
+    assert edited_files([again]) == {}
+
+
+def test_write_refuses_all_files_if_one_is_broken() -> None:
+    files = [("job.yaml", JOB.encode()), ("b.yaml", b"a: [\n")]
+    with pytest.raises(InvalidInput):
+        edited_files([size_file(scope(), InputFile(path=path, content=raw)) for path, raw in files])
+
+
+def test_all_selected_jobs_of_a_repository() -> None:
+    with pytest.raises(ConfigError, match="not in a config repository"):
+        size_selected(scope())
+    repository = template_repository()
+    repository.save({"jobs/llama.yaml": JOB.encode()})
+    inside = InputFile(path="/fleet/jobs/llama.yaml", content=JOB.encode(), inside="jobs/llama.yaml")
+    opened = scope(repository)
+    assert opened.has_source(inside)
+    assert not opened.has_source(InputFile(path="x", content=b"", inside="elsewhere/x"))
+    assert [file.path for file in size_selected(opened)] == ["jobs/language/llama-lora.yaml", "jobs/llama.yaml"]
+    assert size_file(opened, inside).path == "jobs/llama.yaml"
+
+
+class FakeReply(Struct, frozen=True):
+    """The reply of an engine that is not there."""
+
+    answer: Answer
+    retryable: bool = False
+
+
+class FakeEngine:
+    """Answers every question with one outcome."""
+
+    def __init__(self, outcome: Outcome, *, retryable: bool = False) -> None:
+        self.outcome, self.retryable = outcome, retryable
+        self.asked: list[Question] = []
+
+    def __call__(self, cluster: Cluster, questions: Sequence[Question], _: Answers) -> Iterable[FakeReply]:
+        self.asked += questions
+        for question in questions:
+            failed = self.outcome is Outcome.ERROR
+            answer = Answer(
+                question=asked(question),
+                engine=cluster.sizing.engine,
+                outcome=self.outcome,
+                error="no such model" if failed else "",
+                answered_at="2026-11-02T10:00:00Z",
+            )
+            yield FakeReply(answer, self.retryable)
+
+
+@pytest.fixture
+def wrapped() -> MemoryRepository:
+    """Return a repository whose engine is a script."""
+    repository = template_repository()
+    config = repository.work["reconciler.yaml"].decode().rstrip("\n")
+    sizing = "\n  sizing: {engine: wrapper, wrapper: {script: tools/wrapper.py}}\n"
+    repository.save({"reconciler.yaml": (config + sizing).encode()})
+    return repository
+
+
+def test_record_writes_what_the_engine_says(wrapped: MemoryRepository) -> None:
+    opened = scope(wrapped)
+    assert opened.head is not None
+    written: dict[str, bytes] = {}
+    engine = FakeEngine(Outcome.ERROR)
+    (result,) = record(opened.head, size_selected(opened), ask=engine, write=written.__setitem__)
+    assert (result.asked, result.pending, result.failures) == (1, 0, ("no such model",))
+    assert len(engine.asked) == 1
+    assert list(written) == [result.path] == ["evidence/main/sizing.yaml"]
+    assert b"no such model" in written[result.path]
+
+
+def test_record_leaves_out_what_may_pass(wrapped: MemoryRepository) -> None:
+    opened = scope(wrapped)
+    assert opened.head is not None
+    written: dict[str, bytes] = {}
+    engine = FakeEngine(Outcome.ERROR, retryable=True)
+    (result,) = record(opened.head, size_selected(opened), ask=engine, write=written.__setitem__)
+    assert result.failures == ("no such model",)
+    assert written == {}
+
+
+def test_record_without_an_external_engine() -> None:
+    opened = scope(template_repository())
+    assert opened.head is not None
+    engine = FakeEngine(Outcome.ERROR)
+    assert record(opened.head, size_selected(opened), ask=engine, write=lambda _path, _raw: None) == []
+    assert engine.asked == []
+
+
+def test_table() -> None:
+    table = b"id,model,method,gpu_model,gpus\na,meta-llama/Llama-3.1-8B,lora,NVIDIA-L40S,8\nb,nobody/13b,lora,NVIDIA-L40S,8\n"
+    rows = list(predict_table(table, "runs.csv", safety=0.08))
+    assert [row["id"] for row in rows] == ["a", "b"]
+    assert rows[0]["peak_gib"] > 0
+    assert "13b" in rows[1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"\xff\xfe", "not UTF-8"),
+        (b"a,b\n1,2\n", "no column `model`"),
+        (b'model\n"' + b"x" * 200_000, "invalid CSV after line 1"),
+    ],
+)
+def test_invalid_tables(raw: bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^runs\.csv: .*{message}"):
+        list(predict_table(raw, "runs.csv", safety=0.08))
