@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.adapters.git import GitRepository, command
 from reconciler.adapters.git.objects import blob_oid
-from reconciler.adapters.git.worktree import Found, WorkTree
+from reconciler.adapters.git.worktree import FileState, WorkTree
 from reconciler.errors import RepositoryError
 from reconciler.ports import Draft
 from tests.fakes.gitrepo import Sandbox
@@ -451,7 +451,7 @@ def test_an_object_of_another_kind_is_no_file(box: Sandbox) -> None:
     oid = box.commit({"a": b"1"})
     with pytest.raises(RepositoryError, match="not a file"):
         list(box.open().read([oid]))
-    with pytest.raises(RepositoryError, match="no object id"):
+    with pytest.raises(RepositoryError, match="not an object id"):
         list(box.open().read(["HEAD"]))
 
 
@@ -521,7 +521,7 @@ def test_a_git_that_hangs_is_ended(box: Sandbox, monkeypatch: pytest.MonkeyPatch
     os.mkfifo(box.folder / ".gitignore")
     repository = box.open()
     monkeypatch.setattr(command, "DEADLINE_SECONDS", 0.5)
-    with pytest.raises(RepositoryError, match="no answer"):
+    with pytest.raises(RepositoryError, match="did not finish within"):
         repository.work_tree()
 
 
@@ -572,7 +572,7 @@ def test_files_are_opened_without_following_links_even_if_git_was_deceived(tmp_p
     (top / "file").symlink_to(outside / "a")
     files = WorkTree(top=top)
     assert files.read("jobs/a") is None
-    assert files.read("file") == Found(mode="120000")
+    assert files.read("file") == FileState(mode="120000")
     files.remove("jobs/a")
     for path in ("jobs/a", "jobs/new", "jobs/deep/new"):
         assert files.blocked(path, ())

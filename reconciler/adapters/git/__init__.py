@@ -1,4 +1,4 @@
-"""Git by its plumbing: what a revision or the working tree holds, and commits."""
+"""Git through its plumbing commands: reading revisions and the working tree, and making commits."""
 
 from reconciler.adapters.git.repository import GitRepository
 

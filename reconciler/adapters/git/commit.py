@@ -1,8 +1,8 @@
 """One commit on a branch: objects first, then the branch by compare-and-swap, then the files of the working tree.
 
-A crash before the branch moves leaves nothing but unreachable objects. A crash after it leaves a journal in the
-repository's own folder, and the next commit brings the working tree and the index up to date before anything else.
-What a user has edited meanwhile is left as it is: only files that still are as they were committed are replaced.
+A crash before the branch moves leaves nothing but unreachable objects. A crash after it leaves a journal in the Git
+folder, and the next commit first updates the working tree and the index. Files that the user has edited meanwhile are
+not touched: only files that are unchanged since the parent are replaced.
 """
 
 import fcntl
@@ -14,55 +14,161 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reconciler.adapters.git.blobs import read_blobs
-from reconciler.adapters.git.command import printable
-from reconciler.adapters.git.drafting import Step, import_commit, steps_of
-from reconciler.adapters.git.filters import without_filters
-from reconciler.adapters.git.location import Location, branch_ref
-from reconciler.adapters.git.objects import blob_oid, parse_changes, parse_unmerged
-from reconciler.adapters.git.worktree import Found, WorkTree
-from reconciler.errors import ReconcilerError, RepositoryError, StalePlan, UnsafePlan
+from reconciler.adapters.git.command import RepositoryLocation, branch_ref, without_filters
+from reconciler.adapters.git.objects import (
+    blob_oid,
+    decode_path,
+    parse_changes,
+    parse_tree,
+    parse_unmerged,
+    read_blobs,
+)
+from reconciler.adapters.git.worktree import FileState, WorkTree, split_path
+from reconciler.errors import ConfigError, ReconcilerError, RepositoryError, StalePlan, UnsafePlan, printable
 from reconciler.ports import Draft, Entry
 
-_UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+_OPERATIONS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 _OTHER = Entry("000000", "")  # neither absent nor a file: a conflict, a folder, a link
 _DIFF = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty")
-_SHOWN = 5
+_MAX_NAMES = 5
+_REF = "refs/reconciler/draft"  # fast-import requires a name; it is reset before the end, so no reference is created
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class FileChange(Struct, frozen=True, kw_only=True):
+    """One file that a commit changes. The path is below the top of the repository."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+    def is_before(self, current: Entry | None) -> bool:
+        """Tell whether a file or an index entry is as it was before the commit."""
+        return _same_content(current, self.before)
+
+    def is_unedited(self, current: Entry | None) -> bool:
+        """Tell whether replacing it loses nothing: it is as before the commit, or as after it."""
+        return _same_content(current, self.before) or _same_content(current, self.after)
+
+
+def _same_content(one: Entry | None, other: Entry | None) -> bool:
+    return (one and one.oid) == (other and other.oid)
+
+
+def file_changes(location: RepositoryLocation, draft: Draft) -> tuple[FileChange, ...]:
+    """Compare a draft with its parent. Raises `UnsafePlan` if a path would be both a file and a folder."""
+    files = {location.prefix + path: data for path, data in draft.files.items()}
+    tops = sorted({split_path(path)[0] for path in files})
+    tree = (
+        parse_tree(location.git.run("ls-tree", "-r", "-z", "--full-tree", draft.parent, "--", *tops), "")
+        if tops
+        else {}
+    )
+    _reject_folder_conflicts(tree, files)
+    changes = []
+    for path, data in sorted(files.items()):
+        before = tree.get(path)
+        mode = before.mode if before is not None and before.is_file else "100644"
+        after = None if data is None else Entry(mode, blob_oid(data, location.object_format))
+        if before != after:
+            changes.append(FileChange(path=path, before=before, after=after))
+    return tuple(changes)
+
+
+def _reject_folder_conflicts(tree: Mapping[str, Entry], files: Mapping[str, bytes | None]) -> None:
+    written = {path for path, data in files.items() if data is not None}
+    remaining = tree.keys() - (files.keys() - written)
+    folders = {folder for path in (*remaining, *written) for folder in _parents(path)}
+    if conflicts := sorted(folders & (remaining | written)):
+        raise UnsafePlan(f"{printable(conflicts[0])} would be both a file and a folder", hint="rename one of them")
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def import_commit(location: RepositoryLocation, draft: Draft, changes: tuple[FileChange, ...]) -> str:
+    """Write the commit and all its objects and return its id. No branch moves."""
+    author, committer = _identity(location, "AUTHOR"), _identity(location, "COMMITTER")
+    answer = location.git.run(
+        "fast-import",
+        "--quiet",
+        "--done",
+        "--date-format=raw",
+        data=_stream(location, draft, changes, author, committer),
+    )
+    oid = decode_path(answer).strip()
+    if len(oid) != len(draft.parent):
+        raise RepositoryError("git fast-import returned no commit")
+    return oid
+
+
+def _stream(
+    location: RepositoryLocation, draft: Draft, changes: tuple[FileChange, ...], author: bytes, committer: bytes
+) -> Iterator[bytes]:
+    """Yield the input of fast-import: deletions first, so that a folder may replace a deleted file."""
+    message = draft.message.encode("utf-8", "surrogateescape")
+    yield b"commit %s\nmark :1\nauthor %s\ncommitter %s\n" % (_REF.encode(), author, committer)
+    yield b"data %d\n%s\nfrom %s\n" % (len(message), message, draft.parent.encode())
+    for change in changes:
+        if change.after is None:
+            yield b"D %s\n" % _quote(change.path)
+    for change in changes:
+        data = draft.files[change.path[len(location.prefix) :]]
+        if change.after is not None and data is not None:
+            yield b"M %s inline %s\ndata %d\n" % (change.after.mode.encode(), _quote(change.path), len(data))
+            yield data
+            yield b"\n"
+    yield b"\nget-mark :1\nreset %s\n\ndone\n" % _REF.encode()
+
+
+def _quote(path: str) -> bytes:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'.encode("utf-8", "surrogateescape")
+
+
+def _identity(location: RepositoryLocation, role: str) -> bytes:
+    """Return name, address and time from the user's settings; nothing is derived from the name of the machine."""
+    try:
+        return location.git.run_as_user("-c", "user.useConfigOnly=true", "var", f"GIT_{role}_IDENT").rstrip(b"\n")
+    except RepositoryError as error:
+        hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
+        raise ConfigError(f"no {role.lower()} for the commit: {error.message.partition(': ')[2]}", hint=hint) from error
+
+
+class CheckoutState(Struct, frozen=True, kw_only=True):
     """What the working tree and the index hold at each path of a commit; only the ids of files are compared."""
 
     files: Mapping[str, Entry | None]
     index: Mapping[str, Entry | None]
 
 
-class Committing(Struct, frozen=True, kw_only=True):
+class Committer(Struct, frozen=True, kw_only=True):
     """Makes commits in one repository, one at a time."""
 
-    at: Location
+    location: RepositoryLocation
     files: WorkTree
 
     def commit(self, draft: Draft) -> str | None:
-        """Make one commit; None where it would change nothing. Errors are those of `Repository.commit`."""
-        with self._alone():
+        """Make one commit; None if it would change nothing. Raises the errors of `Repository.commit`."""
+        with self._locked():
             self._recover()
-            head = self.at.git.ask("symbolic-ref", "--quiet", "HEAD") or "HEAD"
-            ref = head if draft.branch is None else branch_ref(self.at.git, draft.branch)
+            head = self.location.git.query("symbolic-ref", "--quiet", "HEAD") or "HEAD"
+            ref = head if draft.branch is None else branch_ref(self.location.git, draft.branch)
             if ref == head:
-                return self._in_place(draft, ref)
-            return self._elsewhere(draft, ref)
+                return self._on_checked_out_branch(draft, ref)
+            return self._on_other_branch(draft, ref)
 
-    def _in_place(self, draft: Draft, ref: str) -> str | None:
-        now = self._oid(ref)
-        if now != draft.parent:
-            raise StalePlan(f"{ref} is at {now or 'no commit'} and not at {draft.parent}", hint="plan again")
-        steps = steps_of(self.at, draft)
-        if not steps:
+    def _on_checked_out_branch(self, draft: Draft, ref: str) -> str | None:
+        tip = self._oid(ref)
+        if tip != draft.parent:
+            raise StalePlan(f"{ref} is at {tip or 'no commit'}, not at {draft.parent}", hint="plan again")
+        changes = file_changes(self.location, draft)
+        if not changes:
             return None
-        self._refuse_while_busy()
-        self._refuse_lost_edits(draft.parent, steps)
-        oid = import_commit(self.at, draft, steps)
+        self._reject_running_operation()
+        self._reject_lost_edits(draft.parent, changes)
+        oid = import_commit(self.location, draft, changes)
         self._journal.write(ref, draft.parent, oid)
         try:
             self._move(ref, oid, draft.parent)
@@ -78,140 +184,149 @@ class Committing(Struct, frozen=True, kw_only=True):
             ) from error
         return oid
 
-    def _elsewhere(self, draft: Draft, ref: str) -> str | None:
-        if place := self.at.git.ask("for-each-ref", "--format=%(worktreepath)", ref):
-            raise UnsafePlan(f"{ref} is checked out at {printable(place)}", hint="commit there, or name another branch")
-        now = self._oid(ref)
-        if now != draft.replaces:
-            raise StalePlan(
-                f"{ref} is at {now or 'no commit'} and not at {draft.replaces or 'no commit'}", hint="plan again"
+    def _on_other_branch(self, draft: Draft, ref: str) -> str | None:
+        if folder := self.location.git.query("for-each-ref", "--format=%(worktreepath)", ref):
+            raise UnsafePlan(
+                f"{ref} is checked out at {printable(folder)}", hint="commit there, or name another branch"
             )
-        steps = steps_of(self.at, draft)
-        if not steps:
+        tip = self._oid(ref)
+        if tip != draft.replaces:
+            raise StalePlan(
+                f"{ref} is at {tip or 'no commit'}, not at {draft.replaces or 'no commit'}", hint="plan again"
+            )
+        changes = file_changes(self.location, draft)
+        if not changes:
             return None
-        oid = import_commit(self.at, draft, steps)
-        if now and self._shape(now) == self._shape(oid):
+        oid = import_commit(self.location, draft, changes)
+        if tip and self._tree_and_parents(tip) == self._tree_and_parents(oid):
             return None
-        self._move(ref, oid, now)
+        self._move(ref, oid, tip)
         return oid
 
-    def _shape(self, commit: str) -> list[str | None]:
-        """Tree and first parent: what makes two commits the same but for their words and dates."""
-        return [self.at.git.ask("rev-parse", "--verify", "--quiet", commit + part) for part in ("^{tree}", "^1", "^2")]
+    def _tree_and_parents(self, commit: str) -> list[str | None]:
+        """Return tree and parents: two commits with the same ones differ in message and dates alone."""
+        return [
+            self.location.git.query("rev-parse", "--verify", "--quiet", commit + part)
+            for part in ("^{tree}", "^1", "^2")
+        ]
 
     def _oid(self, ref: str) -> str | None:
-        return self.at.git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}")
+        return self.location.git.query("rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}")
 
     def _move(self, ref: str, new: str, old: str | None) -> None:
-        """Move the branch if it is still where it was. Raises `StalePlan` if it is not."""
+        """Move the branch from `old` to `new`. Raises `StalePlan` if it is no longer at `old`."""
         expected = old or "0" * len(new)
         try:
-            self.at.git.run("update-ref", "--no-deref", "-m", "reconciler: commit", ref, new, expected)
+            self.location.git.run("update-ref", "--no-deref", "-m", "reconciler: commit", ref, new, expected)
         except RepositoryError as error:
             if "but expected" in error.message or "reference already exists" in error.message:
-                raise StalePlan(f"{ref} has moved while the commit was made", hint="plan again") from error
+                raise StalePlan(f"{ref} moved during the commit", hint="plan again") from error
             raise
 
     # -- the working tree and the index ------------------------------------------------------------------------------
 
-    def _refuse_while_busy(self) -> None:
-        for name in _UNDER_WAY:
-            if (self.at.git_dir / name).exists():
-                raise UnsafePlan(f"a merge or rebase is under way ({name})", hint="finish or abort it first")
-        if (self.at.git_dir / "index.lock").exists():
-            hint = "another git is at work here; wait for it, or remove the lock if it is left from a crash"
+    def _reject_running_operation(self) -> None:
+        for name in _OPERATIONS:
+            if (self.location.git_dir / name).exists():
+                raise UnsafePlan(f"a merge or rebase is in progress ({name})", hint="finish or abort it first")
+        if (self.location.git_dir / "index.lock").exists():
+            hint = "another git command is running; wait for it, or remove the lock if it is left from a crash"
             raise RepositoryError("the index is locked", hint=hint)
 
-    def _refuse_lost_edits(self, parent: str, steps: tuple[Step, ...]) -> None:
-        standing = self._standing(parent, steps)
-        removed = {step.path for step in steps if step.after is None}
+    def _reject_lost_edits(self, parent: str, changes: tuple[FileChange, ...]) -> None:
+        state = self._checkout_state(parent, changes)
+        removed = {change.path for change in changes if change.after is None}
 
         @cache
         def blocked(folder: str) -> bool:
             return self.files.blocked(f"{folder}/any", removed)
 
         lost = [
-            step.path
-            for step in steps
-            if not step.fits(standing.files[step.path])
-            or not step.fits(standing.index[step.path])
-            or (step.after is not None and "/" in step.path and blocked(step.path.rpartition("/")[0]))
+            change.path
+            for change in changes
+            if not change.is_unedited(state.files[change.path])
+            or not change.is_unedited(state.index[change.path])
+            or (change.after is not None and "/" in change.path and blocked(change.path.rpartition("/")[0]))
         ]
         if lost:
-            names = ", ".join(printable(path) for path in lost[:_SHOWN])
-            more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+            names = ", ".join(printable(path) for path in lost[:_MAX_NAMES])
+            more = f" and {len(lost) - _MAX_NAMES} more" if len(lost) > _MAX_NAMES else ""
             hint = "commit or stash them, or undo them with `git restore --staged --worktree -- PATH`"
             raise UnsafePlan(f"uncommitted edits would be lost: {names}{more}", hint=hint)
 
-    def _standing(self, commit: str, steps: tuple[Step, ...]) -> Standing:
-        """Look at every path. Files that git knows to be as committed are not read again."""
-        git = without_filters(self.at.git)
-        tops = sorted({step.path.partition("/")[0] for step in steps})
-        staged, lying = (git.run(*_DIFF, *option, commit, "--", *tops) for option in (("--cached",), ()))
+    def _checkout_state(self, commit: str, changes: tuple[FileChange, ...]) -> CheckoutState:
+        """Return the state of every path. Files that git knows to be unchanged are not read."""
+        git = without_filters(self.location.git)
+        tops = sorted({change.path.partition("/")[0] for change in changes})
+        staged, unstaged = (git.run(*_DIFF, *option, commit, "--", *tops) for option in (("--cached",), ()))
         index = {path: after for path, (_, after) in parse_changes(staged, "").items()}
         index |= dict.fromkeys(parse_unmerged(staged), _OTHER)
-        touched = {*parse_changes(lying, ""), *parse_unmerged(lying), *index}
-        unsure = [step.path for step in steps if step.before is None or step.path in touched]
-        seen = {path: self._entry(found) for path, found in zip(unsure, self.files.read_all(unsure), strict=True)}
-        return Standing(
-            files={step.path: seen.get(step.path) if step.path in seen else step.before for step in steps},
-            index={step.path: index.get(step.path, step.before) for step in steps},
+        modified = {*parse_changes(unstaged, ""), *parse_unmerged(unstaged), *index}
+        unknown = [change.path for change in changes if change.before is None or change.path in modified]
+        states = {path: self._entry(file) for path, file in zip(unknown, self.files.read_all(unknown), strict=True)}
+        return CheckoutState(
+            files={
+                change.path: states.get(change.path) if change.path in states else change.before for change in changes
+            },
+            index={change.path: index.get(change.path, change.before) for change in changes},
         )
 
-    def _entry(self, found: Found | None) -> Entry | None:
-        if found is None:
+    def _entry(self, file: FileState | None) -> Entry | None:
+        if file is None:
             return None
-        entry = Entry(found.mode, blob_oid(found.data, self.at.object_format))
+        entry = Entry(file.mode, blob_oid(file.data, self.location.object_format))
         return entry if entry.is_file else _OTHER
 
     def _recover(self) -> None:
-        """Bring files and index to a commit that the journal names, if the branch has got there and is still there."""
-        entry = self._journal.read()
-        if entry is None:
+        """Update files and index to the commit in the journal, if the branch reached it and is still there."""
+        interrupted = self._journal.read()
+        if interrupted is None:
             return
-        ref, before, after = entry
-        if self._oid(before) and self._oid(after):  # or else so much time has passed that git has thrown them away
-            listing = self.at.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after, "--")
-            changes = parse_changes(listing, "").items()
-            steps = tuple(Step(path=path, before=old, after=new) for path, (old, new) in changes)
-            for folder in sorted({step.path.rpartition("/")[0] for step in steps}):
+        ref, before, after = interrupted
+        if self._oid(before) and self._oid(after):  # git may have collected them in the meantime
+            listing = self.location.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after, "--")
+            entries = parse_changes(listing, "").items()
+            changes = tuple(FileChange(path=path, before=old, after=new) for path, (old, new) in entries)
+            for folder in sorted({change.path.rpartition("/")[0] for change in changes}):
                 self.files.sweep(folder)
-            head = self.at.git.ask("symbolic-ref", "--quiet", "HEAD") or "HEAD"
+            head = self.location.git.query("symbolic-ref", "--quiet", "HEAD") or "HEAD"
             if head == ref and self._oid(ref) == after:
-                self._bring_up(before, steps)
+                self._update_checkout(before, changes)
         self._journal.remove()
 
-    def _bring_up(self, before: str, steps: tuple[Step, ...]) -> None:
-        standing = self._standing(before, steps)
-        due = [step for step in steps if step.is_before(standing.files[step.path])]
-        for step in due:
-            if step.after is None:
-                self.files.remove(step.path)
-        written = [(step.path, step.after.oid) for step in due if step.after is not None]
-        contents = read_blobs(self.at.git, [oid for _, oid in written])
+    def _update_checkout(self, before: str, changes: tuple[FileChange, ...]) -> None:
+        state = self._checkout_state(before, changes)
+        pending = [change for change in changes if change.is_before(state.files[change.path])]
+        for change in pending:
+            if change.after is None:
+                self.files.remove(change.path)
+        written = [(change.path, change.after.oid) for change in pending if change.after is not None]
+        contents = read_blobs(self.location.git, [oid for _, oid in written])
         self.files.write_all(zip([path for path, _ in written], contents, strict=True))
-        self._stage([step for step in steps if step.is_before(standing.index[step.path])])
+        self._stage([change for change in changes if change.is_before(state.index[change.path])])
 
-    def _stage(self, steps: list[Step]) -> None:
-        """Set entries of the index and nothing else there; then let git note the files' times, so that it is quick."""
-        zeros = "0" * len(blob_oid(b"", self.at.object_format))
+    def _stage(self, changes: list[FileChange]) -> None:
+        """Set these entries of the index, then refresh the file times in it, which keeps later git commands fast."""
+        zeros = "0" * len(blob_oid(b"", self.location.object_format))
         lines = [
-            f"{step.after.mode} {step.after.oid}\t{step.path}\0" if step.after else f"0 {zeros}\t{step.path}\0"
-            for step in steps
+            f"{change.after.mode} {change.after.oid}\t{change.path}\0"
+            if change.after
+            else f"0 {zeros}\t{change.path}\0"
+            for change in changes
         ]
-        git = without_filters(self.at.git)
+        git = without_filters(self.location.git)
         git.run("update-index", "-z", "--index-info", data=(line.encode("utf-8", "surrogateescape") for line in lines))
         git.run("update-index", "-q", "--refresh", accept=(0, 1))
 
-    # -- one at a time, and what is left for the next one ------------------------------------------------------------
+    # -- lock and journal --------------------------------------------------------------------------------------------
 
     @property
-    def _journal(self) -> "Journal":
-        return Journal(folder=self.at.git_dir / "reconciler")
+    def _journal(self) -> "CommitJournal":
+        return CommitJournal(folder=self.location.git_dir / "reconciler")
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the lock of this working tree; the system releases it when the process ends, however it ends."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of this working tree. The system releases it when the process ends, even by a crash."""
         folder = self._journal.folder
         try:
             folder.mkdir(exist_ok=True)
@@ -222,40 +337,42 @@ class Committing(Struct, frozen=True, kw_only=True):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         except BlockingIOError as error:
-            raise RepositoryError("another reconciler commits here at this moment", hint="wait for it") from error
+            raise RepositoryError(
+                "another reconciler is committing to this repository", hint="wait for it to finish"
+            ) from error
         finally:
             os.close(lock)
 
 
-class Journal(Struct, frozen=True, kw_only=True):
-    """Where a branch goes: written before it moves, removed when the working tree has followed."""
+class CommitJournal(Struct, frozen=True, kw_only=True):
+    """The move of a branch: written before it moves, removed when the working tree is updated."""
 
     folder: Path
 
     @property
     def path(self) -> Path:
-        """The file; it is there only while a commit is under way or was interrupted."""
+        """The file; it exists only while a commit is in progress or was interrupted."""
         return self.folder / "commit"
 
     def write(self, ref: str, before: str, after: str) -> None:
-        """Write it so that it is there whole after a loss of power."""
-        aside = self.folder / "commit.new"
-        with aside.open("wb") as file:
+        """Write the entry so that it is complete or absent after a loss of power."""
+        temporary = self.folder / "commit.new"
+        with temporary.open("wb") as file:
             file.write(f"{before} {after} {ref}\n".encode("utf-8", "surrogateescape"))
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(self.path)
+        temporary.replace(self.path)
 
     def read(self) -> tuple[str, str, str] | None:
-        """Return (ref, before, after), or None where nothing was interrupted."""
+        """Return (ref, before, after); None if no commit was interrupted."""
         try:
             before, after, ref = self.path.read_text("utf-8", "surrogateescape").rstrip("\n").split(" ", 2)
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise RepositoryError(f"{self.path} is damaged", hint="remove it, and look at `git status`") from error
+            raise RepositoryError(f"{self.path} is damaged", hint="remove it, and check `git status`") from error
         return ref, before, after
 
     def remove(self) -> None:
-        """Say that nothing is under way any more."""
+        """Remove the entry."""
         self.path.unlink(missing_ok=True)
