@@ -1,48 +1,57 @@
-"""`Ledger`: the queues of one cluster as a forest, and what its workloads ask of each.
+"""`QueueUsage`: the queues of one cluster as a forest, and the GPUs that its workloads request of each.
 
-KAI queues and Kueue cohorts are trees; a LocalQueue is only a name for its ClusterQueue. Rules and the summary of a
-plan both count by this ledger, so that they never disagree.
+KAI queues and Kueue cohorts are trees; a LocalQueue is only a name for its ClusterQueue. Rules and the figures of a
+plan both use these sums, so that they never disagree.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from reconciler.core.summary.object_summary import Demand, ObjectSummary, Quota
-from reconciler.core.summary.queues import KAI_GROUP, KUEUE_GROUP
-
-QueueKey = tuple[str, str]
-"""Kind (Queue, ClusterQueue, Cohort, or LocalQueue where nothing tells its ClusterQueue) and name."""
-
-NO_QUEUE: QueueKey = ("", "")
-
-_QUEUE_KINDS = {(KAI_GROUP, "Queue"), (KUEUE_GROUP, "ClusterQueue"), (KUEUE_GROUP, "Cohort")}
+from reconciler.core.devices import is_slice
+from reconciler.core.kinds.facts import KindId, QueueRole, Quota
+from reconciler.core.summary.object_summary import Demand, ObjectSummary
 
 
-def is_slice(product: str) -> bool:
-    """Tell whether a product is a slice of GPUs (a resource key) and no whole GPU."""
-    return "/" in product
+class QueueKey(NamedTuple):
+    """A queue of a cluster; for an alias that no object resolves, `name` is its namespace and name."""
+
+    group: str
+    kind: str
+    name: str
+
+    @property
+    def kind_id(self) -> KindId:
+        """Group and kind."""
+        return (self.group, self.kind)
 
 
-class Ledger(Struct, kw_only=True):
-    """Queues, flavors and demands of one cluster."""
+NO_QUEUE = QueueKey("", "", "")
+
+_GRANTING = frozenset((QueueRole.TREE, QueueRole.FLAVORED, QueueRole.COHORT))
+
+
+class QueueUsage(Struct, kw_only=True):
+    """Queues and flavors of one cluster, and the GPUs that running workloads request by queue and product."""
 
     queues: dict[QueueKey, ObjectSummary] = field(default_factory=dict)
-    local: dict[tuple[str, str], str] = field(default_factory=dict)  # namespace, LocalQueue -> ClusterQueue
-    flavors: dict[str, str] = field(default_factory=dict)  # ResourceFlavor -> product; empty: any
-    asked: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # queue, product -> GPUs of running workloads
+    aliases: dict[tuple[KindId, str, str], QueueKey] = field(default_factory=dict)  # by kind, namespace and name
+    flavors: dict[str, str] = field(default_factory=dict)  # flavor -> product; empty: any
+    requested: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # GPUs by queue and product
 
-    def queue_of(self, row: ObjectSummary) -> QueueKey:
+    def queue_of(self, workload: ObjectSummary) -> QueueKey:
         """Return the queue that a workload's GPUs are counted in."""
-        if row.queue_kind != "LocalQueue":
-            return ("Queue", row.queue) if row.queue else NO_QUEUE
-        owner = self.local.get((row.namespace, row.queue))
-        return ("ClusterQueue", owner) if owner else ("LocalQueue", f"{row.namespace}/{row.queue}")
+        if not workload.queue:
+            return NO_QUEUE
+        if workload.queue_role is not QueueRole.ALIAS:
+            return QueueKey(*workload.queue_kind, workload.queue)
+        target = self.aliases.get((workload.queue_kind, workload.namespace, workload.queue))
+        return target or QueueKey(*workload.queue_kind, f"{workload.namespace}/{workload.queue}")
 
     def product_of(self, queue: QueueKey, demand: Demand) -> str:
-        """Return the product of a demand: what its pods select, or the only one that their ClusterQueue has."""
-        if demand.product or queue[0] != "ClusterQueue":
+        """Return the product of a demand: what its pods select, or the only product of their queue's flavors."""
+        if demand.product or not self.is_flavored(queue):
             return demand.product
         products = {quota.product for quota in self.quotas(queue) if not is_slice(quota.product)}
         return products.pop() if len(products) == 1 else ""
@@ -50,48 +59,19 @@ class Ledger(Struct, kw_only=True):
     def parent_of(self, queue: QueueKey) -> QueueKey | None:
         """Return the queue above, whether or not this repository has it."""
         row = self.queues.get(queue)
-        if row is None or not row.parent:
-            return None
-        return ("Queue" if queue[0] == "Queue" else "Cohort", row.parent)
+        return QueueKey(*row.parent_kind, row.parent) if row is not None and row.parent else None
 
-    def above(self, queue: QueueKey) -> Iterator[QueueKey]:
-        """Yield the queues above, nearest first; a cycle ends where it began."""
+    def ancestors(self, queue: QueueKey) -> Iterator[QueueKey]:
+        """Yield the queues above, nearest first; a cycle ends before it repeats."""
         seen = {queue}
-        here = self.parent_of(queue)
-        while here is not None and here not in seen:
-            yield here
-            seen.add(here)
-            here = self.parent_of(here)
-
-    def quotas(self, queue: QueueKey) -> tuple[Quota, ...]:
-        """Return a queue's quotas by product: Kueue's by flavor are added up by what the flavors' nodes have."""
-        row = self.queues.get(queue)
-        if row is None:
-            return ()
-        if queue[0] == "Queue":
-            return row.quotas
-        by_product: dict[str, Quota] = {}
-        for quota in row.quotas:
-            product = quota.product if is_slice(quota.product) else self.flavors.get(quota.product, quota.product)
-            so_far = by_product.get(product)
-            by_product[product] = Quota(
-                product,
-                added(so_far.guaranteed, quota.guaranteed) if so_far else quota.guaranteed,
-                added(so_far.limit, quota.limit) if so_far else quota.limit,
-            )
-        return tuple(by_product.values())
-
-    def requested(self) -> dict[QueueKey, dict[str, int]]:
-        """Return GPUs asked of every queue by product, with those of the queues below it."""
-        totals: dict[QueueKey, dict[str, int]] = {}
-        for (queue, product), gpus in self.asked.items():
-            for place in (queue, *self.above(queue)):
-                products = totals.setdefault(place, {})
-                products[product] = products.get(product, 0) + gpus
-        return totals
+        parent = self.parent_of(queue)
+        while parent is not None and parent not in seen:
+            yield parent
+            seen.add(parent)
+            parent = self.parent_of(parent)
 
     def children(self) -> dict[QueueKey, list[QueueKey]]:
-        """Return the queues right below every queue that has some."""
+        """Return the queues directly below every queue that has any."""
         below: dict[QueueKey, list[QueueKey]] = {}
         for queue in self.queues:
             parent = self.parent_of(queue)
@@ -99,81 +79,124 @@ class Ledger(Struct, kw_only=True):
                 below.setdefault(parent, []).append(queue)
         return below
 
+    def is_tree(self, queue: QueueKey) -> bool:
+        """Return whether a queue bounds its children, as KAI's queues do; false if this repository lacks it."""
+        row = self.queues.get(queue)
+        return row is not None and row.queue_role is QueueRole.TREE
 
-def added(one: float | None, other: float | None) -> float | None:
-    """Add two amounts of which None is unlimited."""
-    return None if one is None or other is None else one + other
+    def is_cohort(self, queue: QueueKey) -> bool:
+        """Return whether a queue adds its quota to that of its members; false if this repository lacks it."""
+        row = self.queues.get(queue)
+        return row is not None and row.queue_role is QueueRole.COHORT
+
+    def is_flavored(self, queue: QueueKey) -> bool:
+        """Return whether a queue grants GPUs by flavor, as a ClusterQueue does; false if this repository lacks it."""
+        row = self.queues.get(queue)
+        return row is not None and row.queue_role is QueueRole.FLAVORED
+
+    def quotas(self, queue: QueueKey) -> tuple[Quota, ...]:
+        """Return the quotas of a queue by product; those of several flavors of one product are added up."""
+        row = self.queues.get(queue)
+        if row is None:
+            return ()
+        if row.queue_role is QueueRole.TREE:
+            return row.quotas
+        by_product: dict[str, Quota] = {}
+        for quota in row.quotas:
+            product = quota.product if is_slice(quota.product) else self.flavors.get(quota.product, quota.product)
+            sum_so_far = by_product.get(product, Quota(product, 0.0, 0.0))
+            by_product[product] = Quota(
+                product,
+                add_amounts(sum_so_far.guaranteed, quota.guaranteed),
+                add_amounts(sum_so_far.limit, quota.limit),
+            )
+        return tuple(by_product.values())
+
+    def requested_with_children(self) -> dict[QueueKey, dict[str, int]]:
+        """Return the GPUs requested of every queue by product, with those of the queues below it."""
+        totals: dict[QueueKey, dict[str, int]] = {}
+        for (queue, product), gpus in self.requested.items():
+            for place in (queue, *self.ancestors(queue)):
+                products = totals.setdefault(place, {})
+                products[product] = products.get(product, 0) + gpus
+        return totals
+
+    def copy(self, *, with_requests: bool = True) -> "QueueUsage":
+        """Return a copy that can be changed."""
+        return QueueUsage(
+            queues={**self.queues},
+            aliases={**self.aliases},
+            flavors={**self.flavors},
+            requested={**self.requested} if with_requests else {},
+        )
+
+    def add_queue(self, row: ObjectSummary) -> None:
+        """Add a queue, an alias or a flavor."""
+        role = row.queue_role
+        if role in _GRANTING:
+            self.queues[QueueKey(row.group, row.kind, row.name)] = row
+        elif role is QueueRole.ALIAS and row.parent:
+            self.aliases[(row.group, row.kind), row.namespace, row.name] = QueueKey(*row.parent_kind, row.parent)
+        elif role is QueueRole.FLAVOR:
+            self.flavors[row.name] = row.product
+
+    def add_workload(self, row: ObjectSummary) -> None:
+        """Add the GPUs that a workload requests."""
+        queue = self.queue_of(row)
+        for demand in row.demands:
+            entry = (queue, demand.product or self.product_of(queue, demand))
+            self.requested[entry] = self.requested.get(entry, 0) + demand.gpus_per_pod * demand.pods
 
 
-def ledgers(rows: Iterable[ObjectSummary], *, on: "Mapping[str, Ledger] | None" = None) -> dict[str, Ledger]:
-    """Make the ledger of every cluster that has a queue or a workload with GPUs.
+def usage_by_cluster(
+    rows: Iterable[ObjectSummary], *, base: Mapping[str, QueueUsage] | None = None
+) -> dict[str, QueueUsage]:
+    """Return the usage of every cluster that has a queue or a workload with GPUs.
 
-    `on` holds ledgers of other rows, which these are added to. Then no row may be one that `shapes_queues`: what was
-    counted before could have been counted elsewhere.
+    `base` is the usage of other objects, which these are added to. Then none of them may be one that `defines_queues`:
+    with it, the GPUs that were counted before could belong to another queue.
     """
-    found: dict[str, Ledger] = {cluster: _copy(ledger) for cluster, ledger in (on or {}).items()}
-    asking: list[ObjectSummary] = []
+    usage: dict[str, QueueUsage] = {cluster: before.copy() for cluster, before in (base or {}).items()}
+    workloads: list[ObjectSummary] = []
     for row in rows:
         if row.gpus:
             if not row.suspended:
-                asking.append(row)
-        elif row.group in _GROUPS:
-            _enter(found, row)
-    for row in asking:
-        _count(found, row)
-    return found
+                workloads.append(row)
+        elif defines_queues(row):
+            usage.setdefault(row.cluster, QueueUsage()).add_queue(row)
+    for row in workloads:
+        if row.cluster not in usage:
+            usage[row.cluster] = QueueUsage()
+        usage[row.cluster].add_workload(row)
+    return usage
 
 
-_GROUPS = frozenset((KAI_GROUP, KUEUE_GROUP))
+def defines_queues(row: ObjectSummary) -> bool:
+    """Return whether an object is a queue, alias or flavor, which decide where the GPUs of workloads are counted."""
+    return bool(row.queue_role) and not row.is_workload
 
 
-def shapes_queues(row: ObjectSummary) -> bool:
-    """Whether a row is a queue, a flavor or the like, which decide where the GPUs of workloads are counted."""
-    return row.group in _GROUPS and not row.gpus
+def subtract_workloads(usage: Mapping[str, QueueUsage], rows: Iterable[ObjectSummary]) -> dict[str, QueueUsage]:
+    """Return the usage without the GPUs of these objects, none of which may be one that `defines_queues`."""
+    empty = {cluster: before.copy(with_requests=False) for cluster, before in usage.items()}
+    rest = {cluster: before.copy() for cluster, before in usage.items()}
+    for cluster, gone in usage_by_cluster(rows, base=empty).items():
+        requested = rest[cluster].requested
+        for entry, gpus in gone.requested.items():
+            requested[entry] -= gpus
+            if not requested[entry]:
+                del requested[entry]
+    return rest
 
 
-def without(whole: Mapping[str, Ledger], rows: Iterable[ObjectSummary]) -> dict[str, Ledger]:
-    """Take rows out of the ledgers that they were counted in; none may be one that `shapes_queues`."""
-    left = {cluster: _copy(ledger) for cluster, ledger in whole.items()}
-    for cluster, ledger in ledgers(rows, on={name: replace(one, asked={}) for name, one in whole.items()}).items():
-        asked = left[cluster].asked
-        for entry, gpus in ledger.asked.items():
-            asked[entry] -= gpus
-            if not asked[entry]:
-                del asked[entry]
-    return left
+def add_amounts(left: float | None, right: float | None) -> float | None:
+    """Add two amounts; None is unlimited."""
+    return None if left is None or right is None else left + right
 
 
-def _copy(ledger: Ledger) -> Ledger:
-    return Ledger(queues={**ledger.queues}, local={**ledger.local}, flavors={**ledger.flavors}, asked={**ledger.asked})
-
-
-def _enter(found: dict[str, Ledger], row: ObjectSummary) -> None:
-    ledger = found.get(row.cluster)
-    if ledger is None:
-        ledger = found[row.cluster] = Ledger()
-    if (row.group, row.kind) in _QUEUE_KINDS:
-        ledger.queues[(row.kind, row.name)] = row
-    elif row.kind == "LocalQueue":
-        ledger.local[(row.namespace, row.name)] = row.parent
-    elif row.kind == "ResourceFlavor":
-        ledger.flavors[row.name] = row.product
-
-
-def _count(found: dict[str, Ledger], row: ObjectSummary) -> None:
-    ledger = found.get(row.cluster)
-    if ledger is None:
-        ledger = found[row.cluster] = Ledger()
-    queue = ledger.queue_of(row)
-    asked = ledger.asked
-    for demand in row.demands:
-        entry = (queue, demand.product or ledger.product_of(queue, demand))
-        asked[entry] = asked.get(entry, 0) + demand.gpus_per_pod * demand.pods
-
-
-def matching(products: Mapping[str, int], product: str, named: Iterable[str]) -> int:
-    """GPUs asked of a quota: of its product; of a quota for any, all whole GPUs that no other quota names."""
+def requests_of_quota(requested: Mapping[str, int], product: str, quota_products: Iterable[str]) -> int:
+    """Return the GPUs requested of a quota: of its product; of a quota for any, the whole GPUs no other quota names."""
     if product:
-        return products.get(product, 0)
-    others = set(named) - {""}
-    return sum(gpus for name, gpus in products.items() if name not in others and not is_slice(name))
+        return requested.get(product, 0)
+    others = set(quota_products) - {""}
+    return sum(gpus for name, gpus in requested.items() if name not in others and not is_slice(name))

@@ -15,8 +15,8 @@ from reconciler.core.documents import Document, read, write
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
 from reconciler.core.kinds.torchrun.render import Rendered, render_job, render_queue
 from reconciler.core.launch import is_configuration
-from reconciler.core.manifests.manifest import Manifest, manifest_path
-from reconciler.core.manifests.ownership import owned
+from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.manifests.ownership import own
 from reconciler.core.manifests.plain import render_plain
 from reconciler.core.manifests.size import size_problems
 from reconciler.core.objects import SourceRef, format_path
@@ -141,9 +141,10 @@ def _check_rendered(context: Context, draft: _Draft) -> None:
 
 def _write(context: Context, draft: _Draft) -> None:
     for manifest, document in draft.manifests:
-        rendering = _rendering(context, owned(manifest, document))
+        kind = context.kinds.find(manifest.key.group, manifest.key.kind)
+        rendering = _rendering(context, own(manifest, document, is_shared=kind.is_shared))
         draft.renderings.append(rendering)
-        draft.problems += size_problems(rendering.manifest, rendering.content)
+        draft.problems += size_problems(rendering.manifest, rendering.content, data_limit=kind.data_limit)
 
 
 def _judge(context: Context, draft: _Draft) -> None:
@@ -168,9 +169,10 @@ def _rendering(context: Context, manifest: Manifest) -> Rendering:
         manifest=manifest,
         content=content,
         row=summarize(
+            context.kinds,
             cluster=manifest.cluster,
             body=manifest.body,
-            path=manifest_path(manifest.cluster, manifest.key),
+            path=context.kinds.manifest_path(manifest.cluster, manifest.key),
             digest=blob_id(content, context.object_format),
             source=manifest.source,
         ),
@@ -249,13 +251,13 @@ def _sized(context: Context, document: Document, cluster: Cluster, draft: _Draft
     draft.problems += (unwritten(document),) if job is None else job.problems
     if job is None or job.sized is None:
         held = _rendered(context, document, cluster, draft)
-        draft.held.update(manifest_path(manifest.cluster, manifest.key) for manifest in held)
+        draft.held.update(context.kinds.manifest_path(manifest.cluster, manifest.key) for manifest in held)
         return []
     if _is_intent(document):
         made = _intent(context, sized_torchrun_job(job.sized), cluster, draft)
-        return [with_note(stamped(manifest, job.sized), job) for manifest in made]
+        return [with_note(context.kinds, stamped(manifest, job.sized), job) for manifest in made]
     namespaced = _is_namespaced(context, document)
-    return [with_note(sized_manifest(job.sized, cluster, namespaced=namespaced), job)]
+    return [with_note(context.kinds, sized_manifest(job.sized, cluster, namespaced=namespaced), job)]
 
 
 def _rendered(context: Context, document: Document, cluster: Cluster, draft: _Draft) -> Iterator[Manifest]:

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.torchrun.intent import TorchrunQueue, queue_intent
 from reconciler.core.launch import is_configuration
 from reconciler.core.policy.admission import PolicySet, load
@@ -65,6 +66,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     config: Config
     clusters: tuple[Cluster, ...]
+    kinds: Kinds
     catalogue: Catalogue
     policies: PolicySet
     exceptions: tuple[PolicyException, ...]
@@ -100,6 +102,7 @@ def build_context(
     *,
     engine: str,
     object_format: str,
+    kinds: Kinds,
     catalogue: Catalogue,
     shipped: Iterable[FileReading],
     policies: Sequence[FileReading],
@@ -122,6 +125,7 @@ def build_context(
     return Context(
         config=config,
         clusters=clusters,
+        kinds=kinds,
         catalogue=catalogue,
         policies=policy_set,
         exceptions=exceptions,

@@ -9,11 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, Config
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.plan.inputs import Common
-from reconciler.core.policy.references import judge_amounts, judge_links
+from reconciler.core.policy.references import evaluate_amounts, evaluate_links
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
-from reconciler.core.queues import ledgers, shapes_queues, without
+from reconciler.core.queues import defines_queues, subtract_workloads, usage_by_cluster
 from reconciler.core.schemas import Catalogue
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
@@ -40,6 +41,7 @@ class Tools(Struct, frozen=True, kw_only=True):
 
     repository: Repository
     cache: Cache
+    kinds: Kinds
     catalogue: Catalogue
     shipped: tuple[str, ...]  # paths of policies
     read_shipped: Contents
@@ -115,6 +117,7 @@ class Head:
             self.config,
             engine=tools.engine,
             object_format=tools.repository.object_format,
+            kinds=tools.kinds,
             catalogue=tools.catalogue,
             shipped=readings.read([(path, "shipped") for path in tools.shipped], tools.read_shipped),
             policies=read(self.layout.policies, self.layout.policies),
@@ -179,8 +182,8 @@ class Head:
             return (row for path, row in self.rows.items() if path not in names)
 
         gone = self.some_rows(changed).values()
-        counted = None if any(map(shapes_queues, gone)) else without(self.counted.ledgers, gone)
-        return Common(count=len(self.digests) - len(names), rows=rows, ledgers=counted)
+        counted = None if any(map(defines_queues, gone)) else subtract_workloads(self.counted.usage, gone)
+        return Common(count=len(self.digests) - len(names), rows=rows, usage=counted)
 
     def some_rows(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
         """Rows of these paths: a few of them cost less than all."""
@@ -228,21 +231,26 @@ class Head:
         return digest(f"{self.context.digest} {names}".encode() + facts)
 
     def _count(self, before: Counted | None) -> Counted:
+        tools = self.tools
         by_cluster: dict[str, list[ObjectSummary]] = {cluster.name: [] for cluster in self.clusters}
         for row in self._all_rows:
             by_cluster[row.cluster].append(row)
         doubles, facts, links = self.state.has_doubles, self._under(self.state.facts), self._under(self.state.links)
-        counted = ledgers(self.rows.values() if doubles else self._all_rows)
+        counted = usage_by_cluster(self.rows.values() if doubles else self._all_rows)
         linked = before.linked if before is not None and before.links == links else None
         verdicts: list[Verdict] = []
         for cluster in self.clusters:
             inventory = self.context.inventories.get(cluster.name)
-            ledger = None if doubles else counted.get(cluster.name)
-            verdicts += judge_amounts(by_cluster[cluster.name], cluster, inventory, self.config.rules, ledger)
+            usage = None if doubles else counted.get(cluster.name)
+            verdicts += evaluate_amounts(
+                tools.kinds, by_cluster[cluster.name], cluster, inventory, self.config.rules, usage
+            )
         if linked is None:
             rules = self.config.rules
-            linked = tuple(one for each in self.clusters for one in judge_links(by_cluster[each.name], each, rules))
-        return Counted(facts=facts, verdicts=tuple(verdicts), ledgers=counted, links=links, linked=linked)
+            linked = tuple(
+                one for each in self.clusters for one in evaluate_links(tools.kinds, by_cluster[each.name], each, rules)
+            )
+        return Counted(facts=facts, verdicts=tuple(verdicts), usage=counted, links=links, linked=linked)
 
     def remember(self) -> None:
         """Leave everything for the next plan."""

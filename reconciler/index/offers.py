@@ -5,10 +5,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from reconciler.core.devices import product_label
 from reconciler.core.documents import Document
+from reconciler.core.kinds.kai import QUEUE_LABELS as KAI_QUEUE_LABELS
+from reconciler.core.kinds.kueue import QUEUE_LABEL as KUEUE_QUEUE_LABEL
 from reconciler.core.kinds.torchrun.intent import TorchrunQueue
 from reconciler.core.reasons import Origin
-from reconciler.core.summary.pods import KAI_QUEUE_LABELS, KUEUE_QUEUE_LABEL, mapping, product_label, text
+from reconciler.core.values import mapping, text
 
 KUEUE_KINDS = ("LocalQueue", "ClusterQueue", "ResourceFlavor")
 QUEUE_LABELS = (KUEUE_QUEUE_LABEL, *KAI_QUEUE_LABELS)

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, SizedKind, SizingSettings, Write
 from reconciler.core.documents import Document
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
-from reconciler.core.summary.pods import mapping, text
-from reconciler.core.summary.workloads import read_workload
+from reconciler.core.values import mapping, text
 from reconciler.index.context import FILES, OFFERS, Context, QueueSource
 from reconciler.index.offers import QUEUE_LABELS, Offer, offer_of, queue_named
 
@@ -89,11 +89,9 @@ def writes_source(cluster: Cluster) -> bool:
     return cluster.sizing.write is Write.SOURCE
 
 
-def with_note(manifest: Manifest, job: "SizedJob") -> Manifest:
+def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
     """Let the object that asks for the GPUs tell how they were sized; a job's volumes have nothing to tell."""
-    body = manifest.body
-    runs = read_workload(manifest.key.group, manifest.key.kind, body, mapping(body.get("spec"))) is not None
-    return replace(manifest, sizing=job.told) if runs else manifest
+    return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.told)
 
 
 def surroundings(context: Context, document: Document, cluster: Cluster) -> "Surroundings":

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.policy.verdict import Verdict
-from reconciler.core.queues import Ledger
+from reconciler.core.queues import QueueUsage
 from reconciler.index.compiles import FILES, ROWS, Compiles, Forgotten, Heap, Whole
 from reconciler.index.summary import FileState, digest, digests_of
 from reconciler.ports import Cache
@@ -23,7 +23,7 @@ class Counted(Struct, frozen=True):
 
     facts: bytes
     verdicts: tuple[Verdict, ...]
-    ledgers: dict[str, Ledger]
+    usage: dict[str, QueueUsage]
     links: bytes
     linked: tuple[Verdict, ...]
 

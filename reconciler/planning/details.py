@@ -63,6 +63,6 @@ def _detail(head: Head, existing: Existing, path: str, rendering: Rendering) -> 
     namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
     catalogue = context.catalogue
     return Detail(
-        compare(before, manifest, list_keys=catalogue.list_keys, is_quantity=catalogue.is_quantity),
+        compare(context.kinds, before, manifest, list_keys=catalogue.list_keys, is_quantity=catalogue.is_quantity),
         context.policies.evaluate(manifest, old=before, namespace=namespace),
     )

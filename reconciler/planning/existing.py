@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.documents import read
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.ownership import LABEL, OWNER, is_owned
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
@@ -19,8 +20,9 @@ from reconciler.revision.listing import Listing
 class Existing:
     """The rendered files of one revision, by path below the rendered folder."""
 
-    def __init__(self, repository: Repository, folder: str, oids: Listing) -> None:
+    def __init__(self, repository: Repository, kinds: Kinds, folder: str, oids: Listing) -> None:
         self._repository = repository
+        self._kinds = kinds
         self._folder = folder
         self._prefix = f"{folder}/"
         self.oids = oids
@@ -68,7 +70,7 @@ class Existing:
     def _looked(self, path: str, body: Mapping[str, Any] | None) -> "_Look":
         if body is None:
             return _Look(is_owned=False, row=None)
-        found = summarize(cluster=path.split("/", 1)[0], body=body, path=path, digest=self.oids[path])
+        found = summarize(self._kinds, cluster=path.split("/", 1)[0], body=body, path=path, digest=self.oids[path])
         return _Look(is_owned=is_owned(body), row=found)
 
     def foreign(self, paths: Iterable[str]) -> dict[str, Problem]:

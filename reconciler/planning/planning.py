@@ -48,7 +48,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
     tools = head.tools
     other = head.side if against_head else base_side(tools.repository, base, head.side)
     before = _before(head, other)
-    existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, before))
+    existing = Existing(tools.repository, tools.kinds, head.config.rendered, _of_clusters(head, before))
     differing = existing.differing(head.digests)
     existing.load(differing, processes=tools.processes)
     foreign = existing.foreign(differing)
@@ -67,6 +67,7 @@ def plan(head: Head, *, base: str, date: str, acknowledge: str, against_head: bo
         evidence=head.layout.evidence.digest,
         policies=head.context.policies.digest,
         config=head.config,
+        kinds=tools.kinds,
         desired=head.some_rows(path for path in changed if path not in foreign),
         existing={path: owned[path] for path in differing if path in owned},
         existing_rows=rows,
@@ -101,7 +102,7 @@ def _detailed(changed: list[str], owned: Mapping[str, str], *, moves: bool) -> l
 def lint(head: Head, *, date: str) -> Plan:
     """Check a revision by itself: a plan without changes."""
     tools = head.tools
-    existing = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
+    existing = Existing(tools.repository, tools.kinds, head.config.rendered, _of_clusters(head, head.layout))
     differing = existing.differing(head.digests)
     existing.load(differing)
     findings = _Findings(head, {}, existing.foreign(differing), date)
@@ -158,7 +159,7 @@ def _of_clusters(head: Head, before: Layout) -> Listing:
 def _foreign_of_head(tools: Tools, head: Head, before: Layout, base: Existing) -> dict[str, Problem]:
     if head.layout.rendered == before.rendered:
         return {}
-    now = Existing(tools.repository, head.config.rendered, _of_clusters(head, head.layout))
+    now = Existing(tools.repository, tools.kinds, head.config.rendered, _of_clusters(head, head.layout))
     suspects = [path for path in now.differing(head.digests) if base.oids.get(path) != now.oids[path]]
     now.load(suspects)
     return now.foreign(suspects)

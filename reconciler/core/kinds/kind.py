@@ -1,18 +1,29 @@
-"""`Kind`: one row of the registry, with everything that is particular to one group and kind."""
+"""`Kind`, one row of the registry: everything that is particular to one group and kind. `Kinds`: the registry."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from reconciler.core.config import Cluster
+from reconciler.core.config import Backend, Cluster
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, PodSet, QueueRole, Refusal, Relations
+from reconciler.core.kinds.pods import replicated
 from reconciler.core.kinds.rendered import Rendered
-from reconciler.core.problems import Parsed
+from reconciler.core.objects import FieldPath, ObjectKey, format_path, split_api_version
+from reconciler.core.problems import Parsed, Problem
+from reconciler.core.values import mapping, text
 
-KindId = tuple[str, str]
-"""API group and kind, e.g. `("batch", "Job")`; the group of the core API is empty."""
+Body = Mapping[str, Any]
+"""A Kubernetes object as plain data."""
+
+ANY_KIND = "*"
+"""The `kind` of a row that stands for all kinds of its group that have no row of their own."""
+
+_MAX_DEPTH = 4  # levels of wrappers inside wrappers
 
 
 class Lookup(Protocol):
@@ -36,19 +47,95 @@ class Lookup(Protocol):
         ...
 
 
+class Role(StrEnum):
+    """Where documents of a kind belong in a config repository."""
+
+    SOURCE = "source"
+    CONFIGURATION = "configuration"  # reconciler.yaml
+    EVIDENCE = "evidence"  # below evidence/<cluster>/
+    POLICY = "policy"  # below policies/
+
+
 class Kind(Struct, frozen=True, kw_only=True):
     """One row of the registry. A kind without `parse` and `render` is rendered as it is written.
 
-    parse: reads a document that its schema has accepted.
-    render: turns the intent into manifests for `lookup.cluster`.
-    is_definition: other documents look it up (`Lookup.defined`), so its files are read before all others.
+    Documents:
+        role: where documents of the kind belong.
+        refusal: why the kind is not accepted among the sources.
+        parse: reads a document that its schema has accepted.
+        render: turns the intent into manifests for `lookup.cluster`.
+        evidence: reads an evidence document of a cluster into a value, or problems.
+        is_definition: other documents look it up (`Lookup.defined`), so its files are read before all others.
+        affects_all_files: a change of it compiles every file again.
+        defines_kinds: its documents are CustomResourceDefinitions.
+        offers_gpus: sized jobs depend on it to know which GPU products their queue offers.
+
+    Rendered objects:
+        pods: yields the pods of an object; its second argument is the prefix of the object's fields.
+        components: yields the objects that a wrapper holds, each with its path.
+        relations: reads quotas, parents and references of an object without pods.
+        immutable: names the fields that differ and that the API server accepts only on a new object.
+        unapplied: names the fields that differ, are accepted, and reach no running pod.
+        deletion: the risk of deleting or renaming an object.
+        is_stateful: it holds data, or others depend on it: a rename counts as a deletion for budgets.
+        never_moves: a deletion and a creation are never shown as one move.
+        runs_on_each_node: one pod runs on every matching node, so the number of pods is unknown.
+        is_namespace: other objects are in it.
+        is_shared: several documents may render the same object.
+        is_secret: values are never shown.
+        has_group_in_path: the file name carries the group, although no other registered kind has the name.
+        data_limit: bytes of all values under `data`, `binaryData` and `stringData`.
+        storage: the field that requests the size of a volume.
+
+    References:
+        reference_rule: the rule that judges references to the kind; empty if none does.
+        is_cluster_scoped: objects of the kind have no namespace.
+        existing: names that every cluster, or every namespace, has.
+        existing_with: names that clusters of a backend have.
+        naming_labels: labels by which workloads name an object of the kind.
+
+    Queueing:
+        queue_role: how objects of the kind take part.
+        parent_kind: the kind that `Relations.parent` names.
     """
 
     group: str
     kind: str
+
+    role: Role = Role.SOURCE
+    refusal: Refusal | None = None
     parse: Callable[[Document], Parsed[Any]] | None = None
     render: Callable[[Any, Lookup], Rendered] | None = None
+    evidence: Callable[[Document, str], tuple[Any | None, tuple[Problem, ...]]] | None = None
     is_definition: bool = False
+    affects_all_files: bool = False
+    defines_kinds: bool = False
+    offers_gpus: bool = False
+
+    pods: Callable[[Body, str], Iterable[PodSet]] | None = None
+    components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None
+    relations: Callable[[Body], Relations] | None = None
+    immutable: Callable[[Body, Body], Sequence[str]] | None = None
+    unapplied: Callable[[Body, Body], Sequence[str]] | None = None
+    deletion: Deletion | None = None
+    is_stateful: bool = False
+    never_moves: bool = False
+    runs_on_each_node: bool = False
+    is_namespace: bool = False
+    is_shared: bool = False
+    is_secret: bool = False
+    has_group_in_path: bool = False
+    data_limit: int | None = None
+    storage: FieldPath | None = None
+
+    reference_rule: str = ""
+    is_cluster_scoped: bool = False
+    existing: tuple[str, ...] = ()
+    existing_with: tuple[tuple[Backend, tuple[str, ...]], ...] = ()
+    naming_labels: tuple[str, ...] = ()
+
+    queue_role: QueueRole = QueueRole.NONE
+    parent_kind: KindId = NO_KIND
 
     @property
     def id(self) -> KindId:
@@ -56,16 +143,21 @@ class Kind(Struct, frozen=True, kw_only=True):
         return (self.group, self.kind)
 
 
+_UNKNOWN = Kind(group="", kind="")
+
+
 class Kinds(Mapping[KindId, Kind]):
     """A registry of kinds, immutable. `versions` names the installed packages that added families."""
 
-    def __init__(self, *families: tuple[Kind, ...], versions: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, *families: Iterable[Kind], versions: tuple[tuple[str, str], ...] = ()) -> None:
         self._rows: dict[KindId, Kind] = {}
+        self._first_groups: dict[str, str] = {}
         self.versions = versions
         for row in (row for family in families for row in family):
             if row.id in self._rows:
                 raise ValueError(f"{row.kind} of group {row.group!r} is registered twice")
             self._rows[row.id] = row
+            self._first_groups.setdefault(row.kind, row.group)
 
     def __getitem__(self, key: KindId) -> Kind:
         """Return the row of a kind."""
@@ -78,3 +170,73 @@ class Kinds(Mapping[KindId, Kind]):
     def __len__(self) -> int:
         """Count the kinds."""
         return len(self._rows)
+
+    def extend(self, *families: Iterable[Kind], versions: tuple[tuple[str, str], ...] = ()) -> "Kinds":
+        """Return a registry that has these families, too."""
+        return Kinds(self._rows.values(), *families, versions=(*self.versions, *versions))
+
+    def find(self, group: str, kind: str) -> Kind:
+        """Return the row of a kind, that of its whole group, or a row that knows nothing of it."""
+        return self._rows.get((group, kind)) or self._rows.get((group, ANY_KIND)) or _UNKNOWN
+
+    def of(self, body: Body) -> Kind:
+        """Return the row of an object."""
+        return self.find(split_api_version(text(body.get("apiVersion")))[0], text(body.get("kind")))
+
+    def pod_sets(self, body: Body, prefix: str = "", depth: int = 0) -> list[PodSet] | None:
+        """Return the pods of an object, with those of the objects that it wraps; None if the kind runs no pods.
+
+        A kind without a row runs pods if it has `spec.template.spec.containers`, as most kinds with pods have.
+        """
+        row = self.of(body)
+        if row.pods is not None:
+            return list(row.pods(body, prefix))
+        if row.components is not None:
+            wrapped = row.components(body) if depth < _MAX_DEPTH else ()
+            inner = [
+                self.pod_sets(component, f"{prefix}{format_path(path)}.", depth + 1) for path, component in wrapped
+            ]
+            return [pods for group in inner if group for pods in group]
+        return _guess_pods(body, prefix) if row.relations is None else None
+
+    def manifest_path(self, cluster: str, key: ObjectKey) -> str:
+        """Return the path of a manifest below `rendered/`: `<cluster>/<namespace or _cluster>/<kind>-<name>.yaml`.
+
+        The file name of a kind whose name is registered first for another group carries its group, so that
+        `batch/Job` and `batch.volcano.sh/Job` of one name have two files.
+        """
+        kind = key.kind.lower()
+        if self._first_groups.get(key.kind, key.group) != key.group or self.find(key.group, key.kind).has_group_in_path:
+            kind = f"{kind}.{key.group or 'core'}"
+        # ":" is legal in RBAC names, but not in a file name on every system.
+        return f"{cluster}/{key.namespace or '_cluster'}/{kind}-{key.name.replace(':', '~')}.yaml"
+
+    @cached_property
+    def queue_labels(self) -> tuple[tuple[str, Kind], ...]:
+        """The labels by which workloads name queues, with the queue's kind; the first that a workload has wins."""
+        return tuple((label, row) for label, row in self._naming_labels() if row.queue_role)
+
+    @cached_property
+    def other_labels(self) -> tuple[tuple[str, Kind], ...]:
+        """The labels by which workloads name other objects, with the kind of the object."""
+        return tuple((label, row) for label, row in self._naming_labels() if not row.queue_role)
+
+    def _naming_labels(self) -> Iterator[tuple[str, Kind]]:
+        return ((label, row) for row in self._rows.values() for label in row.naming_labels)
+
+    @cached_property
+    def definitions(self) -> tuple[Kind, ...]:
+        """The kinds whose documents other files depend on."""
+        return tuple(
+            row
+            for row in self._rows.values()
+            if row.is_definition or row.affects_all_files or row.defines_kinds or row.offers_gpus
+        )
+
+
+def _guess_pods(body: Body, prefix: str) -> list[PodSet] | None:
+    spec = mapping(body.get("spec"))
+    template = spec.get("template")
+    if type(template) is not dict or type(mapping(template.get("spec")).get("containers")) is not list:
+        return None
+    return list(replicated(spec, f"{prefix}spec."))

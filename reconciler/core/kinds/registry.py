@@ -1,7 +1,18 @@
 """The registry of built-in kinds: one row per family."""
 
+from reconciler.core.kinds.appwrapper import KINDS as APPWRAPPER
+from reconciler.core.kinds.jobset import KINDS as JOBSET
+from reconciler.core.kinds.kai import KINDS as KAI
 from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.kubeflow import KINDS as KUBEFLOW
+from reconciler.core.kinds.kueue import KINDS as KUEUE
+from reconciler.core.kinds.kustomize import KINDS as KUSTOMIZE
+from reconciler.core.kinds.lws import KINDS as LWS
+from reconciler.core.kinds.own import KINDS as OWN
+from reconciler.core.kinds.ray import KINDS as RAY
 from reconciler.core.kinds.torchrun import KINDS as TORCHRUN
+from reconciler.core.kinds.volcano import KINDS as VOLCANO
+from reconciler.core.kinds.workloads import KINDS as WORKLOADS
 
-BUILT_IN = Kinds(TORCHRUN)
-"""Every kind that ships with the package."""
+BUILT_IN = Kinds(TORCHRUN, WORKLOADS, KUBEFLOW, RAY, JOBSET, LWS, APPWRAPPER, VOLCANO, KUEUE, KAI, OWN, KUSTOMIZE)
+"""Every kind that ships with the package. Of two kinds of one name, the first has no group in its file names."""

@@ -1,1 +1,1 @@
-"""`Manifest`: one rendered object, its path, owner and limits."""
+"""`Manifest`: one rendered object, its owner and limits."""

@@ -1,4 +1,4 @@
-"""`Manifest`: one object as it is committed, and why each of its values is what it is."""
+"""`Manifest`: one object as it is committed, and the reason of each of its values."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Manifest(Struct, frozen=True, kw_only=True, eq=False):
-    """A rendered object of one cluster. `source` is the document that asked for it; `sizing` tells how it was sized.
+    """A rendered object of one cluster. `source` is the document it was rendered from; `sizing` says how it was sized.
 
-    The reasons are in `tree`, of which the body was made; `reasons` are those of values that were added to it.
+    The reasons are in `tree`, which the body was built from; `reasons` are those of values that were added later.
     """
 
     cluster: str
@@ -27,27 +27,14 @@ class Manifest(Struct, frozen=True, kw_only=True, eq=False):
     sizing: Callable[[], "SizingNote"] | None = None
 
     def why(self, path: FieldPath) -> Why:
-        """Why the value at `path` is what it is."""
+        """Return the reason of the value at `path`."""
         return why(self.tree, self.reasons, path)
 
 
 def manifest(*, cluster: str, tree: Mapping[str, Any], source: SourceRef, reason: Reason) -> Manifest:
-    """Build a manifest from a tree of plain and `Traced` values; `reason` speaks for what carries none of its own."""
+    """Build a manifest from a tree of plain and `Traced` values; `reason` is that of all other values."""
     body = untrace(tree)
     group, _ = split_api_version(body["apiVersion"])
     metadata = body["metadata"]
     key = ObjectKey(group=group, kind=body["kind"], namespace=metadata.get("namespace", ""), name=metadata["name"])
     return Manifest(cluster=cluster, key=key, body=body, source=source, tree=Traced(tree, reason))
-
-
-def manifest_path(cluster: str, key: ObjectKey) -> str:
-    """Path of a manifest below `rendered/`: `<cluster>/<namespace or _cluster>/<kind>-<name>.yaml`.
-
-    Kinds that exist in several groups carry their group, so that no two objects share a file.
-    """
-    kind = key.kind.lower() if key.kind not in _AMBIGUOUS_KINDS else f"{key.kind.lower()}.{key.group or 'core'}"
-    # ":" is legal in RBAC names, but not in a file name on every system.
-    return f"{cluster}/{key.namespace or '_cluster'}/{kind}-{key.name.replace(':', '~')}.yaml"
-
-
-_AMBIGUOUS_KINDS = frozenset({"Queue", "PodGroup", "Topology", "Event", "Workload"})

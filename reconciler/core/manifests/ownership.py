@@ -1,4 +1,4 @@
-"""Ownership: the label that tells our rendered objects from foreign ones, in Git and in the cluster."""
+"""Ownership: the label that tells our rendered objects from others, in Git and in the cluster, and annotations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,28 +11,32 @@ from reconciler.core.reasons import Origin, Reason
 LABEL = "app.kubernetes.io/managed-by"
 OWNER = "gpu-reconciler"
 
-SHARED = frozenset({"ResourceFlavor"})
-"""Kinds of which several documents may ask for the same object: all queues of the same nodes, for their flavor."""
+KEEP = "gpureconciler.io/keep"
+"""Annotation of objects that stay when their source is removed (`"true"`)."""
+
+IMMUTABLE = "gpureconciler.io/immutable"
+"""Annotation of objects that must not change (`"true"`): a plan that changes one shows a risk."""
 
 _OWNED = Reason(rule="ownership", text="marks what this repository renders, so that nothing else is ever pruned")
 
 
-def owned(manifest: Manifest, document: Document) -> Manifest:
-    """Return the manifest with our label, and with the labels of the document that asked for it.
+def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> Manifest:
+    """Return the manifest with our label, and with the labels of its source document.
 
-    So a team's label on a job is on everything that the job is rendered to. What rendering set itself stays. An object
-    that several documents ask for together carries none of theirs: it is the same whichever of them is read.
+    A team's label on a job is then on every object that the job renders. Labels that rendering set are kept. An object
+    that several documents render (`is_shared`) gets the labels of none of them, so that it never depends on which one
+    is read.
     """
     metadata = manifest.body["metadata"]
     labels = dict(metadata.get("labels") or {})
     reasons = dict(manifest.reasons)
-    for name, value in ((document.metadata.get("labels") or {}) if manifest.key.kind not in SHARED else {}).items():
+    for name, value in ({} if is_shared else document.metadata.get("labels") or {}).items():
         if name not in labels:
             labels[name] = value
             origin = Origin(document=document, field=("metadata", "labels", name))
-            reasons[_at(name)] = Reason(rule="source", origins=(origin,), copied=True)
+            reasons[_label_path(name)] = Reason(rule="source", origins=(origin,), copied=True)
     labels[LABEL] = OWNER
-    reasons[_at(LABEL)] = _OWNED
+    reasons[_label_path(LABEL)] = _OWNED
     return Manifest(
         cluster=manifest.cluster,
         key=manifest.key,
@@ -44,12 +48,12 @@ def owned(manifest: Manifest, document: Document) -> Manifest:
     )
 
 
-def _at(label: str) -> FieldPath:
+def _label_path(label: str) -> FieldPath:
     return ("metadata", "labels", label)
 
 
 def is_owned(body: Mapping[str, Any]) -> bool:
-    """Whether an object read from `rendered/` carries our label."""
+    """Return whether an object carries our label."""
     metadata = body.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     return isinstance(labels, dict) and labels.get(LABEL) == OWNER

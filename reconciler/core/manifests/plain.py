@@ -1,4 +1,4 @@
-"""A plain Kubernetes object among the sources: passed through, normalised, owned and planned like the rest."""
+"""Plain Kubernetes objects among the sources: rendered as they are written, without what only servers write."""
 
 from reconciler.core.config import Cluster
 from reconciler.core.documents import Document
@@ -6,14 +6,14 @@ from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, ObjectKey
 from reconciler.core.reasons import Origin, Reason
 
-# Written by servers, never by people: in Git they would only make noise in every review.
+# Written by servers, never by people: in Git they would only clutter every diff.
 _SERVER_FIELDS = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
 
 
 def render_plain(document: Document, cluster: Cluster, *, namespaced: bool) -> Manifest:
-    """Render `document` for `cluster`; an object that needs a namespace and names none gets the cluster's default.
+    """Render `document` for `cluster`; a namespaced object without a namespace gets the cluster's default.
 
-    One that belongs to no namespace loses what it names, as it would on the server.
+    A cluster-scoped object loses its namespace, as it would on the server.
     """
     metadata = {name: value for name, value in document.metadata.items() if name not in _SERVER_FIELDS}
     reasons: dict[FieldPath, Reason] = {(): Reason(rule="source", origins=(Origin(document=document),), copied=True)}

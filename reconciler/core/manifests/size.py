@@ -1,4 +1,4 @@
-"""How large an object may be before a cluster refuses to store it."""
+"""The size of an object that a cluster accepts."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,19 +10,17 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Problem
 
 OBJECT_BYTES = 3 << 19
-"""1.5 MiB: etcd's `--max-request-bytes` as it ships."""
-DATA_BYTES = 1 << 20
-"""Of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
+"""1.5 MiB: the default of etcd's `--max-request-bytes`."""
 _DATA = ("data", "binaryData", "stringData")
 
 
-def size_problems(manifest: Manifest, content: bytes) -> Iterator[Problem]:
-    """Say that an object is too large; `content` is its YAML, never much shorter than what is sent."""
-    if len(content) <= DATA_BYTES:
+def size_problems(manifest: Manifest, content: bytes, *, data_limit: int | None = None) -> Iterator[Problem]:
+    """Report an object that is too large; `content` is its YAML, `data_limit` the bytes that its data may have."""
+    if len(content) <= (OBJECT_BYTES if data_limit is None else data_limit) // 2:
         return
     data = _data_bytes(manifest.body)
-    if manifest.key.kind in {"ConfigMap", "Secret"} and not manifest.key.group and data > DATA_BYTES:
-        yield _problem(manifest, ("data",), data, DATA_BYTES)
+    if data_limit is not None and data > data_limit:
+        yield _problem(manifest, ("data",), data, data_limit)
         return
     size = len(msgspec.json.encode(manifest.body))
     if size > OBJECT_BYTES:
@@ -34,11 +32,11 @@ def _data_bytes(body: Mapping[str, Any]) -> int:
     return sum(len(value.encode()) for values in maps for value in values.values() if isinstance(value, str))
 
 
-def _problem(manifest: Manifest, field: FieldPath, size: int, most: int) -> Problem:
+def _problem(manifest: Manifest, field: FieldPath, size: int, limit: int) -> Problem:
     return Problem(
         rule="schema.object-size",
         place=manifest.source,
         field=".".join(map(str, field)),
-        message=f"{manifest.key} has {size:,} bytes, {most:,} are allowed",
-        hint="split it, or keep the data in a volume or an object store",
+        message=f"{manifest.key} has {size:,} bytes; the limit is {limit:,}",
+        hint="split it, or store the data in a volume or an object store",
     )

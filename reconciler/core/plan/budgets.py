@@ -3,17 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.core.config import Budgets
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.plan.plan import Breach, Change, Operation, QueueLine
-
-STATEFUL = frozenset(
-    ("PersistentVolumeClaim", "PersistentVolume", "Queue", "ClusterQueue", "LocalQueue", "Cohort", "StatefulSet")
-)
-"""Kinds that hold data or that others depend on: to rename one is to delete it."""
 
 
 def breaches(
     budgets: Budgets,
     *,
+    kinds: Kinds,
     changes: Iterable[Change],
     existed: int,
     queues: Iterable[QueueLine],
@@ -21,7 +18,8 @@ def breaches(
 ) -> tuple[Breach, ...]:
     """Return every budget that is exceeded. `existed` counts the objects before."""
     deletes = sum(
-        change.operation is Operation.DELETE or (change.operation is Operation.MOVE and change.key.kind in STATEFUL)
+        change.operation is Operation.DELETE
+        or (change.operation is Operation.MOVE and kinds.find(change.key.group, change.key.kind).is_stateful)
         for change in changes
     )
     return (

@@ -6,14 +6,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.manifests.ownership import IMMUTABLE
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
 from reconciler.core.plan.differences import differences
-from reconciler.core.plan.immutable import IMMUTABLE, frozen_fields, unapplied_fields
 from reconciler.core.plan.masking import redact
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.reasons import Why
 from reconciler.core.sizing.note import SizingNote
+from reconciler.core.values import value_at
 
 Body = Mapping[str, Any]
 
@@ -35,6 +37,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def compare(
+    kinds: Kinds,
     before: Body | None,
     manifest: Manifest,
     *,
@@ -59,22 +62,19 @@ def compare(
         whole=manifest.why(()),
         replaces=before is not None,
     )
-    return found if before is None else _with_risks(found, before, manifest.body)
+    return found if before is None else _with_risks(kinds, found, before, manifest.body)
 
 
-def _with_risks(found: Comparison, before: Body, after: Body) -> Comparison:
+def _with_risks(kinds: Kinds, found: Comparison, before: Body, after: Body) -> Comparison:
+    kind = kinds.find(found.key.group, found.key.kind)
     annotations = _mapping(_mapping(before.get("metadata")).get("annotations"))
     return replace(
         found,
         is_immutable=annotations.get(IMMUTABLE) == "true",
-        frozen=frozen_fields(found.key, before, after),
-        unapplied=unapplied_fields(found.key, before, after),
-        storage=(_storage(before), _storage(after)) if found.key.kind == "PersistentVolumeClaim" else (None, None),
+        frozen=tuple(kind.immutable(before, after)) if kind.immutable else (),
+        unapplied=tuple(kind.unapplied(before, after)) if kind.unapplied else (),
+        storage=(value_at(before, kind.storage), value_at(after, kind.storage)) if kind.storage else (None, None),
     )
-
-
-def _storage(body: Body) -> Any:
-    return _mapping(_mapping(_mapping(body.get("spec")).get("resources")).get("requests")).get("storage")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

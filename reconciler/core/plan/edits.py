@@ -69,7 +69,9 @@ def _edit(inputs: Inputs, sides: Sides, operation: Operation, old: str, new: str
     found = inputs.comparisons.get(new) if operation is Operation.UPDATE else None
     if found is None:
         before = None if operation is Operation.CREATE else inputs.body(old)
-        found = compare(before, inputs.manifest(new), list_keys=inputs.list_keys, is_quantity=inputs.is_quantity)
+        found = compare(
+            inputs.kinds, before, inputs.manifest(new), list_keys=inputs.list_keys, is_quantity=inputs.is_quantity
+        )
     row_before, row_after = sides.before.get(old) if found.replaces else None, sides.after[new]
     change = Change(
         operation=operation,

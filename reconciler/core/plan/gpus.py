@@ -2,43 +2,44 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from reconciler.core.devices import is_slice
 from reconciler.core.inventory import Inventory
 from reconciler.core.plan.plan import CapacityLine, GpuLine, QueueLine
-from reconciler.core.queues import Ledger, QueueKey, added, is_slice, matching
-from reconciler.core.summary.object_summary import Quota
+from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, requests_of_quota
+from reconciler.core.summary import Quota
 
-Ledgers = Mapping[str, Ledger]
+Usage = Mapping[str, QueueUsage]
 
-_EMPTY = Ledger()
+_EMPTY = QueueUsage()
 
 
-def gpu_lines(before: Ledgers, after: Ledgers) -> tuple[GpuLine, ...]:
+def gpu_lines(before: Usage, after: Usage) -> tuple[GpuLine, ...]:
     """Return GPUs asked for by workloads that run, before and after, in every queue and product that has some."""
     lines = []
     for cluster in sorted({*before, *after}):
-        left, right = before.get(cluster, _EMPTY).asked, after.get(cluster, _EMPTY).asked
+        left, right = before.get(cluster, _EMPTY).requested, after.get(cluster, _EMPTY).requested
         totals: dict[tuple[str, str], list[int]] = {}
         for side, asked in enumerate((left, right)):
-            for ((_, queue), product), gpus in asked.items():
-                totals.setdefault((queue, product), [0, 0])[side] += gpus
-        for (queue, product), (was, now) in sorted(totals.items()):
-            lines.append(GpuLine(cluster=cluster, queue=queue, product=product, before=was, after=now))
+            for (queue, product), gpus in asked.items():
+                totals.setdefault((queue.name, product), [0, 0])[side] += gpus
+        for (name, product), (was, now) in sorted(totals.items()):
+            lines.append(GpuLine(cluster=cluster, queue=name, product=product, before=was, after=now))
     return tuple(lines)
 
 
-def queue_lines(before: Ledgers, after: Ledgers) -> tuple[QueueLine, ...]:
+def queue_lines(before: Usage, after: Usage) -> tuple[QueueLine, ...]:
     """Return every quota before and after, with what the workloads of the queue and those below it ask."""
     lines: list[QueueLine] = []
     for cluster in sorted({*before, *after}):
         left, right = before.get(cluster, _EMPTY), after.get(cluster, _EMPTY)
-        requested = right.requested()
-        for queue in sorted({*left.queues, *right.queues}, key=lambda key: (key[1], key[0])):
+        requested = right.requested_with_children()
+        for queue in sorted({*left.queues, *right.queues}, key=lambda key: (key.name, key)):
             lines += _queue(cluster, queue, left, right, requested.get(queue, {}))
     return tuple(lines)
 
 
 def _queue(
-    cluster: str, queue: QueueKey, left: Ledger, right: Ledger, requested: Mapping[str, int]
+    cluster: str, queue: QueueKey, left: QueueUsage, right: QueueUsage, requested: Mapping[str, int]
 ) -> Iterator[QueueLine]:
     was = {quota.product: quota for quota in left.quotas(queue)}
     now = {quota.product: quota for quota in right.quotas(queue)}
@@ -57,12 +58,12 @@ def _queue(
     for product in sorted(products):
         yield QueueLine(
             cluster=cluster,
-            queue=queue[1],
+            queue=queue.name,
             product=product,
             before=was.get(product, missing).guaranteed if existed else 0.0,
             after=now.get(product, missing).guaranteed if exists else 0.0,
             limit=now.get(product, missing).limit if exists else 0.0,
-            requested=matching(requested, product, named),
+            requested=requests_of_quota(requested, product, named),
             exists_before=existed,
             exists_after=exists,
         )
@@ -72,11 +73,11 @@ def _whole(quotas: Iterable[Quota]) -> Quota:
     total = Quota("", 0.0, 0.0)
     for quota in quotas:
         if not is_slice(quota.product):
-            total = Quota("", added(total.guaranteed, quota.guaranteed), added(total.limit, quota.limit))
+            total = Quota("", add_amounts(total.guaranteed, quota.guaranteed), add_amounts(total.limit, quota.limit))
     return total
 
 
-def capacity_lines(after: Ledgers, inventories: Mapping[str, Inventory]) -> tuple[CapacityLine, ...]:
+def capacity_lines(after: Usage, inventories: Mapping[str, Inventory]) -> tuple[CapacityLine, ...]:
     """Return what the evidence counted against what queues guarantee and workloads ask; nothing where none was counted.
 
     Queues below a parent share what the parent has, so only roots count. Kueue adds a cohort's own quota to those of
@@ -97,17 +98,17 @@ def counted(inventory: Inventory) -> dict[str, int]:
     return capacity
 
 
-def _capacity(cluster: str, ledger: Ledger, capacity: Mapping[str, int]) -> Iterator[CapacityLine]:
-    guaranteed = guaranteed_at_roots(ledger)
+def _capacity(cluster: str, usage: QueueUsage, capacity: Mapping[str, int]) -> Iterator[CapacityLine]:
+    guaranteed = guaranteed_at_roots(usage)
     requested: dict[str, int] = {}
-    for (_, product), gpus in ledger.asked.items():
+    for (_, product), gpus in usage.requested.items():
         requested[product] = requested.get(product, 0) + gpus
     whole = {product for product in (*capacity, *guaranteed, *requested) if product and not is_slice(product)}
     open_to_any = "" in guaranteed or "" in requested
     if open_to_any and len(whole) == 1:
         # With one product in the cluster, any is that one.
         (only,) = whole
-        guaranteed = {only: added(guaranteed.get("", 0.0), guaranteed.get(only, 0.0))}
+        guaranteed = {only: add_amounts(guaranteed.get("", 0.0), guaranteed.get(only, 0.0))}
         requested = {only: requested.get("", 0) + requested.get(only, 0)}
         open_to_any = False
     for product in sorted(whole):
@@ -122,7 +123,7 @@ def _capacity(cluster: str, ledger: Ledger, capacity: Mapping[str, int]) -> Iter
         total: float | None = 0.0
         for product, amount in guaranteed.items():
             if not is_slice(product):
-                total = added(total, amount)
+                total = add_amounts(total, amount)
         yield CapacityLine(
             cluster=cluster,
             product="",
@@ -132,30 +133,30 @@ def _capacity(cluster: str, ledger: Ledger, capacity: Mapping[str, int]) -> Iter
         )
 
 
-def guaranteed_at_roots(ledger: Ledger) -> dict[str, float | None]:
+def guaranteed_at_roots(usage: QueueUsage) -> dict[str, float | None]:
     """Return what all queues together are guaranteed, by product, each GPU counted once."""
     totals: dict[str, float | None] = {}
-    children = ledger.children()
-    for queue in ledger.queues:
-        if queue[0] == "Queue":
-            parent = ledger.parent_of(queue)
-            if parent is None or parent not in ledger.queues:
-                totals[""] = added(totals.get("", 0.0), _promised(ledger, queue, children, frozenset()))
+    children = usage.children()
+    for queue in usage.queues:
+        if usage.is_tree(queue):
+            parent = usage.parent_of(queue)
+            if parent is None or parent not in usage.queues:
+                totals[""] = add_amounts(totals.get("", 0.0), _promised(usage, queue, children, frozenset()))
         else:
-            for quota in ledger.quotas(queue):
-                totals[quota.product] = added(totals.get(quota.product, 0.0), quota.guaranteed)
+            for quota in usage.quotas(queue):
+                totals[quota.product] = add_amounts(totals.get(quota.product, 0.0), quota.guaranteed)
     return totals
 
 
 def _promised(
-    ledger: Ledger, queue: QueueKey, children: Mapping[QueueKey, list[QueueKey]], seen: frozenset[QueueKey]
+    usage: QueueUsage, queue: QueueKey, children: Mapping[QueueKey, list[QueueKey]], seen: frozenset[QueueKey]
 ) -> float | None:
     """Return a KAI queue's quota; an unlimited one is as large as what its children are promised, if it has any."""
-    own = ledger.queues[queue].quotas[0].guaranteed
+    own = usage.queues[queue].quotas[0].guaranteed
     below = [child for child in children.get(queue, ()) if child not in seen]
     if own is not None or not below:
         return own
     total: float | None = 0.0
     for child in below:
-        total = added(total, _promised(ledger, child, children, seen | {queue}))
+        total = add_amounts(total, _promised(usage, child, children, seen | {queue}))
     return total

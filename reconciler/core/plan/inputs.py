@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from reconciler.core.config import Config
 from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath
 from reconciler.core.plan.comparison import Comparison
@@ -14,7 +15,7 @@ from reconciler.core.plan.plan import Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
-from reconciler.core.queues import Ledger
+from reconciler.core.queues import QueueUsage
 from reconciler.core.summary import ObjectSummary
 
 KindListKeys = Callable[[str, str, FieldPath], tuple[str, ...] | None]
@@ -38,12 +39,12 @@ def no_schema_quantity(_: str, __: str, ___: FieldPath) -> bool:
 class Common(Struct, frozen=True, kw_only=True):
     """Objects that are the same on both sides, which a plan only has to count.
 
-    `ledgers` holds them counted; None: nobody has. `rows` gives them one by one, for the few questions that need it.
+    `usage` is their GPUs by queue, if it is known. `rows` gives them one by one, for the few questions that need it.
     """
 
     count: int = 0
     rows: Callable[[], Iterable[ObjectSummary]] = tuple
-    ledgers: Mapping[str, Ledger] | None = None
+    usage: Mapping[str, QueueUsage] | None = None
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -66,6 +67,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     evidence: str
     policies: str
     config: Config
+    kinds: Kinds
     desired: Mapping[str, ObjectSummary]
     existing: Mapping[str, str]
     existing_rows: Mapping[str, ObjectSummary]

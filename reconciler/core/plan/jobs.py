@@ -6,14 +6,14 @@ from msgspec.structs import replace
 
 from reconciler.core.plan.edits import Edit, running
 from reconciler.core.plan.plan import JobChange
-from reconciler.core.queues import Ledger
+from reconciler.core.queues import QueueUsage
 from reconciler.core.summary import ObjectSummary
 
-_EMPTY = Ledger()
+_EMPTY = QueueUsage()
 
 
 def job_changes(
-    edits: Iterable[Edit], before: Mapping[str, Ledger], after: Mapping[str, Ledger]
+    edits: Iterable[Edit], before: Mapping[str, QueueUsage], after: Mapping[str, QueueUsage]
 ) -> tuple[JobChange, ...]:
     """Return the workloads whose pods or GPUs change, in the order of the edits; a move alone changes none.
 
@@ -25,8 +25,8 @@ def job_changes(
         word = _word(edit.row_before, edit.row_after)
         if row is None or not word:
             continue
-        ledger = (after if edit.row_after else before).get(row.cluster, _EMPTY)
-        _, queue = ledger.queue_of(row)
+        usage = (after if edit.row_after else before).get(row.cluster, _EMPTY)
+        queue = usage.queue_of(row).name
         found.append(
             JobChange(
                 word=word,

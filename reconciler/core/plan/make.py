@@ -14,7 +14,7 @@ from reconciler.core.plan.jobs import job_changes
 from reconciler.core.plan.plan import Plan
 from reconciler.core.plan.risks import risks
 from reconciler.core.plan.sides import compare
-from reconciler.core.queues import Ledger, ledgers, shapes_queues
+from reconciler.core.queues import QueueUsage, defines_queues, usage_by_cluster
 from reconciler.core.summary import ObjectSummary
 
 
@@ -44,6 +44,7 @@ def make_plan(inputs: Inputs) -> Plan:
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in sides.held if path in inputs.existing),
         breaches=breaches(
             inputs.config.budgets,
+            kinds=inputs.kinds,
             changes=changes,
             existed=inputs.common.count + len(inputs.existing),
             queues=queues,
@@ -54,9 +55,9 @@ def make_plan(inputs: Inputs) -> Plan:
     return replace(plan, digest=bound, acknowledged=inputs.acknowledgement == acknowledgement(bound))
 
 
-def _counted(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, Ledger]:
+def _counted(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, QueueUsage]:
     """Count one side: on top of what is common, unless one of its rows decides where that is counted."""
     common = inputs.common
-    if common.ledgers is None or any(map(shapes_queues, rows)):
-        return ledgers(chain(common.rows(), rows))
-    return ledgers(rows, on=common.ledgers)
+    if common.usage is None or any(map(defines_queues, rows)):
+        return usage_by_cluster(chain(common.rows(), rows))
+    return usage_by_cluster(rows, base=common.usage)

@@ -18,7 +18,6 @@ NEARLY = 0.9
 """Share of equal leaves from which two objects of one kind, that differ in name, count as one."""
 
 _MOST_PAIRS = 2_000  # comparisons of one kind; beyond, only equal content is recognised
-_NEVER = frozenset(("Namespace", "CustomResourceDefinition"))  # what they hold goes with them: never "just renamed"
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -59,7 +58,7 @@ def _grouped(found: Iterator[tuple[_Kind, _Candidate]]) -> dict[_Kind, list[_Can
 def _old(inputs: Inputs, sides: Sides) -> Iterator[tuple[_Kind, _Candidate]]:
     for path in sides.deleted:
         row = sides.before.get(path)
-        if row is None or row.kind in _NEVER:
+        if row is None or inputs.kinds.find(row.group, row.kind).never_moves:
             continue
         body = inputs.body(path)
         if body:

@@ -4,22 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.manifests.ownership import IMMUTABLE, KEEP
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.edits import Edit, source_of
-from reconciler.core.plan.immutable import IMMUTABLE
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Operation, QueueLine, Risk
-from reconciler.core.plan.sides import KEEP, Sides
+from reconciler.core.plan.sides import Sides
 from reconciler.core.quantities import parse_quantity
-from reconciler.core.queues import Ledger
+from reconciler.core.queues import QueueUsage
 from reconciler.core.summary import ObjectSummary
-from reconciler.core.summary.queues import KAI_GROUP, KUEUE_GROUP
-
-_QUEUES = {(KAI_GROUP, "Queue"), (KUEUE_GROUP, "ClusterQueue"), (KUEUE_GROUP, "LocalQueue"), (KUEUE_GROUP, "Cohort")}
 
 
 def risks(
-    edits: Sequence[Edit], sides: Sides, queues: Iterable[QueueLine], after: Mapping[str, Ledger], inputs: Inputs
+    edits: Sequence[Edit], sides: Sides, queues: Iterable[QueueLine], after: Mapping[str, QueueUsage], inputs: Inputs
 ) -> tuple[Risk, ...]:
     """Return every risk, those that lose data first."""
     found: list[Risk] = []
@@ -27,7 +25,7 @@ def risks(
     users = _users(chain(inputs.common.rows(), sides.after.values())) if is_any_gone else {}
     for edit in edits:
         if edit.change.operation in _GONE:
-            found += _gone(edit, users)
+            found += _gone(edit, users, inputs)
         if edit.change.operation is Operation.UPDATE:
             found += _updated(edit)
         found += _suspended(edit)
@@ -37,6 +35,8 @@ def risks(
 
 
 _GONE = (Operation.DELETE, Operation.MOVE)
+_Target = tuple[str, KindId, str, str]
+"""Cluster, kind, namespace and name of an object that others refer to."""
 _ORDER = (
     "risk.pvc-data-loss",
     "risk.namespace-delete",
@@ -72,12 +72,12 @@ def _weight(risk: Risk) -> tuple[int, str, str, str]:
     return (_ORDER.index(risk.rule), risk.cluster, str(risk.key), risk.message)
 
 
-def _users(rows: Iterable[ObjectSummary]) -> Mapping[tuple[str, str, str, str], int]:
+def _users(rows: Iterable[ObjectSummary]) -> Mapping[_Target, int]:
     """Count, by cluster, kind, namespace and name, the objects that refer to another one."""
-    users: dict[tuple[str, str, str, str], int] = {}
+    users: dict[_Target, int] = {}
     for row in rows:
         for reference in row.references:
-            target = (row.cluster, reference.kind, reference.namespace, reference.name)
+            target = (row.cluster, (reference.group, reference.kind), reference.namespace, reference.name)
             users[target] = users.get(target, 0) + 1
     return users
 
@@ -92,34 +92,18 @@ def _of(edit: Edit, rule: str, message: str, hint: str) -> Risk:
     )
 
 
-def _gone(edit: Edit, users: Mapping[tuple[str, str, str, str], int]) -> Iterator[Risk]:
+def _gone(edit: Edit, users: Mapping[_Target, int], inputs: Inputs) -> Iterator[Risk]:
     key = _old_key(edit)
     cluster = edit.row_before.cluster if edit.row_before else edit.change.cluster
     verb = "renamed, which deletes the old one" if edit.change.operation is Operation.MOVE else "deleted"
-    left = users.get((cluster, key.kind, key.namespace, key.name), 0)
-    still = f"; {left} object{'s' if left > 1 else ''} of this repository still refer{'' if left > 1 else 's'} to it"
-    still = still if left else ""
-    if key.kind == "PersistentVolumeClaim" and not key.group:
-        hint = f"back the data up first, or annotate it {KEEP}: 'true' before its source goes"
-        yield _of(edit, "risk.pvc-data-loss", f"the claim is {verb}, and its data may go with it{still}", hint)
-    elif key.kind == "Namespace" and not key.group:
-        yield _of(
-            edit,
-            "risk.namespace-delete",
-            f"the namespace is {verb} with everything in it",
-            "move what must survive to another namespace first",
+    deletion = inputs.kinds.find(key.group, key.kind).deletion
+    if deletion is not None:
+        left = users.get((cluster, (key.group, key.kind), key.namespace, key.name), 0)
+        still = (
+            f"; {left} object{'s' if left > 1 else ''} of this repository still refer{'' if left > 1 else 's'} to it"
         )
-    elif key.kind == "CustomResourceDefinition":
-        yield _of(
-            edit,
-            "risk.crd-delete",
-            f"the definition is {verb} with every object of its kind",
-            "delete or migrate the objects first",
-        )
-    elif (key.group, key.kind) in _QUEUES:
-        yield _of(
-            edit, "risk.queue-delete", f"the queue is {verb}{still}", "drain it first, or point its workloads elsewhere"
-        )
+        message = f"the {deletion.noun} is {verb}{deletion.effect}{still if left and deletion.names_users else ''}"
+        yield _of(edit, deletion.rule, message, deletion.hint)
     elif edit.row_before and edit.row_before.is_workload and edit.change.gpus_before:
         gpus = edit.change.gpus_before
         yield _of(
@@ -157,8 +141,7 @@ def _updated(edit: Edit) -> Iterator[Risk]:
             f"{', '.join(unapplied)}: the operator replaces no pod that runs, so they go on as they are",
             "suspend the job in one change and let it go on in the next, or rename it",
         )
-    if edit.change.key.kind == "PersistentVolumeClaim":
-        yield from _shrunk(edit, *found.storage)
+    yield from _shrunk(edit, *found.storage)
 
 
 def _differing(edit: Edit, paths: Iterable[str]) -> list[str]:
@@ -210,7 +193,7 @@ def _kept(sides: Sides, rendered: str) -> Iterator[Risk]:
             )
 
 
-def _quotas(queues: Iterable[QueueLine], after: Mapping[str, Ledger]) -> Iterator[Risk]:
+def _quotas(queues: Iterable[QueueLine], after: Mapping[str, QueueUsage]) -> Iterator[Risk]:
     for line in queues:
         if line.after is None or not line.exists_after or line.after >= line.requested:
             continue
@@ -230,6 +213,5 @@ def _quotas(queues: Iterable[QueueLine], after: Mapping[str, Ledger]) -> Iterato
             )
 
 
-def _queue_row(ledger: Ledger, name: str) -> ObjectSummary | None:
-    found = (ledger.queues.get((kind, name)) for kind in ("Queue", "ClusterQueue", "Cohort"))
-    return next((row for row in found if row is not None), None)
+def _queue_row(usage: QueueUsage, name: str) -> ObjectSummary | None:
+    return next((row for key, row in sorted(usage.queues.items()) if key.name == name), None)

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.problems import Severity
 from reconciler.core.summary import ObjectSummary
-
-KEEP = "gpureconciler.io/keep"
-"""Annotation of an object that outlives its source: it is never pruned silently."""
 
 
 class Sides(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ import msgspec
 
 from reconciler.core.config import Budgets, Cluster, Config
 from reconciler.core.inventory import Inventory, Node
-from reconciler.core.manifests.manifest import Manifest, manifest, manifest_path
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.manifests.manifest import Manifest, manifest
 from reconciler.core.objects import SourceRef
 from reconciler.core.plan import Inputs, Plan, Revision, make_plan
 from reconciler.core.reasons import Reason
@@ -114,9 +115,8 @@ def as_manifest(body: Body, *, cluster: str = "main", path: str = "jobs/a.yaml",
 def as_row(body: Body, *, cluster: str = "main", path: str = "jobs/a.yaml", line: int = 1) -> ObjectSummary:
     found = as_manifest(body, cluster=cluster, path=path, line=line)
     digest = hashlib.sha1(msgspec.json.encode(body, order="sorted"), usedforsecurity=False).hexdigest()
-    return summarize(
-        cluster=cluster, body=body, path=manifest_path(cluster, found.key), digest=digest, source=found.source
-    )
+    path = BUILT_IN.manifest_path(cluster, found.key)
+    return summarize(BUILT_IN, cluster=cluster, body=body, path=path, digest=digest, source=found.source)
 
 
 def rows(bodies: Iterable[Body], **keywords: Any) -> list[ObjectSummary]:
@@ -143,6 +143,7 @@ def inputs(before: Iterable[Body], after: Iterable[Body], *, budgets: Budgets | 
             "evidence": "e1",
             "policies": "p1",
             "config": config,
+            "kinds": BUILT_IN,
             "desired": {path: one for path, (one, _) in new.items()},
             "existing": {path: one.digest for path, (one, _) in old.items()},
             "existing_rows": {

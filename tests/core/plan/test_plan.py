@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.config import Cluster
+from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import Inputs, Operation, Plan, acknowledgement, digest, make_plan
 from reconciler.core.plan.codec import encode, from_json, schema, to_json
-from reconciler.core.policy.references import judge
+from reconciler.core.policy.references import evaluate
 from reconciler.core.problems import Problem, Severity
 from reconciler.errors import ConfigError, StalePlan
 from tests.core.plan.plan_cases import (
@@ -216,7 +217,7 @@ def everything(seed: int = 0) -> Inputs:
     order = random.Random(seed)  # noqa: S311 - any order will do, the same each time
     order.shuffle(before)
     order.shuffle(after)
-    found = judge(rows(after), Cluster(name="main"), inventory(), {})
+    found = evaluate(BUILT_IN, rows(after), Cluster(name="main"), inventory(), {})
     return inputs(
         before,
         after,

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Backend, Cluster, RuleSetting
 from reconciler.core.inventory import Inventory, Node
-from reconciler.core.policy.references import RULES, judge
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.policy.references import RULES, evaluate
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.summary import ObjectSummary
 from tests.core.plan.plan_cases import (
@@ -45,7 +46,7 @@ def found(
     **settings: RuleSetting,
 ) -> tuple[Verdict, ...]:
     named = {name.replace("__", ".").replace("_", "-"): setting for name, setting in settings.items()}
-    return judge(rows(bodies), cluster, nodes, {"quota.leaf-queue": OFF} | named)
+    return evaluate(BUILT_IN, rows(bodies), cluster, nodes, {"quota.leaf-queue": OFF} | named)
 
 
 def rules(bodies: Iterable[Body], **keywords: Any) -> list[tuple[str, str]]:
@@ -170,7 +171,7 @@ def test_a_ring_of_parents_is_told_once() -> None:
         kai_queue("d", parent="a"),
     ]
     verdicts = [one for one in found(ring) if one.rule == "reference.parent-cycle"]
-    assert [one.message for one in verdicts] == ["is above itself: a < c < b < a"]
+    assert [one.message for one in verdicts] == ["is its own ancestor: a < c < b < a"]
     assert verdicts[0].key.name == "a"
 
 
@@ -188,13 +189,23 @@ def test_two_documents_with_one_identity() -> None:
 
 def test_the_same_identity_in_two_clusters_is_none() -> None:
     both = [as_row(kai_queue("a")), as_row(kai_queue("a"), cluster="west")]
-    assert judge([both[0]], MAIN, None, {}) == judge([both[1]], Cluster(name="west"), None, {}) == ()
+    assert (
+        evaluate(BUILT_IN, [both[0]], MAIN, None, {})
+        == evaluate(BUILT_IN, [both[1]], Cluster(name="west"), None, {})
+        == ()
+    )
 
 
 def test_two_kinds_that_share_a_file() -> None:
-    one = plain("Job", "x", api="batch/v1")
-    other = plain("Job", "x", api="batch.volcano.sh/v1alpha1")
+    one = plain("Widget", "x", api="example.com/v1")
+    other = plain("Widget", "x", api="example.org/v1")
     assert rules([one, other]) == [("identity.path-collision", "deny")]
+
+
+def test_a_job_of_volcano_does_not_share_the_file_of_a_job() -> None:
+    bodies = [plain("Job", "x", api="batch/v1"), plain("Job", "x", api="batch.volcano.sh/v1alpha1")]
+    assert rules(bodies) == []
+    assert [row.path for row in rows(bodies)] == ["main/ml/job-x.yaml", "main/ml/job.batch.volcano.sh-x.yaml"]
 
 
 def test_paths_that_differ_in_case_only() -> None:
@@ -280,7 +291,7 @@ def test_children_within_their_parent() -> None:
     assert rules(tree) == []
     (verdict,) = found([*tree, kai_queue("c", 1, parent="root")])
     assert (verdict.rule, verdict.key.name) == ("quota.children", "root")
-    assert verdict.message == "guarantees 16 GPUs, its children together 17 (a 8, b 8, c 1)"
+    assert verdict.message == "guarantees 16 GPUs, but its children are guaranteed 17 (a 8, b 8, c 1)"
 
 
 def test_a_child_without_end_below_a_parent_with_one() -> None:
@@ -299,7 +310,7 @@ def test_workloads_are_at_the_bottom_of_kai_s_tree() -> None:
     )
     (alone,) = found([kai_queue("team-a"), job("a"), job("b")], quota__leaf_queue=leaf)
     assert (alone.rule, alone.result, alone.key.name) == ("quota.leaf-queue", Result.WARN, "a")
-    assert alone.message == "is in queue team-a, which has no parent: KAI schedules nothing from it; so are 1 more"
+    assert alone.message == "is in queue team-a, which has no parent, so KAI schedules nothing from it; so are 1 more"
     below = kai_queue("below", 8, parent="team-a")
     (beside,) = found([root, team, below, job()], quota__leaf_queue=leaf)
     assert beside.message == "is in queue team-a, which has children (below)"
@@ -321,7 +332,7 @@ def test_gpus_of_another_vendor_do_not_count() -> None:
     amd["spec"]["containers"][0]["resources"]["limits"]["amd.com/gpu"] = 8
     (verdict,) = found([amd], nodes=inventory(4, product="NVIDIA-H100-80GB-HBM3"))
     assert verdict.rule == "quota.product"
-    assert verdict.message == "asks for amd.com/gpu, which no node of main has by the evidence"
+    assert verdict.message == "requests amd.com/gpu, but no node in the evidence for main has it"
     assert rules([amd], nodes=inventory(4, product="AMD-Instinct-MI300X-OAM")) == []
     assert rules([amd], nodes=inventory(4, product="whatever")) == []
     mixed = (*inventory(1, product="H100").nodes, *inventory(1, 4, product="MI300X").nodes)
@@ -433,7 +444,7 @@ def test_most_gpus_of_a_queue() -> None:
     setting = maximum(max=39, overrides={"team-b": 100})
     (verdict,) = found(bodies, quota__max_gpus_per_queue=setting)
     assert verdict.key.name == "team-a"
-    assert verdict.message == "its workloads ask for 40 GPUs, 39 are allowed; most by Job/b (24)"
+    assert verdict.message == "its workloads request 40 GPUs, but 39 are allowed; the largest is Job/b (24)"
 
 
 def test_every_verdict_is_of_a_rule_in_the_catalogue() -> None:
@@ -445,7 +456,7 @@ def test_every_verdict_is_of_a_rule_in_the_catalogue() -> None:
 def test_the_order_of_rows_has_no_influence() -> None:
     bodies = [*(body for broken, _, _ in BROKEN.values() for body in broken), job("z", pods=100)]
     one = rows(bodies)
-    assert judge(one, MAIN, None, {}) == judge(one[::-1], MAIN, None, {})
+    assert evaluate(BUILT_IN, one, MAIN, None, {}) == evaluate(BUILT_IN, one[::-1], MAIN, None, {})
 
 
 texts = st.sampled_from(["", "a", "b", "ml", "con", "H100", "nvidia.com/gpu", "Queue", "é/.."])
@@ -476,5 +487,5 @@ def _row(kind: str, values: tuple[str, ...], gpus: int, *, flag: bool) -> Object
 @given(st.lists(any_row, max_size=12), st.booleans())
 def test_no_rows_make_it_fail(any_rows: list[ObjectSummary], counted: bool) -> None:
     settings = {"quota.max-gpus-per-namespace": maximum(max=3), "quota.max-gpus-per-queue": maximum(max=3)}
-    verdicts = judge(any_rows, MAIN, inventory(2) if counted else None, settings)
+    verdicts = evaluate(BUILT_IN, any_rows, MAIN, inventory(2) if counted else None, settings)
     assert {one.rule for one in verdicts} <= set(RULES)

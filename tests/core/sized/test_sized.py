@@ -16,7 +16,7 @@ from reconciler.core.documents import Document, write
 from reconciler.core.kinds.torchrun.intent import queue_intent
 from reconciler.core.kinds.torchrun.render import render_job
 from reconciler.core.launch import parse_launch
-from reconciler.core.manifests.ownership import owned
+from reconciler.core.manifests.ownership import own
 from reconciler.core.manifests.plain import render_plain
 from reconciler.core.objects import format_path
 from reconciler.core.reasons import Origin
@@ -335,7 +335,7 @@ def test_the_queue_name_trick(answer: Decision, judged: Judge) -> None:
     assert document(text).metadata["labels"][KUEUE] == "fake"
     assert is_selected(document(text), settings)
     found = size(text, question(8, 4), answer, settings)
-    manifest = owned(sized_manifest(found, CLUSTER, namespaced=True), found.document)
+    manifest = own(sized_manifest(found, CLUSTER, namespaced=True), found.document)
     assert manifest.body["metadata"]["labels"][KUEUE] == "team-queue"
     assert not is_selected(document(write(manifest.body)), settings)
     judged([manifest])
@@ -483,7 +483,7 @@ def test_a_torchrun_job_goes_through_its_queue(gpus: int, nodes: int, judged: Ju
     queue = queue_intent(queue_document).intent
     rendered = render_job(parsed.intent, queue, CLUSTER, None)
     assert rendered.problems == ()
-    manifests = [owned(stamped(manifest, found), found.document) for manifest in rendered.manifests]
+    manifests = [own(stamped(manifest, found), found.document) for manifest in rendered.manifests]
     (job,) = (manifest for manifest in manifests if manifest.key.kind == "Job")
     assert job.body["spec"]["parallelism"] == nodes
     trainer = job.body["spec"]["template"]["spec"]["containers"][0]

@@ -12,7 +12,7 @@ import yaml
 
 from reconciler.core.config import Backend, Cluster, SizingSettings
 from reconciler.core.documents import read, write
-from reconciler.core.manifests.ownership import owned
+from reconciler.core.manifests.ownership import own
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sized import Sized, apply_decision, refused, sized_manifest
 from reconciler.core.sized.inplace import edit_source
@@ -72,7 +72,7 @@ def test_sized_as_recorded(name: str, judged: Judge) -> None:
     assert [problem.rule for problem in found.problems] == (
         ["sizing.machine-rank"] if name in {"pytorchjob", "appwrapper"} else []
     )
-    manifest = owned(sized_manifest(found, CLUSTER, namespaced=True), found.document)
+    manifest = own(sized_manifest(found, CLUSTER, namespaced=True), found.document)
     compare(f"{name}.yaml", write(manifest.body))
     assert not findings(CATALOGUE, manifest.body)
     for path in found.reasons:
@@ -100,7 +100,7 @@ def test_edited_as_recorded(name: str) -> None:
 def test_passed_as_recorded(name: str, judged: Judge) -> None:
     """F-011: without a recommendation a job passes as it is written, with the done label and what was found."""
     found = sized(name, no_decision())
-    manifest = owned(sized_manifest(found, CLUSTER, namespaced=True), found.document)
+    manifest = own(sized_manifest(found, CLUSTER, namespaced=True), found.document)
     body, plain = manifest.body, found.document.data
     assert body["spec"] == plain["spec"]
     assert body["metadata"]["annotations"]["ado-autoconf.ibm.com/recommendation"] == '{"error":"No recommendation"}'

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core.kinds.kai import QUEUE
+from reconciler.core.kinds.kueue import LOCAL_QUEUE
+from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.summary import Demand, ObjectSummary, Quota, summarize
 from tests.core.plan.plan_cases import (
     KAI_QUEUE,
@@ -29,7 +32,7 @@ NONE = {"spec": pod_spec(None)}
 
 
 def read(body: Any) -> ObjectSummary:
-    return summarize(cluster="main", body=body, path="main/ml/x.yaml", digest="d")
+    return summarize(BUILT_IN, cluster="main", body=body, path="main/ml/x.yaml", digest="d")
 
 
 def workload(api: str, kind: str, **spec: Any) -> Body:
@@ -234,10 +237,10 @@ def test_queue_of_the_object_wins_over_that_of_its_pods() -> None:
     body = job(queue="outer", label=KUEUE_QUEUE)
     body["spec"]["template"]["metadata"] = {"labels": {KAI_QUEUE: "inner"}}
     found = read(body)
-    assert (found.queue, found.queue_kind) == ("outer", "LocalQueue")
+    assert (found.queue, found.queue_kind) == ("outer", LOCAL_QUEUE)
     del body["metadata"]["labels"]
     found = read(body)
-    assert (found.queue, found.queue_kind) == ("inner", "Queue")
+    assert (found.queue, found.queue_kind) == ("inner", QUEUE)
     assert found.references[0].field == 'spec.template.metadata.labels["kai.scheduler/queue"]'
 
 

@@ -1,60 +1,67 @@
-"""Cross-document rules: what one object says must fit what the others are, and what the evidence counted.
+"""Cross-document rules: an object must agree with the objects it refers to, and with the evidence.
 
-They work on rows alone, so that a warm plan pays for what refers, asks for GPUs or grants them, and not for the rest.
+They work on summaries alone, so that a warm plan parses nothing again.
 """
 
 from collections.abc import Mapping, Sequence
 
 from reconciler.core.config import Cluster, RuleSetting
 from reconciler.core.inventory import Inventory
-from reconciler.core.policy.references.existence import judge_existence
-from reconciler.core.policy.references.identity import judge_identity
-from reconciler.core.policy.references.products import judge_products
-from reconciler.core.policy.references.quotas import judge_quotas
-from reconciler.core.policy.references.rules import ALWAYS, RULES, Bench, Rule
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.policy.references.existence import check_existence
+from reconciler.core.policy.references.identity import check_identity
+from reconciler.core.policy.references.products import check_products
+from reconciler.core.policy.references.quotas import check_quotas
+from reconciler.core.policy.references.rules import ALWAYS, RULES, Evaluation, Rule
 from reconciler.core.policy.verdict import Verdict
-from reconciler.core.queues import Ledger, ledgers
+from reconciler.core.queues import QueueUsage, usage_by_cluster
 from reconciler.core.summary import ObjectSummary
 
-__all__ = ["ALWAYS", "RULES", "Rule", "judge", "judge_amounts", "judge_links"]
+__all__ = ["ALWAYS", "RULES", "Rule", "evaluate", "evaluate_amounts", "evaluate_links"]
 
 
-def judge(
+def evaluate(  # noqa: PLR0917 - the parts of a cluster
+    kinds: Kinds,
     rows: Sequence[ObjectSummary],
     cluster: Cluster,
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
-    ledger: Ledger | None = None,
+    usage: QueueUsage | None = None,
 ) -> tuple[Verdict, ...]:
-    """Judge all rows of one cluster by every rule of `RULES` that `settings` leave on, in the order of their places.
+    """Evaluate every rule of `RULES` that `settings` enable over all objects of one cluster, in the order of places.
 
-    `rows` holds every rendered object, also two with one path: that is what the identity rules look for.
-    Without an inventory nothing is known of the cluster's GPUs, and the rules that need it say so. `ledger` is that of
-    the same rows, where the caller has it.
+    `rows` holds every rendered object, also two with one path, which the identity rules report. Without an inventory
+    the GPUs of the cluster are unknown, and the rules that need it say so. `usage` is that of the same objects.
     """
-    found = (*judge_links(rows, cluster, settings), *judge_amounts(rows, cluster, inventory, settings, ledger))
-    return tuple(sorted(found, key=lambda verdict: verdict.sort_key))
+    verdicts = (
+        *evaluate_links(kinds, rows, cluster, settings),
+        *evaluate_amounts(kinds, rows, cluster, inventory, settings, usage),
+    )
+    return tuple(sorted(verdicts, key=lambda verdict: verdict.sort_key))
 
 
-def judge_links(
-    rows: Sequence[ObjectSummary], cluster: Cluster, settings: Mapping[str, RuleSetting]
+def evaluate_links(
+    kinds: Kinds, rows: Sequence[ObjectSummary], cluster: Cluster, settings: Mapping[str, RuleSetting]
 ) -> tuple[Verdict, ...]:
-    """Judge by those rules that look at who the objects are, where they stand and what they refer to."""
-    bench = Bench(cluster=cluster, settings=settings)
-    judge_identity(bench, rows)
-    judge_existence(bench, rows)
-    return tuple(bench.verdicts)
+    """Evaluate the rules about the identity of objects, their paths, and their references."""
+    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+    check_identity(evaluation, rows)
+    check_existence(evaluation, rows)
+    return tuple(evaluation.verdicts)
 
 
-def judge_amounts(
+def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
+    kinds: Kinds,
     rows: Sequence[ObjectSummary],
     cluster: Cluster,
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
-    ledger: Ledger | None = None,
+    usage: QueueUsage | None = None,
 ) -> tuple[Verdict, ...]:
-    """Judge by those rules that look at GPUs and queues."""
-    bench = Bench(cluster=cluster, settings=settings)
-    judge_quotas(bench, rows, ledgers(rows).get(cluster.name) or Ledger() if ledger is None else ledger)
-    judge_products(bench, rows, inventory)
-    return tuple(bench.verdicts)
+    """Evaluate the rules about GPUs and queues."""
+    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+    if usage is None:
+        usage = usage_by_cluster(rows).get(cluster.name, QueueUsage())
+    check_quotas(evaluation, rows, usage)
+    check_products(evaluation, rows, inventory)
+    return tuple(evaluation.verdicts)

@@ -1,60 +1,26 @@
-"""What objects refer to exists: in this repository, in the cluster by `external`, or in every cluster."""
+"""Referenced objects exist: in this repository, in the cluster by `external`, or in every cluster."""
 
 from collections.abc import Iterable, Sequence
 
-from reconciler.core.config import Backend, Cluster
+from reconciler.core.config import Cluster
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kind import Kind
 from reconciler.core.objects import ObjectKey
-from reconciler.core.policy.references.rules import Bench
+from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.summary import ObjectSummary, Reference
-from reconciler.core.summary.queues import KAI_GROUP, KUEUE_GROUP
 
-_RULE_OF = {
-    "Queue": "reference.queue",
-    "LocalQueue": "reference.queue",
-    "ClusterQueue": "reference.cluster-queue",
-    "ResourceFlavor": "reference.resource-flavor",
-    "Topology": "reference.topology",
-    "PersistentVolumeClaim": "reference.pvc",
-    "ConfigMap": "reference.config-map",
-    "Secret": "reference.secret",
-    "ServiceAccount": "reference.service-account",
-    "PriorityClass": "reference.priority-class",
-    "WorkloadPriorityClass": "reference.priority-class",
-    "StorageClass": "reference.storage-class",
-}
-_GROUP_OF = {
-    "Queue": KAI_GROUP,  # Volcano has a Queue, too
-    "LocalQueue": KUEUE_GROUP,
-    "ClusterQueue": KUEUE_GROUP,
-    "ResourceFlavor": KUEUE_GROUP,
-    "WorkloadPriorityClass": KUEUE_GROUP,
-    "Topology": KUEUE_GROUP,
-    "PriorityClass": "scheduling.k8s.io",
-    "StorageClass": "storage.k8s.io",
-}
-_CLUSTER_SCOPED = frozenset(
-    ("Queue", "ClusterQueue", "ResourceFlavor", "Topology", "PriorityClass", "WorkloadPriorityClass", "StorageClass")
-)
-_IN_EVERY_NAMESPACE = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
-_IN_EVERY_CLUSTER = frozenset(
-    (("PriorityClass", "", "system-cluster-critical"), ("PriorityClass", "", "system-node-critical"))
-)
-_KAI_PRIORITIES = frozenset(
-    ("PriorityClass", "", name) for name in ("train", "build-preemptible", "build", "inference")
-)
-_NAMESPACES = frozenset(("default", "kube-system", "kube-public", "kube-node-lease"))
-
-_Name = tuple[str, str, str]
+_Name = tuple[KindId, str, str]
+"""Kind, namespace and name."""
 
 
 class External:
-    """What `external` of a cluster names: whole kinds, or single objects."""
+    """The objects that `external` of a cluster declares: whole kinds, or single objects. Entries have no group."""
 
     __slots__ = ("anywhere", "kinds", "names")
 
     def __init__(self, cluster: Cluster) -> None:
         self.kinds: set[str] = set()
-        self.names: set[_Name] = set()
+        self.names: set[tuple[str, str, str]] = set()  # kind, namespace, name
         self.anywhere: set[tuple[str, str]] = set()  # kind and name, in any namespace or none
         for entry in cluster.external:
             kind, _, rest = entry.partition("/")
@@ -67,71 +33,86 @@ class External:
                 self.anywhere.add((kind, name))
 
     def has(self, kind: str, namespace: str, name: str) -> bool:
-        """Whether the cluster has the object."""
+        """Return whether the cluster has the object."""
         return kind in self.kinds or (kind, namespace, name) in self.names or (kind, name) in self.anywhere
 
-    def speaks_of(self, kind: str) -> bool:
-        """Whether any object of a kind is named."""
+    def has_any(self, kind: str) -> bool:
+        """Return whether any object of a kind is declared."""
         return kind in self.kinds or any(entry[0] == kind for entry in (*self.names, *self.anywhere))
 
+    def names_of(self, kind: str) -> Iterable[str]:
+        """Return the declared names of a kind, in any namespace."""
+        return (name for declared, name in self.anywhere if declared == kind)
 
-def judge_existence(bench: Bench, rows: Sequence[ObjectSummary]) -> None:
-    """Judge every reference, and every namespace that holds something."""
-    external = External(bench.cluster)
-    known: set[_Name] = {(row.kind, row.namespace, row.name) for row in rows if (row.kind, row.group) in _TARGETS}
-    known |= _IN_EVERY_CLUSTER
-    if bench.cluster.backend is Backend.KAI:
-        known |= _KAI_PRIORITIES
+
+def check_existence(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None:
+    """Check every reference, and every namespace that holds objects."""
+    external = External(evaluation.cluster)
+    targets = {row.id for row in evaluation.kinds.values() if row.reference_rule or row.is_namespace}
+    known: set[_Name] = {
+        ((row.group, row.kind), row.namespace, row.name) for row in rows if (row.group, row.kind) in targets
+    }
     for row in rows:
         for reference in row.references:
-            if (reference.kind, reference.namespace, reference.name) not in known:
-                _judge(bench, row, reference, known, external)
-    _namespaces(bench, rows, known, external)
+            if ((reference.group, reference.kind), reference.namespace, reference.name) not in known:
+                _check_reference(evaluation, row, reference, known, external)
+    for kind in evaluation.kinds.values():
+        if kind.is_namespace:
+            _check_namespaces(evaluation, rows, kind, known, external)
 
 
-_TARGETS = frozenset((kind, _GROUP_OF.get(kind, "")) for kind in (*_RULE_OF, "Namespace"))
+def _existing(evaluation: Evaluation, kind: Kind) -> tuple[str, ...]:
+    """Return the names that every cluster of the backend has, in every namespace."""
+    backends = dict(kind.existing_with)
+    return (*kind.existing, *backends.get(evaluation.cluster.backend, ()))
 
 
-def _judge(bench: Bench, row: ObjectSummary, reference: Reference, known: set[_Name], external: External) -> None:
-    kind, namespace, name, field = reference.kind, reference.namespace, reference.name, reference.field
-    if (kind, name) in _IN_EVERY_NAMESPACE or external.has(kind, namespace, name):
+def _check_reference(
+    evaluation: Evaluation, row: ObjectSummary, reference: Reference, known: set[_Name], external: External
+) -> None:
+    target = evaluation.kinds.find(reference.group, reference.kind)
+    kind, namespace, name = reference.kind, reference.namespace, reference.name
+    if name in _existing(evaluation, target) or external.has(kind, namespace, name):
         return
-    rule = "reference.parent" if kind == row.kind == "Queue" else _RULE_OF[kind]
-    if not bench.is_on(rule):
+    rule = "reference.parent" if target.id == (row.group, row.kind) else target.reference_rule
+    if not rule or not evaluation.is_enabled(rule):
         return
     whole = f"{namespace}/{name}" if namespace else name
-    message = f"refers to {kind} {whole}, which neither this repository nor `external` of {bench.cluster.name} has"
-    names = (known_name for known_kind, where, known_name in known if (known_kind, where) == (kind, namespace))
-    elsewhere = [where for known_kind, where, known_name in known if (known_kind, known_name) == (kind, name)]
-    declare = f"add the {kind}, or {kind}/{whole} to spec.clusters[].external if the cluster has it"
-    if elsewhere and kind not in _CLUSTER_SCOPED:
-        hint = f"namespace {min(elsewhere)} has one of this name, but references stay inside a namespace; {declare}"
+    message = f"refers to {kind} {whole}, which is neither in this repository nor in `external` of "
+    message += evaluation.cluster.name
+    candidates = [
+        known_name for known_kind, where, known_name in known if (known_kind, where) == (target.id, namespace)
+    ]
+    elsewhere = [where for known_kind, where, known_name in known if (known_kind, known_name) == (target.id, name)]
+    declare = f"add the {kind}, or add {kind}/{whole} to spec.clusters[].external if the cluster has it"
+    if elsewhere and not target.is_cluster_scoped:
+        hint = f"namespace {min(elsewhere)} has one of this name, but references stay within a namespace; {declare}"
     else:
-        meant = bench.meant(name, (*names, *_external_names(external, kind)))
-        hint = f"{meant} else {declare}" if meant else declare
-    bench.rule(rule, row, message, hint=hint, field=field)
+        suggestion = evaluation.suggest(name, (*candidates, *external.names_of(kind)))
+        hint = f"{suggestion} if not, {declare}" if suggestion else declare
+    evaluation.report(rule, row, message, hint=hint, field=reference.field)
 
 
-def _external_names(external: External, kind: str) -> Iterable[str]:
-    return (name for known_kind, name in external.anywhere if known_kind == kind)
-
-
-def _namespaces(bench: Bench, rows: Sequence[ObjectSummary], known: set[_Name], external: External) -> None:
-    """Judge namespaces only where the repository cares for them: many leave them to somebody else."""
-    managed = {name for kind, _, name in known if kind == "Namespace"}
-    if not managed and not external.speaks_of("Namespace"):
+def _check_namespaces(
+    evaluation: Evaluation, rows: Sequence[ObjectSummary], kind: Kind, known: set[_Name], external: External
+) -> None:
+    """Check namespaces if the repository manages any: many repositories leave them to another team."""
+    managed = {name for known_kind, _, name in known if known_kind == kind.id}
+    if not managed and not external.has_any(kind.kind):
         return
-    for namespace in sorted({row.namespace for row in rows} - managed - _NAMESPACES - {""}):
-        if external.has("Namespace", "", namespace):
+    used = {row.namespace for row in rows} - managed - set(_existing(evaluation, kind)) - {""}
+    for namespace in sorted(used):
+        if external.has(kind.kind, "", namespace):
             continue
         inside = [row for row in rows if row.namespace == namespace]
         first = min(inside, key=lambda row: row.place)
-        hint = bench.meant(namespace, (*managed, *_external_names(external, "Namespace")))
-        declare = f"add the Namespace, or Namespace/{namespace} to spec.clusters[].external if the cluster has it"
-        bench.object(
+        suggestion = evaluation.suggest(namespace, (*managed, *external.names_of(kind.kind)))
+        declare = f"add the Namespace, or add Namespace/{namespace} to spec.clusters[].external if the cluster has it"
+        evaluation.report_object(
             "reference.namespace",
-            ObjectKey(group="", kind="Namespace", namespace="", name=namespace),
+            ObjectKey(group=kind.group, kind=kind.kind, namespace="", name=namespace),
             first.place,
-            f"holds {len(inside)} object{'' if len(inside) == 1 else 's'}, and nothing says that it exists",
-            hint=f"{hint} else {declare}" if hint else declare,
+            f"{len(inside)} object{'' if len(inside) == 1 else 's'} in it, but neither this repository nor `external`"
+            " has the namespace",
+            hint=f"{suggestion} if not, {declare}" if suggestion else declare,
         )

@@ -1,4 +1,4 @@
-"""GPU requests against the evidence: the product exists, there is enough of it, and a node can hold a pod."""
+"""GPU requests against the evidence: the product exists, the cluster has enough of it, and each pod fits on a node."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,34 +6,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from reconciler.core.config import Vendor
+from reconciler.core.devices import PRODUCT_LABELS, is_slice, vendor_in
 from reconciler.core.inventory import Inventory, Node
-from reconciler.core.kinds.torchrun.render.vendor import vendor_in
-from reconciler.core.policy.references.rules import Bench
-from reconciler.core.queues import is_slice
+from reconciler.core.kinds.facts import QueueRole
+from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.summary import Demand, ObjectSummary
-from reconciler.core.summary.pods import PRODUCT_LABELS
 
-_SHARED = "nvidia.com/gpu.shared"
+_MAX_NAMES = 5  # products that a hint names
 
 
 class _Stock(Struct, kw_only=True):
-    """Nodes that have a product, by how many GPUs they have: all, and those that take new pods."""
+    """Nodes that have a product, by their number of GPUs: all of them, and those that are schedulable."""
 
     nodes: Counter[int] = field(default_factory=Counter)
-    open: Counter[int] = field(default_factory=Counter)
-    room: dict[int, tuple[int, int]] = field(default_factory=dict)  # pods by GPUs a pod: on all, and on open nodes
+    schedulable: Counter[int] = field(default_factory=Counter)
+    pods: dict[int, tuple[int, int]] = field(default_factory=dict)  # remembers `fits`
 
     def add(self, node: Node) -> None:
         self.nodes[node.gpus] += 1
         if not node.unschedulable:
-            self.open[node.gpus] += 1
+            self.schedulable[node.gpus] += 1
 
     def fits(self, gpus: int) -> tuple[int, int]:
-        """Pods of so many GPUs each that fit at the same time: on all nodes, and on those that take new pods."""
-        found = self.room.get(gpus)
-        if found is None:
-            found = self.room[gpus] = (_pods(self.nodes, gpus), _pods(self.open, gpus))
-        return found
+        """Return how many pods of so many GPUs fit at the same time: on all nodes, and on schedulable nodes."""
+        pods = self.pods.get(gpus)
+        if pods is None:
+            pods = self.pods[gpus] = (_pods(self.nodes, gpus), _pods(self.schedulable, gpus))
+        return pods
 
     @property
     def largest(self) -> int:
@@ -49,53 +48,60 @@ def _total(nodes: Mapping[int, int]) -> int:
     return sum(size * count for size, count in nodes.items())
 
 
-def judge_products(bench: Bench, rows: Sequence[ObjectSummary], inventory: Inventory | None) -> None:
-    """Judge every workload with GPUs, suspended ones as well, and every flavor."""
-    asking = [row for row in rows if row.demands]
-    flavors = [row for row in rows if row.kind == "ResourceFlavor" and row.product]
-    for row in asking:
-        if row.kind == "DaemonSet":
-            _daemon_set(bench, row)
+def check_products(evaluation: Evaluation, rows: Sequence[ObjectSummary], inventory: Inventory | None) -> None:
+    """Check every workload with GPUs, including suspended ones, and every flavor."""
+    workloads = [row for row in rows if row.demands]
+    flavors = [row for row in rows if row.queue_role is QueueRole.FLAVOR and row.product]
+    for row in workloads:
+        if evaluation.kinds.find(row.group, row.kind).runs_on_each_node:
+            message = f"takes {row.gpus_per_pod} GPUs on every node that it matches, and no figure includes them"
+            hint = "leave them out of the quotas, or run it without GPUs"
+            evaluation.report("quota.daemon-set", row, message, hint=hint)
     if inventory is not None:
-        _against(bench, asking, flavors, _stock(inventory.nodes))
-    elif asking or flavors:
-        _unknown(bench, asking or flavors)
+        _check_stock(evaluation, workloads, flavors, _stock(inventory.nodes))
+    elif workloads or flavors:
+        _report_unknown(evaluation, workloads or flavors)
 
 
-def _against(
-    bench: Bench, asking: Sequence[ObjectSummary], flavors: Sequence[ObjectSummary], stock: Mapping[str, _Stock]
+def _check_stock(
+    evaluation: Evaluation,
+    workloads: Sequence[ObjectSummary],
+    flavors: Sequence[ObjectSummary],
+    stock: Mapping[str, _Stock],
 ) -> None:
     for row in flavors:
         if row.product not in stock:
-            _no_such_product(bench, row, row.product, stock)
+            _report_missing_product(evaluation, row, row.product, stock)
     slices: dict[str, list[ObjectSummary]] = {}
-    for row in asking:
+    for row in workloads:
         for demand in row.demands:
-            held = stock.get(_wanted(demand))
-            if held is not None and 0 < demand.pods <= held.fits(demand.gpus_per_pod)[1]:
+            nodes = stock.get(_stock_key(demand))
+            if nodes is not None and 0 < demand.pods <= nodes.fits(demand.gpus_per_pod)[1]:
                 continue
             if is_slice(demand.product):
                 slices.setdefault(demand.product, []).append(row)
             else:
-                _judge(bench, row, demand, stock)
-    for resource, asked in sorted(slices.items()):
-        _unknown(bench, asked, resource)
+                _check_demand(evaluation, row, demand, stock)
+    for resource, users in sorted(slices.items()):
+        _report_unknown(evaluation, users, resource)
 
 
-def _unknown(bench: Bench, rows: Sequence[ObjectSummary], resource: str = "") -> None:
+def _report_unknown(evaluation: Evaluation, rows: Sequence[ObjectSummary], resource: str = "") -> None:
     first = min(rows, key=lambda row: row.place)
-    cluster = bench.cluster.name
+    cluster = evaluation.cluster.name
     others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    what = f"{resource} of " if resource else "its GPUs are not checked: there is no evidence for "
-    message = f"{what}cluster {cluster} is not counted by the evidence" if resource else f"{what}cluster {cluster}"
-    hint = f"commit evidence/{cluster}/nodes.yaml (NodeInventory)" if not resource else "check by hand that it exists"
-    bench.rule("quota.no-evidence", first, f"{message} (this object{others})", hint=hint)
+    if resource:
+        message, hint = f"the evidence for cluster {cluster} does not count {resource}", "check that it exists"
+    else:
+        message = f"its GPUs are not checked: there is no evidence for cluster {cluster}"
+        hint = f"commit evidence/{cluster}/nodes.yaml (NodeInventory)"
+    evaluation.report("quota.no-evidence", first, f"{message} (this object{others})", hint=hint)
 
 
 def _stock(nodes: Iterable[Node]) -> dict[str, _Stock]:
-    """Return the nodes by every name that a pod may select their product by; the empty one stands for all.
+    """Return the nodes by every name that a pod may select their product by; the empty name has all nodes.
 
-    Under the resource key of a vendor stand its nodes, and those of which nobody can tell whose they are.
+    The resource key of a vendor has the vendor's nodes, and those whose vendor is unknown.
     """
     stock: dict[str, _Stock] = {"": _Stock(), **{vendor.resource: _Stock() for vendor in Vendor}}
     for node in nodes:
@@ -109,50 +115,47 @@ def _stock(nodes: Iterable[Node]) -> dict[str, _Stock]:
     return stock
 
 
-def _wanted(demand: Demand) -> str:
-    """Return what a demand is looked up by: its product, else its vendor's resource key, else nothing."""
+def _stock_key(demand: Demand) -> str:
+    """Return the key of a demand in the stock: its product, else its vendor's resource key, else nothing."""
     return demand.product or (demand.resource if demand.resource in _RESOURCES else "")
 
 
 _RESOURCES = frozenset(vendor.resource for vendor in Vendor)
 
 
-def _no_such_product(bench: Bench, row: ObjectSummary, product: str, stock: Mapping[str, _Stock]) -> None:
+def _report_missing_product(
+    evaluation: Evaluation, row: ObjectSummary, product: str, stock: Mapping[str, _Stock]
+) -> None:
     names = sorted(name for name in stock if name and name not in _RESOURCES)
-    meant = bench.meant(product, names)
-    hint = meant or (f"the evidence knows {', '.join(names[:5])}" if names else "the evidence knows no GPU at all")
-    message = f"selects GPU product {product}, which no node of {bench.cluster.name} has by the evidence"
-    bench.rule("quota.product", row, message, hint=hint)
+    listed = f"products in the evidence: {', '.join(names[:_MAX_NAMES])}" if names else "the evidence has no GPUs"
+    message = f"selects GPU product {product}, but no node in the evidence for {evaluation.cluster.name} has it"
+    evaluation.report("quota.product", row, message, hint=evaluation.suggest(product, names) or listed)
 
 
-def _daemon_set(bench: Bench, row: ObjectSummary) -> None:
-    message = f"takes {row.gpus_per_pod} GPUs on every node that it matches: no sum holds them"
-    bench.rule("quota.daemon-set", row, message, hint="leave them out of the quotas, or run it without GPUs")
-
-
-def _judge(bench: Bench, row: ObjectSummary, demand: Demand, stock: Mapping[str, _Stock]) -> None:
-    held = stock.get(_wanted(demand))
-    if held is None:
-        _no_such_product(bench, row, demand.product, stock)
+def _check_demand(evaluation: Evaluation, row: ObjectSummary, demand: Demand, stock: Mapping[str, _Stock]) -> None:
+    nodes, cluster = stock.get(_stock_key(demand)), evaluation.cluster.name
+    if nodes is None:
+        _report_missing_product(evaluation, row, demand.product, stock)
         return
-    if not held.nodes and stock[""].nodes:
-        message = f"asks for {demand.resource}, which no node of {bench.cluster.name} has by the evidence"
-        hint = "set the cluster's `vendor` or the queue's gpuType, or measure the nodes anew"
-        bench.rule("quota.product", row, message, hint=hint)
+    if not nodes.nodes and stock[""].nodes:
+        message = f"requests {demand.resource}, but no node in the evidence for {cluster} has it"
+        hint = "set the cluster's `vendor` or the queue's gpuType, or update the evidence"
+        evaluation.report("quota.product", row, message, hint=hint)
         return
     each, name = demand.gpus_per_pod, f"{demand.product} " if demand.product else ""
-    if each > held.largest:
-        message = f"a pod asks for {each} {name}GPUs, the largest node of {bench.cluster.name} has {held.largest}"
-        hint = f"ask for at most {held.largest} a pod, and for more pods" if held.largest else ""
-        bench.rule("quota.node-shape", row, message, hint=hint)
+    if each > nodes.largest:
+        message = f"a pod requests {each} {name}GPUs, but the largest node of {cluster} has {nodes.largest}"
+        hint = f"request at most {nodes.largest} GPUs per pod, and more pods" if nodes.largest else ""
+        evaluation.report("quota.node-shape", row, message, hint=hint)
         return
-    fits, now = held.fits(each)
+    fits, fits_now = nodes.fits(each)
     if demand.pods > fits:
         message = (
-            f"asks for {demand.pods} x {each} = {demand.gpus} {name}GPUs, "
-            f"{bench.cluster.name} has {_total(held.nodes)}: {fits} such pods fit"
+            f"requests {demand.pods} x {each} = {demand.gpus} {name}GPUs, but {cluster} has {_total(nodes.nodes)},"
         )
-        bench.rule("quota.capacity", row, message, hint=f"ask for at most {fits * each}, or use other pods or products")
-    elif demand.pods > now:
-        message = f"asks for {demand.pods} pods of {each} {name}GPUs, only {now} fit while nodes are cordoned"
-        bench.rule("quota.cordoned", row, message, hint="wait for the nodes, or ask for less")
+        message += f" which fit {fits} such {'pod' if fits == 1 else 'pods'}"
+        hint = f"request at most {fits * each} GPUs, or use other pods or products"
+        evaluation.report("quota.capacity", row, message, hint=hint)
+    elif demand.pods > fits_now:
+        message = f"requests {demand.pods} pods of {each} {name}GPUs, but only {fits_now} fit on schedulable nodes"
+        evaluation.report("quota.cordoned", row, message, hint="uncordon nodes, or request fewer GPUs")

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.core.config import Backend
 from reconciler.core.documents import write
-from reconciler.core.manifests.manifest import manifest_path
+from reconciler.core.kinds.registry import BUILT_IN
 from tests.cluster.judges import Judge
 from tests.core.kinds.torchrun.torchrun_cases import documents, inventory_of, rendered
 
@@ -30,7 +30,7 @@ def tree(case: Path, backend: Backend) -> tuple[dict[str, bytes], list[object]]:
     evidence = case / "evidence" / "nodes.yaml"
     inventory = inventory_of(evidence.read_text(encoding="utf-8"), backend.value) if evidence.exists() else None
     result = rendered(docs, backend, inventory)
-    files = {manifest_path(m.cluster, m.key): write(m.body) for m in result.manifests}
+    files = {BUILT_IN.manifest_path(m.cluster, m.key): write(m.body) for m in result.manifests}
     assert len(files) == len({(m.key, write(m.body)) for m in result.manifests}), "two objects share a file"
     problems = sorted(result.problems, key=lambda problem: problem.sort_key)
     if problems:

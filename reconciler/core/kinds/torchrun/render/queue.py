@@ -11,11 +11,9 @@ from reconciler.core.kinds.torchrun.render.kueue import kueue_objects
 from reconciler.core.kinds.torchrun.render.storage import size_of, volume_claim
 from reconciler.core.kinds.torchrun.render.template import Template
 from reconciler.core.manifests.manifest import manifest
+from reconciler.core.manifests.ownership import IMMUTABLE
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced, copied
-
-IMMUTABLE = "gpureconciler.io/immutable"
-"""Annotation of objects that must not change once they are there: a plan that changes one is refused."""
 
 _CLUSTER_SCOPED = frozenset(
     {

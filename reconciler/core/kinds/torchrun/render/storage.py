@@ -9,11 +9,9 @@ from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.intent.sections import Claim
 from reconciler.core.kinds.torchrun.render.amounts import times
 from reconciler.core.kinds.torchrun.render.shape import Shape
+from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced
-
-KEEP = "gpureconciler.io/keep"
-"""Annotation of objects that outlive what asked for them: leaving the repository does not delete them."""
 
 WORKSPACE_SIZE = Traced("1Gi", Reason(rule="torchrun.default", text="a workspace has 1Gi unless a size is given"))
 WORKSPACE_PATH = Traced("/app", Reason(rule="torchrun.default", text="the workspace is mounted at /app unless given"))

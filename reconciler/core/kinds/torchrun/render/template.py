@@ -6,11 +6,11 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.config import Backend, Cluster, Vendor
+from reconciler.core.devices import product_words, vendor_in
 from reconciler.core.inventory import Inventory, Node
 from reconciler.core.kinds.rendered import about
 from reconciler.core.kinds.torchrun.intent.queue import TorchrunQueue, trainer_of
 from reconciler.core.kinds.torchrun.render.amounts import whole_cpus
-from reconciler.core.kinds.torchrun.render.vendor import tokens, vendor_in
 from reconciler.core.placement.distribution import NodeKind
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced, copied
@@ -219,9 +219,9 @@ def _of_type(
     wanted = queue.node.gpu_type
     if wanted is None or inventory is None:
         return nodes
-    words = tokens(wanted.value)
-    matching = tuple((index, node) for index, node in nodes if words <= tokens(node.product))
-    if not any(words <= tokens(node.product) for node in inventory.nodes):
+    words = product_words(wanted.value)
+    matching = tuple((index, node) for index, node in nodes if words <= product_words(node.product))
+    if not any(words <= product_words(node.product) for node in inventory.nodes):
         products = sorted({node.product for node in inventory.nodes if node.product})
         from difflib import get_close_matches  # noqa: PLC0415 - only on the way to a problem
 

@@ -1,0 +1,78 @@
+"""What the functions of a `Kind` return about an object: pods, quotas, references, and its role in queueing."""
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+KindId = tuple[str, str]
+"""API group and kind, e.g. `("batch", "Job")`; the group of the core API is empty."""
+
+NO_KIND: KindId = ("", "")
+
+
+class PodSet(NamedTuple):
+    """Pods of one template. `prefix` is the field path of the template with a trailing dot, or empty for a bare Pod."""
+
+    replicas: int
+    template: dict[str, Any]
+    prefix: str
+
+
+class Quota(Struct, frozen=True, array_like=True):
+    """GPUs that a queue grants for one product (`""`: any). None is unlimited.
+
+    Kueue grants per ResourceFlavor: there `product` is the name of the flavor, whose own summary has the product.
+    """
+
+    product: str
+    guaranteed: float | None
+    limit: float | None
+
+
+class Reference(Struct, frozen=True, array_like=True):
+    """Another object, and the field of the rendered object that names it. `namespace` is empty for cluster scope."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    field: str
+
+
+class QueueRole(StrEnum):
+    """How an object takes part in queueing."""
+
+    NONE = ""
+    TREE = "tree"  # grants GPUs by product; its parent is of the same kind and bounds its children (KAI)
+    FLAVORED = "flavored"  # grants GPUs by flavor, and shares within a cohort (Kueue's ClusterQueue)
+    COHORT = "cohort"  # adds its quota to that of its members, and never bounds them
+    ALIAS = "alias"  # a namespaced name for another queue (Kueue's LocalQueue)
+    FLAVOR = "flavor"  # nodes of one product
+
+
+class Relations(Struct, frozen=True, kw_only=True):
+    """What an object without pods grants and refers to. `product` is the GPU product of a flavor's nodes."""
+
+    parent: str = ""
+    quotas: tuple[Quota, ...] = ()
+    references: tuple[Reference, ...] = ()
+    product: str = ""
+
+
+class Deletion(Struct, frozen=True, kw_only=True):
+    """The risk of deleting an object: rule id, what the object is, what follows, and what to do first."""
+
+    rule: str
+    noun: str
+    effect: str = ""
+    hint: str
+    names_users: bool = False  # the message counts the objects that still refer to it
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """Why a kind is not accepted among the sources."""
+
+    rule: str
+    message: str
+    hint: str

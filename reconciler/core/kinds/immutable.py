@@ -1,0 +1,46 @@
+"""Building blocks of `Kind.immutable`: fields that the API server accepts only on a new object."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Body = Mapping[str, Any]
+Check = Callable[[Body, Body], Sequence[str]]
+"""Returns the paths of the fields that differ and cannot be changed in place, as `spec.selector`."""
+
+
+def value_of(body: Any, path: str) -> Any:
+    """Return the value at a dotted path of mappings; None if there is none."""
+    for part in path.split("."):
+        body = body.get(part) if isinstance(body, Mapping) else None
+    return body
+
+
+def differing(before: Body, after: Body, *paths: str) -> list[str]:
+    """Return the paths whose values differ."""
+    return [path for path in paths if value_of(before, path) != value_of(after, path)]
+
+
+def only(*paths: str) -> Check:
+    """Return a check for kinds of which only these fields are immutable."""
+
+    def check(before: Body, after: Body) -> list[str]:
+        return differing(before, after, *paths)
+
+    return check
+
+
+def all_but(section: str, *mutable: str) -> Check:
+    """Return a check for kinds of which all fields of a section are immutable, except these."""
+
+    def check(before: Body, after: Body) -> list[str]:
+        left, right = value_of(before, section), value_of(after, section)
+        left, right = left if isinstance(left, Mapping) else {}, right if isinstance(right, Mapping) else {}
+        names = [name for name in sorted({*left, *right}) if name not in mutable]
+        return [f"{section}.{name}" for name in names if left.get(name) != right.get(name)]
+
+    return check
+
+
+def omit(value: Any, names: Sequence[str]) -> Any:
+    """Return a mapping without some of its keys; None if it is not a mapping."""
+    return {key: inner for key, inner in value.items() if key not in names} if isinstance(value, Mapping) else None

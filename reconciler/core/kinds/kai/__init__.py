@@ -1,0 +1,59 @@
+"""The KAI scheduler (`scheduling.run.ai`): a tree of queues, and groups of pods."""
+
+from math import isfinite
+from typing import Any
+
+from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations
+from reconciler.core.kinds.kind import Body, Kind
+from reconciler.core.values import mapping, text
+
+GROUP = "scheduling.run.ai"
+QUEUE = (GROUP, "Queue")
+QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
+_MAX_QUOTA = 1e15
+
+
+def _queue(body: Body) -> Relations:
+    """Read a queue: -1 is unlimited; an absent number is Go's zero (KAI-Scheduler pkg/scheduler/api/queue_info)."""
+    spec = mapping(body.get("spec"))
+    gpu = mapping(mapping(spec.get("resources")).get("gpu"))
+    parent = text(spec.get("parentQueue"))
+    return Relations(
+        parent=parent,
+        quotas=(Quota("", _gpus(gpu.get("quota")), _gpus(gpu.get("limit"))),),
+        references=(Reference(*QUEUE, "", parent, "spec.parentQueue"),) if parent else (),
+    )
+
+
+def _gpus(value: Any) -> float | None:
+    if type(value) not in (int, float) or not abs(value) < _MAX_QUOTA or not isfinite(value):
+        return 0.0
+    return None if value < 0 else float(value)
+
+
+def _pod_group(body: Body) -> Relations:
+    queue = text(mapping(body.get("spec")).get("queue"))
+    return Relations(references=(Reference(*QUEUE, "", queue, "spec.queue"),) if queue else ())
+
+
+KINDS = (
+    Kind(
+        group=GROUP,
+        kind="Queue",
+        relations=_queue,
+        is_stateful=True,
+        has_group_in_path=True,
+        deletion=Deletion(
+            rule="risk.queue-delete",
+            noun="queue",
+            hint="drain it first, or move its workloads to another queue",
+            names_users=True,
+        ),
+        reference_rule="reference.queue",
+        is_cluster_scoped=True,
+        naming_labels=QUEUE_LABELS,
+        queue_role=QueueRole.TREE,
+        parent_kind=QUEUE,
+    ),
+    Kind(group=GROUP, kind="PodGroup", relations=_pod_group, has_group_in_path=True),
+)

@@ -1,0 +1,153 @@
+"""Kueue (`kueue.x-k8s.io`): quotas by flavor, cohorts that share them, and namespaced names for both."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.core.devices import WHOLE_GPUS, is_gpu, product_label
+from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations
+from reconciler.core.kinds.immutable import Body, all_but, only, value_of
+from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.quantities import gpu_quantity
+from reconciler.core.values import mapping, sequence, text
+
+GROUP = "kueue.x-k8s.io"
+QUEUE_LABEL = f"{GROUP}/queue-name"
+PRIORITY_LABEL = f"{GROUP}/priority-class"
+CLUSTER_QUEUE = (GROUP, "ClusterQueue")
+LOCAL_QUEUE = (GROUP, "LocalQueue")
+COHORT = (GROUP, "Cohort")
+RESOURCE_FLAVOR = (GROUP, "ResourceFlavor")
+TOPOLOGY = (GROUP, "Topology")
+
+DELETION = Deletion(
+    rule="risk.queue-delete",
+    noun="queue",
+    hint="drain it first, or move its workloads to another queue",
+    names_users=True,
+)
+
+
+def _cluster_queue(body: Body) -> Relations:
+    spec = mapping(body.get("spec"))
+    return _granting(spec, text(spec.get("cohortName")) or text(spec.get("cohort")))
+
+
+def _cohort(body: Body) -> Relations:
+    spec = mapping(body.get("spec"))
+    return _granting(spec, text(spec.get("parentName")) or text(spec.get("parent")))
+
+
+def _granting(spec: Mapping[str, Any], parent: str) -> Relations:
+    return Relations(
+        parent=parent,
+        quotas=tuple(_quotas(spec, borrows=bool(parent))),
+        references=tuple(_flavor_references(spec)),
+    )
+
+
+def _quotas(spec: Mapping[str, Any], *, borrows: bool) -> Iterator[Quota]:
+    """Yield a quota for each flavor: the nominal quota is guaranteed; only members of a cohort may borrow more."""
+    for group in map(mapping, sequence(spec.get("resourceGroups"))):
+        for flavor in map(mapping, sequence(group.get("flavors"))):
+            for resource in map(mapping, sequence(flavor.get("resources"))):
+                name = resource.get("name")
+                if not is_gpu(name):
+                    continue
+                nominal = gpu_quantity(resource.get("nominalQuota")) or 0.0
+                extra = gpu_quantity(resource.get("borrowingLimit")) if borrows else 0.0
+                product = text(flavor.get("name")) if name in WHOLE_GPUS else text(name)
+                yield Quota(product, nominal, None if extra is None else nominal + extra)
+
+
+def _flavor_references(spec: Mapping[str, Any]) -> Iterator[Reference]:
+    for outer, group in enumerate(sequence(spec.get("resourceGroups"))):
+        for index, flavor in enumerate(sequence(mapping(group).get("flavors"))):
+            name = text(mapping(flavor).get("name"))
+            if name:
+                field = f"spec.resourceGroups[{outer}].flavors[{index}].name"
+                yield Reference(*RESOURCE_FLAVOR, "", name, field)
+
+
+def _local_queue(body: Body) -> Relations:
+    parent = text(mapping(body.get("spec")).get("clusterQueue"))
+    references = (Reference(*CLUSTER_QUEUE, "", parent, "spec.clusterQueue"),) if parent else ()
+    return Relations(parent=parent, references=references)
+
+
+def _resource_flavor(body: Body) -> Relations:
+    spec = mapping(body.get("spec"))
+    topology = text(spec.get("topologyName"))
+    return Relations(
+        product=product_label(mapping(spec.get("nodeLabels"))),
+        references=(Reference(*TOPOLOGY, "", topology, "spec.topologyName"),) if topology else (),
+    )
+
+
+def _immutable_flavor(before: Body, after: Body) -> list[str]:
+    """Check a flavor: with a topology its whole spec is immutable (transition rule of its CRD)."""
+    return list(all_but("spec")(before, after)) if value_of(before, "spec.topologyName") else []
+
+
+KINDS = (
+    Kind(
+        group=GROUP,
+        kind="LocalQueue",
+        relations=_local_queue,
+        immutable=only("spec.clusterQueue"),
+        offers_gpus=True,
+        is_stateful=True,
+        deletion=DELETION,
+        reference_rule="reference.queue",
+        naming_labels=(QUEUE_LABEL,),
+        queue_role=QueueRole.ALIAS,
+        parent_kind=CLUSTER_QUEUE,
+    ),
+    Kind(
+        group=GROUP,
+        kind="ClusterQueue",
+        relations=_cluster_queue,
+        offers_gpus=True,
+        is_stateful=True,
+        deletion=DELETION,
+        reference_rule="reference.cluster-queue",
+        is_cluster_scoped=True,
+        queue_role=QueueRole.FLAVORED,
+        parent_kind=COHORT,
+    ),
+    Kind(
+        group=GROUP,
+        kind="Cohort",
+        relations=_cohort,
+        is_stateful=True,
+        deletion=DELETION,
+        is_cluster_scoped=True,
+        queue_role=QueueRole.COHORT,
+        parent_kind=COHORT,
+    ),
+    Kind(
+        group=GROUP,
+        kind="ResourceFlavor",
+        relations=_resource_flavor,
+        immutable=_immutable_flavor,
+        offers_gpus=True,
+        is_shared=True,  # every queue of the same nodes renders their flavor
+        reference_rule="reference.resource-flavor",
+        is_cluster_scoped=True,
+        queue_role=QueueRole.FLAVOR,
+    ),
+    Kind(
+        group=GROUP,
+        kind="Topology",
+        has_group_in_path=True,
+        reference_rule="reference.topology",
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=GROUP,
+        kind="WorkloadPriorityClass",
+        reference_rule="reference.priority-class",
+        is_cluster_scoped=True,
+        naming_labels=(PRIORITY_LABEL,),
+    ),
+    Kind(group=GROUP, kind="Workload", has_group_in_path=True),
+)

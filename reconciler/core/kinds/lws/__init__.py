@@ -1,0 +1,22 @@
+"""LeaderWorkerSet (`leaderworkerset.x-k8s.io`): groups of a leader and its workers."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.pods import of_spec
+from reconciler.core.values import count, mapping
+
+
+def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    groups, inner = count(spec.get("replicas"), 1), mapping(spec.get("leaderWorkerTemplate"))
+    size, worker = count(inner.get("size"), 1), mapping(inner.get("workerTemplate"))
+    leader = mapping(inner.get("leaderTemplate"))
+    if leader:
+        yield PodSet(groups, leader, f"{prefix}leaderWorkerTemplate.leaderTemplate.")
+        size -= 1
+    yield PodSet(groups * max(size, 0), worker, f"{prefix}leaderWorkerTemplate.workerTemplate.")
+
+
+KINDS = (Kind(group="leaderworkerset.x-k8s.io", kind="LeaderWorkerSet", pods=of_spec(_pods)),)

@@ -1,0 +1,36 @@
+"""The project's own kinds (`gpureconciler.io`): configuration, evidence and policy. None of them is rendered."""
+
+from typing import Any
+
+from reconciler.core.documents import Document
+from reconciler.core.inventory import parse_inventory
+from reconciler.core.kinds.facts import Refusal
+from reconciler.core.kinds.kind import ANY_KIND, Kind, Role
+from reconciler.core.problems import Problem
+
+GROUP = "gpureconciler.io"
+CONFIG = (GROUP, "ReconcilerConfig")
+INVENTORY = (GROUP, "NodeInventory")
+ANSWERS = (GROUP, "SizingAnswers")
+EXCEPTION = (GROUP, "PolicyException")
+
+_REFUSAL = Refusal(
+    rule="layout.kind",
+    message="{kind} does not belong among the sources",
+    hint="reconciler.yaml lies at the root, evidence and exceptions in folders of their own",
+)
+
+
+def _answers(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
+    from reconciler.core.sizing.answers import parse_answers  # noqa: PLC0415 - most plans have no such file
+
+    return parse_answers(document, cluster)
+
+
+KINDS = (
+    Kind(group=GROUP, kind="ReconcilerConfig", role=Role.CONFIGURATION, refusal=_REFUSAL),
+    Kind(group=GROUP, kind="NodeInventory", role=Role.EVIDENCE, refusal=_REFUSAL, evidence=parse_inventory),
+    Kind(group=GROUP, kind="SizingAnswers", role=Role.EVIDENCE, refusal=_REFUSAL, evidence=_answers),
+    Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
+    Kind(group=GROUP, kind=ANY_KIND, refusal=_REFUSAL),
+)

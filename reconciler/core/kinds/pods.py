@@ -1,0 +1,40 @@
+"""Building blocks of `Kind.pods`: pod templates in the shapes that several kinds share.
+
+Defaults are those of each API: an absent `replicas` is 1 in `apps/v1` and Kubeflow, 0 in KubeRay.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from reconciler.core.kinds.facts import PodSet
+from reconciler.core.values import count, mapping
+
+Reader = Callable[[Mapping[str, Any], str], Iterator[PodSet]]
+"""Yields the pods of a mapping; the second argument is the prefix of its fields, with a trailing dot."""
+
+
+def of_spec(read: Reader) -> Reader:
+    """Return a `Kind.pods` that reads the object's `spec`."""
+
+    def read_object(body: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+        return read(mapping(body.get("spec")), f"{prefix}spec.")
+
+    return read_object
+
+
+def replicated(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield `replicas` pods of `template`."""
+    yield PodSet(count(spec.get("replicas"), 1), mapping(spec.get("template")), f"{prefix}template.")
+
+
+def batch_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield the pods of a `batch/v1` JobSpec: as many as run at the same time."""
+    parallelism = count(spec.get("parallelism"), 1)
+    pods = min(parallelism, count(spec.get("completions"), parallelism))
+    yield PodSet(pods, mapping(spec.get("template")), f"{prefix}template.")
+
+
+def is_suspended(body: Mapping[str, Any]) -> bool:
+    """Return whether an object says that its pods are not to run: `spec.suspend`, or Kubeflow's `spec.runPolicy`."""
+    spec = mapping(body.get("spec"))
+    return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True

@@ -1,0 +1,38 @@
+"""KubeRay (`ray.io`): clusters of a head and groups of workers, alone or for a job or a service."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.pods import Reader, of_spec
+from reconciler.core.values import count, mapping, sequence
+
+_GROUP = "ray.io"
+
+
+def _cluster(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    head = mapping(spec.get("headGroupSpec"))
+    if head:
+        yield PodSet(1, mapping(head.get("template")), f"{prefix}headGroupSpec.template.")
+    for index, workers in enumerate(map(mapping, sequence(spec.get("workerGroupSpecs")))):
+        minimum = count(workers.get("minReplicas"), 0)
+        replicas = max(count(workers.get("replicas"), minimum), minimum)
+        if workers.get("suspend") is True:
+            replicas = 0
+        hosts = count(workers.get("numOfHosts"), 1)
+        yield PodSet(replicas * hosts, mapping(workers.get("template")), f"{prefix}workerGroupSpecs[{index}].template.")
+
+
+def _with_cluster(field: str) -> Reader:
+    def read(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+        return _cluster(mapping(spec.get(field)), f"{prefix}{field}.")
+
+    return read
+
+
+KINDS = (
+    Kind(group=_GROUP, kind="RayCluster", pods=of_spec(_cluster)),
+    Kind(group=_GROUP, kind="RayJob", pods=of_spec(_with_cluster("rayClusterSpec"))),
+    Kind(group=_GROUP, kind="RayService", pods=of_spec(_with_cluster("rayClusterConfig"))),
+)

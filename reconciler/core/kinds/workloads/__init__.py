@@ -1,0 +1,178 @@
+"""Built-in kinds of Kubernetes: pods and what runs them, storage, configuration, access."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.core.config import Backend
+from reconciler.core.devices import WHOLE_GPUS, is_gpu
+from reconciler.core.kinds.facts import Deletion, PodSet, Quota, Reference, Relations
+from reconciler.core.kinds.kind import Body, Kind
+from reconciler.core.kinds.pods import batch_job, of_spec, replicated
+from reconciler.core.kinds.quantities import gpu_quantity
+from reconciler.core.kinds.workloads import immutable
+from reconciler.core.manifests.ownership import KEEP
+from reconciler.core.values import mapping, text
+
+_MAX_DATA = 1 << 20
+"""Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
+
+
+def _pod(body: Body, prefix: str) -> Iterator[PodSet]:
+    yield PodSet(1, dict(body), prefix)
+
+
+def _on_each_node(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield no pods of a known shape: how many nodes match is not in the object."""
+    yield PodSet(0, mapping(spec.get("template")), f"{prefix}template.")
+
+
+def _cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    return batch_job(mapping(mapping(spec.get("jobTemplate")).get("spec")), f"{prefix}jobTemplate.spec.")
+
+
+def _resource_quota(body: Body) -> Relations:
+    """Read a namespace's limit on requests of GPUs. It guarantees nothing, because it reserves nothing."""
+    quotas = []
+    for key, value in mapping(mapping(body.get("spec")).get("hard")).items():
+        resource = text(key).removeprefix("requests.")
+        if is_gpu(resource):
+            quotas.append(Quota("" if resource in WHOLE_GPUS else resource, 0.0, gpu_quantity(value)))
+    return Relations(quotas=tuple(quotas))
+
+
+def _claim(body: Body) -> Relations:
+    name = text(mapping(body.get("spec")).get("storageClassName"))
+    return Relations(references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else ())
+
+
+CONFIG_MAP = ("", "ConfigMap")
+NAMESPACE = ("", "Namespace")
+PERSISTENT_VOLUME_CLAIM = ("", "PersistentVolumeClaim")
+SECRET = ("", "Secret")
+SERVICE_ACCOUNT = ("", "ServiceAccount")
+STORAGE_CLASS = ("storage.k8s.io", "StorageClass")
+PRIORITY_CLASS = ("scheduling.k8s.io", "PriorityClass")
+
+_RUNNING = (
+    Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod),
+    Kind(group="", kind="ReplicationController", pods=of_spec(replicated)),
+    Kind(group="apps", kind="Deployment", pods=of_spec(replicated), immutable=immutable.selector),
+    Kind(group="apps", kind="ReplicaSet", pods=of_spec(replicated), immutable=immutable.selector),
+    Kind(
+        group="apps",
+        kind="StatefulSet",
+        pods=of_spec(replicated),
+        immutable=immutable.stateful_set,
+        is_stateful=True,
+    ),
+    Kind(
+        group="apps",
+        kind="DaemonSet",
+        pods=of_spec(_on_each_node),
+        runs_on_each_node=True,
+        immutable=immutable.selector,
+    ),
+    Kind(group="batch", kind="Job", pods=of_spec(batch_job), immutable=immutable.job),
+    Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job)),
+)
+
+_STORING = (
+    Kind(
+        group="",
+        kind="PersistentVolumeClaim",
+        relations=_claim,
+        immutable=immutable.claim,
+        is_stateful=True,
+        storage=("spec", "resources", "requests", "storage"),
+        reference_rule="reference.pvc",
+        deletion=Deletion(
+            rule="risk.pvc-data-loss",
+            noun="claim",
+            effect=", and its data may be lost with it",
+            hint=f"back up the data first, or annotate the claim with {KEEP}: 'true' before you remove its source",
+            names_users=True,
+        ),
+    ),
+    Kind(group="", kind="PersistentVolume", is_stateful=True, is_cluster_scoped=True),
+    Kind(
+        group=STORAGE_CLASS[0],
+        kind=STORAGE_CLASS[1],
+        immutable=immutable.storage_class,
+        reference_rule="reference.storage-class",
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group="",
+        kind="ConfigMap",
+        immutable=immutable.data,
+        data_limit=_MAX_DATA,
+        reference_rule="reference.config-map",
+        existing=("kube-root-ca.crt",),
+    ),
+    Kind(
+        group="",
+        kind="Secret",
+        immutable=immutable.data,
+        data_limit=_MAX_DATA,
+        is_secret=True,
+        reference_rule="reference.secret",
+    ),
+)
+
+_GOVERNING = (
+    Kind(
+        group="",
+        kind="Namespace",
+        affects_all_files=True,
+        is_namespace=True,
+        is_cluster_scoped=True,
+        never_moves=True,  # its objects are deleted with it
+        existing=("default", "kube-system", "kube-public", "kube-node-lease"),
+        deletion=Deletion(
+            rule="risk.namespace-delete",
+            noun="namespace",
+            effect=" with everything in it",
+            hint="first move what must survive to another namespace",
+        ),
+    ),
+    Kind(
+        group="apiextensions.k8s.io",
+        kind="CustomResourceDefinition",
+        affects_all_files=True,
+        defines_kinds=True,
+        is_cluster_scoped=True,
+        never_moves=True,  # its objects are deleted with it
+        deletion=Deletion(
+            rule="risk.crd-delete",
+            noun="definition",
+            effect=" with every object of its kind",
+            hint="delete or migrate the objects first",
+        ),
+    ),
+    Kind(group="", kind="ResourceQuota", relations=_resource_quota),
+    Kind(group="", kind="Service", immutable=immutable.service),
+    Kind(group="", kind="ServiceAccount", reference_rule="reference.service-account", existing=("default",)),
+    Kind(group="rbac.authorization.k8s.io", kind="ClusterRole", is_cluster_scoped=True),
+    Kind(group="rbac.authorization.k8s.io", kind="RoleBinding", immutable=immutable.role_ref),
+    Kind(
+        group="rbac.authorization.k8s.io",
+        kind="ClusterRoleBinding",
+        immutable=immutable.role_ref,
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=PRIORITY_CLASS[0],
+        kind=PRIORITY_CLASS[1],
+        immutable=immutable.priority_class,
+        reference_rule="reference.priority-class",
+        is_cluster_scoped=True,
+        existing=("system-cluster-critical", "system-node-critical"),
+        # Installed with the KAI scheduler.
+        existing_with=((Backend.KAI, ("train", "build-preemptible", "build", "inference")),),
+    ),
+    Kind(group="node.k8s.io", kind="RuntimeClass", is_cluster_scoped=True),
+    Kind(group="", kind="Event", has_group_in_path=True),
+    Kind(group="events.k8s.io", kind="Event", has_group_in_path=True),
+)
+
+KINDS = (*_RUNNING, *_STORING, *_GOVERNING)

@@ -1,0 +1,138 @@
+"""From the body of an object to its `ObjectSummary`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.core.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
+from reconciler.core.kinds.kind import Body, Kind, Kinds
+from reconciler.core.kinds.pods import is_suspended
+from reconciler.core.objects import SourceRef, format_path, split_api_version
+from reconciler.core.summary.object_summary import Demand, ObjectSummary
+from reconciler.core.summary.pods import PodReading, read_pod
+from reconciler.core.values import mapping, text
+
+
+def summarize(
+    kinds: Kinds, *, cluster: str, body: Body, path: str, digest: str, source: SourceRef | None = None
+) -> ObjectSummary:
+    """Summarize an object from its body alone, so that before and after are measured alike.
+
+    Never raises: a value that is missing or of the wrong type counts as absent, because schemas report it elsewhere.
+    """
+    metadata = mapping(body.get("metadata"))
+    group, _ = split_api_version(text(body.get("apiVersion")))
+    kind, namespace = text(body.get("kind")), text(metadata.get("namespace"))
+    row = kinds.find(group, kind)
+    identity: dict[str, Any] = {
+        "cluster": cluster,
+        "group": group,
+        "kind": kind,
+        "namespace": namespace,
+        "name": text(metadata.get("name")),
+        "path": path,
+        "digest": digest,
+        "source": source.path if source else "",
+        "line": source.line if source else 0,
+        "column": source.column if source else 0,
+    }
+    if row.relations is not None:
+        return ObjectSummary(**identity, **_relations(row, body))
+    pod_sets = kinds.pod_sets(body)
+    if pod_sets is None:
+        return ObjectSummary(**identity)
+    return ObjectSummary(**identity, **_workload(kinds, row, body, pod_sets))
+
+
+def _relations(row: Kind, body: Body) -> dict[str, Any]:
+    if row.relations is None:
+        return {}
+    relations = row.relations(body)
+    return {
+        "parent": relations.parent,
+        "parent_kind": row.parent_kind if relations.parent else NO_KIND,
+        "quotas": relations.quotas,
+        "references": relations.references,
+        "product": relations.product,
+        "queue_role": row.queue_role,
+    }
+
+
+def _workload(kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet]) -> dict[str, Any]:
+    namespace = text(mapping(body.get("metadata")).get("namespace"))
+    pods = [read_pod(pod_set.template, pod_set.prefix, namespace) for pod_set in pod_sets]
+    demands: dict[tuple[str, str, int], int] = {}
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        for resource, gpus in pod.devices.items():
+            shape = (resource, pod.product_of(resource), gpus)
+            demands[shape] = demands.get(shape, 0) + pod_set.replicas
+    products = {product for _, product, _ in demands}
+    queue_kind, queue, queue_field = _queue(kinds, row, body, pod_sets, pods)
+    references: dict[tuple[str, str, str], Reference] = {}
+    if queue_kind is not None:
+        scope = "" if queue_kind.is_cluster_scoped else namespace
+        references[*queue_kind.id, queue] = Reference(*queue_kind.id, scope, queue, queue_field)
+    for reference in (*_named(kinds, body, namespace), *(reference for pod in pods for reference in pod.references)):
+        references.setdefault((reference.group, reference.kind, reference.name), reference)
+    brought = _components(row, body)
+    role = queue_kind.queue_role if queue_kind is not None else QueueRole.NONE
+    return {
+        "gpus": sum(count * gpus for (_, _, gpus), count in demands.items()),
+        "gpus_per_pod": max((sum(pod.devices.values()) for pod in pods), default=0),
+        "pods": sum(pod_set.replicas for pod_set in pod_sets),
+        "product": products.pop() if len(products) == 1 else "",
+        "vendor": max(demands, key=lambda shape: (demands[shape] * shape[2], shape))[0] if demands else "",
+        "queue": queue,
+        "queue_kind": queue_kind.id if queue_kind is not None else NO_KIND,
+        "queue_role": role,
+        # Kueue's workloads are committed as suspended: Kueue itself resumes them when there is room.
+        "suspended": is_suspended(body) and role is not QueueRole.ALIAS,
+        "references": tuple(reference for key, reference in references.items() if key not in brought),
+        "demands": tuple(Demand(*shape, count) for shape, count in demands.items()),
+        "is_workload": True,
+    }
+
+
+def _queue(
+    kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
+) -> tuple[Kind | None, str, str]:
+    """Return kind, name and field of the queue: the object's own labels win over those of its pods."""
+    for labels, prefix in _labels(row, body, pod_sets, pods):
+        for label, kind in kinds.queue_labels:
+            name = labels.get(label)
+            if name and type(name) is str:
+                return kind, name, f'{prefix}metadata.labels["{label}"]'
+    return None, "", ""
+
+
+def _labels(
+    row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
+) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the labels of an object, its components, and its pods, each with the prefix of its fields."""
+    yield mapping(mapping(body.get("metadata")).get("labels")), ""
+    if row.components is not None:
+        for path, component in row.components(body):
+            yield mapping(mapping(component.get("metadata")).get("labels")), f"{format_path(path)}."
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        yield pod.labels, pod_set.prefix
+
+
+def _named(kinds: Kinds, body: Body, namespace: str) -> Iterator[Reference]:
+    """Yield the objects besides queues that an object names by its labels."""
+    labels = mapping(mapping(body.get("metadata")).get("labels"))
+    for label, kind in kinds.other_labels:
+        name = text(labels.get(label))
+        if name:
+            scope = "" if kind.is_cluster_scoped else namespace
+            yield Reference(*kind.id, scope, name, f'metadata.labels["{label}"]')
+
+
+def _components(row: Kind, body: Body) -> frozenset[tuple[str, str, str]]:
+    """Return group, kind and name of the objects that an object wraps, and so creates itself."""
+    if row.components is None:
+        return frozenset()
+    return frozenset(_identity(component) for _, component in row.components(body))
+
+
+def _identity(body: Body) -> tuple[str, str, str]:
+    group, _ = split_api_version(text(body.get("apiVersion")))
+    return group, text(body.get("kind")), text(mapping(body.get("metadata")).get("name"))

@@ -1,0 +1,44 @@
+"""Typed access to parsed YAML: a value of the wrong type counts as absent, because schemas report it elsewhere."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from reconciler.core.objects import FieldPath
+
+MAX_COUNT = 1_000_000
+"""Upper bound of counts. Larger numbers are mistakes; the bound keeps every sum within 64 bits."""
+
+_EMPTY: dict[str, Any] = {}
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return `value` if it is a mapping, else an empty mapping."""
+    return value if type(value) is dict else _EMPTY
+
+
+def sequence(value: Any) -> Sequence[Any]:
+    """Return `value` if it is a list, else an empty sequence."""
+    return value if type(value) is list else ()
+
+
+def text(value: Any) -> str:
+    """Return `value` if it is a string, else an empty string."""
+    return value if type(value) is str else ""
+
+
+def count(value: Any, default: int) -> int:
+    """Return `value` clamped to 0..1,000,000 if it is an integer, else `default`."""
+    return min(max(value, 0), MAX_COUNT) if type(value) is int else default
+
+
+def value_at(data: Any, path: FieldPath) -> Any:
+    """Return the value at `path` in plain data; None if there is none."""
+    for part in path:
+        kind = type(data)
+        if kind is dict:
+            data = data.get(part)
+        elif kind is list and type(part) is int and part < len(data):
+            data = data[part]
+        else:
+            return None
+    return data
