@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answers
     from reconciler.core.sizing.architecture import Architecture
     from reconciler.core.sizing.question import Question
-    from reconciler.core.kinds.registry import BUILT_IN
     from reconciler.index.head import Tools
     from reconciler.ports import Cache, Predictor, Repository
 
@@ -66,7 +65,6 @@ def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) ->
 
 def tools(repository: "Repository", store: "Cache", settings: Settings, schemas: Catalogue | None = None) -> "Tools":
     """Combine a repository and a store with what ships with the package."""
-    from reconciler.core.kinds.registry import BUILT_IN
     from reconciler.index.head import Tools
     from reconciler.index.workers import usable_processors
     from reconciler.outputs.progress import progress
