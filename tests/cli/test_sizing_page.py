@@ -1,6 +1,7 @@
 """`docs/sizing.md` says what is: its settings are read, its table is the code's, its commands run."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,7 @@ import pytest
 import yaml
 
 from reconciler.core.config.sizing import SizingSettings, sizing_settings
-from reconciler.core.launch import dialects
-from reconciler.core.launch.dialects import Dialect
+from reconciler.core.launch import FRAMEWORKS
 from tests.cli.fleet import Fleet, run_verb
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sizing.md").read_text()
@@ -38,14 +38,14 @@ def test_the_first_block_holds_every_key_with_its_default() -> None:
 
 def test_defaults_of_frameworks() -> None:
     """A value that the table leaves out is one that the framework does not say."""
-    known = {one.name: one for one in vars(dialects).values() if isinstance(one, Dialect) and one.name}
+    known = {framework.name: framework for framework in FRAMEWORKS}
     rows = re.findall(r"^\| ([a-z-]+) \| (.*) \|$", PAGE.partition("| Framework")[2].partition("\n\n")[0], re.MULTILINE)
     assert len(rows) >= 10
     for name, cells in rows:
         assert cells.split(" | ") == _cells(known[name].defaults), name
 
 
-def _cells(defaults: dict[str, str]) -> list[str]:
+def _cells(defaults: Mapping[str, str]) -> list[str]:
     names = ("batch", "sequence", "precision", "attention", "checkpointing")
     found = [WORDS.get(defaults.get(name, "–"), defaults.get(name, "–")) for name in names]
     return [*found, f"{defaults['lora_rank']}, {defaults['lora_targets']}" if "lora_rank" in defaults else "–"]

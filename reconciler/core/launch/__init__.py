@@ -3,34 +3,34 @@
 `parse_launch` reads the line, `edit_launch` sets flags on it. Both are pure: nothing is executed.
 """
 
-from reconciler.core.launch.edit import NotEditable, ProcessFlags, edit_launch, process_flags, script_flag
-from reconciler.core.launch.facts import Diagnostic, Fact, Launcher, Span
-from reconciler.core.launch.files import is_configuration, resolve_file
-from reconciler.core.launch.launch import Launch, ParsedLaunch
-from reconciler.core.launch.options import Option, flag_name, script_arguments
-from reconciler.core.launch.reading import parse_launch
-from reconciler.core.launch.search import LaunchLine, find_launch_line
-from reconciler.core.launch.settings import FileReader
+from reconciler.core.launch.edit import NotEditable, edit_launch, script_flag
+from reconciler.core.launch.facts import Diagnostic, Fact, Span
+from reconciler.core.launch.framework import Command, Framework, Launcher, Overrides, ProcessFlags
+from reconciler.core.launch.frameworks import FRAMEWORKS, is_configuration
+from reconciler.core.launch.launch import Launch, LaunchLine, ParsedLaunch
+from reconciler.core.launch.parse import parse_launch
+from reconciler.core.launch.search import find_launch_line
+from reconciler.core.launch.settings import FileReader, resolve_file
 
 __all__ = [
+    "FRAMEWORKS",
+    "Command",
     "Diagnostic",
     "Fact",
     "FileReader",
+    "Framework",
     "Launch",
     "LaunchLine",
     "Launcher",
     "NotEditable",
-    "Option",
+    "Overrides",
     "ParsedLaunch",
     "ProcessFlags",
     "Span",
     "edit_launch",
     "find_launch_line",
-    "flag_name",
     "is_configuration",
     "parse_launch",
-    "process_flags",
     "resolve_file",
-    "script_arguments",
     "script_flag",
 ]

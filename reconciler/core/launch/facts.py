@@ -1,22 +1,10 @@
-"""What words say: facts with their places, and what keeps words from being understood."""
-
-from enum import StrEnum
+"""Facts with their places, and diagnostics."""
 
 from msgspec import Struct
 
 
-class Launcher(StrEnum):
-    """What starts the processes."""
-
-    ACCELERATE = "accelerate"
-    TORCHRUN = "torchrun"
-    DEEPSPEED = "deepspeed"
-    PYTHON = "python"  # one process (or what the environment says)
-    CLI = "cli"  # a framework's own command: `llamafactory-cli train`, `tune run`, `axolotl train`, `litgpt finetune`
-
-
 class Span(Struct, frozen=True, kw_only=True, order=True, gc=False):
-    """A place in a container's command: list (`command` or `args`), item, characters from `start` to `end` in it."""
+    """A place in a container's `command` or `args` (`field`): item `index`, characters `start` to `end`."""
 
     field: str
     index: int
@@ -25,9 +13,9 @@ class Span(Struct, frozen=True, kw_only=True, order=True, gc=False):
 
 
 class Fact(Struct, frozen=True, kw_only=True, gc=False):
-    """A value after expansion; `snippet` are the words of the line (`--batch 4`), `span` where they stand.
+    """A value after expansion. `snippet` shows the words that set it (`--batch 4`), `span` is their place.
 
-    `span` is None where the value came from elsewhere: `origin` names it (`env AUTOCONF_METHOD`, a config file).
+    `span` is None where the value comes from elsewhere; `origin` names the source (`env AUTOCONF_METHOD`, a file).
     """
 
     value: str
@@ -37,7 +25,7 @@ class Fact(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):
-    """What keeps a launch line from being understood: stable `rule`, sentence, hint, and where."""
+    """Why a launch line cannot be sized. It becomes a Problem once the document's place is known."""
 
     rule: str
     message: str

@@ -1,173 +1,218 @@
-"""Takes a program's words apart: what launches, its own flags, the script or module, and that one's arguments."""
+"""Programs that start the processes of a training, and how each one counts them."""
 
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct
-
-from reconciler.core.launch.facts import Launcher
-from reconciler.core.launch.options import Arguments, Option, is_flag, launcher_arguments
+from reconciler.core.launch.arguments import Arguments, is_flag, launcher_arguments
+from reconciler.core.launch.extraction import Extraction, setting_from_env
+from reconciler.core.launch.framework import Command, Framework, Launcher, Names, ProcessFlags, Read
+from reconciler.core.launch.launch import Invocation
+from reconciler.core.launch.settings import Setting
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.variables import UNKNOWN
 from reconciler.core.launch.wrappers import program_name
 
-_ACCELERATE_BARE = frozenset(
-    (
-        *("m", "module", "no_python", "multi_gpu", "cpu", "tpu", "tpu_use_cluster", "tpu_use_sudo", "use_xpu", "ipex"),
-        *("use_deepspeed", "use_fsdp", "use_megatron_lm", "use_parallelism_config", "use_mps_device", "quiet", "q"),
-        *("debug", "downcast_bf16", "enable_cpu_affinity", "tpu_cluster", "no_tpu_cluster"),
-    )
+
+def read_processes(extraction: Extraction) -> None:
+    """Read `processes` and `machines` with the launcher's reader, or the one of the framework's own command."""
+    invocation = extraction.invocation
+    launcher, command = invocation.launcher, invocation.command
+    if extraction.launcher.has("num_processes"):  # accelerate's, or the framework's own file speaks for accelerate
+        launcher = ACCELERATE
+    if launcher is CLI and command is not None:
+        command.read_processes(extraction)
+    else:
+        launcher.read_processes(extraction)
+
+
+def _accelerate(extraction: Extraction) -> None:
+    settings = extraction.launcher
+    if (config := settings.find(("config_file",))) is not None:
+        diagnostic = extraction.load(settings, config, "accelerate configuration")
+        if diagnostic is not None:
+            names = ("strategy", "offload", "processes", "machines")
+            extraction.unresolved |= dict.fromkeys(names, diagnostic)
+    extraction.add_number("processes", settings.find(("num_processes",)))
+    extraction.add_number("machines", settings.find(("num_machines",)))
+    extraction.set_default("machines", "1", "default of accelerate launch")
+
+
+def count_per_node(per_node: Names, nodes: Names, variables: Names = ()) -> Read:
+    """Return a reader of the launcher's flags, or of the variables, that count processes per node and nodes."""
+
+    def read(extraction: Extraction) -> None:
+        found = [extraction.launcher.find(names) for names in (per_node, nodes)]
+        for index, variable in enumerate(variables):
+            found[index] = found[index] or setting_from_env(extraction.line.env, variable)
+        _read_counts(extraction, *found)
+
+    return read
+
+
+def _read_counts(extraction: Extraction, per_node: Setting | None, nodes: Setting | None) -> None:
+    if nodes is not None and ":" in nodes.text:
+        message = f"`{nodes.fact.snippet}` is a range: the number of nodes may change while the job runs"
+        extraction.reject("machines", message, nodes.fact.span, "set one number to have the job sized")
+    else:
+        extraction.add_number("machines", nodes)
+    invocation = extraction.invocation
+    starter = invocation.launcher.name if invocation.command is None else invocation.command.program
+    extraction.set_default("machines", "1", f"default of {starter}")
+    count, machines = extraction.add_number("processes", per_node), extraction.number("machines")
+    if count is not None and machines is None:
+        extraction.facts.pop("processes")
+        extraction.unresolved["processes"] = extraction.unresolved["machines"]
+    elif count is not None and machines is not None and per_node is not None:
+        extraction.add("processes", per_node, str(count * machines))
+
+
+def _deepspeed(extraction: Extraction) -> None:
+    include = extraction.launcher.find(DEEPSPEED.device_flags)
+    if include is not None and UNKNOWN not in include.text and include.text:
+        hosts = include.text.split("@")
+        if all(":" in host for host in hosts):
+            extraction.add("processes", include, str(sum(len(host.split(":")[1].split(",")) for host in hosts)))
+            extraction.add("machines", include, str(len(hosts)))
+            return
+    count_per_node(("num_gpus",), ("num_nodes",))(extraction)
+
+
+def _one_process(extraction: Extraction) -> None:
+    for name in ("processes", "machines"):
+        extraction.set_default(name, "1", "one process: no launcher on the line")
+
+
+ACCELERATE = Launcher(
+    name="accelerate",
+    programs=("accelerate launch", "accelerate-launch"),
+    modules=("accelerate.commands.launch",),
+    # accelerate.commands.launch.launch_command_parser
+    switches=frozenset(
+        (
+            *("m", "module", "no_python", "multi_gpu", "cpu", "tpu", "tpu_use_cluster", "tpu_use_sudo", "use_xpu"),
+            *("ipex", "use_deepspeed", "use_fsdp", "use_megatron_lm", "use_parallelism_config", "use_mps_device"),
+            *("quiet", "q", "debug", "downcast_bf16", "enable_cpu_affinity", "tpu_cluster", "no_tpu_cluster"),
+        )
+    ),
+    process_flags=ProcessFlags(processes="--num_processes", machines="--num_machines", counts_all=True),
+    rank_flags=("--machine_rank", "--rdzv_backend", "--config_file"),
+    explicit=True,
+    read_processes=_accelerate,
 )
-"""Flags of `accelerate launch` without a value (accelerate.commands.launch.launch_command_parser)."""
-
-_TORCHRUN_BARE = frozenset({"standalone", "m", "module", "no_python", "run_path", "use_env"})
-"""Flags of `torchrun` without a value (torch.distributed.run.get_args_parser)."""
-
-_DEEPSPEED_BARE = frozenset(
-    (
-        *("module", "no_python", "no_local_rank", "no_ssh", "no_ssh_check", "save_pid", "force_multi"),
-        *("elastic_training", "bind_cores_to_rank"),
-    )
+TORCHRUN = Launcher(
+    name="torchrun",
+    programs=("torchrun",),
+    modules=("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic.launch"),
+    # torch.distributed.run.get_args_parser
+    switches=frozenset({"standalone", "m", "module", "no_python", "run_path", "use_env"}),
+    process_flags=ProcessFlags(processes="--nproc_per_node", machines="--nnodes"),
+    reads_pet=True,
+    read_processes=count_per_node(("nproc_per_node",), ("nnodes",), ("PET_NPROC_PER_NODE", "PET_NNODES")),
 )
-"""Flags of `deepspeed` without a value (deepspeed.launcher.runner.parse_args)."""
+DEEPSPEED = Launcher(
+    name="deepspeed",
+    programs=("deepspeed",),
+    modules=("deepspeed", "deepspeed.launcher.runner"),
+    # deepspeed.launcher.runner.parse_args
+    switches=frozenset(
+        (
+            *("module", "no_python", "no_local_rank", "no_ssh", "no_ssh_check", "save_pid", "force_multi"),
+            *("elastic_training", "bind_cores_to_rank"),
+        )
+    ),
+    process_flags=ProcessFlags(processes="--num_gpus", machines="--num_nodes"),
+    device_flags=("include", "i"),
+    read_processes=_deepspeed,
+)
+PYTHON = Launcher(name="python", starts_one_process=True, read_processes=_one_process)
+"""One process."""
+CLI = Launcher(name="cli", read_processes=_one_process)
+"""A framework's own command, such as `axolotl train`."""
 
-_PYTHON_VALUED = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
+LAUNCHERS = (ACCELERATE, TORCHRUN, DEEPSPEED)
+"""Launchers with a program of their own."""
+
+_MODULES = {module: launcher for launcher in LAUNCHERS for module in launcher.modules}
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
-_RUN_MODULES = {
-    "torch.distributed.run": Launcher.TORCHRUN,
-    "torch.distributed.launch": Launcher.TORCHRUN,
-    "torch.distributed.elastic.launch": Launcher.TORCHRUN,
-    "accelerate.commands.launch": Launcher.ACCELERATE,
-    "deepspeed": Launcher.DEEPSPEED,
-    "deepspeed.launcher.runner": Launcher.DEEPSPEED,
-}
-_BARE = {
-    Launcher.ACCELERATE: _ACCELERATE_BARE,
-    Launcher.TORCHRUN: _TORCHRUN_BARE,
-    Launcher.DEEPSPEED: _DEEPSPEED_BARE,
-}
-_COMMANDS = {
-    "llamafactory-cli": re.compile(r"train"),
-    "lmf": re.compile(r"train"),
-    "axolotl": re.compile(r"train|fine-tune"),
-    "tune": re.compile(r"run"),
-    "litgpt": re.compile(r"(?:finetune|finetune_(?:full|lora|adapter|adapter_v2)|pretrain)"),
-    "trl": re.compile(r"sft|dpo|kto|grpo|rloo|reward"),
-    "swift": re.compile(r"sft|pt|rlhf"),
-}
-"""Frameworks' own commands, and the verbs that train."""
-
-_TUNE_BARE = _TORCHRUN_BARE
-
-
-class Invocation(Struct, frozen=True):
-    """One launch line, taken apart.
-
-    `head` and `program` are numbers of words: the one behind which a launcher's flag
-    may stand, and the script, module or verb. `module`: it was named with `-m`.
-    """
-
-    launcher: Launcher
-    fields: Sequence[Field]
-    head: int
-    program: int
-    arguments: Arguments
-    module: bool = False
-    command: str = ""  # the framework's own command
-
-    @property
-    def name(self) -> str:
-        """The script or module, or the framework's command with its verb."""
-        text = self.fields[self.program].text
-        return f"{self.command} {text}" if self.command else text
-
-    @property
-    def first_word_of_program(self) -> int:
-        """Number of the `-m` in front of a module, or of the script itself."""
-        before = self.program - 1
-        return before if self.module and self.fields[before].text in {"-m", "--module"} else self.program
-
-    def option(self, *names: str) -> Option | None:
-        """Return the last of the launcher's own flags that has one of these names."""
-        return next((option for option in reversed(self.arguments.options) if option.name in names), None)
-
-
-def take_apart(fields: Sequence[Field]) -> Invocation | None:
-    """Return the parts of a line that may start a training; None for every other program."""
-    name = program_name(fields[0].text)
-    count = len(fields)
-    if name == "accelerate":
-        return _launched(Launcher.ACCELERATE, fields, 2) if count > 1 and fields[1].text == "launch" else None
-    if name in {"accelerate-launch", "torchrun", "deepspeed"}:
-        return _launched(Launcher(name.removesuffix("-launch")), fields, 1)
-    if (verbs := _COMMANDS.get(name)) is not None:
-        return _command(name, verbs, fields)
-    return _python(fields) if _PYTHON.fullmatch(name) else None
-
-
-def _launched(launcher: Launcher, fields: Sequence[Field], start: int) -> Invocation | None:
-    arguments = launcher_arguments(fields, start, _BARE[launcher])
-    if arguments.stop >= len(fields):
-        return None
-    names = {option.name for option in arguments.options}
-    invocation = Invocation(launcher, fields, start - 1, arguments.stop, arguments, bool(names & {"m", "module"}))
-    if "no_python" in names and (verbs := _COMMANDS.get(program_name(fields[arguments.stop].text))):
-        return _within(invocation, verbs)
-    return invocation
-
-
-def _within(invocation: Invocation, verbs: re.Pattern[str]) -> Invocation | None:
-    """`torchrun --no-python llamafactory-cli train …`."""
-    at = invocation.program + 1
-    if at >= len(invocation.fields) or not verbs.fullmatch(invocation.fields[at].text):
-        return None
-    command = program_name(invocation.fields[at - 1].text)
-    return Invocation(
-        invocation.launcher, invocation.fields, invocation.head, at, invocation.arguments, command=command
-    )
-
-
-def _command(name: str, verbs: re.Pattern[str], fields: Sequence[Field]) -> Invocation | None:
-    if len(fields) == 1 or not verbs.fullmatch(fields[1].text):
-        return None
-    none = Arguments((), (), (), 1)
-    if name != "tune":
-        return Invocation(Launcher.CLI, fields, 1, 1, none, command=name)
-    arguments = launcher_arguments(fields, 2, _TUNE_BARE)
-    if arguments.stop >= len(fields):
-        return None
-    return Invocation(Launcher.CLI, fields, 1, arguments.stop, arguments, command="tune run")
-
-
-def _python(fields: Sequence[Field]) -> Invocation | None:
-    at = 1
-    while at < len(fields) and is_flag(text := fields[at].text):
-        if text == "-m" and at + 1 < len(fields):
-            return _module(fields, at + 1)
-        if text in {"-c", "-V", "--version", "-h", "--help"} or text.startswith("-c"):
-            return None
-        at += 2 if text in _PYTHON_VALUED else 1
-    if at >= len(fields) or fields[at].text == "-":
-        return None
-    if fields[at].loose and fields[at].text == UNKNOWN:
-        return None
-    return Invocation(Launcher.PYTHON, fields, at - 1, at, Arguments((), (), (), at))
-
-
-def _module(fields: Sequence[Field], at: int) -> Invocation | None:
-    module = fields[at].text
-    if (launcher := _RUN_MODULES.get(module)) is not None:
-        return _launched(launcher, fields, at + 1)
-    root = module.partition(".")[0]
-    if root in _NO_TRAINING:
-        return None
-    return Invocation(Launcher.PYTHON, fields, at - 1, at, Arguments((), (), (), at), module=True)
-
-
-_NO_TRAINING = frozenset(
+_PYTHON_FLAGS_WITH_VALUE = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
+_OTHER_MODULES = frozenset(
     (
         *("pip", "venv", "ensurepip", "http", "json", "zipfile", "site", "timeit", "pdb", "unittest", "pytest"),
         *("compileall", "nltk", "spacy", "huggingface_hub", "debugpy", "vllm", "ray", "wandb", "tensorboard"),
     )
 )
-"""Modules that people run before and after a training."""
+"""Python modules that run before and after a training."""
+
+
+def parse_invocation(fields: Sequence[Field], frameworks: Sequence[Framework]) -> Invocation | None:
+    """Parse the words of a program that may start a training; None for every other program."""
+    name = program_name(fields[0].text)
+    for launcher in LAUNCHERS:
+        for program in launcher.programs:
+            head, _, verb = program.partition(" ")
+            if name == head:
+                if verb and (len(fields) == 1 or fields[1].text != verb):
+                    return None
+                return _launcher_invocation(launcher, fields, 2 if verb else 1, frameworks)
+    if (own := _find_command(name, frameworks)) is not None:
+        return _command_invocation(*own, fields)
+    return _python_invocation(fields, frameworks) if _PYTHON.fullmatch(name) else None
+
+
+def _find_command(name: str, frameworks: Sequence[Framework]) -> tuple[Framework, Command] | None:
+    return next(
+        ((framework, command) for framework in frameworks for command in framework.commands if command.program == name),
+        None,
+    )
+
+
+def _launcher_invocation(
+    launcher: Launcher, fields: Sequence[Field], start: int, frameworks: Sequence[Framework]
+) -> Invocation | None:
+    arguments = launcher_arguments(fields, start, launcher.switches)
+    program = arguments.stop
+    if program >= len(fields):
+        return None
+    names = {option.name for option in arguments.options}
+    own = _find_command(program_name(fields[program].text), frameworks) if "no_python" in names else None
+    if own is None:
+        return Invocation(launcher, fields, start - 1, program, arguments, bool(names & {"m", "module"}))
+    framework, command = own  # `torchrun --no-python llamafactory-cli train …`
+    if program + 1 >= len(fields) or not command.verbs.fullmatch(fields[program + 1].text):
+        return None
+    return Invocation(launcher, fields, start - 1, program + 1, arguments, command=command, framework=framework)
+
+
+def _command_invocation(framework: Framework, command: Command, fields: Sequence[Field]) -> Invocation | None:
+    if len(fields) == 1 or not command.verbs.fullmatch(fields[1].text):
+        return None
+    if command.switches is None:
+        return Invocation(CLI, fields, 1, 1, Arguments(stop=1), command=command, framework=framework)
+    arguments = launcher_arguments(fields, 2, command.switches)
+    if arguments.stop >= len(fields):
+        return None
+    return Invocation(CLI, fields, 1, arguments.stop, arguments, command=command, framework=framework)
+
+
+def _python_invocation(fields: Sequence[Field], frameworks: Sequence[Framework]) -> Invocation | None:
+    at = 1
+    while at < len(fields) and is_flag(text := fields[at].text):
+        if text == "-m" and at + 1 < len(fields):
+            return _module_invocation(fields, at + 1, frameworks)
+        if text in {"-c", "-V", "--version", "-h", "--help"} or text.startswith("-c"):
+            return None
+        at += 2 if text in _PYTHON_FLAGS_WITH_VALUE else 1
+    if at >= len(fields) or fields[at].text == "-":
+        return None
+    if fields[at].may_split and fields[at].text == UNKNOWN:
+        return None
+    return Invocation(PYTHON, fields, at - 1, at, Arguments(stop=at))
+
+
+def _module_invocation(fields: Sequence[Field], at: int, frameworks: Sequence[Framework]) -> Invocation | None:
+    module = fields[at].text
+    if (launcher := _MODULES.get(module)) is not None:
+        return _launcher_invocation(launcher, fields, at + 1, frameworks)
+    if module.partition(".")[0] in _OTHER_MODULES:
+        return None
+    return Invocation(PYTHON, fields, at - 1, at, Arguments(stop=at), is_module=True)

@@ -1,4 +1,4 @@
-"""What a script is told, by name: flags of the line over overrides over a configuration file."""
+"""Settings of a program by name, from flags and configuration files, and the files that launch lines name."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -7,122 +7,120 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.documents.reader import read
+from reconciler.core.launch.arguments import Option
+from reconciler.core.launch.container import SourceMap, shorten
 from reconciler.core.launch.facts import Diagnostic, Fact
-from reconciler.core.launch.options import Option
-from reconciler.core.launch.place import Place, shown
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.variables import UNKNOWN
 
 FileReader = Callable[[str], bytes | None]
-"""Gives the bytes of a file of the repository by the path that a line names; None where there is none."""
+"""Returns the bytes of a repository file by the path that a line names; None where it does not exist."""
 
 _MAX_DEPTH = 8
 
 
 class Setting(Struct, frozen=True, gc=False):
-    """One value, and the flag or the file that gives it."""
+    """One value, with the flag or file that sets it. `reason` explains an unknown value; `texts` are its items."""
 
     text: str
     fact: Fact
-    why: str = ""
+    reason: str = ""
     texts: tuple[str, ...] = ()
 
 
-class Settings:
-    """Finds values by their names; the last flag of a name wins."""
+class SettingTable:
+    """Settings by name; the last flag of a name wins, and flags win over files."""
 
-    __slots__ = ("_known", "_made", "place")
+    __slots__ = ("_entries", "_settings", "source")
 
-    def __init__(self, place: Place, options: Iterable[Option]) -> None:
-        self.place = place
-        self._known: dict[str, Option | Setting] = {option.name: option for option in options}
-        self._made: dict[str, Setting] = {}
+    def __init__(self, source: SourceMap, options: Iterable[Option]) -> None:
+        self.source = source
+        self._entries: dict[str, Option | Setting] = {option.name: option for option in options}
+        self._settings: dict[str, Setting] = {}
 
     def add_file(self, values: Mapping[str, str], origin: str) -> None:
-        """Add what a file says; what is known already stays."""
+        """Add the values of a file; existing settings stay."""
         for name, text in values.items():
-            if name not in self._known:
-                fact = Fact(value=text, snippet=f"{name}: {shown(text)}", origin=origin)
-                self._known[name] = Setting(text, fact, "", tuple(text.split(",")))
+            if name not in self._entries:
+                fact = Fact(value=text, snippet=f"{name}: {shorten(text)}", origin=origin)
+                self._entries[name] = Setting(text, fact, "", tuple(text.split(",")))
 
     def add_word(self, name: str, text: str, field: Field) -> None:
-        """Add an override: `name=value` among the words, or a word that stands for something by its position."""
-        if isinstance(self._known.get(name), Option):
+        """Add a positional word, or a `name=value` word, unless a flag sets the name."""
+        if isinstance(self._entries.get(name), Option):
             return
-        written, span = self.place.told((field,))
-        self._known[name] = Setting(
-            text, Fact(value=text, snippet=written, span=span), field.why, tuple(text.split(","))
-        )
+        snippet, span = self.source.locate((field,))
+        fact = Fact(value=text, snippet=snippet, span=span)
+        self._entries[name] = Setting(text, fact, field.reason, tuple(text.split(",")))
 
     def has(self, name: str) -> bool:
-        """Tell whether a value is given."""
-        return name in self._known
+        """Whether a setting is given."""
+        return name in self._entries
 
     def find(self, names: Iterable[str]) -> Setting | None:
-        """Return the value of the first of the names that is given."""
-        known = self._known
+        """Return the setting of the first name that is given."""
         for name in names:
-            if (found := known.get(name)) is not None:
-                return found if isinstance(found, Setting) else self._made.get(name) or self._of_option(found)
+            if (entry := self._entries.get(name)) is not None:
+                return entry if isinstance(entry, Setting) else self._settings.get(name) or self._from_option(entry)
         return None
 
     def text(self, *names: str) -> str:
-        """Return the value of the first of the names that is given and known; empty for none."""
-        found = self.find(names)
-        return "" if found is None or UNKNOWN in found.text else found.text
+        """Return the value of the first name that is given; empty where there is none or its value is unknown."""
+        setting = self.find(names)
+        return "" if setting is None or UNKNOWN in setting.text else setting.text
 
-    def _of_option(self, option: Option) -> Setting:
-        place, values = self.place, option.values
+    def _from_option(self, option: Option) -> Setting:
+        source, values = self.source, option.values
         words = (option.flag, *values)
-        written, span = place.told(words)
-        if values and not place.script:
-            span = place.span(values[0])
+        snippet, span = source.locate(words)
+        if values and not source.script:
+            span = source.span(values[0])
         text = option.value
         texts = tuple(text.split(",")) if option.joined is not None else tuple([field.text for field in values])
-        why = "" if UNKNOWN not in text else next((field.why for field in words if field.why), "")
-        setting = Setting(text, Fact(value=text, snippet=written, span=span), why, texts)
-        self._made[option.name] = setting
+        reason = "" if UNKNOWN not in text else next((field.reason for field in words if field.reason), "")
+        setting = Setting(text, Fact(value=text, snippet=snippet, span=span), reason, texts)
+        self._settings[option.name] = setting
         return setting
 
 
-def read_file(path: str, files: FileReader, what: str) -> tuple[dict[str, str], Diagnostic | None]:
-    """Read a YAML or JSON file of settings, flattened (`train.micro_batch_size`); or say why not."""
+def read_file(path: str, read_bytes: FileReader, title: str) -> tuple[dict[str, str], Diagnostic | None]:
+    """Read a YAML or JSON configuration, flattened (`train.micro_batch_size`), or return why it cannot be read."""
     if UNKNOWN in path:
-        return {}, Diagnostic(rule="launch.file", message=f"the path of the {what} is not known", hint="write it out")
-    raw = files(path)
+        message, hint = f"the path of the {title} is unknown", "write the path out"
+        return {}, Diagnostic(rule="launch.file", message=message, hint=hint)
+    raw = read_bytes(path)
     if raw is None:
-        message = f"the {what} `{shown(path)}` is not in the repository, so that what it sets is not known"
-        return {}, Diagnostic(
-            rule="launch.file", message=message, hint="put it into the repository, or set the values by flags"
-        )
-    data, problem = _parsed(path, raw)
+        message = f"the {title} `{shorten(path)}` is not in the repository, so its values are unknown"
+        hint = "add the file to the repository, or set the values by flags"
+        return {}, Diagnostic(rule="launch.file", message=message, hint=hint)
+    data, problem = _parse(path, raw)
     if problem:
-        message = f"the {what} `{shown(path)}` cannot be read: {problem}"
+        message = f"the {title} `{shorten(path)}` cannot be read: {problem}"
         return {}, Diagnostic(rule="launch.file", message=message, hint="correct the file")
-    return flat(data), None
+    return flatten(data), None
 
 
-def _parsed(path: str, raw: bytes) -> tuple[dict[str, Any], str]:
+def _parse(path: str, raw: bytes) -> tuple[dict[str, Any], str]:
     if path.endswith(".json"):
         try:
             data = msgspec.json.decode(raw)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             return {}, str(error)
-        return (data, "") if isinstance(data, dict) else ({}, "it is no mapping")
+        return (data, "") if isinstance(data, dict) else ({}, "it is not a mapping")
     reading = read(path, raw)
     if reading.problems:
         return {}, reading.problems[0].message
     return (reading.documents[0].data, "") if reading.documents else ({}, "it is empty")
 
 
-def flat(data: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, str]:
-    """Return scalars by their dotted names; lists of scalars are joined by commas; null is as if it were not there."""
+def flatten(data: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, str]:
+    """Return scalars by their dotted names. Lists of scalars are joined by commas, null is left out."""
     values: dict[str, str] = {}
     for key, value in data.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
             if depth < _MAX_DEPTH:
-                values |= flat(value, f"{name}.", depth + 1)
+                values |= flatten(value, f"{name}.", depth + 1)
         elif isinstance(value, list):
             values[name] = ",".join(_scalar(item) for item in value if not isinstance(item, dict | list))
         elif value is not None:
@@ -136,3 +134,32 @@ def _scalar(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def resolve_file(written: str, paths: Iterable[str], near: str) -> str | None:
+    """Return the repository path of a file that a launch line names by its path in the container.
+
+    Of the files with the same name, the one with the longest common path suffix wins, then the one in the job's own
+    folder (`near` is the job's path). None where there is none, or where two match equally well.
+    """
+    target = [part for part in written.split("/") if part not in {"", ".", ".."}]
+    if not target:
+        return None
+    by_score: dict[tuple[int, bool], list[str]] = {}
+    folder = near.rpartition("/")[0]
+    for path in paths:
+        parts = path.split("/")
+        if parts[-1] == target[-1]:
+            score = (_common_suffix(parts, target), path.rpartition("/")[0] == folder)
+            by_score.setdefault(score, []).append(path)
+    best = by_score[max(by_score)] if by_score else []
+    return best[0] if len(best) == 1 else None
+
+
+def _common_suffix(left: list[str], right: list[str]) -> int:
+    count = 0
+    for one, other in zip(reversed(left), reversed(right), strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

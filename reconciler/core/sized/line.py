@@ -2,17 +2,7 @@
 
 from msgspec import Struct
 
-from reconciler.core.launch import (
-    Launch,
-    Launcher,
-    NotEditable,
-    Option,
-    edit_launch,
-    flag_name,
-    process_flags,
-    script_arguments,
-    script_flag,
-)
+from reconciler.core.launch import Launch, NotEditable, edit_launch, script_flag
 from reconciler.core.objects import format_path
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
@@ -36,7 +26,7 @@ def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Lay
     words that no shell expands, and the lines of Ray and torchrun jobs, get the numbers themselves. Problems:
     `sizing.one-process` (nothing starts a process for each GPU), `sizing.line` (the words cannot be edited).
     """
-    if launch.launcher is Launcher.PYTHON and layout.gpus > 1 and job.kind not in _STARTS_PROCESSES:
+    if launch.launcher.starts_one_process and layout.gpus > 1 and job.kind not in _STARTS_PROCESSES:
         message = f"needs {layout.gpus} GPUs, but the line starts one process"
         hint = "start it with `accelerate launch` or `torchrun`, which start one process for each GPU"
         return _problem(job, "sizing.one-process", message, hint)
@@ -44,7 +34,7 @@ def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Lay
     launcher, script = _process_flags(job, launch, numbers)
     script |= _batch_flags(launch, question, numbers)
     if "" in script:
-        message = f"nobody knows how {launch.framework} is told its batch"
+        message = f"the flag of {launch.framework.name} for the batch is unknown"
         return _problem(job, "sizing.line", message, "give the batch per device on the launch line")
     if not launcher and not script:
         return Line(command=job.command, args=job.args)
@@ -58,14 +48,14 @@ def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Lay
 
 
 def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Problem, ...]:
-    """Warn of an accelerate line whose machines would all take themselves for the first one."""
-    told = any(_written(launch, flag) for flag in ("--machine_rank", "--rdzv_backend", "--config_file"))
-    if launch.launcher is not Launcher.ACCELERATE or layout.workers == 1 or told:
+    """Warn of a line whose machines would all take the rank of the first one."""
+    flags = launch.launcher.rank_flags
+    if not flags or layout.workers == 1 or any(launch.option(flag) for flag in flags):
         return ()
-    message = f"runs on {layout.workers} nodes, but the line does not tell accelerate which of them it is on"
+    message = f"runs on {layout.workers} nodes, but the line does not set the machine's rank"
     rank, address = ("PET_NODE_RANK", "PET_MASTER") if job.kind is Kind.TRAIN_JOB else ("RANK", "MASTER")
-    flags = f"--machine_rank=${rank} --main_process_ip=${address}_ADDR --main_process_port=${address}_PORT"
-    hint = f"add {flags} to the line"
+    arguments = f"--machine_rank=${rank} --main_process_ip=${address}_ADDR --main_process_port=${address}_PORT"
+    hint = f"add {arguments} to the line"
     return (_problem(job, "sizing.machine-rank", message, hint, Severity.WARNING),)
 
 
@@ -113,30 +103,22 @@ def _process_flags(job: TrainingJob, launch: Launch, numbers: _Numbers) -> tuple
     accelerate always gets both, as the autoconf controller writes them. Others get what they have to be told: an
     operator tells torchrun, `auto` says itself, and one machine is every launcher's default.
     """
-    known = process_flags(launch)
+    known = launch.line.invocation.process_flags
     if not known.processes:
         return {}, {}
-    always = launch.launcher is Launcher.ACCELERATE
-    told = job.kind in _TELLS_PROCESSES and launch.launcher is Launcher.TORCHRUN
+    always = launch.launcher.explicit
+    told = job.kind in _TELLS_PROCESSES and launch.launcher.reads_pet
     flags: Flags = {}
-    processes, machines = (_written(launch, flag, script=known.script) for flag in (known.processes, known.machines))
+    processes, machines = (launch.option(flag, of_script=known.of_script) for flag in (known.processes, known.machines))
     if always or (processes is None and not told) or (processes is not None and processes.value not in _AUTOMATIC):
-        flags[known.processes] = numbers.processes(in_all=known.in_all)
+        flags[known.processes] = numbers.processes(in_all=known.counts_all)
     if always or machines is not None or (numbers.layout.workers > 1 and not told):
         flags[known.machines] = numbers.machines
-    return ({}, flags) if known.script else (flags, {})
+    return ({}, flags) if known.of_script else (flags, {})
 
 
 _AUTOMATIC = frozenset({"auto", "gpu"})
 """What torchrun and litgpt take for "as many as there are GPUs"."""
-
-
-def _written(launch: Launch, flag: str, *, script: bool = False) -> Option | None:
-    """Return a flag that stands on the line, among the launcher's own or the script's."""
-    launched = launch.line.invocation
-    found = script_arguments(launched.fields, launched.program + 1) if script else launched.arguments
-    name = flag_name(flag)
-    return next((option for option in found.options if option.name == name), None)
 
 
 def _batch_flags(launch: Launch, question: Question, numbers: _Numbers) -> Flags:
@@ -147,7 +129,7 @@ def _batch_flags(launch: Launch, question: Question, numbers: _Numbers) -> Flags
     layout, flags = numbers.layout, {}
     batch = launch.facts.get("batch")
     written = batch is not None and batch.span is not None
-    if written or layout.batch != question.batch or launch.launcher is Launcher.ACCELERATE:
+    if written or layout.batch != question.batch or launch.launcher.explicit:
         flags[script_flag(launch, "batch")] = numbers.write(BATCH, layout.batch)
     if layout.accumulation != question.accumulation:
         flags[script_flag(launch, "accumulation")] = numbers.write(ACCUMULATION, layout.accumulation)

@@ -84,7 +84,7 @@ def size_job(document: Document, around: Surroundings, *, named: bool = False) -
         return SizedJob(document=document, problems=parsed.problems) if watched else None
     job = parsed.intent
     done = is_done(document, around.settings)
-    found = parse_launch(job.command, job.args, dict(job.env), files.named, done=done)
+    found = parse_launch(job.command, job.args, dict(job.env), files.named, sized=done)
     if not watched and not _names_model(found):
         return None
     if found.launch is None or found.diagnostics:

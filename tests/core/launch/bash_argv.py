@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from reconciler.core.launch.shell.ast import SimpleCommand
 from reconciler.core.launch.shell.expansion import Field
-from reconciler.core.launch.shell.syntax import Command
+from reconciler.core.launch.shell.interpreter import interpret
 from reconciler.core.launch.shell.variables import UNKNOWN, Variables
-from reconciler.core.launch.shell.walk import walk
 
 Calls = list[tuple[str, ...]]
 _STUB = "accelerate() { printf 'CALL\\0'; [ $# -eq 0 ] || printf '=%s\\0' \"$@\"; }; set -f\n"
@@ -55,14 +55,14 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> Calls | None:
 
 
 def our_calls(script: str, env: Mapping[str, str | None], arguments: Sequence[str] = ()) -> list[list[Field]]:
-    """Return the words of every `accelerate` that our walk finds."""
+    """Return the words of every `accelerate` that our interpreter finds."""
     calls: list[list[Field]] = []
 
-    def sink(fields: Sequence[Field], _variables: Variables, _node: Command) -> None:
+    def on_command(fields: Sequence[Field], _variables: Variables, _node: SimpleCommand) -> None:
         if fields[0].text == "accelerate":
             calls.append(list(fields[1:]))
 
-    walk(script, Variables.of_container(env, tuple(arguments), "name"), sink)
+    interpret(script, Variables.from_env(env, tuple(arguments), "name"), on_command)
     return calls
 
 
@@ -71,7 +71,7 @@ def matches(ours: Sequence[Field], real: Sequence[str]) -> bool:
     pattern = ""
     for field in ours:
         pieces = [re.escape(piece) for piece in field.text.split(UNKNOWN)]
-        pattern += f"(?:{'.*'.join(pieces)}\0)?" if field.loose else "[^\0]*".join(pieces) + "\0"
+        pattern += f"(?:{'.*'.join(pieces)}\0)?" if field.may_split else "[^\0]*".join(pieces) + "\0"
     return re.fullmatch(pattern, "".join(f"{word}\0" for word in real), re.DOTALL) is not None
 
 

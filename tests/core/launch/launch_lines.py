@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reconciler.core.launch.launch import ParsedLaunch
+from reconciler.core.launch import ParsedLaunch
 
 TABLES = sorted((Path(__file__).parent / "lines").glob("*.txt"))
 
@@ -56,7 +56,7 @@ def shown(reading: ParsedLaunch) -> tuple[str, ...]:
     """Return what reading gave, in the words of the tables."""
     lines: list[str] = []
     if (launch := reading.launch) is not None:
-        lines.append(f"=> {launch.launcher.value} {launch.framework or '-'} {launch.program}")
+        lines.append(f"=> {launch.launcher.name} {launch.framework.name or '-'} {launch.line.invocation.name}")
         lines.append("=> " + " ".join(f"{name}={fact.value}" for name, fact in sorted(launch.facts.items())))
         lines.append("=> default " + " ".join(f"{name}={fact.value}" for name, fact in sorted(launch.defaults.items())))
     lines += [f"=> {diagnostic.rule} {diagnostic.message}" for diagnostic in reading.diagnostics]

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.launch.edit import NotEditable, ProcessFlags, edit_launch, process_flags, script_flag
-from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.reading import parse_launch
+from reconciler.core.launch import Launch, NotEditable, ProcessFlags, edit_launch, parse_launch, script_flag
 from tests.core.launch.bash_argv import bash_calls
 from tests.core.launch.test_shell_properties import FEW, QUOTED, WORD
 
@@ -109,8 +107,8 @@ def test_plain_arguments_get_literal_numbers() -> None:
 def test_each_launcher_has_its_own_names(script: str, flags: tuple[str, str, bool, bool], batch: str) -> None:
     launch = launch_of(script)
     processes, machines, in_all, of_script = flags
-    expected = ProcessFlags(processes=processes, machines=machines, in_all=in_all, script=of_script)
-    assert process_flags(launch) == expected
+    expected = ProcessFlags(processes=processes, machines=machines, counts_all=in_all, of_script=of_script)
+    assert launch.line.invocation.process_flags == expected
     assert script_flag(launch, "batch") == batch
 
 

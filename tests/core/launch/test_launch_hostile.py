@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.launch.edit import edit_launch
-from reconciler.core.launch.launch import ParsedLaunch
-from reconciler.core.launch.reading import parse_launch
-from reconciler.core.launch.shell.grammar import parse
-from reconciler.core.launch.shell.kubernetes import container_env, expand
-from reconciler.core.launch.shell.syntax import ShellError
-from reconciler.core.launch.shell.walk import MAX_STEPS
+from reconciler.core.launch import ParsedLaunch, edit_launch, parse_launch
+from reconciler.core.launch.container import expand_env, expand_references
+from reconciler.core.launch.shell.ast import ShellError
+from reconciler.core.launch.shell.interpreter import MAX_STEPS
+from reconciler.core.launch.shell.parser import parse
 
 LINE = (
     "accelerate launch -m tuning.sft_trainer --model_name_or_path m --max_seq_length 1 --per_device_train_batch_size 1"
@@ -223,9 +221,9 @@ def test_errors_point_at_the_place(script: str, place: int) -> None:
 @given(st.text("$()ab ", max_size=20), st.dictionaries(st.sampled_from(("a", "b", "")), st.text("$(ab)", max_size=3)))
 def test_places_survive_the_expansion_of_kubernetes(text: str, env: dict[str, str]) -> None:
     """Each character that no variable gave is found again where it is written."""
-    expanded = expand(text, env)
+    expanded = expand_references(text, env)
     for at, char in enumerate(expanded.text):
-        placed = expanded.place(at, at + 1)
+        placed = expanded.source_range(at, at + 1)
         if placed is not None and not any(start <= at < end for start, end, _, _ in expanded.pieces):
             assert text[placed[0] : placed[1]] == char
 
@@ -244,13 +242,13 @@ def test_places_survive_the_expansion_of_kubernetes(text: str, env: dict[str, st
 )
 def test_expansion_of_kubernetes_table(text: str, expected: str) -> None:
     """The table of the kubelet's own rules."""
-    assert expand(text, {"A": "1"}).text == expected
+    assert expand_references(text, {"A": "1"}).text == expected
 
 
 def test_variables_refer_to_those_before_them() -> None:
     """A value is expanded like an argument; a later variable is not known yet, a reference stays a reference."""
     env = {"A": "1", "B": "$(A)/$(C)", "C": "$$(A)", "D": None, "E": "x$(D)"}
-    assert container_env(env) == {"A": "1", "B": "1/$(C)", "C": "$(A)", "D": None, "E": None}
+    assert expand_env(env) == {"A": "1", "B": "1/$(C)", "C": "$(A)", "D": None, "E": None}
     line = "accelerate launch t.py --model_name_or_path $(B) --max_length 9 --per_device_train_batch_size 1"
     launch = parse_launch(["sh", "-c", line], [], {"A": "org", "B": "$(A)/model"}, NO_FILES.get).launch
     assert launch is not None

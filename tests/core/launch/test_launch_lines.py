@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from reconciler.core.launch.edit import NotEditable, edit_launch, process_flags, script_flag
-from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.reading import parse_launch
+from reconciler.core.launch import Launch, NotEditable, edit_launch, parse_launch, script_flag
 from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Strategy
 from tests.core.launch.launch_lines import Case, cases, shown
 
@@ -53,7 +51,7 @@ def test_plain_arguments(case: Case) -> None:
     env = launch.line.env
     assert read_values(argv, env, case) == here
     joined = _respelt(argv)
-    if launch.framework not in {"torchtune", "litgpt"}:
+    if launch.framework.name not in {"torchtune", "litgpt"}:
         assert read_values(joined, env, case) == here
 
 
@@ -81,7 +79,7 @@ def test_each_fact_is_where_its_spot_says(case: Case) -> None:
             assert shown_text == fact.snippet or fact.snippet.endswith("…"), name
         else:
             assert (
-                fact.origin or not launch.line.place.items or "$" in case.script or name in {"method", "quantisation"}
+                fact.origin or not launch.line.source.items or "$" in case.script or name in {"method", "quantisation"}
             )
 
 
@@ -89,12 +87,12 @@ def test_each_fact_is_where_its_spot_says(case: Case) -> None:
 def test_numbers_are_written_back(case: Case) -> None:
     """F-012: after an edit the same line says the new numbers, and all else as before."""
     launch = found(case)
-    if launch is None or any(field.loose for field in launch.line.invocation.fields):
+    if launch is None or any(field.may_split for field in launch.line.invocation.fields):
         return
-    flags = process_flags(launch)
+    flags = launch.line.invocation.process_flags
     batch = script_flag(launch, "batch")
-    launcher_flags = {} if flags.script or not flags.processes else {flags.processes: "6", flags.machines: "2"}
-    script_flags = {batch: "3"} | ({flags.processes: "6", flags.machines: "2"} if flags.script else {})
+    launcher_flags = {} if flags.of_script or not flags.processes else {flags.processes: "6", flags.machines: "2"}
+    script_flags = {batch: "3"} | ({flags.processes: "6", flags.machines: "2"} if flags.of_script else {})
     if launch.not_editable:
         with pytest.raises(NotEditable):
             edit_launch(launch, launcher_flags, script_flags)
@@ -107,7 +105,7 @@ def test_numbers_are_written_back(case: Case) -> None:
     assert new.pop("batch") == "3"
     old.pop("batch", None)
     if flags.processes:
-        assert new["processes"] == ("6" if flags.in_all else "12")
+        assert new["processes"] == ("6" if flags.counts_all else "12")
         assert new["machines"] == "2"
     for name in ("processes", "machines", "accumulation"):
         new.pop(name, None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.core.launch.reading import parse_launch
+from reconciler.core.launch import parse_launch
 
 FLAGS = "--model_name_or_path Qwen/Qwen2.5-7B --max_length 1024 --per_device_train_batch_size 2 --num_train_epochs 1"
 FACTORY = "--model_name_or_path Qwen/Qwen2.5-7B --finetuning_type lora --per_device_train_batch_size 1"

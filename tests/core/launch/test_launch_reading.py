@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from reconciler.core.launch.launch import ParsedLaunch
-from reconciler.core.launch.reading import parse_launch
+from reconciler.core.launch import ParsedLaunch, parse_launch
 
 LINE = (
     "accelerate launch --num_processes=4 -m tuning.sft_trainer --model_name_or_path ibm-granite/granite-3.1-8b-instruct "

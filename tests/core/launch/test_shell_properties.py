@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.core.launch.shell.syntax import ShellError
+from reconciler.core.launch.shell.ast import ShellError
 from tests.core.launch.bash_argv import bash_calls, bash_program_calls, known, matches, our_calls
 
 NAMES = ("A", "B", "C", "D")

@@ -193,7 +193,7 @@ def test_all_troubles_at_once() -> None:
 
 def test_processes_that_nobody_knows_are_a_trouble() -> None:
     line = FULL.replace("--num_processes 8", "--num_processes $COUNT")
-    assert "launch.unknown-value: the value of `--num_processes $COUNT` is not known" in troubles(asking(line))[0]
+    assert "launch.unknown-value: the value of `--num_processes $COUNT` is unknown" in troubles(asking(line))[0]
 
 
 def test_a_batch_in_all_that_does_not_divide() -> None:

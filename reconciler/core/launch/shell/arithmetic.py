@@ -18,7 +18,7 @@ _MAX_TOKENS = 200
 _MAX_SHIFT = 63
 
 
-def calculate(expression: str, variable: Callable[[str], str | None]) -> int | None:
+def evaluate_arithmetic(expression: str, variable: Callable[[str], str | None]) -> int | None:
     """Return the value; None where it is not known or the shell would refuse it. `variable` gives texts by name."""
     tokens: list[str] = []
     position = 0
@@ -30,12 +30,12 @@ def calculate(expression: str, variable: Callable[[str], str | None]) -> int | N
         tokens.append(found[1])
         position = found.end()
     try:
-        return _Calculator(tokens, variable).result()
+        return _Evaluator(tokens, variable).result()
     except (ValueError, IndexError, ZeroDivisionError):
         return None
 
 
-class _Calculator:
+class _Evaluator:
     """Precedence climbing over the tokens; raises ValueError for what it does not know."""
 
     def __init__(self, tokens: list[str], variable: Callable[[str], str | None]) -> None:
@@ -57,14 +57,14 @@ class _Calculator:
             if precedence < lowest:
                 break
             self.position += 1
-            left = _wrapped(_apply(operator, left, self._binary(precedence + 1)))
+            left = _wrap(_apply(operator, left, self._binary(precedence + 1)))
         return left
 
     def _unary(self) -> int:
         token = self.tokens[self.position]
         self.position += 1
         if token == "-":  # noqa: S105 - a sign of arithmetic
-            return _wrapped(-self._unary())
+            return _wrap(-self._unary())
         if token == "+":  # noqa: S105 - a sign of arithmetic
             return self._unary()
         if token == "!":  # noqa: S105 - a sign of arithmetic
@@ -75,7 +75,7 @@ class _Calculator:
                 raise ValueError(token)
             self.position += 1
             return value
-        return _wrapped(self._number(token))
+        return _wrap(self._number(token))
 
     def _number(self, token: str) -> int:
         if token[0].isdigit():
@@ -122,6 +122,6 @@ _SIMPLE: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def _wrapped(value: int) -> int:
+def _wrap(value: int) -> int:
     """Keep 64 bits, as the shell does."""
     return (value + _SIGNED_64_BITS) % (2 * _SIGNED_64_BITS) - _SIGNED_64_BITS

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable
 
-from reconciler.core.launch.shell.expansion import Expansion
-from reconciler.core.launch.shell.syntax import Command, Node, Pipeline, Script, Test, Word
+from reconciler.core.launch.shell.ast import ConditionalExpression, Node, Pipeline, Script, SimpleCommand, Word
+from reconciler.core.launch.shell.expansion import Expander
 from reconciler.core.launch.shell.variables import UNKNOWN
 
 _TESTS = frozenset({"[", "test", "true", ":", "false"})
@@ -27,21 +27,21 @@ _PATTERN = re.compile(r"[*?\[\\]")
 _BINARY_WORDS = 3
 
 
-def holds(condition: Script, expansion: Expansion) -> bool | None:
+def evaluate_condition(condition: Script, expansion: Expander) -> bool | None:
     """Return what the condition of `if` or the left side of `&&` says; None where only a run could tell."""
-    return _node(condition[0], expansion) if len(condition) == 1 else None
+    return _evaluate_node(condition[0], expansion) if len(condition) == 1 else None
 
 
-def _node(node: Node, expansion: Expansion) -> bool | None:  # noqa: PLR0911 - one line for each form
+def _evaluate_node(node: Node, expansion: Expander) -> bool | None:  # noqa: PLR0911 - one line for each form
     if isinstance(node, Pipeline) and len(node.parts) == 1:
-        result = _node(node.parts[0], expansion)
+        result = _evaluate_node(node.parts[0], expansion)
         return None if result is None else not result
-    if isinstance(node, Test):
-        words = [_unsplit(word, expansion) for word in node.words]
+    if isinstance(node, ConditionalExpression):
+        words = [_expand_unsplit(word, expansion) for word in node.words]
         known = [word for word in words if word is not None]
         return _test(known, patterns=True) if len(known) == len(words) else None
     # Other commands are not expanded here: `${NAME:=default}` would be set before its time.
-    if not isinstance(node, Command) or node.assignments or not node.words or node.words[0].text not in _TESTS:
+    if not isinstance(node, SimpleCommand) or node.assignments or not node.words or node.words[0].text not in _TESTS:
         return None
     fields = [field for word in node.words for field in expansion.fields(word)]
     if not fields or any(UNKNOWN in field.text for field in fields):
@@ -54,7 +54,7 @@ def _node(node: Node, expansion: Expansion) -> bool | None:  # noqa: PLR0911 - o
     return _test(rest, patterns=False) if name == "test" else None
 
 
-def _unsplit(word: Word, expansion: Expansion) -> str | None:
+def _expand_unsplit(word: Word, expansion: Expander) -> str | None:
     """Expand a word of `[[ … ]]`, where nothing is split; None where it is not known."""
     text = expansion.scalar(word).text
     return None if UNKNOWN in text else text

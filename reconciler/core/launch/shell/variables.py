@@ -8,7 +8,7 @@ from msgspec import Struct
 UNKNOWN = "\ufdd0"
 """Stands for text that only the running shell would know. A Unicode noncharacter: no program writes it."""
 
-LOOSE = "\ufdd1"
+UNKNOWN_WORDS = "\ufdd1"
 """Stands for any number of unknown words among the items of an array or a script's arguments."""
 
 MAX_LENGTH = 1 << 17
@@ -22,35 +22,35 @@ _SET_WHERE_IT_RUNS = re.compile(
 """Names that shells, Kubernetes, container images and training operators set, whatever the job's YAML says."""
 
 
-class Value(Struct, frozen=True):
-    """Text with UNKNOWN in it where it is not known (`why`); `items` of an array."""
+class ShellValue(Struct, frozen=True):
+    """Text with UNKNOWN in it where it is not known (`reason`); `items` of an array."""
 
     text: str
-    why: str = ""
+    reason: str = ""
     items: tuple[str, ...] | None = None
 
 
-def unknown(why: str) -> Value:
+def unknown(reason: str) -> ShellValue:
     """Return a value of which nothing is known."""
-    return Value(UNKNOWN, why)
+    return ShellValue(UNKNOWN, reason)
 
 
 class Variables:
     """Names and values; `exported` names are seen by the programs that are started."""
 
-    def __init__(self, values: dict[str, Value], exported: set[str], arguments: tuple[str, ...], name: str) -> None:
+    def __init__(
+        self, values: dict[str, ShellValue], exported: set[str], arguments: tuple[str, ...], name: str
+    ) -> None:
         self.values = values
         self.exported = exported
         self.arguments = arguments
         self.name = name
 
     @classmethod
-    def of_container(
-        cls, env: Mapping[str, str | None], arguments: tuple[str, ...] = (), name: str = ""
-    ) -> "Variables":
+    def from_env(cls, env: Mapping[str, str | None], arguments: tuple[str, ...] = (), name: str = "") -> "Variables":
         """Begin with a container's `env` (None: set from elsewhere) and the arguments behind the script."""
         values = {
-            key: unknown(f"`{key}` comes from a reference (valueFrom)") if value is None else Value(value, "")
+            key: unknown(f"`{key}` comes from a reference (valueFrom)") if value is None else ShellValue(value, "")
             for key, value in env.items()
         }
         return cls(values, set(env), arguments, name)
@@ -59,19 +59,21 @@ class Variables:
         """Return variables of their own for a subshell or a branch."""
         return Variables(dict(self.values), set(self.exported), self.arguments, self.name)
 
-    def get(self, name: str) -> Value | None:
+    def get(self, name: str) -> ShellValue | None:
         """Return a variable's value; None where it is not set as far as the script and `env` tell."""
         value = self.values.get(name)
         if value is not None:
             return value
         if _SET_WHERE_IT_RUNS.fullmatch(name):
-            return unknown(f"`{name}` is set only where the job runs")
+            return unknown(f"`{name}` is set at run time")
         return None
 
-    def set(self, name: str, value: Value) -> None:
+    def set(self, name: str, value: ShellValue) -> None:
         """Set a variable; what is too long is no longer followed."""
         size = len(value.text) + sum(len(item) + 1 for item in value.items or ())
-        self.values[name] = value if size <= MAX_LENGTH else unknown(f"`{name}` grows beyond {MAX_LENGTH} characters")
+        self.values[name] = (
+            value if size <= MAX_LENGTH else unknown(f"`{name}` is longer than {MAX_LENGTH:,} characters")
+        )
 
     def environment(self) -> dict[str, str | None]:
         """Return what a program that is started now sees; None: not known."""
@@ -86,7 +88,7 @@ class Variables:
         """Forget what differs from `other`: either may have happened."""
         for name in self.values.keys() | other.values.keys():
             if self.values.get(name) != other.values.get(name):
-                self.values[name] = unknown(f"`{name}` is set on one of two ways through the script")
+                self.values[name] = unknown(f"`{name}` depends on a branch of the script")
         self.exported |= other.exported
         if self.arguments != other.arguments:
-            self.arguments = (LOOSE,)
+            self.arguments = (UNKNOWN_WORDS,)

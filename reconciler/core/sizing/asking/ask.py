@@ -18,9 +18,6 @@ from reconciler.core.sizing.models.adapters import UnknownTargetError
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Strategy, Training
 
-_FMS = "fms-hf-tuning"
-_FMS_LAUNCHER = "accelerate_launch.py"
-_FMS_SHARDS = f"default of {_FMS}'s {_FMS_LAUNCHER} (accelerate_fsdp_defaults.yaml)"
 _NO_TARGETS: tuple[str, ...] = ()
 _LATER = "launch.decided-later"
 
@@ -176,14 +173,14 @@ class _Asker:
             optimizer=optimizer,
             checkpointing=self._flag("checkpointing"),
             attention=Attention(self.value("attention", "sdpa", "default of transformers")),
-            strategy=self._strategy(),
+            strategy=Strategy(self.value("strategy", "ddp", "no sharding on the line")),
             offload=Offload(self.value("offload", "none")),
             tensor=int(self.value("tensor", "1")),
             pipeline=int(self.value("pipeline", "1")),
             lora_rank=rank,
             lora_targets=targets,
             fused_loss=self._flag("fused_loss"),
-            framework=self.launch.framework,
+            framework=self.launch.framework.name,
         )
 
     def _flag(self, name: str) -> bool:
@@ -220,17 +217,6 @@ class _Asker:
             targets = default_targets(architecture) or ("all-linear",)
             self.used["lora_targets"] = Fact(value=",".join(targets), snippet="", origin="PEFT's table of model types")
         return targets
-
-    def _strategy(self) -> Strategy:
-        """Return how the run is sharded; fms-hf-tuning's own launcher shards it fully where the line says nothing.
-
-        Its trainer does not: under a bare `accelerate launch` or `torchrun` every GPU holds the whole model.
-        """
-        launched = self.launch.line.invocation.name.rpartition("/")[2]
-        if launched == _FMS_LAUNCHER and "strategy" not in self.launch.facts:
-            self.used["strategy"] = _taken(Strategy.FSDP_FULL.value, _FMS_SHARDS)
-            return Strategy.FSDP_FULL
-        return Strategy(self.value("strategy", "ddp", "no sharding on the line"))
 
     def _batch(self) -> tuple[int, int]:
         """Return samples a process and the number of processes; of a batch in all, the share of each."""

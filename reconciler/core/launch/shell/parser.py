@@ -2,25 +2,25 @@
 
 import re
 
-from reconciler.core.launch.shell.syntax import (
-    END,
-    Apart,
+from reconciler.core.launch.shell.ast import (
+    END_OF_TEXT,
+    AndOrList,
+    ArithmeticCommand,
     Assignment,
-    Branches,
-    Calculation,
-    Chain,
-    Command,
-    Function,
-    Group,
+    BraceGroup,
+    ConditionalConstruct,
+    ConditionalExpression,
+    FunctionDefinition,
     Loop,
     Node,
     Pipeline,
     Redirection,
     Script,
-    Test,
+    SimpleCommand,
+    Subshell,
     Word,
 )
-from reconciler.core.launch.shell.words import Words
+from reconciler.core.launch.shell.lexer import Lexer
 
 _BLANKS = re.compile(r"(?:[ \t]+|\\\n)*(?:(?<![^\0 \t\n;&|()])#[^\n\0]*)?")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]\0\n]*\])?(\+?)=")
@@ -41,14 +41,14 @@ _ENDS_COMMAND = frozenset("\0\n;&|)")
 
 def parse(text: str) -> Script:
     """Read a whole script. Raises ShellError with the place where it stops being one."""
-    grammar = _Grammar(text)
-    script = grammar.script()
-    if grammar.text[grammar.position] != END or grammar.position < len(text):
-        raise grammar.fail("nothing that could begin a command stands here")
+    parser = _Parser(text)
+    script = parser.script()
+    if parser.text[parser.position] != END_OF_TEXT or parser.position < len(text):
+        raise parser.fail("nothing that could begin a command stands here")
     return script
 
 
-class _Grammar(Words):
+class _Parser(Lexer):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.awaited: list[tuple[Redirection, str]] = []
@@ -77,7 +77,7 @@ class _Grammar(Words):
     def _here_document(self, delimiter: str, *, tabs: bool) -> str:
         """Read up to the line that is the delimiter; without one, as bash does, up to the end."""
         start = self.position
-        while self.text[self.position] != END:
+        while self.text[self.position] != END_OF_TEXT:
             end = self.text.find("\n", self.position)
             end = len(self.text) - 1 if end < 0 else end
             line = self.text[self.position : end]
@@ -103,14 +103,14 @@ class _Grammar(Words):
 
     def script(self) -> Script:
         """Read commands up to something that closes them."""
-        self.deeper()
+        self.nest()
         nodes: list[Node] = []
         while not self._closes(self.lines()):
-            node = self._chain()
+            node = self._and_or_list()
             sign = self.blanks()
             if sign == "&":
                 self.position += 1
-                node = Apart((node,))
+                node = Subshell((node,))
             elif sign == ";" and not _CASE_ENDS.match(self.text, self.position):
                 self.position += 1
             elif sign not in ")\n;\0" and self._reserved() not in _CLOSERS:
@@ -132,14 +132,14 @@ class _Grammar(Words):
         found = _RESERVED.match(self.text, self.position)
         return found[1] if found else ""
 
-    def _chain(self) -> Node:
+    def _and_or_list(self) -> Node:
         first = self._pipeline()
         rest: list[tuple[str, Node]] = []
         while self.blanks() in "&|" and (operator := self.text[self.position : self.position + 2]) in {"&&", "||"}:
             self.position += 2
             self.lines()
             rest.append((operator, self._pipeline()))
-        return Chain(first, tuple(rest)) if rest else first
+        return AndOrList(first, tuple(rest)) if rest else first
 
     def _pipeline(self) -> Node:
         negated = False
@@ -168,7 +168,7 @@ class _Grammar(Words):
         if found := _FUNCTION.match(self.text, self.position):
             self.position = found.end()
             self.lines()
-            return Function(found[1], self._body())
+            return FunctionDefinition(found[1], self._body())
         return self._simple()
 
     def _body(self) -> Node:
@@ -178,7 +178,7 @@ class _Grammar(Words):
         return self._compound("((" if self.text.startswith("((", self.position) else word)
 
     def _compound(self, word: str) -> Node:
-        self.deeper()
+        self.nest()
         start = self.position
         self.position += len(word)
         node = self._read_compound(word, start)
@@ -191,9 +191,9 @@ class _Grammar(Words):
     def _read_compound(self, word: str, start: int) -> Node:  # noqa: PLR0911 - one line for each kind of command
         match word:
             case "(":
-                return Apart(self._until(")"))
+                return Subshell(self._until(")"))
             case "{":
-                return Group(self._until("}"))
+                return BraceGroup(self._until("}"))
             case "((":
                 return self._calculation(start)
             case "[[":
@@ -209,7 +209,7 @@ class _Grammar(Words):
             case "function":
                 return self._function()
         self.blanks()  # coproc
-        return Apart((self._command(),))
+        return Subshell((self._command(),))
 
     def _until(self, word: str) -> Script:
         script = self.script()
@@ -220,21 +220,21 @@ class _Grammar(Words):
         end = self.calculation_end(self.position)
         if not end:
             self.position = start + 1
-            return Apart(self._until(")"))
+            return Subshell(self._until(")"))
         expression = self.text[self.position : end]
         self.position = end + 2
-        return Calculation(expression)
+        return ArithmeticCommand(expression)
 
     def _test(self) -> Node:
         words: list[Word] = []
-        while (char := self.lines()) != END:
+        while (char := self.lines()) != END_OF_TEXT:
             if char in ";&|()<>":
                 words.append(Word(char, self.position, self.position + 1))
                 self.position += 1
                 continue
             word = self.word()
             if word.text == "]]" and not word.parts:
-                return Test(tuple(words))
+                return ConditionalExpression(tuple(words))
             words.append(word)
         raise self.fail("`[[` is never closed")
 
@@ -251,7 +251,7 @@ class _Grammar(Words):
                 condition = None
             else:
                 self.expect("fi")
-                return Branches(tuple(arms), certain=True)
+                return ConditionalConstruct(tuple(arms), certain=True)
 
     def _case(self) -> Node:
         self.blanks()
@@ -259,7 +259,7 @@ class _Grammar(Words):
         self.lines()
         self.expect("in")
         arms: list[tuple[Script | None, Script]] = []
-        while self.lines() != END and self._reserved() != "esac":
+        while self.lines() != END_OF_TEXT and self._reserved() != "esac":
             if self.text[self.position] == "(":
                 self.position += 1
             always = self._patterns()
@@ -267,7 +267,7 @@ class _Grammar(Words):
             if ended := _CASE_ENDS.match(self.text, self.position):
                 self.position = ended.end()
         self.expect("esac")
-        return Branches(tuple(arms), certain=False)
+        return ConditionalConstruct(tuple(arms), certain=False)
 
     def _patterns(self) -> bool:
         """Read the patterns of one arm of `case`; tell whether they fit everything."""
@@ -317,7 +317,7 @@ class _Grammar(Words):
             self.position += 1
             self.expect(")")
         self.lines()
-        return Function(name, self._body())
+        return FunctionDefinition(name, self._body())
 
     # Simple commands
 
@@ -340,7 +340,7 @@ class _Grammar(Words):
         end = max((item.end for item in words[-1:]), default=self.position)
         if not words and not assignments and not redirections:
             raise self.fail("a command is missing")
-        return Command(tuple(words), tuple(assignments), tuple(redirections), start, end, declares)
+        return SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), start, end, declares)
 
     def _plain_words(self, words: list[Word]) -> None:
         """Read the plain words that follow: most of what people write, in one step each."""
@@ -355,7 +355,7 @@ class _Grammar(Words):
         word = self.word()
         if self.position == before:
             sign = self.text[before]
-            what = "the line ends" if sign == "\n" else "the script ends" if sign == END else f"`{sign}` stands"
+            what = "the line ends" if sign == "\n" else "the script ends" if sign == END_OF_TEXT else f"`{sign}` stands"
             raise self.fail(f"{what} where a word is expected")
         return word
 

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-END = "\0"
+END_OF_TEXT = "\0"
 """Marks the end of a text that is being read; no argument of a program can hold it."""
 
 
@@ -24,7 +24,7 @@ class Literal(Struct, frozen=True, gc=False):
     quoted: bool = False
 
 
-class Parameter(Struct, frozen=True, gc=False):
+class ParameterExpansion(Struct, frozen=True, gc=False):
     """`$NAME`, `${NAME}`, `${NAME[index]}`, `${NAME<operator>operand}`; `#NAME` with operator `length`."""
 
     name: str
@@ -34,25 +34,25 @@ class Parameter(Struct, frozen=True, gc=False):
     operand: "tuple[Part, ...]" = ()
 
 
-class Arithmetic(Struct, frozen=True):
+class ArithmeticExpansion(Struct, frozen=True):
     """`$((expression))`."""
 
     expression: str
     quoted: bool = False
 
 
-class Opaque(Struct, frozen=True):
-    """What only a running shell could tell; `why` says what it is (`a command substitution`).
+class UnknownExpansion(Struct, frozen=True):
+    """What only a running shell could tell; `reason` says what it is (`a command substitution`).
 
     `many`: it may be several words though it is quoted, as `"${@:2}"`.
     """
 
-    why: str
+    reason: str
     quoted: bool = False
     many: bool = False
 
 
-Part: TypeAlias = Literal | Parameter | Arithmetic | Opaque
+Part: TypeAlias = Literal | ParameterExpansion | ArithmeticExpansion | UnknownExpansion
 
 
 class Word(Struct, frozen=True, gc=False):
@@ -85,7 +85,7 @@ class Redirection(Struct):
     quoted: bool = False
 
 
-class Command(Struct, frozen=True):
+class SimpleCommand(Struct, frozen=True):
     """A simple command. Assignments of `export` and its like belong to the shell (`declares`)."""
 
     words: tuple[Word, ...]
@@ -96,20 +96,20 @@ class Command(Struct, frozen=True):
     declares: bool = False
 
 
-class Test(Struct, frozen=True):
-    """`[[ … ]]`; `words` holds operators as words too."""
+class ConditionalExpression(Struct, frozen=True):
+    """`[[ … ]]`; `words` evaluate_condition operators as words too."""
 
     words: tuple[Word, ...]
 
 
-class Calculation(Struct, frozen=True):
+class ArithmeticCommand(Struct, frozen=True):
     """`(( … ))`."""
 
     expression: str
 
 
-class Chain(Struct, frozen=True):
-    """`first && second || third`: `rest` holds each operator with the node behind it."""
+class AndOrList(Struct, frozen=True):
+    """`first && second || third`: `rest` evaluate_condition each operator with the node behind it."""
 
     first: "Node"
     rest: "tuple[tuple[str, Node], ...]"
@@ -121,20 +121,20 @@ class Pipeline(Struct, frozen=True):
     parts: "tuple[Node, ...]"
 
 
-class Apart(Struct, frozen=True):
+class Subshell(Struct, frozen=True):
     """`( … )` or `… &`: what is assigned inside is lost outside."""
 
     body: "Script"
 
 
-class Group(Struct, frozen=True):
+class BraceGroup(Struct, frozen=True):
     """`{ …; }`."""
 
     body: "Script"
 
 
-class Branches(Struct, frozen=True):
-    """`if` and `case`: conditions with their bodies, tried in order; one that is None always holds."""
+class ConditionalConstruct(Struct, frozen=True):
+    """`if` and `case`: conditions with their bodies, tried in order; one that is None always evaluate_condition."""
 
     arms: "tuple[tuple[Script | None, Script], ...]"
     certain: bool  # the conditions of `if` are run in order; patterns of `case` are not looked at
@@ -149,12 +149,23 @@ class Loop(Struct, frozen=True):
     words: tuple[Word, ...] | None = None
 
 
-class Function(Struct, frozen=True):
+class FunctionDefinition(Struct, frozen=True):
     """`name() …`."""
 
     name: str
     body: "Node"
 
 
-Node: TypeAlias = Command | Test | Calculation | Chain | Pipeline | Apart | Group | Branches | Loop | Function
+Node: TypeAlias = (
+    SimpleCommand
+    | ConditionalExpression
+    | ArithmeticCommand
+    | AndOrList
+    | Pipeline
+    | Subshell
+    | BraceGroup
+    | ConditionalConstruct
+    | Loop
+    | FunctionDefinition
+)
 Script: TypeAlias = tuple[Node, ...]

@@ -9,26 +9,26 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.core.launch.shell.conditions import holds
-from reconciler.core.launch.shell.expansion import Expansion, Field
-from reconciler.core.launch.shell.grammar import parse
-from reconciler.core.launch.shell.syntax import (
-    Apart,
+from reconciler.core.launch.shell.ast import (
+    AndOrList,
+    ArithmeticCommand,
     Assignment,
-    Branches,
-    Calculation,
-    Chain,
-    Command,
-    Function,
-    Group,
+    BraceGroup,
+    ConditionalConstruct,
+    ConditionalExpression,
+    FunctionDefinition,
     Loop,
     Node,
     Pipeline,
     Script,
     ShellError,
-    Test,
+    SimpleCommand,
+    Subshell,
 )
-from reconciler.core.launch.shell.variables import LOOSE, MAX_LENGTH, UNKNOWN, Value, Variables, unknown
+from reconciler.core.launch.shell.conditions import evaluate_condition
+from reconciler.core.launch.shell.expansion import Expander, Field
+from reconciler.core.launch.shell.parser import parse
+from reconciler.core.launch.shell.variables import MAX_LENGTH, UNKNOWN, UNKNOWN_WORDS, ShellValue, Variables, unknown
 
 MAX_STEPS = 20_000
 """Commands that are looked at, and 64 variables that are copied count as one: what a hostile script may cost."""
@@ -41,19 +41,19 @@ _ASSIGNED = re.compile(
     r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\+\+|--|[-+*/%&|^]?=(?!=))|(?:\+\+|--)([A-Za-z_][A-Za-z0-9_]*)"
 )
 
-Sink = Callable[[Sequence[Field], Variables, Command], None]
+OnCommand = Callable[[Sequence[Field], Variables, SimpleCommand], None]
 """Told of each program: its words, the variables as it starts (with those set for it alone), where it is written."""
 
 
-def walk(text: str, variables: Variables, sink: Sink) -> None:
-    """Tell `sink` of every program of the script. Raises ShellError where the text is no script, or is too much."""
-    _Walk(variables, sink).script(parse(text))
+def interpret(text: str, variables: Variables, on_command: OnCommand) -> None:
+    """Call `on_command` for each program that the script may start. Raises ShellError."""
+    _Interpreter(variables, on_command).script(parse(text))
 
 
-class _Walk:
-    def __init__(self, variables: Variables, sink: Sink) -> None:
+class _Interpreter:
+    def __init__(self, variables: Variables, on_command: OnCommand) -> None:
         self.variables = variables
-        self.sink: Sink | None = sink
+        self.on_command: OnCommand | None = on_command
         self.functions: dict[str, Node] = {}
         self.calls = 0
         self.steps = 0
@@ -82,32 +82,32 @@ class _Walk:
     def node(self, node: Node) -> None:  # noqa: C901, PLR0912 - one case for each kind of command
         """Walk one command."""
         match node:
-            case Command():
+            case SimpleCommand():
                 self._command(node)
-            case Chain():
-                self._chain(node)
+            case AndOrList():
+                self._and_or_list(node)
             case Pipeline():
                 for part in node.parts:
                     if len(node.parts) == 1:
                         self.node(part)
                     else:
-                        self._apart((part,))
-            case Apart():
-                self._apart(node.body)
-            case Group():
+                        self._subshell((part,))
+            case Subshell():
+                self._subshell(node.body)
+            case BraceGroup():
                 self.script(node.body)
-            case Branches():
-                self._branches(node)
+            case ConditionalConstruct():
+                self._conditional(node)
             case Loop():
                 self._loop(node)
-            case Function():
+            case FunctionDefinition():
                 self.functions[node.name] = node.body
-            case Calculation():
-                self._calculated(node.expression)
-            case Test():
+            case ArithmeticCommand():
+                self._forget_assigned(node.expression)
+            case ConditionalExpression():
                 pass
 
-    def _spend(self, steps: int = 1) -> None:
+    def _count_steps(self, steps: int = 1) -> None:
         self.steps += steps
         if self.steps > MAX_STEPS or self.letters > _MAX_LETTERS:
             raise ShellError("the script is too long to be followed", 0)
@@ -115,15 +115,15 @@ class _Walk:
     # Several ways
 
     def _copy(self) -> Variables:
-        self._spend(1 + len(self.variables.values) // 64)
+        self._count_steps(1 + len(self.variables.values) // 64)
         return self.variables.copy()
 
-    def _apart(self, body: Script) -> None:
+    def _subshell(self, body: Script) -> None:
         kept, functions, self.variables = self.variables, dict(self.functions), self._copy()
         self.script(body)
         self.variables, self.functions, self.ended = kept, functions, False
 
-    def _maybe(self, body: Callable[[], None]) -> None:
+    def _run_optionally(self, body: Callable[[], None]) -> None:
         """Walk what may or may not happen."""
         before = self._copy()
         body()
@@ -132,25 +132,25 @@ class _Walk:
         else:
             self.variables.join(before)
 
-    def _chain(self, node: Chain) -> None:
+    def _and_or_list(self, node: AndOrList) -> None:
         conditional = _is_condition(node.first)
-        answer = self._answer((node.first,))
+        answer = self._evaluate((node.first,))
         self.node(node.first)
         for number, (operator, part) in enumerate(node.rest):
             if self.ended:
                 return
             if answer is not None:
                 if answer is (operator == "&&"):
-                    conditional, answer = _is_condition(part), self._answer((part,))
+                    conditional, answer = _is_condition(part), self._evaluate((part,))
                     self.node(part)
                 continue
             if operator == "||" or conditional:
                 rest = node.rest[number:] if operator == "&&" else ((operator, part),)
-                self._maybe(lambda rest=rest: self._run(rest))  # type: ignore[misc]
+                self._run_optionally(lambda rest=rest: self._run(rest))  # type: ignore[misc]
                 if operator == "&&":
                     return
             else:
-                answer = self._answer((part,))
+                answer = self._evaluate((part,))
                 self.node(part)
             conditional = _is_condition(part)
 
@@ -160,17 +160,17 @@ class _Walk:
             if self.ended:
                 return
             if operator == "||":
-                self._maybe(lambda part=part: self.node(part))  # type: ignore[misc]
+                self._run_optionally(lambda part=part: self.node(part))  # type: ignore[misc]
             else:
                 self.node(part)
 
-    def _branches(self, node: Branches) -> None:
+    def _conditional(self, node: ConditionalConstruct) -> None:
         ways: list[Variables] = []
         decided = not node.arms
         for condition, body in node.arms:
             answer: bool | None = condition is None or None
             if node.certain and condition:
-                answer = self._answer(condition)
+                answer = self._evaluate(condition)
                 self.script(condition)
             if answer is False:
                 continue
@@ -188,43 +188,43 @@ class _Walk:
         if ways:
             self.variables = ways[0]
             for way in ways[1:]:
-                self._spend(1 + len(way.values) // 64)
+                self._count_steps(1 + len(way.values) // 64)
                 self.variables.join(way)
 
-    def _answer(self, condition: Script) -> bool | None:
-        expansion = Expansion(self.variables)
-        answer = holds(condition, expansion)
+    def _evaluate(self, condition: Script) -> bool | None:
+        expansion = Expander(self.variables)
+        answer = evaluate_condition(condition, expansion)
         self.letters += expansion.size
         return answer
 
     def _loop(self, node: Loop) -> None:
         self.script(node.condition)
-        expansion = Expansion(self.variables)
+        expansion = Expander(self.variables)
         values = [field for word in node.words or () for field in expansion.fields(word)]
         self.letters += expansion.size
-        once = node.words is not None and len(values) == 1 and not values[0].loose
+        once = node.words is not None and len(values) == 1 and not values[0].may_split
         if once:
-            self.variables.set(node.name, Value(values[0].text, values[0].why))
+            self.variables.set(node.name, ShellValue(values[0].text, values[0].reason))
             self.script(node.body)
             self.ended = False
             return
         # A first round, that nobody is told of, finds what a round before may have changed.
-        sink, self.sink = self.sink, None
-        self._maybe(lambda: self._round(node))
-        self.sink = sink
-        self._maybe(lambda: self._round(node))
+        on_command, self.on_command = self.on_command, None
+        self._run_optionally(lambda: self._round(node))
+        self.on_command = on_command
+        self._run_optionally(lambda: self._round(node))
 
     def _round(self, node: Loop) -> None:
         if node.name:
-            self.variables.set(node.name, unknown(f"`{node.name}` is another in each round of a loop"))
+            self.variables.set(node.name, unknown(f"`{node.name}` changes in a loop"))
         self.script(node.body)
         self.ended = False
 
     # Simple commands
 
-    def _command(self, node: Command) -> None:
-        self._spend(1 + (len(node.words) + len(node.assignments)) // 64)
-        expansion = Expansion(self.variables)
+    def _command(self, node: SimpleCommand) -> None:
+        self._count_steps(1 + (len(node.words) + len(node.assignments)) // 64)
+        expansion = Expander(self.variables)
         fields: list[Field] = []
         for word in node.words:
             if word.parts:
@@ -234,60 +234,60 @@ class _Walk:
         if node.assignments:
             self._assign(node, expansion, fields)
         elif fields:
-            self._start(fields, self.variables, node)
+            self._run_program(fields, self.variables, node)
         self.letters += expansion.size
 
-    def _assign(self, node: Command, expansion: Expansion, fields: list[Field]) -> None:
+    def _assign(self, node: SimpleCommand, expansion: Expander, fields: list[Field]) -> None:
         if fields and not node.declares:
             own = self._copy()
             expansion.variables = own
             for assignment in node.assignments:
                 self._set(own, assignment, expansion)
                 own.exported.add(assignment.name)
-            self._start(fields, own, node)
+            self._run_program(fields, own, node)
             return
         for assignment in node.assignments:
             self._set(self.variables, assignment, expansion)
             if node.declares and node.words[0].text == "export":
                 self.variables.exported.add(assignment.name)
 
-    def _set(self, variables: Variables, assignment: Assignment, expansion: Expansion) -> None:
+    def _set(self, variables: Variables, assignment: Assignment, expansion: Expander) -> None:
         before = variables.get(assignment.name) if assignment.append else None
         if assignment.indexed:
             variables.set(assignment.name, unknown(f"items of `{assignment.name}` are set one by one"))
         elif isinstance(assignment.value, tuple):
             fields = [field for word in assignment.value for field in expansion.fields(word)]
-            items = tuple(LOOSE if field.loose else field.text for field in fields)
+            items = tuple(UNKNOWN_WORDS if field.may_split else field.text for field in fields)
             if before is not None:
-                scalar = (LOOSE if before.text == UNKNOWN else before.text,)
+                scalar = (UNKNOWN_WORDS if before.text == UNKNOWN else before.text,)
                 items = (*(scalar if before.items is None else before.items), *items)
-            why = next((field.why for field in fields if field.why), before.why if before else "")
-            variables.set(assignment.name, Value("", why, items))
+            reason = next((field.reason for field in fields if field.reason), before.reason if before else "")
+            variables.set(assignment.name, ShellValue("", reason, items))
         else:
             value = expansion.scalar(assignment.value)
             if before is not None and before.items is not None:
                 value = unknown(f"text is added to the array `{assignment.name}`")
             elif before is not None:
-                value = Value(before.text + value.text, before.why or value.why)
+                value = ShellValue(before.text + value.text, before.reason or value.reason)
             variables.set(assignment.name, value)
 
-    def _start(self, fields: list[Field], variables: Variables, node: Command) -> None:
+    def _run_program(self, fields: list[Field], variables: Variables, node: SimpleCommand) -> None:
         name = fields[0].text
         if (body := self.functions.get(name)) is not None:
             self._call(body, fields)
         elif name in {"exit", "return"}:
             self.ended = True
         elif not self._builtin(name, fields):
-            if self.sink is not None:
+            if self.on_command is not None:
                 placed = [replace(field, start=-1, end=-1) for field in fields] if self.evaluates else fields
-                self.sink(placed, variables, node)
+                self.on_command(placed, variables, node)
             if name == "exec" and len(fields) > 1:
                 self.ended = True
 
     def _call(self, body: Node, fields: list[Field]) -> None:
         if self.calls >= _MAX_CALLS:
             raise ShellError(f"functions call each other more than {_MAX_CALLS} deep", fields[0].start)
-        arguments = tuple(LOOSE if field.loose else field.text for field in fields[1:])
+        arguments = tuple(UNKNOWN_WORDS if field.may_split else field.text for field in fields[1:])
         kept, self.variables.arguments = self.variables.arguments, arguments
         self.calls += 1
         self.node(body)
@@ -322,8 +322,8 @@ class _Walk:
 
     def _shift(self, words: list[str]) -> None:
         arguments = self.variables.arguments
-        if LOOSE in arguments or (words and not words[0].isdecimal()):
-            self.variables.arguments = (LOOSE,)
+        if UNKNOWN_WORDS in arguments or (words and not words[0].isdecimal()):
+            self.variables.arguments = (UNKNOWN_WORDS,)
         else:
             self.variables.arguments = arguments[int(words[0][:6]) if words else 1 :]
 
@@ -334,14 +334,14 @@ class _Walk:
     def _eval(self, words: list[str]) -> None:
         text = " ".join(words)
         self.letters += len(text)
-        self._spend()
+        self._count_steps()
         if UNKNOWN in text or self.evaluates >= _MAX_CALLS:
             return
         self.evaluates += 1
         self.script(parse(text))
         self.evaluates -= 1
 
-    def _calculated(self, expression: str) -> None:
+    def _forget_assigned(self, expression: str) -> None:
         for found in _ASSIGNED.finditer(expression):
             name = found[1] or found[2]
             self.variables.set(name, unknown(f"`{name}` is calculated"))
@@ -352,6 +352,8 @@ _NAME = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]*\b")
 
 def _is_condition(node: Node) -> bool:
     """Tell whether people write the command to ask something, not to do something that should succeed."""
-    if isinstance(node, Command):
+    if isinstance(node, SimpleCommand):
         return bool(node.words) and node.words[0].text in _CONDITIONS
-    return isinstance(node, Test | Calculation) or (isinstance(node, Pipeline) and len(node.parts) == 1)
+    return isinstance(node, ConditionalExpression | ArithmeticCommand) or (
+        isinstance(node, Pipeline) and len(node.parts) == 1
+    )

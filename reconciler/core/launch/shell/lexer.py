@@ -3,7 +3,16 @@
 import re
 from abc import ABC, abstractmethod
 
-from reconciler.core.launch.shell.syntax import END, Arithmetic, Literal, Opaque, Parameter, Part, ShellError, Word
+from reconciler.core.launch.shell.ast import (
+    END_OF_TEXT,
+    ArithmeticExpansion,
+    Literal,
+    ParameterExpansion,
+    Part,
+    ShellError,
+    UnknownExpansion,
+    Word,
+)
 
 MAX_DEPTH = 40
 """How deep quotes, substitutions and compound commands may nest; people's scripts stay below ten."""
@@ -38,11 +47,11 @@ _ESCAPE = re.compile(
 _ASCII_END = 128
 
 
-class Words(ABC):
+class Lexer(ABC):
     """The text and how far it was read."""
 
     def __init__(self, text: str) -> None:
-        self.text = text + END
+        self.text = text + END_OF_TEXT
         self.position = 0
         self.depth = 0
 
@@ -54,7 +63,7 @@ class Words(ABC):
         """Return the error of this place."""
         return ShellError(message, self.position if at is None else at)
 
-    def deeper(self) -> None:
+    def nest(self) -> None:
         """Enter one more level."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -70,7 +79,7 @@ class Words(ABC):
         while (char := self.text[self.position]) not in _ENDS_WORD or self._substitutes_process(char):
             self._unquoted_part(char, parts)
         if _expands_braces(parts):
-            parts = [Opaque("a brace expansion")]
+            parts = [UnknownExpansion("a brace expansion")]
         if all(type(part) is Literal for part in parts):
             return Word("".join(part.text for part in parts if isinstance(part, Literal)), start, self.position)
         return Word("", start, self.position, tuple(parts))
@@ -92,13 +101,13 @@ class Words(ABC):
         elif char in "<>":
             self.position += 2
             self.skip_commands()
-            parts.append(Opaque("a process substitution", quoted=True))
+            parts.append(UnknownExpansion("a process substitution", quoted=True))
         else:
             parts.append(self._expansion(quoted=False, parts=parts))
 
     def _backslash(self, parts: list[Part]) -> None:
         follower = self.text[self.position + 1]
-        if follower == END:
+        if follower == END_OF_TEXT:
             parts.append(Literal("\\", quoted=True))
             self.position += 1
             return
@@ -117,13 +126,13 @@ class Words(ABC):
     def _double_quotes(self, parts: list[Part]) -> None:
         """Read from behind the opening quote to behind the closing one."""
         opened = self.position - 1
-        self.deeper()
+        self.nest()
         before = len(parts)
         while (char := self.text[self.position]) != '"':
             if found := _IN_DOUBLE_QUOTES.match(self.text, self.position):
                 parts.append(Literal(found[0], quoted=True))
                 self.position = found.end()
-            elif char == END:
+            elif char == END_OF_TEXT:
                 raise self.fail("the double quote is never closed", opened)
             elif char == "\\":
                 self._escaped_in_double_quotes(parts, '$`"\\')
@@ -136,7 +145,7 @@ class Words(ABC):
 
     def _escaped_in_double_quotes(self, parts: list[Part], special: str) -> None:
         follower = self.text[self.position + 1]
-        if follower == END:
+        if follower == END_OF_TEXT:
             raise self.fail("the double quote is never closed")
         if follower != "\n":
             parts.append(Literal(follower if follower in special else "\\" + follower, quoted=True))
@@ -162,18 +171,18 @@ class Words(ABC):
             return Literal("", quoted=True)
         if name := _NAME.match(self.text, self.position + 1):
             self.position = name.end()
-            return Parameter(name[0], quoted)
+            return ParameterExpansion(name[0], quoted)
         self.position += 1
         return Literal("$", quoted=True)
 
     def _backticks(self, *, quoted: bool) -> Part:
         end = self.position + 1
         while self.text[end] != "`":
-            if self.text[end] == END:
+            if self.text[end] == END_OF_TEXT:
                 raise self.fail("the backtick is never closed")
-            end += 2 if self.text[end] == "\\" and self.text[end + 1] != END else 1
+            end += 2 if self.text[end] == "\\" and self.text[end + 1] != END_OF_TEXT else 1
         self.position = end + 1
-        return Opaque("a command substitution", quoted)
+        return UnknownExpansion("a command substitution", quoted)
 
     def _old_arithmetic(self, *, quoted: bool) -> Part:
         end = self.text.find("]", self.position)
@@ -181,18 +190,18 @@ class Words(ABC):
             raise self.fail("`$[` is never closed")
         expression = self.text[self.position + 2 : end]
         self.position = end + 1
-        return Arithmetic(expression, quoted)
+        return ArithmeticExpansion(expression, quoted)
 
     def _parenthesis(self, *, quoted: bool) -> Part:
-        self.deeper()
+        self.nest()
         try:
             if self.text[self.position + 2] == "(" and (end := self.calculation_end(self.position + 3)):
                 expression = self.text[self.position + 3 : end]
                 self.position = end + 2
-                return Arithmetic(expression, quoted)
+                return ArithmeticExpansion(expression, quoted)
             self.position += 2
             self.skip_commands()
-            return Opaque("a command substitution", quoted)
+            return UnknownExpansion("a command substitution", quoted)
         finally:
             self.depth -= 1
 
@@ -212,25 +221,25 @@ class Words(ABC):
         r"""Read `$'…'`: the only quotes in which `\n` is a line break."""
         end = self.position + 1
         while self.text[end] != "'":
-            if self.text[end] == END:
+            if self.text[end] == END_OF_TEXT:
                 raise self.fail("the single quote is never closed")
-            end += 2 if self.text[end] == "\\" and self.text[end + 1] != END else 1
+            end += 2 if self.text[end] == "\\" and self.text[end + 1] != END_OF_TEXT else 1
         content = self.text[self.position + 1 : end]
         self.position = end + 1
         try:
             return Literal(_ESCAPE.sub(_unescape, content), quoted=True)
         except ValueError:
-            return Opaque("bytes in $'…' that are no text", quoted=True)
+            return UnknownExpansion("bytes in $'…' that are no text", quoted=True)
 
     def _braces(self, *, quoted: bool) -> Part:
         opened = self.position
-        self.deeper()
+        self.nest()
         head = _BRACED.match(self.text, self.position + 2)
         if head is None:
             self.position += 2
             self._operand(quoted=quoted, opened=opened)
             self.depth -= 1
-            return Opaque("an expansion beyond `${NAME}`", quoted, many=True)
+            return UnknownExpansion("an expansion beyond `${NAME}`", quoted, many=True)
         self.position = head.end()
         length, name, index = head[1], head[2], head[3] or ""
         operator = _OPERATOR.match(self.text, self.position)
@@ -239,10 +248,10 @@ class Words(ABC):
         operand = self._operand(quoted=quoted and not (operator and operator[0][0] in "%#"), opened=opened)
         self.depth -= 1
         if length and not operator and not operand:
-            return Parameter(name, quoted, index, "length")
+            return ParameterExpansion(name, quoted, index, "length")
         if length or (operator is None and follows != "}"):
-            return Opaque("an expansion beyond `${NAME:-default}`", quoted, many="@" in (name, index))
-        return Parameter(name, quoted, index, operator[0] if operator else "", operand)
+            return UnknownExpansion("an expansion beyond `${NAME:-default}`", quoted, many="@" in (name, index))
+        return ParameterExpansion(name, quoted, index, operator[0] if operator else "", operand)
 
     def _operand(self, *, quoted: bool, opened: int) -> tuple[Part, ...]:
         parts: list[Part] = []
@@ -251,7 +260,7 @@ class Words(ABC):
             if found := literal.match(self.text, self.position):
                 parts.append(Literal(found[0], quoted))
                 self.position = found.end()
-            elif char == END:
+            elif char == END_OF_TEXT:
                 raise self.fail("`${` is never closed", opened)
             elif char == "'":
                 parts.append(Literal(self._single_quotes(), quoted=True))

@@ -1,4 +1,4 @@
-"""Takes argument lists apart the way argparse does: `--name value`, `--name=value`, `-n value`, bare flags."""
+"""Argument lists as argparse splits them: `--name value`, `--name=value`, `-n value`, bare flags."""
 
 import re
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from msgspec import Struct
 from reconciler.core.launch.shell.expansion import Field
 from reconciler.core.launch.shell.variables import UNKNOWN
 
-_NUMBER = re.compile(r"-\.?[0-9]")
+_NEGATIVE_NUMBER = re.compile(r"-\.?[0-9]")
 
 
 class Option(Struct, frozen=True, gc=False):
     """One flag: `name` without dashes and with underscores, its own word, the words of its values.
 
-    `joined` is the text behind `=`, or None.
+    `joined` is the text after `=`, or None.
     """
 
     name: str
@@ -29,24 +29,19 @@ class Option(Struct, frozen=True, gc=False):
             return self.joined
         return self.values[0].text if self.values else ""
 
-    @property
-    def last(self) -> Field:
-        """The last word of the option."""
-        return self.values[-1] if self.values else self.flag
-
 
 class Arguments(Struct, frozen=True):
-    """Flags in order, words that belong to none, words that could be anything, and where reading stopped."""
+    """The flags in order, the positional words, the words that may be any flags, and where parsing stopped."""
 
-    options: tuple[Option, ...]
-    words: tuple[Field, ...]
-    loose: tuple[Field, ...]
-    stop: int
+    options: tuple[Option, ...] = ()
+    words: tuple[Field, ...] = ()
+    unknown: tuple[Field, ...] = ()
+    stop: int = 0
 
 
 def is_flag(text: str) -> bool:
-    """Tell whether argparse takes a word for a flag; negative numbers are values."""
-    return text[:1] == "-" and len(text) > 1 and (text[1] == "-" or not _NUMBER.match(text))
+    """Whether argparse takes a word for a flag; negative numbers are values."""
+    return text[:1] == "-" and len(text) > 1 and (text[1] == "-" or not _NEGATIVE_NUMBER.match(text))
 
 
 def flag_name(text: str) -> str:
@@ -54,16 +49,16 @@ def flag_name(text: str) -> str:
     return text.lstrip("-").replace("-", "_")
 
 
-def launcher_arguments(fields: Sequence[Field], start: int, bare: frozenset[str]) -> Arguments:
-    """Read flags up to the first word that belongs to none; those in `bare` take no value, all others one."""
+def launcher_arguments(fields: Sequence[Field], start: int, switches: frozenset[str]) -> Arguments:
+    """Parse flags up to the first positional word; `switches` take no value, all other flags one."""
     options: list[Option] = []
-    loose: list[Field] = []
+    unknown: list[Field] = []
     at = start
     while at < len(fields):
         field = fields[at]
         text = field.text
-        if field.loose and text[0] == UNKNOWN:
-            loose.append(field)
+        if field.may_split and text[0] == UNKNOWN:
+            unknown.append(field)
             at += 1
             continue
         if text == "--":
@@ -75,27 +70,27 @@ def launcher_arguments(fields: Sequence[Field], start: int, bare: frozenset[str]
         name = flag_name(name)
         if separator:
             options.append(Option(name, field, (), joined))
-        elif name in bare or at + 1 == len(fields) or is_flag(fields[at + 1].text):
+        elif name in switches or at + 1 == len(fields) or is_flag(fields[at + 1].text):
             options.append(Option(name, field))
         else:
             at += 1
             options.append(Option(name, field, (fields[at],)))
         at += 1
-    return Arguments(tuple(options), (), tuple(loose), at)
+    return Arguments(tuple(options), (), tuple(unknown), at)
 
 
 def script_arguments(fields: Sequence[Field], start: int, *, single: bool = False) -> Arguments:
-    """Read all flags; each takes the words up to the next flag, or with `single` no more than one."""
+    """Parse all flags; each takes the words up to the next flag, or with `single` at most one."""
     options: list[Option] = []
     words: list[Field] = []
-    loose: list[Field] = []
+    unknown: list[Field] = []
     at, count = start, len(fields)
     while at < count:
         field = fields[at]
         text = field.text
         at += 1
         if not is_flag(text):
-            (loose if field.loose and text[0] == UNKNOWN else words).append(field)
+            (unknown if field.may_split and text[0] == UNKNOWN else words).append(field)
             continue
         name, separator, joined = text.partition("=")
         name = flag_name(name)
@@ -103,7 +98,7 @@ def script_arguments(fields: Sequence[Field], start: int, *, single: bool = Fals
             options.append(Option(name, field, (), joined))
             continue
         first = at
-        while at < count and not is_flag(fields[at].text) and not (at > first and (single or fields[at].loose)):
+        while at < count and not is_flag(fields[at].text) and not (at > first and (single or fields[at].may_split)):
             at += 1
         options.append(Option(name, field, tuple(fields[first:at])))
-    return Arguments(tuple(options), tuple(words), tuple(loose), count)
+    return Arguments(tuple(options), tuple(words), tuple(unknown), count)

@@ -1,0 +1,77 @@
+"""fms-hf-tuning (`tuning.sft_trainer`): https://github.com/foundation-model-stack/fms-hf-tuning."""
+
+import base64
+import binascii
+
+import msgspec
+
+from reconciler.core.launch.extraction import Extraction, setting_from_env
+from reconciler.core.launch.facts import Diagnostic
+from reconciler.core.launch.framework import Framework
+from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
+from reconciler.core.launch.settings import flatten, read_file
+from reconciler.core.patterns import later
+
+_NAME = "fms-hf-tuning"
+_LAUNCH_SCRIPT = "accelerate_launch.py"
+_JSON_PATH = "SFT_TRAINER_CONFIG_JSON_PATH"
+_JSON_BASE64 = "SFT_TRAINER_CONFIG_JSON_ENV_VAR"
+_LAUNCHER_PREFIX = "accelerate_launch_args."
+_MAX_BASE64 = 1 << 17
+
+
+def _read_environment(extraction: Extraction) -> None:
+    """Read the JSON file, or the base64 of one, that a variable holds; it sets the launcher's flags too."""
+    env = extraction.line.env
+    if (path := setting_from_env(env, _JSON_PATH)) is not None:
+        values, diagnostic = read_file(path.text, extraction.read_bytes, f"{_NAME} configuration")
+        origin = f"file {path.text}"
+    elif (encoded := setting_from_env(env, _JSON_BASE64)) is not None:
+        values, diagnostic = _decode(encoded.text)
+        origin = f"env {_JSON_BASE64}"
+    else:
+        return
+    if diagnostic is not None:
+        extraction.diagnostics.append(diagnostic)
+    extraction.launcher.add_file(
+        {
+            name.removeprefix(_LAUNCHER_PREFIX): value
+            for name, value in values.items()
+            if name.startswith(_LAUNCHER_PREFIX)
+        },
+        origin,
+    )
+    extraction.script.add_file(values, origin)
+
+
+def _decode(text: str) -> tuple[dict[str, str], Diagnostic | None]:
+    try:
+        data = msgspec.json.decode(base64.b64decode(text[:_MAX_BASE64].encode("ascii"), validate=True))
+    except (binascii.Error, msgspec.DecodeError, UnicodeError, RecursionError):
+        message = f"{_JSON_BASE64} is not base64 of JSON (pickled objects are not loaded)"
+        return {}, Diagnostic(rule="launch.file", message=message, hint=f"encode JSON, or set {_JSON_PATH} to a file")
+    if not isinstance(data, dict):
+        message = f"{_JSON_BASE64} does not hold a JSON object"
+        return {}, Diagnostic(rule="launch.file", message=message, hint="encode a JSON object")
+    return flatten(data), None
+
+
+def _read_sharding(extraction: Extraction) -> None:
+    """Shard fully under its own launch script. Under other launchers, each GPU holds the whole model."""
+    if extraction.invocation.name.rpartition("/")[2] == _LAUNCH_SCRIPT:
+        origin = f"default of {_NAME}'s {_LAUNCH_SCRIPT} (accelerate_fsdp_defaults.yaml)"
+        extraction.set_default("strategy", "fsdp-full", origin)
+
+
+FMS = Framework(
+    name=_NAME,
+    source=_NAME,
+    programs=later(r"(?:.*[./])?tuning[./]sft_trainer(?:\.py)?|(?:.*/)?accelerate_launch\.py"),
+    settings=TRAINER_SETTINGS | {"fused_loss": ("use_liger_kernel",), "lora_rank": ("r", "lora_r")},
+    defaults=TRAINER_DEFAULTS
+    | {"sequence": "4096", "precision": "bf16", "attention": "flash-attn-2"}
+    | {"lora_rank": "8", "lora_targets": "q_proj,v_proj"},
+    read_environment=_read_environment,
+    fp32_master_weights=True,
+    read_sharding=_read_sharding,
+)

@@ -1,0 +1,20 @@
+"""Qwen's `finetune.py`: https://github.com/QwenLM/Qwen."""
+
+from collections.abc import Set as AbstractSet
+
+from reconciler.core.launch.framework import Framework
+from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
+
+
+def _matches(script: str, flags: AbstractSet[str]) -> bool:
+    return script.rpartition("/")[2].startswith("finetun") and "model_max_length" in flags
+
+
+QWEN = Framework(
+    name="qwen",
+    source="Qwen finetune.py",
+    matches=_matches,
+    settings=TRAINER_SETTINGS | {"sequence": ("model_max_length",)},
+    defaults=TRAINER_DEFAULTS | {"sequence": "8192", "lora_rank": "64", "lora_targets": "c_attn,c_proj,w1,w2"},
+    qlora_method="gptq-lora",
+)

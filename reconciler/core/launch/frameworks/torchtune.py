@@ -1,0 +1,79 @@
+"""torchtune: https://pytorch.org/torchtune."""
+
+import re
+
+from reconciler.core.launch.extraction import Extraction
+from reconciler.core.launch.facts import Fact
+from reconciler.core.launch.framework import Command, Framework, Overrides
+from reconciler.core.launch.launchers import TORCHRUN
+from reconciler.core.launch.training import read_dtype
+from reconciler.core.patterns import later
+
+
+def _read_method(extraction: Extraction) -> None:
+    """Read the method from the recipe's name; QLoRA also from the configuration's."""
+    recipe = extraction.invocation.fields[extraction.invocation.program].text
+    settings = (extraction.script.find((name,)) for name in ("model._component_", "config"))
+    fact = Fact(value="", snippet=recipe)
+    if "qlora" in recipe or any("qlora" in setting.text for setting in settings if setting is not None):
+        extraction.facts |= {"quantisation": _with_value(fact, "4bit"), "method": _with_value(fact, "qlora")}
+    elif recipe.startswith(("lora", "full")) or "/lora_" in recipe or "/full_" in recipe:
+        extraction.facts["method"] = _with_value(fact, "lora" if "lora" in recipe else "full")
+    else:
+        message = f"the recipe `{recipe}` is neither full nor LoRA fine-tuning"
+        extraction.reject("method", message, None, "exclude the job from sizing")
+
+
+def _with_value(fact: Fact, value: str) -> Fact:
+    return Fact(value=value, snippet=fact.snippet)
+
+
+def _read_precision(extraction: Extraction) -> None:
+    """Read the data type of weights and computation, which are the same."""
+    setting, dtype = read_dtype(extraction)
+    if setting is not None and dtype:
+        extraction.add("precision", setting, dtype)
+
+
+def _read_sharding(extraction: Extraction) -> None:
+    """Shard fully in distributed recipes."""
+    if "distributed" in extraction.invocation.name:
+        extraction.set_framework_default("strategy", "fsdp-full")
+
+
+TORCHTUNE = Framework(
+    name="torchtune",
+    source="torchtune",
+    commands=(
+        Command(
+            program="tune",
+            verbs=re.compile("run"),
+            switches=TORCHRUN.switches,
+            process_flags=TORCHRUN.process_flags,
+            read_processes=TORCHRUN.read_processes,
+        ),
+    ),
+    settings={
+        "model": ("checkpointer.checkpoint_dir", "checkpoint_dir"),
+        "batch": ("batch_size",),
+        "sequence": ("tokenizer.max_seq_len", "max_seq_len"),
+        "accumulation": ("gradient_accumulation_steps",),
+        "optimizer": ("optimizer._component_", "optimizer"),
+        "checkpointing": ("enable_activation_checkpointing",),
+        "dtype": ("dtype",),
+        "lora_rank": ("model.lora_rank",),
+        "lora_targets": ("model.lora_attn_modules",),
+        "fused_loss": (),
+        "tensor": ("tensor_parallel_dim",),
+    },
+    defaults={"accumulation": "1", "checkpointing": "false", "attention": "sdpa"},
+    single_values=True,
+    config_flags=("config",),
+    config_keys=frozenset({"tokenizer"}),
+    named_recipes=True,
+    overrides=Overrides.ALWAYS,
+    other_objectives=later(r"tune run (?:.*[_/])?(?:dpo|ppo|grpo)(?:[_.].*)?"),
+    read_method=_read_method,
+    read_precision=_read_precision,
+    read_sharding=_read_sharding,
+)

@@ -1,0 +1,152 @@
+"""How a model is sharded and offloaded: DeepSpeed ZeRO and FSDP, by flags and configuration files."""
+
+from msgspec.structs import replace
+
+from reconciler.core.launch.extraction import Extraction, is_true, parse_boolean
+from reconciler.core.launch.settings import Setting
+from reconciler.core.launch.shell.variables import UNKNOWN
+
+_FSDP = {
+    "1": "fsdp-full",
+    "full_shard": "fsdp-full",
+    "fully_shard": "fsdp-full",
+    "true": "fsdp-full",
+    "2": "fsdp-grad-op",
+    "shard_grad_op": "fsdp-grad-op",
+    "false": "fsdp-grad-op",
+    "3": "ddp",
+    "no_shard": "ddp",
+    "4": "fsdp-hybrid",
+    "hybrid_shard": "fsdp-hybrid",
+    "5": "fsdp-hybrid",
+    "hybrid_shard_zero2": "fsdp-hybrid",
+}
+"""Values of accelerate's `--fsdp_sharding_strategy` and `--fsdp_reshard_after_forward`, of transformers' `--fsdp`."""
+
+_HOST_DEVICES = frozenset({"cpu", "nvme"})
+
+
+def read_sharding(extraction: Extraction) -> None:
+    """Read `strategy` and `offload`."""
+    _read_zero(extraction)
+    if "strategy" not in extraction.facts:
+        _read_fsdp(extraction)
+    if extraction.framework.read_sharding is not None:
+        extraction.framework.read_sharding(extraction)
+    offload = extraction.script.find(
+        ("fsdp_cpu_offload", "fsdp_config.fsdp_offload_params", "fsdp_config.offload_params")
+    )
+    if offload is not None and is_true(offload):
+        extraction.add("offload", offload, "all")
+    extraction.set_default("strategy", "ddp", "no sharding on the line")
+    extraction.set_default("offload", "none", "no offload on the line")
+
+
+def _read_zero(extraction: Extraction) -> None:
+    script, launcher = extraction.script, extraction.launcher
+    places = (
+        *((script, name) for name in ("deepspeed", "deepspeed_config")),
+        *((launcher, name) for name in ("deepspeed_config_file", "deepspeed_config.deepspeed_config_file")),
+    )
+    # A bare `--deepspeed` only enables DeepSpeed; another flag then names the file.
+    named = (setting for table, name in places if (setting := table.find((name,))) is not None and setting.text)
+    config = next(named, None)
+    enabled = launcher.find(("use_deepspeed", "distributed_type"))
+    if config is not None and UNKNOWN in config.text:
+        extraction.resolve("strategy", config)
+        return
+    if config is not None and parse_boolean(config.text) is None:
+        stage = _zero_from_file(extraction, config)
+    elif enabled is not None and (enabled.text.upper() == "DEEPSPEED" or is_true(enabled)):
+        stage = _zero_from_flags(extraction, enabled)
+    else:
+        stage = launcher.find(("zero_stage",)) if enabled is not None else None
+    stage = extraction.resolve("strategy", stage)
+    if stage is not None and stage.text in {"0", "1", "2", "3"}:
+        extraction.add("strategy", stage, f"zero-{stage.text}" if stage.text != "0" else "ddp")
+    elif stage is not None:
+        message = f"`{stage.fact.snippet}`: the stages of ZeRO are 0 to 3"
+        extraction.reject("strategy", message, stage.fact.span)
+
+
+def _zero_from_file(extraction: Extraction, config: Setting) -> Setting | None:
+    script = extraction.script
+    if (preset := extraction.framework.deepspeed_presets.get(config.text)) is not None:
+        stage, offload = preset
+        extraction.add("offload", config, offload)
+        return replace(config, text=stage)
+    diagnostic = extraction.load(script, config, "DeepSpeed configuration", "deepspeed.")
+    if diagnostic is not None:
+        extraction.unresolved |= dict.fromkeys(("strategy", "offload"), diagnostic)
+    prefix = "deepspeed.zero_optimization."
+    optimizer, parameters = (script.text(f"{prefix}offload_{name}.device") for name in ("optimizer", "param"))
+    if is_true(script.find((f"{prefix}cpu_offload",))):
+        optimizer = "cpu"  # the setting's name before DeepSpeed 0.3.16
+    if "strategy" not in extraction.unresolved:
+        _add_offload(extraction, config, optimizer, parameters)
+    return script.find((f"{prefix}stage",))
+
+
+def _zero_from_flags(extraction: Extraction, enabled: Setting) -> Setting:
+    launcher, prefix = extraction.launcher, "deepspeed_config."
+    names = ("offload_optimizer_device", "offload_param_device")
+    _add_offload(extraction, enabled, *(launcher.text(name, prefix + name) for name in names))
+    stage = launcher.find(("zero_stage", f"{prefix}zero_stage"))
+    return stage if stage is not None else replace(enabled, text="2")  # accelerate's default stage
+
+
+def _add_offload(extraction: Extraction, setting: Setting, optimizer: str, parameters: str) -> None:
+    value = "all" if parameters in _HOST_DEVICES else "optimizer" if optimizer in _HOST_DEVICES else "none"
+    extraction.add("offload", setting, value)
+
+
+def _read_fsdp(extraction: Extraction) -> None:
+    script = extraction.script
+    enabled = script.find(("enable_fsdp",))
+    if enabled is not None and is_true(enabled):
+        extraction.add("strategy", enabled, "fsdp-hybrid" if is_true(script.find(("hsdp",))) else "fsdp-full")
+        return
+    version = script.find(("fsdp_version",))
+    if version is not None:
+        resharding = script.find(("fsdp_config.reshard_after_forward", "fsdp_config.fsdp_reshard_after_forward"))
+        setting = extraction.resolve("strategy", resharding or version)
+        if setting is not None:
+            value = "fsdp-full" if resharding is None else _FSDP.get(resharding.text.lower(), "fsdp-full")
+            extraction.add("strategy", setting, value)
+        return
+    words = script.find(("fsdp",))
+    if words is not None and words.text:
+        _read_fsdp_words(extraction, words)
+        return
+    enabled = extraction.launcher.find(("use_fsdp", "distributed_type"))
+    if enabled is not None and (enabled.text.upper() == "FSDP" or is_true(enabled)):
+        _read_accelerate_fsdp(extraction, enabled)
+
+
+def _read_fsdp_words(extraction: Extraction, setting: Setting) -> None:
+    """Read `--fsdp "full_shard auto_wrap offload"` of transformers, or axolotl's list."""
+    if extraction.resolve("strategy", setting) is None:
+        return
+    words = " ".join((*setting.texts, setting.text)).replace(",", " ").split()
+    value = next((_FSDP[word] for word in words if word in _FSDP), None)
+    if value is not None:
+        extraction.add("strategy", setting, value)
+    if "offload" in words:
+        extraction.add("offload", setting, "all")
+
+
+def _read_accelerate_fsdp(extraction: Extraction, enabled: Setting) -> None:
+    launcher, prefix = extraction.launcher, "fsdp_config."
+    names = ("fsdp_sharding_strategy", "fsdp_reshard_after_forward")
+    sharding = launcher.find((*names, *(prefix + name for name in names)))
+    if sharding is None:
+        extraction.add("strategy", enabled, "fsdp-full")
+    elif extraction.resolve("strategy", sharding) is not None:
+        if value := _FSDP.get(sharding.text.lower()):
+            extraction.add("strategy", sharding, value)
+        else:
+            message = f"`{sharding.fact.snippet}` is not a sharding strategy"
+            extraction.reject("strategy", message, sharding.fact.span)
+    offload = launcher.find(("fsdp_offload_params", f"{prefix}fsdp_offload_params"))
+    if offload is not None:
+        extraction.add("offload", offload, "all" if is_true(offload) else "none")
