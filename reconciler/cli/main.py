@@ -65,8 +65,7 @@ class Commands(click.Group):
             from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
             near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else "Run `reconciler --help` for a list of commands."
-            ctx.fail(f"No such command {args[0]!r}. {hint}")
+            ctx.fail(f"no such command {args[0]!r}{f'; did you mean {near[0]!r}?' if near else ''}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
@@ -93,9 +92,11 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
         result: Any = reconciler.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
         if sys.stdout is not None:  # closed by the parent process
             sys.stdout.flush()  # reports a failure to write while there is still an exit code to choose
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
+    except click.ClickException as error:
+        return _report_usage(error)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return INTERRUPTED
@@ -123,6 +124,15 @@ def _discard_output() -> None:
 
 _PIPE_CLOSED = 128 + 13
 """Exit code after SIGPIPE: not a success, since the reader may have missed why a plan was refused."""
+
+
+def _report_usage(error: click.ClickException) -> int:
+    """Print an error of the command line in the form of all other errors."""
+    message = error.format_message().rstrip(".")
+    click.echo(f"error: {message[:1].lower()}{message[1:]}", err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"Run `{error.ctx.command_path} --help` for usage.", err=True)
+    return 2
 
 
 def _report(error: Exception) -> int:

@@ -86,12 +86,12 @@ EIGHT_B = ("size", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40S",
     [
         (
             (*EIGHT_B, "--goal", "throughput"),
-            "No such option '--goal'. It is an option of `size file` and `size write`.",
+            "no such option '--goal'; it is an option of `size file` and `size write`\n",
         ),
         ((*EIGHT_B, "--nodes", "2"), "--nodes requires --gpus"),
-        (("size", "JOB", "--seq", "128"), "No such option '--seq'. It is an option of `size ask`."),
-        (("size", "JOB", "--nonsense"), "No such option '--nonsense'.\n"),
-        (("size", "write", "JOB", "--table", "a"), "No such option '--table'. It is an option of `size record`."),
+        (("size", "JOB", "--seq", "128"), "no such option '--seq'; it is an option of `size ask`\n"),
+        (("size", "JOB", "--nonsense"), "no such option '--nonsense'\n"),
+        (("size", "write", "JOB", "--table", "a"), "no such option '--table'; it is an option of `size record`\n"),
     ],
 )
 def test_a_flag_of_another_command_is_refused_with_its_owner(

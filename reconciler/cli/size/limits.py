@@ -1,0 +1,28 @@
+"""Options that limit a search for a size, shared by the commands of `reconciler size`."""
+
+import click
+
+_MAX_GPUS = 65_536
+
+gpus = click.option(
+    "--gpus", metavar="N", type=click.IntRange(1, _MAX_GPUS), help="Number of GPUs to check in addition."
+)
+max_gpus = click.option(
+    "--max-gpus",
+    metavar="N",
+    type=click.IntRange(1, _MAX_GPUS),
+    default=64,
+    show_default=True,
+    help="Maximum number of GPUs to try.",
+)
+safety = click.option(
+    "--safety",
+    metavar="FRACTION",
+    type=click.FloatRange(0, 1),
+    default=0.08,
+    show_default=True,
+    help="Memory to keep free, as a fraction.",
+)
+allow_paged = click.option(
+    "--allow-paged", is_flag=True, help="Accept sizes that fit only if the optimizer is paged to host memory."
+)
