@@ -19,11 +19,14 @@ def render_csv(plan, options):
 """
 
 MAIN = """
-import sys
+import pathlib, sys
 from reconciler.outputs import registry
 registry.OUTPUTS += (registry.Output(name="csv", render="csv_output:render_csv", verbs=frozenset({"plan"})),)
 from reconciler.cli.main import run
-sys.exit(run(["init", sys.argv[1]]) or run(["plan", "--repo", sys.argv[1], "-o", "csv"]))
+assert run(["init", sys.argv[1]]) == 0
+pathlib.Path(sys.argv[1], "jobs", "settings.yaml").write_text(
+    "apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: settings, namespace: research}\\n")
+sys.exit(run(["plan", "--repo", sys.argv[1], "-o", "csv"]))
 """
 
 
@@ -57,7 +60,5 @@ def test_a_new_output_is_one_module_and_one_row(tmp_path: Path) -> None:
         [sys.executable, "-c", MAIN, str(tmp_path / "fleet")], env=environ, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    lines = done.stdout[done.stdout.index("operation,path") :].splitlines()
-    assert lines[0] == "operation,path"
-    assert lines[1:]
-    assert all(line.startswith("create,rendered/") for line in lines[1:])
+    table = done.stdout[done.stdout.index("operation,path") :].splitlines()
+    assert table == ["operation,path", "create,rendered/main/research/configmap-settings.yaml"]
