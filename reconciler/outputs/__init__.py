@@ -1,1 +1,1 @@
-"""A plan in, one effect out: text, JSON, Markdown, SARIF, JUnit, annotations, or a commit."""
+"""Outputs of a plan: text, JSON, Markdown, SARIF, JUnit, GitHub annotations, names, and commits."""

@@ -1,4 +1,4 @@
-"""A plan as a commit: `rendered/` on the checked-out branch, or on a branch of our own, with what it was made from."""
+"""Commits of rendered files, on the checked-out branch or on another one, with trailers that name their inputs."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ PLAN_DIGEST = "Reconciler-Plan-Digest"
 SOURCE_COMMIT = "Reconciler-Source-Commit"
 EVIDENCE_DIGEST = "Reconciler-Evidence-Digest"
 ACKNOWLEDGED = "Reconciler-Acknowledged"
-"""The token under which a plan exceeds its budgets: who allowed it is the commit's author."""
+"""The token that accepts exceeded budgets. The author of the commit is who accepted them."""
 
 
 class Committed(Struct, frozen=True, kw_only=True):
-    """A commit that was made, and the branch it is on (None: a detached HEAD)."""
+    """The id of a new commit, and its branch (None: a detached HEAD)."""
 
     oid: str
     branch: str | None
@@ -30,36 +30,35 @@ def commit(
     branch: str | None = None,
     expected_head: str,
 ) -> Committed | None:
-    """Commit files (None deletes) on top of `expected_head`; None where they are all there already.
+    """Commit files (None deletes one) on top of `expected_head`. Return None if they have these contents already.
 
-    In place, HEAD must still be `expected_head`, and the working tree and index follow for these files only. Files of
-    the working tree (sources with uncommitted changes) are committed along by giving their contents.
-    On another branch: it is made, or moved if all it holds is ours or already part of `expected_head`.
-    Raises `StalePlan` where a branch has moved, `UnsafePlan` where somebody's work would be lost, `ConfigError` where
-    git has no author, `RepositoryError` where git fails.
+    On the checked-out branch, HEAD must still be `expected_head`; the working tree and the index are updated for these
+    files only. Another branch is created, or moved if its commits are ours or already part of `expected_head`.
+    Raises `StalePlan` if a branch has moved, `UnsafePlan` if work of others would be lost, `ConfigError` if git has no
+    author, and `RepositoryError` if git fails.
     """
-    here = repository.head_branch()
-    elsewhere = branch if branch != here else None
+    current = repository.head_branch()
+    other = branch if branch != current else None
     draft = Draft(
         parent=expected_head,
         files=files,
         message=compose(message, trailers),
-        branch=elsewhere,
-        replaces=None if elsewhere is None else _replaced(repository, elsewhere, expected_head),
+        branch=other,
+        replaces=None if other is None else _replaced_commit(repository, other, expected_head),
     )
     oid = repository.commit(draft)
-    return None if oid is None else Committed(oid=oid, branch=elsewhere or here)
+    return None if oid is None else Committed(oid=oid, branch=other or current)
 
 
 def compose(message: str, trailers: Mapping[str, str]) -> str:
-    """Write a message as git keeps it: no space at line ends, one line a trailer, in the order given."""
+    """Join a message and its trailers as git stores them: no trailing spaces, one line per trailer, in this order."""
     text = "\n".join(line.rstrip() for line in message.replace("\0", "").strip().splitlines())
     lines = "".join(f"{key}: {' '.join(value.split())}\n" for key, value in trailers.items())
     return f"{text}\n\n{lines}" if lines else f"{text}\n"
 
 
 def trailers_of(message: str) -> dict[str, str]:
-    """Read the trailers of a commit: the last paragraph, if all of its lines are `Key: value`."""
+    """Return the trailers of a commit message: its last paragraph, if every line of it is `Key: value`."""
     last = message.strip().rpartition("\n\n")[2].splitlines()
     pairs = [line.partition(": ") for line in last]
     if not all(sign and key.replace("-", "").isalnum() for key, sign, _ in pairs):
@@ -67,21 +66,21 @@ def trailers_of(message: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def _replaced(repository: Repository, branch: str, head: str) -> str | None:
+def _replaced_commit(repository: Repository, branch: str, head: str) -> str | None:
     tip = repository.branch(branch)
     if tip is None:
         return None
-    if not _is_part_of(repository, tip.oid, head) and not _is_ours(repository, tip, head):
-        hint = "name another branch, or delete this one if nobody needs it"
-        raise UnsafePlan(f"branch {branch} holds commits that reconciler did not make", hint=hint)
+    if not _is_ancestor(repository, tip.oid, head) and not _is_ours(repository, tip, head):
+        hint = "choose another branch, or delete this one if it is not needed"
+        raise UnsafePlan(f"branch {branch} has commits that reconciler did not create", hint=hint)
     return tip.oid
 
 
 def _is_ours(repository: Repository, tip: Commit, head: str) -> bool:
-    """One commit with our trailer, on something that is part of the history it would be put on now."""
-    one_parent = len(tip.parents) == 1 and _is_part_of(repository, tip.parents[0], head)
+    """Return whether a branch is one commit of ours on top of a part of `head`."""
+    one_parent = len(tip.parents) == 1 and _is_ancestor(repository, tip.parents[0], head)
     return one_parent and PLAN_DIGEST in trailers_of(tip.message)
 
 
-def _is_part_of(repository: Repository, commit: str, head: str) -> bool:
+def _is_ancestor(repository: Repository, commit: str, head: str) -> bool:
     return repository.merge_base(commit, head) == commit

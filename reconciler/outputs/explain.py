@@ -1,28 +1,27 @@
-"""The reasons of one object in, a readable chain out: value, rule or formula, source line, evidence."""
+"""The output of `reconciler explain`: each value with its rule or formula, its source lines and evidence."""
 
 import json
 from typing import Any
 
 import msgspec
 
-from reconciler.core.plan.explanation import ExplainedField, Explanation, Origin
-from reconciler.outputs.differences import is_single, scalar, value_lines
+from reconciler.core.plan.explanation import ExplainedField, Explanation
+from reconciler.outputs.differences import is_single_line, scalar, value_lines
 from reconciler.outputs.findings import subject_of, where
-from reconciler.outputs.page import Page, Span, Tone
+from reconciler.outputs.page import Page, Style, Styled
 from reconciler.outputs.printable import clip
 from reconciler.outputs.sizing import write_candidates, write_note
-
-__all__ = ["ExplainedField", "Explanation", "Origin", "render_explain", "render_explain_json"]
+from reconciler.outputs.summary import plural
 
 _LITERAL_INDENT = 13
-_MOST_LINES = 40  # of one value; `show` and the rendered file have the rest
+_MAX_LINES = 40  # of one value; the rendered file has all
 
 
 def render_explain(explanation: Explanation, *, width: int = 80, colour: bool = False, unicode: bool = True) -> str:
-    """Write the chain for a terminal of `width` cells. Neighbouring fields with one reason share its lines."""
+    """Render the reasons for a terminal of `width` cells. Neighboring fields with the same reason share it."""
     page = Page(width=width, colour=colour, unicode=unicode)
-    page.write(Span(subject_of(explanation.cluster, explanation.key), Tone.STRONG))
-    page.write(Span(f"{explanation.path} from {where(explanation.source)}", Tone.FAINT))
+    page.write(Styled(subject_of(explanation.cluster, explanation.key), Style.STRONG))
+    page.write(Styled(f"{explanation.path} from {where(explanation.source)}", Style.DIM))
     if explanation.sizing is not None:
         page.heading("Sizing")
         write_note(page, explanation.sizing, indent=2)
@@ -36,7 +35,7 @@ def render_explain(explanation: Explanation, *, width: int = 80, colour: bool = 
 
 
 def render_explain_json(explanation: Explanation) -> str:
-    """Write the chain as JSON: a list of fields, each with value, rule, formula and origins."""
+    """Render the reasons as JSON: a list of fields, each with its value, rule, formula and origins."""
     key = explanation.key
     data = {
         "cluster": explanation.cluster,
@@ -68,30 +67,30 @@ def _why(field: ExplainedField) -> tuple[object, ...]:
 
 
 def _value(page: Page, field: ExplainedField) -> None:
-    name = field.field or "(the whole object)"
-    if is_single(field.value):
-        page.write(Span(name, Tone.STRONG), Span(" = ", Tone.FAINT), Span(scalar(field.value), Tone.CREATED))
+    name = field.field or "(whole object)"
+    if is_single_line(field.value):
+        page.write(Styled(name, Style.STRONG), Styled(" = ", Style.DIM), Styled(scalar(field.value), Style.CREATED))
         return
-    page.write(Span(name, Tone.STRONG), Span(" =", Tone.FAINT))
+    page.write(Styled(name, Style.STRONG), Styled(" =", Style.DIM))
     lines = value_lines(field.value)
-    for line in lines[:_MOST_LINES]:
-        page.verbatim(Span(""), line, tone=Tone.CREATED, indent=4)
-    if len(lines) > _MOST_LINES:
-        page.write(Span(f"… {len(lines) - _MOST_LINES:,} more lines", Tone.FAINT), indent=4)
+    for line in lines[:_MAX_LINES]:
+        page.verbatim("", line, style=Style.CREATED, indent=4)
+    if len(lines) > _MAX_LINES:
+        page.write(Styled(f"… {plural(len(lines) - _MAX_LINES, 'more line')}", Style.DIM), indent=4)
 
 
 def _reason(page: Page, field: ExplainedField) -> None:
-    how = field.formula or ("the source says so" if field.origins else "it is always so")
+    how = field.formula or ("set in the source" if field.origins else "fixed value")
     rule = "" if field.rule == "source" else f"  [{field.rule}]"
-    page.write(Span("because ", Tone.FAINT), how, Span(rule, Tone.FAINT), indent=2)
+    page.write(Styled("because ", Style.DIM), how, Styled(rule, Style.DIM), indent=2)
     for origin in field.origins:
         kind = "evidence" if origin.is_evidence else "source"
-        tone = Tone.MOVED if origin.is_evidence else Tone.UPDATED
-        named = [f" {origin.field}"] if origin.field else []
-        page.write(Span(f"{kind:<8} ", tone), Span(str(origin.place), Tone.STRONG), *named, indent=4)
+        style = Style.MOVED if origin.is_evidence else Style.UPDATED
+        field_name = [f" {origin.field}"] if origin.field else []
+        page.write(Styled(f"{kind:<8} ", style), Styled(str(origin.place), Style.STRONG), *field_name, indent=4)
         if origin.line.strip():
             literal = clip(page.shown(origin.line.strip()), page.width - _LITERAL_INDENT - 2, ellipsis=page.ellipsis)
-            page.verbatim(Span("│ ", Tone.FAINT), literal, indent=_LITERAL_INDENT)
+            page.verbatim(Styled("│ ", Style.DIM), literal, indent=_LITERAL_INDENT)
 
 
 def _field(field: ExplainedField) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A plan in, everything it complains about out: one list for annotations, SARIF, JUnit and the texts."""
+"""Findings: everything a plan reports as wrong or risky, in one form for every output."""
 
 from enum import StrEnum
 
@@ -11,22 +11,22 @@ from reconciler.core.problems import Problem, Severity
 
 
 class Level(StrEnum):
-    """How loud a finding is; the names are those of SARIF."""
+    """How severe a finding is, by the names of SARIF."""
 
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
 
 
-class Kind(StrEnum):
-    """What part of the plan a finding comes from."""
+class Category(StrEnum):
+    """The part of the plan that a finding comes from."""
 
     PROBLEM = "problem"
     VERDICT = "verdict"
     RISK = "risk"
     BUDGET = "budget"
     EXCEPTED = "excepted"  # a denial that an exception allows
-    EXCEPTION = "exception"  # an exception that allows nothing any more
+    EXCEPTION = "exception"  # an exception that is no longer used
 
 
 _LEVELS = {
@@ -39,9 +39,9 @@ _LEVELS = {
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One complaint with its place in the sources. `subject` names the object on its cluster, if there is one."""
+    """One finding with its rule, its place in the sources and a hint. `subject` names the object and its cluster."""
 
-    kind: Kind
+    category: Category
     rule: str
     level: Level
     message: str
@@ -58,34 +58,38 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def findings(plan: Plan) -> tuple[Finding, ...]:
-    """Return all findings: loudest first, then as the plan orders them."""
-    found = [
-        *(_of_problem(problem) for problem in plan.problems),
-        *(_of_verdict(verdict) for verdict in plan.verdicts),
-        *(_of_breach(breach, acknowledged=plan.acknowledged) for breach in plan.breaches),
-        *(_of_risk(risk) for risk in plan.risks),
-        *(_of_exception(exception) for exception in plan.exceptions if not exception.used),
+    """Return all findings: errors first, then warnings, then notes, each in the order of the plan."""
+    everything = [
+        *(_from_problem(problem) for problem in plan.problems),
+        *(_from_verdict(verdict) for verdict in plan.verdicts),
+        *(_from_breach(breach, acknowledged=plan.acknowledged) for breach in plan.breaches),
+        *(_from_risk(risk) for risk in plan.risks),
+        *(_from_exception(exception) for exception in plan.exceptions if not exception.used),
     ]
     order = list(Level)
-    return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
+    return tuple(sorted(everything, key=lambda finding: order.index(finding.level)))
+
+
+def qualified_name(key: ObjectKey) -> str:
+    """Return `namespace/name`, or the name alone for objects without a namespace."""
+    return "/".join(part for part in (key.namespace, key.name) if part)
 
 
 def subject_of(cluster: str, key: ObjectKey) -> str:
     """Name an object for people: `Job research/gpt on main`."""
-    name = "/".join(part for part in (key.namespace, key.name) if part)
-    return " ".join(part for part in (key.kind, name, f"on {cluster}" if cluster else "") if part)
+    return " ".join(part for part in (key.kind, qualified_name(key), f"on {cluster}" if cluster else "") if part)
 
 
 def where(place: SourceRef | None) -> str:
-    """Write a place for people: the start of a file is the file, and no place is nothing."""
+    """Format a place for people: only the path for the start of a file, the empty string for None."""
     if place is None:
         return ""
     return place.path if place.line <= 1 and place.column <= 1 else str(place)
 
 
-def _of_problem(problem: Problem) -> Finding:
+def _from_problem(problem: Problem) -> Finding:
     return Finding(
-        kind=Kind.PROBLEM,
+        category=Category.PROBLEM,
         rule=problem.rule,
         level=Level.ERROR if problem.severity is Severity.ERROR else Level.WARNING,
         message=problem.message,
@@ -95,9 +99,9 @@ def _of_problem(problem: Problem) -> Finding:
     )
 
 
-def _of_verdict(verdict: Verdict) -> Finding:
+def _from_verdict(verdict: Verdict) -> Finding:
     return Finding(
-        kind=Kind.EXCEPTED if verdict.result is Result.EXCEPTED else Kind.VERDICT,
+        category=Category.EXCEPTED if verdict.result is Result.EXCEPTED else Category.VERDICT,
         rule=verdict.rule,
         level=_LEVELS[verdict.result],
         message=verdict.message,
@@ -108,9 +112,9 @@ def _of_verdict(verdict: Verdict) -> Finding:
     )
 
 
-def _of_risk(risk: Risk) -> Finding:
+def _from_risk(risk: Risk) -> Finding:
     return Finding(
-        kind=Kind.RISK,
+        category=Category.RISK,
         rule=risk.rule,
         level=Level.WARNING,
         message=risk.message,
@@ -120,21 +124,21 @@ def _of_risk(risk: Risk) -> Finding:
     )
 
 
-def _of_breach(breach: Breach, *, acknowledged: bool) -> Finding:
+def _from_breach(breach: Breach, *, acknowledged: bool) -> Finding:
     return Finding(
-        kind=Kind.BUDGET,
+        category=Category.BUDGET,
         rule=f"budget.{breach.budget}",
         level=Level.NOTE if acknowledged else Level.ERROR,
         message=breach.message,
     )
 
 
-def _of_exception(exception: ExceptionInForce) -> Finding:
+def _from_exception(exception: ExceptionInForce) -> Finding:
     return Finding(
-        kind=Kind.EXCEPTION,
+        category=Category.EXCEPTION,
         rule=exception.rule,
         level=Level.NOTE,
-        message=f"the exception for {exception.target} until {exception.expires} allows nothing any more",
+        message=f"the exception for {exception.target}, which expires on {exception.expires}, is no longer used",
         place=exception.place,
-        hint=f"remove the file; its owner is {exception.owner}",
+        hint=f"delete the file; its owner is {exception.owner}",
     )

@@ -1,4 +1,4 @@
-"""A plan in, its JSON form out: what `show` reads back, and what `schemas/gpureconciler.io/v1alpha1/plan.json` says."""
+"""The JSON output, as `schemas/gpureconciler.io/v1alpha1/plan.json` defines it. `reconciler show` reads it back."""
 
 import json
 
@@ -8,5 +8,5 @@ from reconciler.outputs.registry import DEFAULTS, RenderOptions
 
 
 def render_json(plan: Plan, _: RenderOptions = DEFAULTS) -> str:
-    """Write the plan as indented JSON, keys in the order of the schema."""
+    """Render the plan as indented JSON with keys in the order of the schema."""
     return json.dumps(to_json(plan), indent=2, ensure_ascii=False) + "\n"

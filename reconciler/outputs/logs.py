@@ -1,7 +1,6 @@
-"""Messages on standard error: lines for people, or one JSON object a line for machines.
+"""Log messages on standard error, as lines of text or as one JSON object per line.
 
-What is told is told as `info` or `debug`, so that the library that tells it is imported only where one of them is
-wanted.
+All messages have the level info or debug, so `logging` is imported only if one of these levels is enabled.
 """
 
 import sys
@@ -12,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """Messages of one module; nothing is said until `set_up` has imported what says it."""
+    """The log of one module. It is silent until `set_up` imports `logging`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def info(self, message: str, *values: object) -> None:
-        """Tell what has been done."""
+        """Log what was done."""
         if logging := sys.modules.get("logging"):
             logging.getLogger(self._name).info(message, *values)
 
     def debug(self, message: str, *values: object) -> None:
-        """Tell what it was done with."""
+        """Log details, for debugging."""
         if logging := sys.modules.get("logging"):
             logging.getLogger(self._name).debug(message, *values)
 
 
 def set_up(*, level: str, form: str) -> None:
-    """Send messages of `level` and above to standard error, as `text` or `json`."""
+    """Log messages of `level` and above to standard error; `form` is `text` or `json`."""
     if level in _SILENT and "logging" not in sys.modules:
         return
     import logging  # noqa: PLC0415 - see above
@@ -49,7 +48,7 @@ _SILENT = ("warning", "error")
 
 
 def _json() -> "logging.Formatter":
-    """Write one JSON object a line: time (UTC, RFC 3339), level, logger, message."""
+    """Return a formatter that writes JSON objects with time (UTC, RFC 3339), level, logger and message."""
     import json  # noqa: PLC0415 - see above
     import logging  # noqa: PLC0415 - see above
 

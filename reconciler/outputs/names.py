@@ -1,4 +1,4 @@
-"""A plan in, one changed object a line out, for scripts: operation, cluster, kind/namespace/name."""
+"""The name output, for scripts: operation, cluster and kind/namespace/name of each changed object, one per line."""
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.printable import printable, without_commands
@@ -6,9 +6,9 @@ from reconciler.outputs.registry import DEFAULTS, RenderOptions
 
 
 def render_names(plan: Plan, _: RenderOptions = DEFAULTS) -> str:
-    """Write `update main Job/research/gpt` per change, in the plan's order; nothing for an empty plan.
+    """Render each change as `update main Job/research/gpt`, in the order of the plan.
 
-    The three words never hold a blank, so that `while read operation cluster object` reads them whatever the names.
+    The three words contain no spaces, so that `while read operation cluster object` works for any name.
     """
     lines = (
         " ".join((change.operation.value, _word(change.cluster), _word(str(change.key)))) for change in plan.changes

@@ -1,11 +1,12 @@
-"""Spans of text in, lines for a terminal out: escaped, coloured, wrapped and aligned by display cells.
+"""A page of terminal text: styled spans, wrapped and aligned by display width, with escape sequences kept out.
 
-Everything that reaches a page goes through `printable`, so that no name in a repository can move the cursor; colour is
-added after that and is the only escape sequence in the output.
+All text passes through `printable`, so no name in a repository can move the cursor. Colour is added afterwards and is
+the only escape sequence in the result. Tables are laid out here and not by rich, because importing and running
+`rich.table` costs more than the rest of a small plan (120 ms of processor time, measured with rich 15).
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from itertools import groupby
 from operator import itemgetter
@@ -15,42 +16,43 @@ from msgspec import Struct, field
 from reconciler.outputs.printable import cells, clip, clip_middle, printable, without_commands
 
 
-class Tone(StrEnum):
-    """What a span means; the value is its ANSI colour (SGR parameters). Sixteen colours: every theme knows them."""
+class Style(StrEnum):
+    """The role of a span; the value is its ANSI colour (SGR parameters), from the sixteen that every theme has."""
 
     PLAIN = ""
     STRONG = "1"
-    FAINT = "2"
+    DIM = "2"
     CREATED = "32"
     UPDATED = "33"
     DELETED = "31"
     MOVED = "36"
-    ALARM = "1;31"
-    CAUTION = "1;33"
-    FINE = "1;32"
+    ERROR = "1;31"
+    WARNING = "1;33"
+    SUCCESS = "1;32"
 
 
-class Span(Struct, frozen=True):
-    """A piece of a line in one tone."""
+class Styled(Struct, frozen=True):
+    """Text in one style."""
 
     text: str
-    tone: Tone = Tone.PLAIN
+    style: Style = Style.PLAIN
 
 
-Piece = Span | str
-Row = Sequence[Piece]
+Piece = Styled | str
+TableRow = Sequence[Piece]
 
 _ASCII = str.maketrans(
     {"→": "->", "·": "|", "…": "...", "—": "-", "│": "|", "└": "`", "├": "|", "─": "-", "█": "#", "░": ".", "▓": "%"}
 )
-_NARROWEST = 40
-_LEAST_COLUMN = 8
+_MIN_WIDTH = 40
+_MIN_COLUMN = 8
+_MAX_LABEL = 63  # characters of a Kubernetes label value, such as a GPU product
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TOKENS = re.compile(r" +|[^ ]+")
 
 
 class Page(Struct, kw_only=True):
-    """Lines as they are written, for one terminal."""
+    """Lines for one terminal. Widths are in cells."""
 
     width: int = 80
     colour: bool = False
@@ -58,84 +60,90 @@ class Page(Struct, kw_only=True):
     lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.width = max(self.width, _NARROWEST)
+        self.width = max(self.width, _MIN_WIDTH)
 
     def blank(self) -> None:
-        """Write an empty line, never two in a row and never at the top."""
+        """Add an empty line, unless the page is empty or already ends in one."""
         if self.lines and self.lines[-1]:
             self.lines.append("")
 
-    def heading(self, title: str, *rest: Piece) -> None:
-        """Write a heading with air above it."""
+    def heading(self, title: str, *more: Piece) -> None:
+        """Add a heading after an empty line."""
         self.blank()
-        self.write(Span(title, Tone.STRONG), *rest)
+        self.write(Styled(title, Style.STRONG), *more)
 
     def write(self, *pieces: Piece, indent: int = 0, hang: int = 2) -> None:
-        """Write one paragraph, wrapped between words; lines after the first are indented by `hang` cells more."""
+        """Add a paragraph, wrapped between words. Lines after the first are indented by `hang` more cells."""
         spans = [self._span(piece) for piece in pieces]
         left = " " * indent
         if indent + sum(cells(text) for text, _ in spans) <= self.width:
-            self._finish([left, *(self._toned(text, tone) for text, tone in spans)])
+            self._add([left, *(self._style(text, style) for text, style in spans)])
             return
-        used, line = indent, [(left, Tone.PLAIN)]
+        used, line = indent, [(left, Style.PLAIN)]
         is_fresh = True
-        for text, tone in self._tokens(spans, self.width - indent - hang):
+        for text, style in self._tokens(spans, self.width - indent - hang):
             is_full = used + cells(text) > self.width and not is_fresh
             if is_full and not text.isspace():
-                self._finish(self._runs(line))
-                used, line = indent + hang, [(" " * (indent + hang), Tone.PLAIN)]
+                self._add(self._runs(line))
+                used, line = indent + hang, [(" " * (indent + hang), Style.PLAIN)]
                 is_fresh = True
             if text.isspace() and (is_fresh or is_full):
                 continue
-            line.append((text, tone))
+            line.append((text, style))
             used += cells(text)
             is_fresh = False
-        self._finish(self._runs(line))
+        self._add(self._runs(line))
 
-    def append(self, span: Span) -> bool:
-        """Add to the line written last if there is room, and tell whether there was."""
-        text = self.shown(span.text)
+    def append(self, piece: Styled) -> bool:
+        """Add to the last line if there is room. Return whether there was."""
+        text = self.shown(piece.text)
         if not self.lines or cells(_COLOUR.sub("", self.lines[-1])) + cells(text) > self.width:
             return False
-        self.lines[-1] += self._toned(text, span.tone)
+        self.lines[-1] += self._style(text, piece.style)
         return True
 
-    def verbatim(self, start: Span, text: str, *, tone: Tone = Tone.PLAIN, indent: int = 0) -> None:
-        """Write one line with its blanks kept; what is too long goes on below, so that nothing is lost."""
-        shown = self.shown(text)
-        room = self.width - indent - cells(self.shown(start.text))
-        lead = self._toned(self.shown(start.text), start.tone)
-        for part in _cut(shown, room):
-            self._finish([" " * indent, lead, self._toned(part, tone)])
-            lead = " " * cells(self.shown(start.text))
+    def verbatim(self, start: Piece, text: str, *, style: Style = Style.PLAIN, indent: int = 0) -> None:
+        """Add one line with its spaces kept. Text that is too long continues on the next lines."""
+        lead, lead_style = self._span(start)
+        blank = " " * cells(lead)
+        for part in _split(self.shown(text), self.width - indent - cells(lead)):
+            self._add([" " * indent, self._style(lead, lead_style), self._style(part, style)])
+            lead = blank
 
     def table(
         self,
         header: Sequence[str],
-        rows: Sequence[Row],
+        rows: Sequence[TableRow],
         *,
-        right: Iterable[int] = (),
-        gives: Iterable[int] = (),
+        right: Collection[int] = (),
+        keep: Collection[int] = (),
+        has_notes: bool = False,
         indent: int = 2,
     ) -> None:
-        """Write a table; columns in `right` are numbers and never cut.
+        """Add a table. Columns in `right` hold numbers and are right-aligned; they and those in `keep` are never cut.
 
-        Where it is too wide, the columns in `gives` are cut first, at their ends; then the widest, in the middle.
+        If the table is too wide and its last column holds notes, they are written below their rows. The widest other
+        columns are then cut in the middle.
         """
-        numbers = frozenset(right)
-        shown = [[self._span(piece) for piece in row] for row in rows]
-        titles = [(title, Tone.FAINT) for title in header]
-        widths = [max(cells(row[i][0]) for row in [titles, *shown]) for i in range(len(header))]
+        body = [[self._span(piece) for piece in row] for row in rows]
+        titles = [(title, Style.DIM) for title in header]
+        widths = [max(cells(row[i][0]) for row in [titles, *body]) for i in range(len(header))]
+        widths = [min(width, _MAX_LABEL) if i in keep else width for i, width in enumerate(widths)]
         room = self.width - indent - 2 * (len(header) - 1)
-        giving = [column for column in gives if column < len(header)]
-        self._shrink(widths, giving, room)
-        self._shrink(widths, [i for i in range(len(header)) if i not in numbers], room)
-        for row in [titles, *shown] if any(header) else shown:
-            parts: list[str] = []
-            for i, (text, tone) in enumerate(row):
-                cut = (clip if i in giving else clip_middle)(text, widths[i], ellipsis=self.ellipsis)
-                parts.append(self._padded(cut, tone, widths[i], to_right=i in numbers))
-            self._finish([" " * indent, "  ".join(parts)])
+        is_split = has_notes and sum(widths) > room
+        if is_split:
+            widths, room = widths[:-1], room + 2
+        _shrink(widths, [i for i in range(len(widths)) if i not in right and i not in keep], room)
+        for row in [titles, *body] if any(header) else body:
+            parts = []
+            for i, width in enumerate(widths):
+                text, style = row[i]
+                cut = clip_middle(text, width, ellipsis=self.ellipsis)
+                pad = " " * (width - cells(cut))
+                parts.append(pad + self._style(cut, style) if i in right else self._style(cut, style) + pad)
+            self._add([" " * indent, "  ".join(parts)])
+            if is_split and row[-1][0]:
+                self.write(Styled(*row[-1]), indent=indent + 4, hang=0)
 
     def text(self) -> str:
         """Return the page, with one line break at its end."""
@@ -152,42 +160,40 @@ class Page(Struct, kw_only=True):
         """The sign for text that was cut."""
         return "…" if self.unicode else "..."
 
-    def _runs(self, line: Iterable[tuple[str, Tone]]) -> Iterable[str]:
-        for tone, run in groupby(line, key=itemgetter(1)):
-            yield self._toned("".join(text for text, _ in run), tone)
+    def _runs(self, line: Iterable[tuple[str, Style]]) -> Iterable[str]:
+        for style, run in groupby(line, key=itemgetter(1)):
+            yield self._style("".join(text for text, _ in run), style)
 
-    def _span(self, piece: Piece) -> tuple[str, Tone]:
-        return (self.shown(piece), Tone.PLAIN) if isinstance(piece, str) else (self.shown(piece.text), piece.tone)
+    def _span(self, piece: Piece) -> tuple[str, Style]:
+        return (self.shown(piece), Style.PLAIN) if isinstance(piece, str) else (self.shown(piece.text), piece.style)
 
-    def _tokens(self, spans: Iterable[tuple[str, Tone]], longest: int) -> Iterable[tuple[str, Tone]]:
-        for text, tone in spans:
+    def _tokens(self, spans: Iterable[tuple[str, Style]], longest: int) -> Iterable[tuple[str, Style]]:
+        for text, style in spans:
             for token in _TOKENS.findall(text):
-                for part in _cut(token, longest):
-                    yield part, tone
+                for part in _split(token, longest):
+                    yield part, style
 
-    def _shrink(self, widths: list[int], flexible: list[int], room: int) -> None:
-        while sum(widths) > room:
-            widest = max(flexible, key=lambda i: widths[i], default=-1)
-            if widest < 0 or widths[widest] <= _LEAST_COLUMN:
-                return
-            widths[widest] -= 1
-
-    def _padded(self, text: str, tone: Tone, width: int, *, to_right: bool) -> str:
-        pad = " " * (width - cells(text))
-        return pad + self._toned(text, tone) if to_right else self._toned(text, tone) + pad
-
-    def _toned(self, text: str, tone: Tone) -> str:
-        if not self.colour or not tone or not text.strip():
+    def _style(self, text: str, style: Style) -> str:
+        if not self.colour or not style or not text.strip():
             return text
-        seen = text.rstrip(" ")  # blanks stay outside, so that lines end alike with and without colour
-        return f"\x1b[{tone}m{seen}\x1b[0m{text[len(seen) :]}"
+        visible = text.rstrip(" ")  # spaces stay outside, so that lines end alike with and without colour
+        return f"\x1b[{style}m{visible}\x1b[0m{text[len(visible) :]}"
 
-    def _finish(self, parts: Iterable[str]) -> None:
+    def _add(self, parts: Iterable[str]) -> None:
         self.lines.append("".join(parts).rstrip())
 
 
-def _cut(text: str, width: int) -> list[str]:
-    """Cut text into pieces of at most `width` cells; empty text is one empty piece."""
+def _shrink(widths: list[int], columns: Sequence[int], room: int) -> None:
+    """Take cells from the widest of `columns` until the table fits or all of them are as narrow as may be."""
+    while sum(widths) > room:
+        widest = max(columns, key=lambda i: widths[i], default=-1)
+        if widest < 0 or widths[widest] <= _MIN_COLUMN:
+            return
+        widths[widest] -= 1
+
+
+def _split(text: str, width: int) -> list[str]:
+    """Split text into parts of at most `width` cells. Empty text is one empty part."""
     if cells(text) <= width:
         return [text]
     parts: list[str] = []

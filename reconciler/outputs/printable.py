@@ -1,8 +1,8 @@
-r"""Any string in, a string that is safe to show out: no control characters, no hidden signs, known width in cells.
+r"""Escaping for display: no control characters, no invisible characters, and a known width in cells.
 
-Names and values come from files that anybody may have written. Before a terminal, a comment or a log shows them, every
-character that moves the cursor, hides, reorders or widens without a trace is replaced by its visible escape (`\x1b`,
-`\u202e`), and the commands that build servers read out of logs are broken up.
+Names and values come from files that anybody may have written. Every character that moves the cursor, is invisible or
+reorders text is replaced by its escape (`\x1b`, `\u202e`) before a terminal, a comment or a log shows it, and commands
+that build servers read from logs are broken up.
 """
 
 import re
@@ -11,83 +11,85 @@ import unicodedata
 from reconciler.core.patterns import later
 
 _HIDDEN = frozenset(
-    # Not in a control category, but drawn as nothing: combining grapheme joiner, fillers, vowel signs, blanks.
+    # Invisible, although not in a control category: combining grapheme joiner, fillers, vowel signs, blanks.
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
 )
-# Variation selectors change the sign before them; noncharacters are nothing at all.
+# Variation selectors, which change the character before them, and noncharacters.
 _UNSEEN = later("[\ufe00-\ufe0f\U000e0100-\U000e01ef\ufdd0-\ufdef]")
-_NONCHARACTER = 0xFFFE  # in every plane the last two code points
+_NONCHARACTER = 0xFFFE  # the last two code points of every plane
 _LAST_IN_BYTE, _LAST_IN_PLANE = 0xFF, 0xFFFF
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
 _COMBINING = frozenset({"Mn", "Me"})
-_MOST_COMBINING = 2  # marks on one letter; natural languages need no more, and more climb into other lines
-# The signs that nearly all text is made of, our own among them: a cell each, and nothing to look up.
+_MAX_COMBINING = 2  # marks on one letter; no language needs more, and more of them overlap other lines
+# Common characters, which take one cell each and need no lookup.
 _PLAIN = later(r"[ -~→·…│]*")
 # `##[error]` (GitHub, anywhere in a line), `##vso[` (Azure), `##teamcity[`: commands to the runner.
 _LOG_COMMAND = later(r"#(?=#(?:\[|vso\[|teamcity\[))", re.IGNORECASE)
-# `::error::` counts for GitHub when only blanks stand before it; a colour sequence is a blank to be safe.
+# GitHub reads `::error::` after spaces only. Color sequences count as spaces, to be safe.
 _LINE_COMMAND = later(r"^((?:[ \t]|\x1b\[[0-9;]*m)*):(?=:)", re.MULTILINE)
 
 
 def printable(text: str, *, unicode: bool = True) -> str:
-    """Return `text` on one line with everything that is not plainly visible escaped; pure ASCII if not `unicode`."""
+    """Return `text` on one line with all invisible characters escaped; without `unicode`, in pure ASCII."""
     if _PLAIN.fullmatch(text) and (unicode or text.isascii()):
         return text
     shown: list[str] = []
     marks = 0
-    for sign in text:
-        category = unicodedata.category(sign)
+    for character in text:
+        category = unicodedata.category(character)
         marks = marks + 1 if category in _COMBINING else 0
-        if sign == " " or (_is_visible(sign, category) and marks <= _MOST_COMBINING and (unicode or sign.isascii())):
-            shown.append(sign)
+        if character == " " or (
+            _is_visible(character, category) and marks <= _MAX_COMBINING and (unicode or character.isascii())
+        ):
+            shown.append(character)
         else:
-            shown.append(_escape(sign))
+            shown.append(_escape(character))
     return "".join(shown)
 
 
-def _is_visible(sign: str, category: str) -> bool:
-    if category in _ESCAPED_CATEGORIES or sign in _HIDDEN or _UNSEEN.match(sign):
+def _is_visible(character: str, category: str) -> bool:
+    if category in _ESCAPED_CATEGORIES or character in _HIDDEN or _UNSEEN.match(character):
         return False
-    return ord(sign) & _NONCHARACTER != _NONCHARACTER
+    return ord(character) & _NONCHARACTER != _NONCHARACTER
 
 
-def _escape(sign: str) -> str:
-    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(sign)
+def _escape(character: str) -> str:
+    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
     if known:
         return known
-    point = ord(sign)
+    point = ord(character)
     if point <= _LAST_IN_BYTE:
         return f"\\x{point:02x}"
     return f"\\u{point:04x}" if point <= _LAST_IN_PLANE else f"\\U{point:08x}"
 
 
 def without_commands(text: str) -> str:
-    """Break up what a build server would take for a command when it reads this finished output in its log."""
+    """Break up text that a build server would read as a command when the output appears in its log."""
     return _LINE_COMMAND.sub(r"\1\\x3a", _LOG_COMMAND.sub(r"\\x23", text))
 
 
 def cells(text: str) -> int:
-    """Columns that printable text takes in a terminal: wide East Asian signs and emoji two, combining marks none."""
+    """Return the width of printable text in cells: 2 for wide East Asian characters and emoji, 0 for marks."""
     if text.isascii() or _PLAIN.fullmatch(text):
         return len(text)
-    return sum(_cells_of(sign) for sign in text)
+    return sum(_cells_of(character) for character in text)
 
 
-def _cells_of(sign: str) -> int:
-    if unicodedata.category(sign) in _COMBINING:
+def _cells_of(character: str) -> int:
+    if unicodedata.category(character) in _COMBINING:
         return 0
-    return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def clip(text: str, width: int, *, ellipsis: str = "…") -> str:
-    """Cut printable text to `width` cells at its end, and say so by an ellipsis."""
+    """Cut printable text to `width` cells, with an ellipsis at the end."""
     if cells(text) <= width:
         return text
     return _head(text, max(0, width - cells(ellipsis))) + ellipsis[: max(0, width)]
 
 
 def clip_middle(text: str, width: int, *, ellipsis: str = "…") -> str:
-    """Cut printable text to `width` cells in its middle: names differ at both ends."""
+    """Cut printable text to `width` cells, with an ellipsis in the middle, because names differ at both ends."""
     if cells(text) <= width:
         return text
     room = width - cells(ellipsis)
@@ -99,8 +101,8 @@ def clip_middle(text: str, width: int, *, ellipsis: str = "…") -> str:
 
 def _head(text: str, width: int) -> str:
     taken = 0
-    for position, sign in enumerate(text):
-        taken += _cells_of(sign)
+    for position, character in enumerate(text):
+        taken += _cells_of(character)
         if taken > width:
             return text[:position]
     return text

@@ -1,4 +1,4 @@
-"""Work that takes long in, a bar on a terminal's error stream out; silence everywhere else."""
+"""Progress bars on the error stream, if it is a terminal, for work that takes longer than a second."""
 
 import sys
 import time
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-PATIENCE_SECONDS = 1.0
-"""Work that ends before this shows nothing."""
+DELAY_SECONDS = 1.0
+"""Work that ends sooner shows no bar."""
 
 Advance = Callable[[int], None]
 
 
 class Bar:
-    """A count of finished work that shows itself once it has taken a second on a terminal.
+    """A counter of finished work that becomes visible after `DELAY_SECONDS`.
 
-    `rich` is imported only then: it costs a third of a short run.
+    rich is imported only then, because the import takes a third of the time of a short run.
     """
 
     def __init__(
@@ -27,22 +27,22 @@ class Bar:
         self.done = 0
         self._title, self._total, self._stream, self._clock = title, total, stream, clock
         self._is_terminal = stream.isatty()
-        self._begun = clock()
+        self._started = clock()
         self._shown: tuple[Progress, TaskID] | None = None
 
     def advance(self, count: int = 1) -> None:
-        """Say that `count` more pieces of work are done."""
+        """Count `count` more units of work as done."""
         self.done += count
         if not self._is_terminal:
             return
-        if self._shown is None and self._clock() - self._begun >= PATIENCE_SECONDS:
+        if self._shown is None and self._clock() - self._started >= DELAY_SECONDS:
             self._shown = self._start()
         if self._shown is not None:
             progress, task = self._shown
             progress.update(task, completed=self.done)
 
     def close(self) -> None:
-        """Take the bar off the terminal, and leave no trace of it."""
+        """Remove the bar from the terminal."""
         if self._shown is not None:
             self._shown[0].stop()
             self._shown = None
@@ -65,7 +65,7 @@ class Bar:
 
 @contextmanager
 def progress(title: str, *, total: int | None = None, stream: TextIO | None = None) -> Iterator[Advance]:
-    """Give a function that counts finished work; without `total` the bar only shows that something goes on."""
+    """Yield a function that counts finished work. Without a total, the bar shows only that work is going on."""
     bar = Bar(title, total=total, stream=sys.stderr if stream is None else stream)
     try:
         yield bar.advance

@@ -1,4 +1,4 @@
-"""A plan in, SARIF 2.1.0 out: every finding with its rule, at the line of the source that it is about."""
+"""The SARIF 2.1.0 output: every finding with its rule, at its line in the sources."""
 
 import hashlib
 import json
@@ -10,32 +10,32 @@ from urllib.parse import quote
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.risks import RISKS
-from reconciler.outputs.findings import Finding, Kind, findings
+from reconciler.outputs.findings import Category, Finding, findings
 from reconciler.outputs.printable import clip, printable
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.summary import plural
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-MOST_RESULTS = 5_000
-"""GitHub's code scanning keeps 5,000 results of a run and refuses a file with more than 25,000."""
+MAX_RESULTS = 5_000
+"""GitHub code scanning shows 5,000 results per run and rejects files with more than 25,000."""
 
-_LONGEST = 2_000  # characters of one message
-_SETTINGS = "reconciler.yaml"  # where budgets are set: the place of what has none of its own
+_MAX_TEXT = 2_000  # characters of one message
+_NO_PLACE = "reconciler.yaml"  # of findings without a place: budgets are set there
 
 
-def render_sarif(plan: Plan, _: RenderOptions = DEFAULTS, *, limit: int = MOST_RESULTS) -> str:
-    """Write one run with at most `limit` results, errors first; what was left out is counted in a notification.
+def render_sarif(plan: Plan, _: RenderOptions = DEFAULTS, *, limit: int = MAX_RESULTS) -> str:
+    """Render one run with at most `limit` results, errors first. A notification counts the others.
 
     A rule without a text of its own is described by its first finding. A denial that an exception allows is a
     suppressed result.
     """
-    found = findings(plan)
-    shown, left = found[:limit], len(found) - limit
+    everything = findings(plan)
+    shown, left = everything[:limit], len(everything) - limit
     descriptors = list(_descriptors(shown))
     positions = {descriptor["id"]: position for position, descriptor in enumerate(descriptors)}
     invocation: dict[str, Any] = {"executionSuccessful": True}
     if left > 0:
-        text = f"{plural(left, 'more finding')} left out: `reconciler lint` shows all"
+        text = f"{plural(left, 'more finding')} omitted; run `reconciler lint` to see all"
         invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
     run = {
         "tool": {"driver": {"name": "gpu-reconciler", "version": printable(plan.engine), "rules": descriptors}},
@@ -48,9 +48,9 @@ def render_sarif(plan: Plan, _: RenderOptions = DEFAULTS, *, limit: int = MOST_R
     return json.dumps(log, indent=1, ensure_ascii=True) + "\n"
 
 
-def _descriptors(found: Iterable[Finding]) -> Iterator[dict[str, Any]]:
+def _descriptors(members: Iterable[Finding]) -> Iterator[dict[str, Any]]:
     first: dict[str, Finding] = {}
-    for finding in found:
+    for finding in members:
         first.setdefault(_id(finding), finding)
     for rule, finding in sorted(first.items()):
         title = RISKS.get(finding.rule) or _words(finding.rule)
@@ -61,37 +61,37 @@ def _descriptors(found: Iterable[Finding]) -> Iterator[dict[str, Any]]:
             "fullDescription": {"text": _text(title)},
             "help": {"text": _text(finding.hint or title)},
             "defaultConfiguration": {"level": finding.level.value},
-            "properties": {"tags": [finding.kind.value]},
+            "properties": {"tags": [finding.category.value]},
         }
 
 
-def _results(found: Iterable[Finding], positions: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    seen: Counter[str] = Counter()
-    for finding in found:
-        mark = _fingerprint(finding)
-        seen[mark] += 1
+def _results(members: Iterable[Finding], positions: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    occurrences: Counter[str] = Counter()
+    for finding in members:
+        fingerprint = _fingerprint(finding)
+        occurrences[fingerprint] += 1
         result = {
             "ruleId": _id(finding),
             "ruleIndex": positions[_id(finding)],
             "level": finding.level.value,
             "message": {"text": _text(finding.sentence)},
             "locations": [_location(finding)],
-            "partialFingerprints": {"reconcilerFinding/v1": f"{mark}:{seen[mark]}"},
+            "partialFingerprints": {"reconcilerFinding/v1": f"{fingerprint}:{occurrences[fingerprint]}"},
         }
-        if finding.kind is Kind.EXCEPTED:
-            result["suppressions"] = [{"kind": "external", "justification": "an exception file allows it"}]
+        if finding.category is Category.EXCEPTED:
+            result["suppressions"] = [{"kind": "external", "justification": "allowed by an exception"}]
         yield result
 
 
 def _location(finding: Finding) -> dict[str, Any]:
-    path = finding.place.path if finding.place else _SETTINGS
+    path = finding.place.path if finding.place else _NO_PLACE
     physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(path), "uriBaseId": "%SRCROOT%"}}
     region = {}
     if finding.place and finding.place.line:
         region["startLine"] = finding.place.line
         if finding.place.column:
             region["startColumn"] = finding.place.column
-    # Viewers show a result without a line nowhere; the first line stands for the file.
+    # Viewers do not show results without a line, so findings about a whole file are at its first line.
     physical["region"] = region or {"startLine": 1}
     location: dict[str, Any] = {"physicalLocation": physical}
     if finding.subject:
@@ -100,12 +100,12 @@ def _location(finding: Finding) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """Write a path as a relative reference: a colon in its first step would read as a scheme."""
+    """Quote a path as a relative reference, so that a colon in its first step is not read as a scheme."""
     return quote(path.encode("utf-8", "surrogatepass"), safe="/")
 
 
 def _fingerprint(finding: Finding) -> str:
-    """Name a finding by what it is about, not by its line, so that edits above it do not make it a new alert."""
+    """Return an id that does not depend on the line, so that edits above a finding do not make it a new alert."""
     path = finding.place.path if finding.place else ""
     parts = (finding.rule, path, finding.subject, finding.field, finding.message)
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -124,5 +124,5 @@ def _pascal(rule: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Write plain text: `[x](y)` would be a link in it."""
-    return clip(printable(text), _LONGEST).replace("](", "] (")
+    """Return plain text in which `[x](y)` is not a link."""
+    return clip(printable(text), _MAX_TEXT).replace("](", "] (")

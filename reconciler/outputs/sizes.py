@@ -1,4 +1,4 @@
-"""What `reconciler size` prints: candidates with a bar of memory parts against the card's size, or JSON."""
+"""The output of `reconciler size`: candidates with a bar that compares their memory with the GPU's, or JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,103 +10,106 @@ from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.estimate import Estimate
 from reconciler.core.sizing.note import SizingNote
 from reconciler.core.sizing.question import Question
-from reconciler.outputs.page import Page, Piece, Span, Tone
+from reconciler.outputs.page import Page, Piece, Style, Styled
 from reconciler.outputs.sizing import write_note
+from reconciler.outputs.summary import gpus
 
 
 class SizeAnswer(Struct, frozen=True, kw_only=True):
-    """One question and its decision. `name` is the job's; `requested` is the user's own number of GPUs, judged."""
+    """A question and its decision. `requested` evaluates the number of GPUs that the user asked about."""
 
     question: Question
     decision: Decision
     note: SizingNote
-    name: str = ""
+    name: str = ""  # of the job
     requested: Candidate | None = None
 
 
-# A letter and a tone a part, so that the bar reads the same without colour.
-_PARTS = {
-    "weights": ("W", Tone.MOVED),
-    "gradients": ("G", Tone.UPDATED),
-    "optimizer": ("O", Tone.CREATED),
-    "transients": ("T", Tone.FAINT),
-    "activations": ("A", Tone.STRONG),
-    "logits": ("L", Tone.DELETED),
-    "overhead": ("+", Tone.FAINT),
+# A letter for each part of the memory, so that the bar reads the same without color.
+_PART_LETTERS = {
+    "weights": "W",
+    "gradients": "G",
+    "optimizer": "O",
+    "transients": "T",
+    "activations": "A",
+    "logits": "L",
+    "overhead": "+",
 }
-_BAR = 40
-_NARROW_BAR = 24
-_WIDE = 110
-_MOST_BEYOND = 1.5  # of the card's memory that a bar shows; what is more is cut with an arrow
-_NO_BAR = "-"
+_BAR_CELLS = 40
+_NARROW_BAR_CELLS = 24
+_WIDE_PAGE = 110
+_BAR_RANGE = 1.5  # of the GPU's memory; a longer bar is cut
+_NONE = "-"
 
 
 def render_size(answer: SizeAnswer, *, width: int = 80, colour: bool = False, unicode: bool = True) -> str:
-    """Write the answer to one question for a terminal of `width` cells."""
+    """Render the answer to one question for a terminal of `width` cells."""
     decision = answer.decision
     page = Page(width=width, colour=colour, unicode=unicode)
     if answer.name:
-        page.write(Span(answer.name, Tone.STRONG))
+        page.write(Styled(answer.name, Style.STRONG))
     write_note(page, answer.note, indent=0)
-    _table(page, decision.candidates, decision.chosen)
+    _write_table(page, decision.candidates, decision.chosen)
     if decision.others:
-        page.heading("Other cards")
-        _table(page, decision.others, decision.chosen)
+        page.heading("Other GPU products")
+        _write_table(page, decision.others, decision.chosen)
     page.blank()
-    failed = "" if decision.chosen else f"No recommendation ({decision.reason}): "
-    page.write(Span(failed, Tone.ALARM), Span(decision.text, Tone.FINE if decision.chosen else Tone.PLAIN))
-    engines = ", ".join(f"{name} {version}" for name, version in decision.engines)
+    failure = "" if decision.chosen else f"No recommendation ({decision.reason}): "
+    page.write(Styled(failure, Style.ERROR), Styled(decision.text, Style.SUCCESS if decision.chosen else Style.PLAIN))
     if answer.requested is not None:
-        verdict = "fits" if answer.requested.fits else f"does not do ({answer.requested.reason})"
-        tone = Tone.FINE if answer.requested.fits else Tone.ALARM
-        asked = answer.requested.layout.gpus
-        page.write(
-            "Your choice of ",
-            Span(f"{asked} GPU{'s' if asked > 1 else ''} {verdict}", tone),
-            f": {answer.requested.text}",
-        )
-    page.write(Span(f"goal {decision.goal} · confidence {decision.confidence} · {engines}", Tone.FAINT))
+        _write_requested(page, answer.requested)
+    engines = ", ".join(f"{name} {version}" for name, version in decision.engines)
+    page.write(Styled(f"goal {decision.goal} · confidence {decision.confidence} · {engines}", Style.DIM))
     return page.text()
 
 
-def _table(page: Page, candidates: Sequence[Candidate], chosen: Candidate | None) -> None:
-    cells = _BAR if page.width >= _WIDE else _NARROW_BAR
+def _write_requested(page: Page, requested: Candidate) -> None:
+    count = requested.layout.gpus
+    if requested.fits:
+        verdict, style = f"{gpus(count)} {'fits' if count == 1 else 'fit'}", Style.SUCCESS
+    else:
+        verdict, style = f"{gpus(count)} {'is' if count == 1 else 'are'} rejected ({requested.reason})", Style.ERROR
+    page.write("Requested: ", Styled(verdict, style), f": {requested.text}")
+
+
+def _write_table(page: Page, candidates: Sequence[Candidate], chosen: Candidate | None) -> None:
+    cells = _BAR_CELLS if page.width >= _WIDE_PAGE else _NARROW_BAR_CELLS
     table: list[list[Piece]] = []
     for one in candidates:
-        tone = Tone.FINE if one.fits else Tone.ALARM
+        style = Style.SUCCESS if one.fits else Style.ERROR
         estimate = one.estimate
         table.append(
             [
-                Span(">" if one == chosen else " ", Tone.FINE),
-                Span(str(one.layout.gpus), Tone.STRONG),
+                Styled(">" if one == chosen else " ", Style.SUCCESS),
+                Styled(str(one.layout.gpus), Style.STRONG),
                 str(one.layout.workers),
                 f"{one.layout.batch} x {one.layout.accumulation}",
-                f"{estimate.need_gib:.1f}" if estimate else _NO_BAR,
-                Span(f"{estimate.peak_gib:.1f}" if estimate else _NO_BAR, tone),
+                f"{estimate.need_gib:.1f}" if estimate else _NONE,
+                Styled(f"{estimate.peak_gib:.1f}" if estimate else _NONE, style),
                 f"{one.gpu.memory_gib:.1f}",
-                bar(estimate, one.gpu.memory_gib, cells) if estimate else "",
-                Span("fits" if one.fits else one.reason, tone),
+                memory_bar(estimate, one.gpu.memory_gib, cells) if estimate else "",
+                Styled("fits" if one.fits else one.reason, style),
             ]
         )
     page.blank()
     header = ("", "GPUs", "nodes", "batch", "need", "peak", "of GiB", "memory", "")
-    page.table(header, table, right=(1, 2, 4, 5, 6))
+    page.table(header, table, right=(1, 2, 4, 5, 6), keep=(3, 7), has_notes=True)
     if any(one.estimate for one in candidates):
-        legend = "  ".join(f"{letter} {name}" for name, (letter, _) in _PARTS.items())
-        page.write(Span(f"{legend}  | the card's memory", Tone.FAINT), indent=2)
+        legend = "  ".join(f"{letter} {name}" for name, letter in _PART_LETTERS.items())
+        page.write(Styled(f"{legend}  | memory of the GPU", Style.DIM), indent=2)
 
 
-def bar(estimate: Estimate, memory_gib: float, cells: int) -> str:
-    """Draw the parts of a peak to scale, a letter each; `|` is where the card's memory ends, `>` where it is cut."""
-    scale = cells / (memory_gib * _MOST_BEYOND)
+def memory_bar(estimate: Estimate, memory_gib: float, cells: int) -> str:
+    """Draw the parts of a peak to scale. `|` marks the memory of the GPU, and `>` a bar that was cut."""
+    scale = cells / (memory_gib * _BAR_RANGE)
     drawn = ""
-    reached = 0.0
+    end_gib = 0.0
     for part in estimate.parts:
-        reached += part.gib
-        drawn += _PARTS.get(part.name, ("?", Tone.PLAIN))[0] * (round(reached * scale) - len(drawn))
-    end = round(memory_gib * scale)
-    line = drawn.ljust(end)
-    line = f"{line[:end]}|{line[end:]}"
+        end_gib += part.gib
+        drawn += _PART_LETTERS.get(part.name, "?") * (round(end_gib * scale) - len(drawn))
+    limit = round(memory_gib * scale)
+    padded = drawn.ljust(limit)
+    line = f"{padded[:limit]}|{padded[limit:]}"
     return line if len(line) <= cells + 1 else f"{line[:cells]}>"
 
 
@@ -138,7 +141,7 @@ def size_json(answer: SizeAnswer) -> dict[str, Any]:
 
 
 def candidate_json(one: Candidate) -> dict[str, Any]:
-    """Return a candidate as plain values: `gpus` in all, GiB of one GPU, rounded to a thousandth."""
+    """Return a candidate as plain values: `gpus` of all workers, GiB per GPU, rounded to a thousandth."""
     layout, estimate = one.layout, one.estimate
     return {
         "gpus": layout.gpus,
@@ -151,7 +154,7 @@ def candidate_json(one: Candidate) -> dict[str, Any]:
         "peak_gib": _rounded(estimate.peak_gib) if estimate else None,
         "low_gib": _rounded(estimate.low_gib) if estimate else None,
         "high_gib": _rounded(estimate.high_gib) if estimate else None,
-        "need_gib": _rounded(estimate.need_gib) if estimate else None,  # what `fits` is judged by
+        "need_gib": _rounded(estimate.need_gib) if estimate else None,  # what decides `fits`
         "parts": {part.name: _rounded(part.gib) for part in estimate.parts} if estimate else {},
         "confidence": estimate.confidence if estimate else None,
         "fits": one.fits,
@@ -163,7 +166,7 @@ def candidate_json(one: Candidate) -> dict[str, Any]:
 
 
 def row_json(identity: str, estimate: Estimate, *, fits: bool) -> dict[str, Any]:
-    """Return the answer to one row of a table of runs."""
+    """Return the prediction for one row of a table of runs as plain values."""
     return {
         "id": identity,
         "peak_gib": _rounded(estimate.peak_gib),

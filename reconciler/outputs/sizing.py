@@ -1,4 +1,4 @@
-"""How a job was sized: three lines a reviewer reads, and the table of all that was weighed."""
+"""How jobs were sized: three lines per job and the table of candidates, for `plan`, `explain` and `size`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,105 +7,100 @@ from reconciler.core.plan import Change, Plan
 from reconciler.core.sizing.note import SizingNote, Weighed
 from reconciler.outputs.findings import where
 from reconciler.outputs.markup import code, details, html_code, prose, table_of
-from reconciler.outputs.page import Page, Piece, Span, Tone
+from reconciler.outputs.page import Page, Piece, Style, Styled
 from reconciler.outputs.summary import gpus
 
-_MOST_PLACES = 3
-_HEADER = ("", "GPUs", "nodes", "product", "peak", "band", "of", "")
+_MAX_PLACES = 3
+_HEADER = ("", "GPUs", "nodes", "product", "peak GiB", "range", "GPU GiB", "")
 
 
-def sized(plan: Plan) -> list[tuple[Change, SizingNote]]:
-    """Return the changes whose GPUs were computed, in the order of the plan."""
+def sized_changes(plan: Plan) -> list[tuple[Change, SizingNote]]:
+    """Return the changes whose number of GPUs was computed, in the order of the plan."""
     return [(change, change.sizing) for change in plan.changes if change.sizing is not None]
 
 
-def write_sizings(page: Page, plan: Plan, *, full: bool) -> None:
-    """Write the section of a plan: for each sized job what was read, chosen and rejected."""
-    found = sized(plan)
-    if not found:
+def write_sizing_section(page: Page, plan: Plan, *, full: bool) -> None:
+    """Write what was read, chosen and rejected for each sized job; with `full`, all candidates."""
+    sized = sized_changes(plan)
+    if not sized:
         return
-    page.heading("Sizing", Span(f" ({len(found):,})", Tone.FAINT))
-    for change, note in found:
-        page.write(Span(_name(change), Tone.STRONG), f" on {change.cluster}", indent=2)
+    page.heading("Sizing", Styled(f" ({len(sized):,})", Style.DIM))
+    for change, note in sized:
+        page.write(Styled(str(change.key), Style.STRONG), f" on {change.cluster}", indent=2)
         write_note(page, note, indent=4)
         if full:
             write_candidates(page, note.candidates)
 
 
 def write_note(page: Page, note: SizingNote, *, indent: int) -> None:
-    """Write the three lines."""
-    at = f"  {_places(note.places)}" if note.places else ""
-    page.write(Span("read      ", Tone.FAINT), note.read, Span(at, Tone.FAINT), indent=indent, hang=10)
-    page.write(Span("chosen    ", Tone.FAINT), note.chosen, indent=indent, hang=10)
+    """Write what was read, chosen and rejected, a line each."""
+    places = f"  {_list_places(note.places)}" if note.places else ""
+    page.write(Styled("read      ", Style.DIM), note.read, Styled(places, Style.DIM), indent=indent, hang=10)
+    page.write(Styled("chosen    ", Style.DIM), note.chosen, indent=indent, hang=10)
     if note.rejected:
-        page.write(Span("rejected  ", Tone.FAINT), note.rejected, indent=indent, hang=10)
+        page.write(Styled("rejected  ", Style.DIM), note.rejected, indent=indent, hang=10)
 
 
 def write_candidates(page: Page, candidates: Sequence[Weighed]) -> None:
-    """Write the table of what was weighed."""
+    """Write the table of candidates. `>` marks the chosen one, `+` one that fits, `-` one that does not."""
     table: list[list[Piece]] = [
         [
-            Span(_mark(one), Tone.FINE if one.fits else Tone.ALARM),
-            Span(str(one.gpus), Tone.STRONG if one.chosen else Tone.PLAIN),
+            Styled(">" if one.chosen else "+" if one.fits else "-", Style.SUCCESS if one.fits else Style.ERROR),
+            Styled(str(one.gpus), Style.STRONG if one.chosen else Style.PLAIN),
             str(one.workers),
             one.product,
-            *_figures(one),
+            *_memory_cells(one),
             one.text,
         ]
         for one in candidates
     ]
-    page.table(_HEADER, table, right=(1, 2, 4, 5, 6), gives=(3, 7))
+    page.table(_HEADER, table, right=(1, 2, 4, 5, 6), keep=(3,), has_notes=True)
 
 
-def markdown_sizings(plan: Plan, rows: int) -> Iterator[str]:
-    """Yield the section of a comment: three lines for a job, its candidates folded."""
-    found = sized(plan)
-    if not found:
+def markdown_sizing(plan: Plan, rows: int) -> Iterator[str]:
+    """Yield the same section as Markdown, with the candidates of each job folded."""
+    sized = sized_changes(plan)
+    if not sized:
         return
-    yield "#### Sizing" if rows else f"#### Sizing: {len(found):,}"
-    for change, note in found[:rows]:
-        size = gpus(change.gpus_after)
-        at = f" ({', '.join(code(where(place)) for place in note.places[:_MOST_PLACES])})" if note.places else ""
-        lines = [f"**{code(_name(change))}** on {code(change.cluster)}: {size}", f"- read: {prose(note.read)}{at}"]
-        lines.append(f"- chosen: {prose(note.chosen)}")
+    yield "#### Sizing" if rows else f"#### Sizing: {len(sized):,}"
+    for change, note in sized[:rows]:
+        places = ", ".join(code(where(place)) for place in note.places[:_MAX_PLACES])
+        lines = [
+            f"**{code(str(change.key))}** on {code(change.cluster)}: {gpus(change.gpus_after)}",
+            f"- read: {prose(note.read)}" + (f" ({places})" if places else ""),
+            f"- chosen: {prose(note.chosen)}",
+        ]
         if note.rejected:
             lines.append(f"- rejected: {prose(note.rejected)}")
         yield "\n".join(lines)
         if note.candidates:
-            yield details(f"Candidates of {html_code(_name(change))}", _table(note.candidates))
-    if 0 < rows < len(found):
-        yield f"… and {len(found) - rows:,} more"
+            yield details(f"Candidates for {html_code(str(change.key))}", _markdown_table(note.candidates))
+    if 0 < rows < len(sized):
+        yield f"… and {len(sized) - rows:,} more"
 
 
-def _table(candidates: Iterable[Weighed]) -> str:
+def _markdown_table(candidates: Iterable[Weighed]) -> str:
     rows = [
         [
             f"**{one.gpus}**" if one.chosen else str(one.gpus),
             str(one.workers),
             code(one.product),
-            *_figures(one),
+            *_memory_cells(one),
             "yes" if one.fits else "**no**",
             prose(one.text),
         ]
         for one in candidates
     ]
-    titles = ("GPUs:", "Nodes:", "Product", "Peak GiB:", "Band:", "Of:", "Fits", "")
+    titles = ("GPUs:", "Nodes:", "Product", "Peak GiB:", "Range:", "GPU GiB:", "Fits", "")
     return table_of(titles, rows, most=len(rows))
 
 
-def _figures(one: Weighed) -> list[str]:
+def _memory_cells(one: Weighed) -> list[str]:
+    """Return the predicted peak, its range, and the memory of the GPU, in GiB."""
     band = f"{one.low_gib:.1f}-{one.high_gib:.1f}" if one.low_gib is not None and one.high_gib is not None else ""
     return ["" if one.peak_gib is None else f"{one.peak_gib:.1f}", band, f"{one.memory_gib:.1f}"]
 
 
-def _mark(one: Weighed) -> str:
-    return ">" if one.chosen else "+" if one.fits else "-"
-
-
-def _name(change: Change) -> str:
-    return "/".join(part for part in (change.key.kind, change.key.namespace, change.key.name) if part)
-
-
-def _places(places: tuple[SourceRef, ...]) -> str:
-    shown = ", ".join(where(place) for place in places[:_MOST_PLACES])
-    return shown + (", …" if len(places) > _MOST_PLACES else "")
+def _list_places(places: tuple[SourceRef, ...]) -> str:
+    shown = ", ".join(where(place) for place in places[:_MAX_PLACES])
+    return shown + (", …" if len(places) > _MAX_PLACES else "")

@@ -1,4 +1,4 @@
-"""A plan in, text for a terminal out: first what it does to the GPUs, then what is wrong, then every object."""
+"""The text output: what the plan does to the GPUs, then findings, then every changed object."""
 
 import re
 from collections import Counter
@@ -6,44 +6,56 @@ from collections.abc import Sequence
 
 from reconciler.core.plan import Change, FieldChange, JobChange, Operation, Plan, Revision
 from reconciler.core.plan.digest import acknowledgement
-from reconciler.outputs.differences import Family, Group, because, compare, families, groups, is_single, scalar, telling
-from reconciler.outputs.findings import Finding, Kind, Level, findings, where
-from reconciler.outputs.page import Page, Piece, Span, Tone
+from reconciler.outputs.differences import (
+    ChangeGroup,
+    FieldGroup,
+    diff_lines,
+    format_reason,
+    group_changes,
+    group_fields,
+    is_single_line,
+    key_fields,
+    scalar,
+)
+from reconciler.outputs.findings import Category, Finding, Level, findings, qualified_name, where
+from reconciler.outputs.page import Page, Piece, Style, Styled
 from reconciler.outputs.printable import cells
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
-from reconciler.outputs.sizing import write_sizings
+from reconciler.outputs.sizing import write_sizing_section
 from reconciler.outputs.summary import (
     QueueRow,
-    Total,
+    RequestTotal,
+    acknowledged_headline,
     arrow,
+    blockers,
     commitment,
     counts,
     gpus,
     headlines,
+    held_back_headline,
+    hidden_requests,
     lint_headline,
     number,
-    obstacles,
     percent,
     plural,
     queue_rows,
-    rest,
     signed,
-    total,
+    total_requests,
 )
 
 SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.MOVE: ">"}
-TONES = {
-    Operation.CREATE: Tone.CREATED,
-    Operation.UPDATE: Tone.UPDATED,
-    Operation.DELETE: Tone.DELETED,
-    Operation.MOVE: Tone.MOVED,
+OPERATION_STYLES = {
+    Operation.CREATE: Style.CREATED,
+    Operation.UPDATE: Style.UPDATED,
+    Operation.DELETE: Style.DELETED,
+    Operation.MOVE: Style.MOVED,
 }
-_LEVEL_TONES = {Level.ERROR: Tone.ALARM, Level.WARNING: Tone.CAUTION, Level.NOTE: Tone.FAINT}
-_WORD_TONES = {"added": Tone.CREATED, "removed": Tone.DELETED, "resized": Tone.UPDATED}
-_SHOWN_A_RULE = 5  # warnings of one rule; errors are never left out
-_SHOWN_RELATIVES = 8  # names of objects with the same edit
-_SHORT_DIGEST = 12
-_WIDE = 100
+_LEVEL_STYLES = {Level.ERROR: Style.ERROR, Level.WARNING: Style.WARNING, Level.NOTE: Style.DIM}
+_WORD_STYLES = {"added": Style.CREATED, "removed": Style.DELETED, "resized": Style.UPDATED}
+_MAX_PER_RULE = 5  # warnings of one rule; errors are always shown
+_MAX_NAMES = 8  # of objects with the same edit
+_SHORT_COMMIT = 12
+_WIDE_PAGE = 100
 _VENDOR = re.compile(r"^(NVIDIA|AMD)-(?=.)")
 
 
@@ -51,7 +63,7 @@ def render_text(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
     """Render the plan for a terminal."""
     page, full = Page(width=options.width, colour=options.colour, unicode=options.unicode), options.full
     if options.lint:
-        page.write(Span(lint_headline(plan), Tone.ALARM if obstacles(plan) else Tone.STRONG))
+        page.write(Styled(lint_headline(plan), Style.ERROR if blockers(plan) else Style.STRONG))
         _findings(page, plan, full=True)
         _exceptions(page, plan)
         return page.text()
@@ -59,7 +71,7 @@ def render_text(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
     _queues(page, plan, full=full)
     _capacity(page, plan)
     _jobs(page, plan)
-    write_sizings(page, plan, full=full)
+    write_sizing_section(page, plan, full=full)
     _findings(page, plan, full=full)
     _objects(page, plan, full=full)
     _exceptions(page, plan)
@@ -69,16 +81,16 @@ def render_text(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
 
 def _headline(page: Page, plan: Plan) -> None:
     for sentence in headlines(plan):
-        page.write(Span(sentence, Tone.STRONG))
+        page.write(Styled(sentence, Style.STRONG))
     pieces: list[Piece] = []
     for operation, count in counts(plan):
-        pieces += [*([" · "] if pieces else []), Span(count, TONES[operation] if operation else Tone.FAINT)]
+        pieces += [*([" · "] if pieces else []), Styled(count, OPERATION_STYLES[operation] if operation else Style.DIM)]
     page.write(*pieces)
-    stopped = obstacles(plan)
-    if stopped:
-        page.write(Span("Cannot be committed: ", Tone.ALARM), Span(", ".join(stopped), Tone.ALARM))
+    blocking = blockers(plan)
+    if blocking:
+        page.write(Styled("Cannot be committed: ", Style.ERROR), Styled(", ".join(blocking), Style.ERROR))
     elif plan.breaches:
-        page.write(Span(f"{plural(len(plan.breaches), 'budget')} exceeded, and acknowledged", Tone.CAUTION))
+        page.write(Styled(acknowledged_headline(plan), Style.WARNING))
 
 
 def _queues(page: Page, plan: Plan, *, full: bool) -> None:
@@ -89,35 +101,38 @@ def _queues(page: Page, plan: Plan, *, full: bool) -> None:
     page.heading("GPUs")
     table = [_queue_row(page, row) for row in shown]
     if len(shown) < len(rows):
-        table.append(_sum(plural(len(rows) - len(shown), "more queue"), rest(plan, shown), Tone.FAINT))
+        table.append(_total_row(plural(len(rows) - len(shown), "more queue"), hidden_requests(plan, shown), Style.DIM))
     if len(rows) > 1:
-        table.append(_sum("total", total(plan), Tone.STRONG))
+        table.append(_total_row("total", total_requests(plan), Style.STRONG))
     header = ("cluster", "queue", "product", "requested", "+/-", "quota", "limit", "")
-    page.table(header, table, right=(3, 4, 5, 6), gives=(2,))
+    page.table(header, table, right=(3, 4, 5, 6), keep=(2,), has_notes=True)
 
 
 def _product(page: Page, product: str) -> str:
-    return product if page.width >= _WIDE else _VENDOR.sub("", product)
+    """Return a GPU product, without its vendor if the page is narrow."""
+    return product if page.width >= _WIDE_PAGE else _VENDOR.sub("", product)
 
 
 def _queue_row(page: Page, row: QueueRow) -> list[Piece]:
-    guaranteed = arrow(row.guaranteed_before, row.guaranteed_after)
-    tone = Tone.CREATED if row.delta > 0 else Tone.DELETED if row.delta else Tone.FAINT
+    quota = arrow(row.guaranteed_before, row.guaranteed_after)
+    style = Style.CREATED if row.delta > 0 else Style.DELETED if row.delta else Style.DIM
     return [
         row.cluster,
-        Span(row.queue or "(no queue)", Tone.STRONG if row.queue else Tone.CAUTION),
+        Styled(row.queue or "(no queue)", Style.STRONG if row.queue else Style.WARNING),
         _product(page, row.product) or "any",
-        str(row.asked_below) if row.is_parent else arrow(row.requested_before, row.requested_after),
-        "" if row.is_parent else Span(signed(row.delta), tone),
-        Span(guaranteed, Tone.UPDATED if row.quota_is_changed else Tone.PLAIN) if row.has_quota else "",
+        str(row.requested_with_children) if row.is_parent else arrow(row.requested_before, row.requested_after),
+        "" if row.is_parent else Styled(signed(row.delta), style),
+        Styled(quota, Style.UPDATED if row.quota_is_changed else Style.PLAIN) if row.has_quota else "",
         ("none" if row.limit is None else number(row.limit)) if row.has_quota and row.exists_after else "",
-        Span(row.remark, Tone.ALARM if row.over_limit or not row.exists_after else Tone.CAUTION),
+        Styled(row.remark, Style.ERROR if row.over_limit or not row.exists_after else Style.WARNING),
     ]
 
 
-def _sum(name: str, asked: Total, tone: Tone) -> list[Piece]:
-    cell = ["", name, "", arrow(asked.before, asked.after), signed(asked.after - asked.before), "", "", ""]
-    return [Span(text, tone) for text in cell]
+def _total_row(name: str, requested: RequestTotal, style: Style) -> list[Piece]:
+    change = signed(requested.after - requested.before)
+    return [
+        Styled(text, style) for text in ("", name, "", arrow(requested.before, requested.after), change, "", "", "")
+    ]
 
 
 def _capacity(page: Page, plan: Plan) -> None:
@@ -127,20 +142,22 @@ def _capacity(page: Page, plan: Plan) -> None:
     table: list[list[Piece]] = []
     for line in plan.capacity:
         is_over = line.guaranteed is not None and line.guaranteed > line.capacity
-        lacks = line.requested > line.capacity
+        is_short = line.requested > line.capacity
         share = "" if line.guaranteed is None else f"  {percent(line.guaranteed, line.capacity)}"
-        remark = commitment(line) + (f", {number(line.requested - line.capacity)} short" if lacks else "")
+        remark = commitment(line) + (f", {number(line.requested - line.capacity)} short" if is_short else "")
         table.append(
             [
                 line.cluster,
                 _product(page, line.product) or "any",
-                Span(str(line.capacity), Tone.STRONG),
+                Styled(str(line.capacity), Style.STRONG),
                 f"{number(line.guaranteed)}{share}",
                 f"{line.requested}  {percent(line.requested, line.capacity)}",
-                Span(remark, Tone.ALARM if lacks else Tone.CAUTION if is_over else Tone.FAINT),
+                Styled(remark, Style.ERROR if is_short else Style.WARNING if is_over else Style.DIM),
             ]
         )
-    page.table(("cluster", "product", "GPUs", "guaranteed", "requested", ""), table, right=(2, 3, 4), gives=(1,))
+    page.table(
+        ("cluster", "product", "GPUs", "guaranteed", "requested", ""), table, right=(2, 3, 4), keep=(1,), has_notes=True
+    )
 
 
 def _jobs(page: Page, plan: Plan) -> None:
@@ -148,178 +165,174 @@ def _jobs(page: Page, plan: Plan) -> None:
         return
     page.heading("Jobs")
     header = ("", "job", "cluster", "GPUs", "queue", "source")
-    columns = len(header) if page.width >= _WIDE else len(header) - 1  # the objects below tell the source as well
+    columns = len(header) if page.width >= _WIDE_PAGE else len(header) - 1  # the objects below show the source as well
     page.table(header[:columns], [_job_row(job)[:columns] for job in plan.jobs], right=(3,))
 
 
 def _job_row(job: JobChange) -> list[Piece]:
-    name = "/".join(part for part in (job.key.namespace, job.key.name) if part)
     return [
-        Span(job.word, _WORD_TONES.get(job.word, Tone.MOVED)),
-        Span(name, Tone.STRONG),
+        Styled(job.word, _WORD_STYLES.get(job.word, Style.MOVED)),
+        Styled(qualified_name(job.key), Style.STRONG),
         job.cluster,
         arrow(job.gpus_before, job.gpus_after),
-        job.queue or Span("(no queue)", Tone.CAUTION),
-        Span(where(job.source), Tone.FAINT),
+        job.queue or Styled("(no queue)", Style.WARNING),
+        Styled(where(job.source), Style.DIM),
     ]
 
 
 def _findings(page: Page, plan: Plan, *, full: bool) -> None:
-    found = findings(plan)
-    shown = [finding for finding in found if finding.kind in (Kind.PROBLEM, Kind.VERDICT)]
-    risks = [finding for finding in found if finding.kind is Kind.RISK]
-    most = None if full else _SHOWN_A_RULE
-    _list(page, "Errors", [finding for finding in shown if finding.level is Level.ERROR], most=None)
+    everything = findings(plan)
+    checks = [finding for finding in everything if finding.category in (Category.PROBLEM, Category.VERDICT)]
+    risks = [finding for finding in everything if finding.category is Category.RISK]
+    limit = None if full else _MAX_PER_RULE
+    _list(page, "Errors", [finding for finding in checks if finding.level is Level.ERROR], limit=None)
     _held_back(page, plan)
     _breaches(page, plan)
-    _list(page, "Risks", risks, most=most)
-    _list(page, "Warnings", [finding for finding in shown if finding.level is Level.WARNING], most=most)
-    _list(page, "Notes", [finding for finding in shown if finding.level is Level.NOTE], most=most)
+    _list(page, "Risks", risks, limit=limit)
+    _list(page, "Warnings", [finding for finding in checks if finding.level is Level.WARNING], limit=limit)
+    _list(page, "Notes", [finding for finding in checks if finding.level is Level.NOTE], limit=limit)
 
 
 def _held_back(page: Page, plan: Plan) -> None:
     if plan.held_back:
         page.blank()
-        count = plural(len(plan.held_back), "rendered file")
-        page.write(Span(f"{count} left as is, for the source has errors or waits for an answer:", Tone.CAUTION))
+        page.write(Styled(f"{held_back_headline(plan)}:", Style.WARNING))
         for path in plan.held_back:
             page.write(path, indent=2)
 
 
-def _list(page: Page, title: str, members: Sequence[Finding], *, most: int | None) -> None:
+def _list(page: Page, title: str, members: Sequence[Finding], *, limit: int | None) -> None:
     if members:
-        page.heading(title, Span(f" ({len(members):,})", Tone.FAINT))
-    seen: Counter[str] = Counter()
+        page.heading(title, Styled(f" ({len(members):,})", Style.DIM))
+    per_rule: Counter[str] = Counter()
     for finding in members:
-        seen[finding.rule] += 1
-        if most is None or seen[finding.rule] <= most:
+        per_rule[finding.rule] += 1
+        if limit is None or per_rule[finding.rule] <= limit:
             _finding(page, finding)
-    for rule, count in seen.items():
-        if most is not None and count > most:
-            page.write(Span(f"… {count - most:,} more of {rule} (--full shows them)", Tone.FAINT), indent=2)
+    for rule, count in per_rule.items():
+        if limit is not None and count > limit:
+            page.write(Styled(f"… {count - limit:,} more of {rule} (use --full to show all)", Style.DIM), indent=2)
 
 
 def _finding(page: Page, finding: Finding) -> None:
-    place = Span(where(finding.place) or finding.subject, Tone.STRONG)
-    mark = Span("! ", _LEVEL_TONES[finding.level])
-    page.write(mark, place, "  ", Span(finding.rule, _LEVEL_TONES[finding.level]), indent=2)
+    place = Styled(where(finding.place) or finding.subject, Style.STRONG)
+    mark = Styled("! ", _LEVEL_STYLES[finding.level])
+    page.write(mark, place, "  ", Styled(finding.rule, _LEVEL_STYLES[finding.level]), indent=2)
     subject = [f"{finding.subject}: "] if finding.place and finding.subject else []
     field = [f"{finding.field}: "] if finding.field else []
     page.write(*subject, *field, finding.message, indent=4, hang=0)
     if finding.hint:
-        page.write(Span("→ ", Tone.FAINT), Span(finding.hint, Tone.FAINT), indent=4)
+        page.write(Styled("→ ", Style.DIM), Styled(finding.hint, Style.DIM), indent=4)
 
 
 def _breaches(page: Page, plan: Plan) -> None:
     if not plan.breaches:
         return
-    page.heading("Budgets exceeded", Span(" (acknowledged)" if plan.acknowledged else "", Tone.FAINT))
+    page.heading("Budgets exceeded", Styled(" (acknowledged)" if plan.acknowledged else "", Style.DIM))
     for breach in plan.breaches:
-        page.write(Span("! ", Tone.ALARM), Span(breach.budget, Tone.ALARM), f"  {breach.message}", indent=2)
+        page.write(Styled("! ", Style.ERROR), Styled(breach.budget, Style.ERROR), f"  {breach.message}", indent=2)
     if not plan.acknowledged:
-        page.write("To accept exactly this plan, and no other:", indent=2)
-        page.verbatim(Span(""), f"reconciler commit --acknowledge {acknowledgement(plan.digest)}", indent=4)
+        page.write("To accept exactly this plan, run:", indent=2)
+        page.verbatim("", f"reconciler commit --acknowledge {acknowledgement(plan.digest)}", indent=4)
 
 
 def _objects(page: Page, plan: Plan, *, full: bool) -> None:
     if not plan.changes:
         return
-    page.heading("Objects", Span(f" ({len(plan.changes):,})", Tone.FAINT))
-    for family in families(plan.changes):
+    page.heading("Objects", Styled(f" ({len(plan.changes):,})", Style.DIM))
+    for group in group_changes(plan.changes):
         page.blank()
-        _family(page, family, full=full)
+        _change_group(page, group, full=full)
 
 
-def _family(page: Page, family: Family, *, full: bool) -> None:
-    change = family.first
+def _change_group(page: Page, group: ChangeGroup, *, full: bool) -> None:
+    change = group.first
     _object(page, change)
     if change.operation in (Operation.CREATE, Operation.DELETE) and not full:
         _compact(page, change)
     else:
-        for group in groups(change.fields):
-            _group(page, group)
+        for fields in group_fields(change.fields):
+            _field_group(page, fields)
         if not change.fields:
-            _all_because(page, change)
-    if family.others:
-        names = [_name(other) for other in family.others]
-        shown = names if full else names[:_SHOWN_RELATIVES]
-        rest = len(names) - len(shown)
-        more = f" and {rest:,} more" if rest else ""
-        page.write(Span("the same in: ", Tone.UPDATED), ", ".join(shown) + more, indent=4)
+            _main_reason(page, change)
+    if group.others:
+        names = [_name(other) for other in group.others]
+        shown = names if full else names[:_MAX_NAMES]
+        more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+        page.write(Styled("same change in: ", Style.UPDATED), ", ".join(shown) + more, indent=4)
 
 
-def _group(page: Page, group: Group) -> None:
+def _field_group(page: Page, group: FieldGroup) -> None:
     is_short = [_field(page, field) for field in group.fields] == [True]
     if group.why is not None:
-        reason = because(group.why, group.fields[0].path if len(group.fields) == 1 else "")
-        if not (is_short and page.append(Span(f"  because {reason}", Tone.FAINT))):
+        reason = format_reason(group.why, group.fields[0].path if len(group.fields) == 1 else "")
+        if not (is_short and page.append(Styled(f"  because {reason}", Style.DIM))):
             _because(page, reason, indent=6)
 
 
 def _name(change: Change) -> str:
-    name = "/".join(part for part in (change.key.namespace, change.key.name) if part)
-    return f"{name} on {change.cluster}"
+    return f"{qualified_name(change.key)} on {change.cluster}"
 
 
 def _object(page: Page, change: Change) -> None:
-    tone = TONES[change.operation]
-    pieces: list[Piece] = [Span(f"{SIGNS[change.operation]} ", tone), Span(f"{change.key.kind} ", tone)]
-    pieces += [Span(_name(change).removesuffix(f" on {change.cluster}"), Tone.STRONG), f" on {change.cluster}"]
+    style = OPERATION_STYLES[change.operation]
+    pieces: list[Piece] = [Styled(f"{SIGNS[change.operation]} ", style), Styled(f"{change.key.kind} ", style)]
+    pieces += [Styled(qualified_name(change.key), Style.STRONG), f" on {change.cluster}"]
     if change.gpus_before != change.gpus_after:
-        pieces.append(Span(f"  {change.gpus_before} → {gpus(change.gpus_after)}", tone))
+        pieces.append(Styled(f"  {change.gpus_before} → {gpus(change.gpus_after)}", style))
     if change.source:
-        pieces.append(Span(f"  {where(change.source)}", Tone.FAINT))
+        pieces.append(Styled(f"  {where(change.source)}", Style.DIM))
     page.write(*pieces, indent=2, hang=4)
     if change.moved_from:
-        page.write(Span("from ", Tone.FAINT), change.moved_from, indent=6)
-        page.write(Span("to   ", Tone.FAINT), change.path, indent=6)
+        page.write(Styled("from ", Style.DIM), change.moved_from, indent=6)
+        page.write(Styled("to   ", Style.DIM), change.path, indent=6)
 
 
 def _compact(page: Page, change: Change) -> None:
     if change.operation is Operation.CREATE:
         facts: list[Piece] = []
-        for step, value in telling(change):
-            facts += [*([Span(" · ", Tone.FAINT)] if facts else []), Span(f"{step} ", Tone.FAINT), value]
+        for step, value in key_fields(change):
+            facts += [*([Styled(" · ", Style.DIM)] if facts else []), Styled(f"{step} ", Style.DIM), value]
         if facts:
             page.write(*facts, indent=4)
-    _all_because(page, change)
+    _main_reason(page, change)
 
 
-def _all_because(page: Page, change: Change) -> None:
-    """Write the weightiest reason of a change whose fields are not shown one by one."""
+def _main_reason(page: Page, change: Change) -> None:
+    """Write the main reason of a change whose fields are not shown."""
     for why in change.because[:1]:
-        _because(page, because(why), indent=4)
+        _because(page, format_reason(why), indent=4)
 
 
 def _because(page: Page, reason: str, *, indent: int) -> None:
-    page.write(Span("because ", Tone.FAINT), Span(reason, Tone.FAINT), indent=indent)
+    page.write(Styled("because ", Style.DIM), Styled(reason, Style.DIM), indent=indent)
 
 
 def _field(page: Page, field: FieldChange) -> bool:
-    """Write one field, and tell whether one line was enough."""
+    """Write one field. Return whether it took one line."""
     before = scalar(field.before) if field.has_before else ""
     after = scalar(field.after) if field.has_after else ""
-    if (not field.has_before or is_single(field.before)) and (not field.has_after or is_single(field.after)):
-        return _short(page, field, before, after)
-    page.write(Span(f"{_sign(field)} ", _field_tone(field)), field.path, Span(":", Tone.FAINT), indent=4)
-    for line in compare(field):
-        tone = {"+": Tone.CREATED, "-": Tone.DELETED}.get(line.sign, Tone.FAINT)
-        page.verbatim(Span(f"{line.sign} ", tone), line.text, tone=tone, indent=8)
+    if (not field.has_before or is_single_line(field.before)) and (not field.has_after or is_single_line(field.after)):
+        return _single_line_field(page, field, before, after)
+    page.write(Styled(f"{_sign(field)} ", _field_style(field)), field.path, Styled(":", Style.DIM), indent=4)
+    for line in diff_lines(field):
+        style = {"+": Style.CREATED, "-": Style.DELETED}.get(line.sign, Style.DIM)
+        page.verbatim(Styled(f"{line.sign} ", style), line.text, style=style, indent=8)
     return False
 
 
-def _short(page: Page, field: FieldChange, before: str, after: str) -> bool:
-    start: list[Piece] = [Span(f"{_sign(field)} ", _field_tone(field)), field.path, Span(": ", Tone.FAINT)]
+def _single_line_field(page: Page, field: FieldChange, before: str, after: str) -> bool:
+    start: list[Piece] = [Styled(f"{_sign(field)} ", _field_style(field)), field.path, Styled(": ", Style.DIM)]
     if not (field.has_before and field.has_after):
-        page.write(*start, Span(after or before, _field_tone(field)), indent=4, hang=4)
+        page.write(*start, Styled(after or before, _field_style(field)), indent=4, hang=4)
         return True
-    both = [Span(before, Tone.DELETED), Span(" → ", Tone.FAINT), Span(after, Tone.CREATED)]
+    both = [Styled(before, Style.DELETED), Styled(" → ", Style.DIM), Styled(after, Style.CREATED)]
     if cells(page.shown(f"{field.path}: {before} → {after}")) + 6 <= page.width:
         page.write(*start, *both, indent=4)
         return True
     page.write(*start, indent=4)
-    page.verbatim(Span("- ", Tone.DELETED), before, tone=Tone.DELETED, indent=8)
-    page.verbatim(Span("+ ", Tone.CREATED), after, tone=Tone.CREATED, indent=8)
+    page.verbatim(Styled("- ", Style.DELETED), before, style=Style.DELETED, indent=8)
+    page.verbatim(Styled("+ ", Style.CREATED), after, style=Style.CREATED, indent=8)
     return False
 
 
@@ -327,26 +340,26 @@ def _sign(field: FieldChange) -> str:
     return "~" if field.has_before and field.has_after else "+" if field.has_after else "-"
 
 
-def _field_tone(field: FieldChange) -> Tone:
-    return {"~": Tone.UPDATED, "+": Tone.CREATED, "-": Tone.DELETED}[_sign(field)]
+def _field_style(field: FieldChange) -> Style:
+    return {"~": Style.UPDATED, "+": Style.CREATED, "-": Style.DELETED}[_sign(field)]
 
 
 def _exceptions(page: Page, plan: Plan) -> None:
     if not plan.exceptions:
         return
-    page.heading("Exceptions in force", Span(f" ({len(plan.exceptions)})", Tone.FAINT))
+    page.heading("Exceptions in force", Styled(f" ({len(plan.exceptions)})", Style.DIM))
     for exception in plan.exceptions:
-        unused = [Span("  not needed any more", Tone.CAUTION)] if not exception.used else []
-        page.write(exception.rule, " for ", Span(exception.target, Tone.STRONG), *unused, indent=2)
+        unused = [Styled("  no longer used", Style.WARNING)] if not exception.used else []
+        page.write(exception.rule, " for ", Styled(exception.target, Style.STRONG), *unused, indent=2)
         page.write(f"until {exception.expires}, owner {exception.owner}: {exception.reason}", indent=4, hang=0)
-        page.write(Span(where(exception.place), Tone.FAINT), indent=4)
+        page.write(Styled(where(exception.place), Style.DIM), indent=4)
 
 
 def _footer(page: Page, plan: Plan) -> None:
     page.blank()
-    page.write(Span(f"{_revision(plan.base)} → {_revision(plan.head)} · engine {plan.engine}", Tone.FAINT))
-    page.write(Span(f"plan {plan.digest or 'without digest'}", Tone.FAINT))
+    page.write(Styled(f"{_revision(plan.base)} → {_revision(plan.head)} · engine {plan.engine}", Style.DIM))
+    page.write(Styled(f"plan {plan.digest or '(no digest)'}", Style.DIM))
 
 
 def _revision(revision: Revision) -> str:
-    return f"{revision.label} {revision.commit[:_SHORT_DIGEST]}".strip()
+    return f"{revision.label} {revision.commit[:_SHORT_COMMIT]}".strip()

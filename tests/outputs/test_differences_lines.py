@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.core.plan import FieldChange
 from reconciler.core.reasons import Why
-from reconciler.outputs.differences import because, compare, families, groups, scalar, telling
+from reconciler.outputs.differences import diff_lines, format_reason, group_changes, group_fields, key_fields, scalar
 from tests.outputs import plans
 from tests.outputs.strategies import FIELD
 
@@ -44,7 +44,7 @@ def test_strings_are_bare_only_where_nobody_can_mistake_them(value: object, show
 def test_scripts_are_compared_line_by_line_with_context() -> None:
     before = "".join(f"line {n}\n" for n in range(20))
     field = FieldChange(path="x", before=before, after=before.replace("line 10", "changed"))
-    lines = [(line.sign, line.text) for line in compare(field)]
+    lines = [(line.sign, line.text) for line in diff_lines(field)]
     assert lines == [
         ("…", "8 unchanged lines"),
         (" ", "line 8"),
@@ -58,20 +58,20 @@ def test_scripts_are_compared_line_by_line_with_context() -> None:
 
 
 def test_a_last_line_break_alone_is_seen() -> None:
-    lines = compare(FieldChange(path="x", before="a\nb", after="a\nb\n"))
+    lines = diff_lines(FieldChange(path="x", before="a\nb", after="a\nb\n"))
     assert [line.text for line in lines] == ['"a\\nb"', '"a\\nb\\n"']
 
 
 def test_values_in_values_are_written_as_yaml() -> None:
     field = FieldChange(path="x", has_before=False, after={"a": [{"b": "1", "c": "x\ny"}], "d": {}})
-    assert [line.text for line in compare(field)] == ["a:", '  - b: "1"', "    c: |", "      x", "      y", "d: {}"]
+    assert [line.text for line in diff_lines(field)] == ["a:", '  - b: "1"', "    c: |", "      x", "      y", "d: {}"]
 
 
 @settings(max_examples=80, deadline=None)
 @given(FIELD)
 def test_both_sides_can_be_read_off(field: FieldChange) -> None:
     """Removed and kept lines are the old value, added and kept ones the new: nothing is lost but counted context."""
-    lines = compare(field)
+    lines = diff_lines(field)
     if field.has_before != field.has_after or (field.has_before and field.before != field.after):
         assert any(line.sign in "+-" for line in lines)
     if not field.has_before:
@@ -81,22 +81,22 @@ def test_both_sides_can_be_read_off(field: FieldChange) -> None:
 
 
 def test_fields_with_one_reason_are_one_group() -> None:
-    found = groups(plans.RESIZED.fields)
+    found = group_fields(plans.RESIZED.fields)
     assert [len(group.fields) for group in found] == [3, 1, 1, 1]
     assert found[0].why == plans.NODES
 
 
 def test_reasons() -> None:
-    assert because(plans.QUOTA, "spec.resources.gpu.quota") == "queues/h200.yaml:11:12"
-    assert because(plans.QUOTA) == "queues/h200.yaml:11:12 spec.resources.gpu.quota"
+    assert format_reason(plans.QUOTA, "spec.resources.gpu.quota") == "queues/h200.yaml:11:12"
+    assert format_reason(plans.QUOTA) == "queues/h200.yaml:11:12 spec.resources.gpu.quota"
     twice = plans.why("r", "a + b", ("f.yaml", 3, 1, "a"), ("f.yaml", 4, 1, "b"), ("g.yaml", 1, 1, ""))
-    assert because(twice) == "f.yaml:3:1 a, :4:1 b and g.yaml: a + b [r]"
-    assert because(Why(rule="source")) == "no reason was recorded"
+    assert format_reason(twice) == "f.yaml:3:1 a, :4:1 b and g.yaml: a + b [r]"
+    assert format_reason(Why(rule="source")) == "no reason recorded"
 
 
 def test_equal_edits_are_a_family_and_gpus_come_first() -> None:
     changes = (plans.bumped("a"), plans.DELETED, plans.bumped("b"), plans.GROWN, plans.RESIZED)
-    found = families(changes)
+    found = group_changes(changes)
     assert [family.first.key.name for family in found] == [
         "gpt-35b-pretrain",
         "h200-research",
@@ -105,10 +105,10 @@ def test_equal_edits_are_a_family_and_gpus_come_first() -> None:
     ]
     assert [other.key.name for other in found[3].others] == ["b"]
     other = replace(plans.bumped("c"), fields=plans.bumped("c").fields[:1])
-    assert len(families((plans.bumped("a"), other))) == 2
+    assert len(group_changes((plans.bumped("a"), other))) == 2
 
 
 def test_a_new_object_is_told_by_a_few_fields() -> None:
-    assert telling(plans.ADDED)[0] == ("image", "ghcr.io/lab/llama-sft:2026.11.1")
-    assert ("queue", "h200-research") in telling(plans.ADDED)
-    assert len(telling(plans.ADDED)) <= 6
+    assert key_fields(plans.ADDED)[0] == ("image", "ghcr.io/lab/llama-sft:2026.11.1")
+    assert ("queue", "h200-research") in key_fields(plans.ADDED)
+    assert len(key_fields(plans.ADDED)) <= 6

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from reconciler.core.plan import Plan
-from reconciler.outputs.findings import Kind, findings
+from reconciler.outputs.findings import Category, findings
 from reconciler.outputs.github import render_github
 from reconciler.outputs.registry import RenderOptions
 from tests.outputs import plans
@@ -36,7 +36,7 @@ def test_lint_annotations() -> None:
 @given(PLANS)
 def test_any_strings_give_one_command_a_finding(plan: Plan) -> None:
     *commands, last = render_github(plan).removesuffix("\n").split("\n")
-    expected = [finding for finding in findings(plan) if finding.kind is not Kind.EXCEPTED]
+    expected = [finding for finding in findings(plan) if finding.category is not Category.EXCEPTED]
     assert len(commands) == len(expected)
     for command, finding in zip(commands, expected, strict=True):
         match = COMMAND.fullmatch(command)

@@ -113,7 +113,7 @@ def test_a_long_plan_is_cut_between_objects_and_says_so() -> None:
     assert size(shown) <= GITHUB_LIMIT
     assert size(shown) > GITHUB_LIMIT * 0.95
     assert_harmless(shown)
-    left = re.search(r"… and ([\d,]+) more objects: run `reconciler plan` to see the rest\.", shown)
+    left = re.search(r"… and ([\d,]+) more objects\. Run `reconciler plan` to see all\.", shown)
     assert left is not None
     count = int(left.group(1).replace(",", ""))
     assert shown.count("<code>research/job-") + count == 2_000

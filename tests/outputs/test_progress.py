@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from reconciler.outputs.progress import PATIENCE_SECONDS, Bar, progress
+from reconciler.outputs.progress import DELAY_SECONDS, Bar, progress
 
 
 class Terminal(io.StringIO):
@@ -29,7 +29,7 @@ class Clock:
 def test_short_work_shows_nothing() -> None:
     clock, stream = Clock(), Terminal()
     bar = Bar("compiling", total=10, stream=stream, clock=clock)
-    clock.now += PATIENCE_SECONDS * 0.9
+    clock.now += DELAY_SECONDS * 0.9
     bar.advance(10)
     bar.close()
     assert stream.getvalue() == ""
@@ -39,7 +39,7 @@ def test_long_work_shows_a_bar_and_takes_it_away() -> None:
     clock, stream = Clock(), Terminal()
     bar = Bar("compiling [x]", total=10, stream=stream, clock=clock)
     bar.advance(3)
-    clock.now += PATIENCE_SECONDS
+    clock.now += DELAY_SECONDS
     bar.advance(2)
     bar.close()
     shown = stream.getvalue()

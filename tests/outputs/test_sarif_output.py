@@ -75,7 +75,7 @@ def test_more_than_github_takes_is_counted_and_errors_stay() -> None:
     assert len(run["results"]) == 5_000
     assert [result["level"] for result in run["results"][:2]] == ["error", "error"]
     (notice,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert notice["message"]["text"].startswith("1,002 more findings left out")
+    assert notice["message"]["text"].startswith("1,002 more findings omitted")
 
 
 def test_rules_have_a_description_and_help() -> None:

@@ -4,7 +4,16 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.plan import GpuLine, Plan, QueueLine
-from reconciler.outputs.summary import headline, headlines, lint_headline, number, obstacles, queue_rows, rest, total
+from reconciler.outputs.summary import (
+    blockers,
+    headline,
+    headlines,
+    hidden_requests,
+    lint_headline,
+    number,
+    queue_rows,
+    total_requests,
+)
 from tests.outputs import plans
 
 
@@ -55,13 +64,13 @@ def test_a_parent_is_compared_by_what_is_asked_below_it_and_not_counted_twice() 
     rows = {row.queue: row for row in queue_rows(made)}
     assert rows["parent"].is_parent
     assert rows["parent"].remark == "4 borrowed"
-    assert (total(made).before, total(made).after) == (4, 12)
-    assert rest(made, [rows["child"]]).after == 0
+    assert (total_requests(made).before, total_requests(made).after) == (4, 12)
+    assert hidden_requests(made, [rows["child"]]).after == 0
 
 
 def test_a_deleted_queue_says_who_still_asks() -> None:
     (row,) = queue_rows(plan(gpu("q", 8, 8), queues=(quota("q", 64, 0, requested=8, limit=0, exists=False),)))
-    assert row.remark == "queue deleted, 8 GPUs still asked for"
+    assert row.remark == "queue deleted, 8 GPUs still requested"
 
 
 @pytest.mark.parametrize(
@@ -69,18 +78,21 @@ def test_a_deleted_queue_says_who_still_asks() -> None:
     [
         (plan(), ("No changes",)),
         (plan(gpu("q", 0, 1)), ("+1 GPU requested on main (q: 0 → 1)",)),
-        (plan(gpu("a", 8, 0), gpu("b", 0, 8)), ("GPU requests shift on main (a: 8 → 0, b: 0 → 8)",)),
+        (plan(gpu("a", 8, 0), gpu("b", 0, 8)), ("GPU requests move between queues on main (a: 8 → 0, b: 0 → 8)",)),
         (plan(gpu("", 8, 0)), ("-8 GPUs requested on main (no queue: 8 → 0)",)),
         (
             plan(gpu("a", 0, 8), gpu("a", 8, 4, cluster="edge")),
             ("-4 GPUs requested on edge (a: 8 → 4)", "+8 GPUs requested on main (a: 0 → 8)"),
         ),
-        (plan(queues=(quota("q", 8, None),)), ("guarantees change to or from unlimited on main (q: 8 → unlimited)",)),
+        (
+            plan(queues=(quota("q", 8, None),)),
+            ("Guaranteed GPUs change to or from unlimited on main (q: 8 → unlimited)",),
+        ),
         (
             plan(queues=(quota("q", 8, 4.5), quota("r", 1, 1), quota("s", 2, 5.5))),
-            ("guarantees shift on main (q: 8 → 4.5, s: 2 → 5.5)",),
+            ("Guaranteed GPUs move between queues on main (q: 8 → 4.5, s: 2 → 5.5)",),
         ),
-        (replace(plan(), changes=(plans.MOVED,)), ("No change in GPUs requested or guaranteed",)),
+        (replace(plan(), changes=(plans.MOVED,)), ("No change in requested or guaranteed GPUs",)),
         (
             plan(gpu("a", 0, 1), gpu("b", 0, 9), gpu("c", 0, 5)),
             ("+15 GPUs requested on main (b: 0 → 9, c: 0 → 5, 1 more)",),
@@ -92,15 +104,15 @@ def test_headlines(made: Plan, sentences: tuple[str, ...]) -> None:
     assert headline(made) == "; ".join(sentences)
 
 
-def test_obstacles_are_counted() -> None:
-    assert obstacles(plans.everything()) == ("1 policy denial", "1 budget exceeded")
-    assert obstacles(replace(plans.everything(), acknowledged=True)) == ("1 policy denial",)
-    assert obstacles(plans.quiet()) == ()
+def test_what_blocks_a_commit_is_counted() -> None:
+    assert blockers(plans.everything()) == ("1 policy denial", "1 budget exceeded")
+    assert blockers(replace(plans.everything(), acknowledged=True)) == ("1 policy denial",)
+    assert blockers(plans.quiet()) == ()
 
 
 def test_lint_headlines() -> None:
     assert lint_headline(plans.broken()) == "3 errors and 1 warning in 3 files"
-    assert lint_headline(plans.quiet()) == "No problems"
+    assert lint_headline(plans.quiet()) == "No problems found"
 
 
 def test_numbers() -> None:
