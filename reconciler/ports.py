@@ -1,15 +1,16 @@
 """Everything outside, as Protocols: the pipeline and the outputs know these and nothing behind them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
 from msgspec import Struct
 
+from reconciler.core.engines import Outcome
+
 if TYPE_CHECKING:
-    from reconciler.core.config import Engine
-    from reconciler.core.sizing.question import Asked
+    from reconciler.core.engines import Engine
+    from reconciler.core.sizing.question import EngineQuestion
 
 FILE_MODES = frozenset({"100644", "100755"})
 
@@ -158,21 +159,13 @@ class Cache(Protocol):
         ...
 
 
-class Outcome(StrEnum):
-    """What became of a question to a sizing engine outside."""
-
-    OK = "ok"
-    NO_RECOMMENDATION = "no-recommendation"  # the engine answered: no number of GPUs is enough
-    OUT_OF_DOMAIN = "out-of-domain"  # the engine does not know the model, the card or the method
-    PENDING = "pending"  # asked, not answered yet: `request` finds the answer later
-    ENGINE_ERROR = "engine-error"  # no answer; `retryable` tells whether asking again may help
-
-
 class Prediction(Struct, frozen=True, kw_only=True):
-    """What a sizing engine outside made of one question. `gpus` are those of one worker, as ado-autoconf counts them.
+    """The reply of an external sizing engine to one question. `gpus` are those of one worker, as ado-autoconf counts.
 
-    `chances` are (GPUs in all, samples of one step over all of them, share of 1 that the run goes through).
-    `text` is the engine's own reason, one line. `versions` name all that the answer depends on.
+    A REFUSAL with `chances` means that no number of GPUs is enough; one without, that the engine does not know the
+    model, the GPU or the method. `request` finds the answer to a PENDING question later. `chances` are (GPUs in all,
+    samples of one step over all of them, probability that the run fits). `text` is the engine's own reason, one line.
+    `versions` name everything that the reply depends on.
     """
 
     engine: "Engine"
@@ -187,7 +180,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Keep 0 GPUs from ever being an answer."""
-        if (self.outcome is Outcome.OK) != (self.gpus > 0 and self.workers > 0):
+        if (self.outcome is Outcome.RECOMMENDATION) != (self.gpus > 0 and self.workers > 0):
             raise ValueError(f"{self.outcome}: {self.gpus} GPUs, {self.workers} workers")
 
 
@@ -203,7 +196,7 @@ class Predictor(Protocol):
         """Name the versions of the engine and of its model, as far as they can be known."""
         ...
 
-    def predict(self, question: "Asked", layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
+    def predict(self, question: "EngineQuestion", layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
         """Answer one question; engines that give chances do so for `layouts`: (GPUs in all, samples of one step)."""
         ...
 
@@ -220,10 +213,10 @@ class Predictor(Protocol):
 class DeferredPredictor(Predictor, Protocol):
     """An engine that takes a question now and answers it later, perhaps to another run."""
 
-    def submit(self, question: "Asked") -> str:
+    def submit(self, question: "EngineQuestion") -> str:
         """Ask once and return the id of the request."""
         ...
 
-    def resume(self, question: "Asked", request: str) -> Prediction:
+    def resume(self, question: "EngineQuestion", request: str) -> Prediction:
         """Fetch the answer of an earlier request; `Outcome.PENDING` where there is none yet."""
         ...

@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415 - adapters are imported when they are used: each command pays only for its own
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from reconciler.adapters import bundle
 from reconciler.app.workspace import Workspace
+from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, RestSettings, WrapperSettings
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError
@@ -252,7 +253,7 @@ def engine_asker(run: Run, environ: Mapping[str, str], *, python: str, table: Pa
     def ask(cluster: "Cluster", questions: "Sequence[Question]", recorded: "Answers") -> "Iterable[Reply]":
         with (
             predictor_of(cluster, root, environ, python=python, table=table) as predictor,
-            progress(f"asking {cluster.sizing.engine.value}", total=len(questions)) as advance,
+            progress(f"asking {cluster.sizing.engine.name}", total=len(questions)) as advance,
         ):
             yield from predict_all(
                 predictor, questions, recorded=recorded, progress=lambda done, _: advance(1) if done else None
@@ -261,37 +262,74 @@ def engine_asker(run: Run, environ: Mapping[str, str], *, python: str, table: Pa
     return ask
 
 
+class _PredictorOptions(Struct, frozen=True, kw_only=True):
+    """What the adapter of an engine is built from: the engine's own settings, and flags of `reconciler size`."""
+
+    settings: Any
+    root: Path
+    token: str
+    python: str
+    table: Path | None
+
+
+def _wrapper(options: _PredictorOptions) -> "Predictor":
+    from reconciler.adapters.predictors.wrapper import WrapperPredictor
+
+    settings: WrapperSettings = options.settings
+    return WrapperPredictor(options.root / settings.script, python=options.python, seconds=settings.timeout_seconds)
+
+
+def _rest(options: _PredictorOptions) -> "Predictor":
+    from reconciler.adapters.predictors.rest import RestPredictor
+
+    settings: RestSettings = options.settings
+    return RestPredictor(
+        settings.url.rstrip("/"),
+        token=options.token,
+        call_seconds=settings.timeout_seconds,
+        patience_seconds=settings.deadline_seconds,
+    )
+
+
+def _autoconf_table(options: _PredictorOptions) -> "Predictor":
+    from reconciler.adapters.predictors.table import TablePredictor, read_table
+
+    if options.table is None:
+        hint = "pass --table FILE; `reconciler autoconf compile` writes one"
+        raise ConfigError("engine autoconf-table needs a compiled table", hint=hint)
+    return TablePredictor(read_table(options.table))
+
+
+def _autoconf(options: _PredictorOptions) -> "Predictor":
+    from reconciler.adapters.predictors.installed import InstalledPredictor
+
+    return InstalledPredictor(options.python)
+
+
+_PREDICTORS: Mapping[str, "Callable[[_PredictorOptions], Predictor]"] = {
+    AUTOCONF.name: _autoconf,
+    AUTOCONF_TABLE.name: _autoconf_table,
+    REST.name: _rest,
+    WRAPPER.name: _wrapper,
+}
+"""The adapter of each external sizing engine."""
+
+
 def predictor_of(
     cluster: "Cluster", root: Path, environ: Mapping[str, str], *, python: str, table: Path | None
 ) -> "Predictor":
-    """Pick the adapter for the sizing engine of a cluster."""
-    from reconciler.core.config import Engine
-
-    settings = cluster.sizing
-    match settings.engine:
-        case Engine.WRAPPER if settings.wrapper is not None:
-            from reconciler.adapters.predictors.wrapper import WrapperPredictor
-
-            script = root / settings.wrapper.script
-            return WrapperPredictor(script, python=python or sys.executable, seconds=settings.wrapper.timeout_s)
-        case Engine.REST if settings.rest is not None:
-            from reconciler.adapters.predictors.rest import RestPredictor
-
-            rest = settings.rest
-            token = environ.get(SIZING_TOKEN, "")
-            return RestPredictor(rest.url, token=token, call_seconds=rest.timeout_s, patience_seconds=rest.deadline_s)
-        case Engine.AUTOCONF_TABLE:
-            from reconciler.adapters.predictors.table import TablePredictor, read_table
-
-            if table is None:
-                hint = "pass --table FILE; `reconciler autoconf compile` writes one"
-                raise ConfigError(f"cluster {cluster.name}: engine autoconf-table needs a compiled table", hint=hint)
-            return TablePredictor(read_table(table))
-        case Engine.AUTOCONF:
-            from reconciler.adapters.predictors.installed import InstalledPredictor
-
-            return InstalledPredictor(python or sys.executable)
-    raise ConfigError(f"cluster {cluster.name}: engine {settings.engine.value} is not an external engine")
+    """Build the adapter for the sizing engine of a cluster; `ConfigError` for an engine that is not external."""
+    engine = cluster.sizing.engine
+    if engine.name not in _PREDICTORS:
+        raise ConfigError(f"cluster {cluster.name}: engine {engine.name} is not an external engine")
+    options = _PredictorOptions(
+        settings=cluster.sizing.engine_settings,
+        root=root,
+        token=environ.get(SIZING_TOKEN, ""),
+        python=python or sys.executable,
+        table=table,
+    )
+    return _PREDICTORS[engine.name](options)
 
 
 def compile_autoconf(python: str, output: Path, *, model_version: str, points: int) -> "Table":

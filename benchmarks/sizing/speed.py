@@ -17,12 +17,12 @@ from reconciler.adapters.predictors.table import TablePredictor, read_table
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
 from reconciler.core.config import SizingSettings
 from reconciler.core.documents import Document, read
-from reconciler.core.sized.sizing import Surroundings, size_job
+from reconciler.core.sized.sizing import SizingContext, size_job
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.gpus import Gpu, find_gpu
 from reconciler.core.sizing.models import all_models
-from reconciler.core.sizing.question import Question, asked
+from reconciler.core.sizing.question import Question, engine_question
 from reconciler.core.sizing.training import Method, Training
 
 JOBS = 10_000
@@ -72,7 +72,7 @@ def main() -> int:
     print(f"one question decided (all candidates)    {each:10.1f} us")
     print(f"{JOBS:,} different questions decided      {each * JOBS / 1e6:10.2f} s")
     documents = [_document(number) for number in range(JOBS // 10)]
-    around = Surroundings(settings=SizingSettings(), answers=Answers(), file=lambda _: None)
+    around = SizingContext(settings=SizingSettings(), answers=Answers(), file=lambda _: None)
     whole = _each(lambda: [size_job(one, around) for one in documents], len(documents))
     print(f"job file: line read, decided, rewritten  {whole:10.1f} us")
     _table(questions)
@@ -124,7 +124,7 @@ def _table(questions: list[Question]) -> None:
     if not name:
         return
     with TablePredictor(read_table(Path(name))) as table:
-        words = [asked(one) for one in questions[:1_000]]
+        words = [engine_question(one) for one in questions[:1_000]]
         each = _each(lambda: [table.predict(one) for one in words], len(words))
     print(f"ado-autoconf's answer out of its table   {each:10.1f} us")
 
@@ -143,7 +143,7 @@ def _peers(question: Question, ours: float) -> None:
             with WrapperPredictor(script, python=python) as wrapper:
                 start = time.perf_counter()
                 for _ in range(_CALLS):
-                    wrapper.predict(asked(question))
+                    wrapper.predict(engine_question(question))
                 each = (time.perf_counter() - start) / _CALLS * 1e6
             print(f"peer: {name:<35}{each:10.0f} us {each / ours:10,.0f} x one question decided")
 

@@ -19,7 +19,7 @@ from reconciler.index.context import FILES, OFFERS, Context, QueueSource
 from reconciler.index.offers import QUEUE_LABELS, Offer, offer_of, queue_named
 
 if TYPE_CHECKING:
-    from reconciler.core.sized.sizing import SizedJob, Surroundings
+    from reconciler.core.sized.sizing import SizedJob, SizingContext
     from reconciler.core.sizing.gpus import Gpu
 
 _SIZING = "gpureconciler.io/sizing"  # the annotation of `render.sized.protocol`, which only sizing imports
@@ -94,9 +94,9 @@ def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
     return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.told)
 
 
-def surroundings(context: Context, document: Document, cluster: Cluster) -> "Surroundings":
+def surroundings(context: Context, document: Document, cluster: Cluster) -> "SizingContext":
     """Return what a document is sized against in a cluster."""
-    from reconciler.core.sized.sizing import Surroundings
+    from reconciler.core.sized.sizing import SizingContext
     from reconciler.core.sizing.answers import Answers
 
     answers = context.answers.get(cluster.name, Answers())
@@ -107,9 +107,9 @@ def surroundings(context: Context, document: Document, cluster: Cluster) -> "Sur
 
     queue = context.queues.get((cluster.name, document.key.namespace or cluster.namespace, _queue(document, cluster)))
     offered, evidence = _offered(context, document, cluster, queue)
-    return Surroundings(
+    return SizingContext(
         settings=_of_nodes(cluster.sizing, document, queue),
-        answers=answers.heard_by(cluster.sizing.engine),
+        answers=answers.for_engine(cluster.sizing.engine),
         offered=offered,
         evidence=evidence,
         paths=tuple(context.files),

@@ -18,7 +18,7 @@ from reconciler.core.plan import (
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Why
-from reconciler.core.sizing.note import SizingNote, Weighed
+from reconciler.core.sizing.summary import CandidateSummary, SizingSummary
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 H200 = "NVIDIA-H200"
@@ -70,7 +70,7 @@ python -m tools.warm_cache --shards 64
 echo ready
 """
 
-SIZED = SizingNote(
+SIZED = SizingSummary(
     read="llama3.1-8b (8.03 B), lora r 8, 4096 tokens, batch 4 x 8 = 32, bf16, adamw_torch, fsdp-full, checkpointing, "
     "flash-attn-2; optimizer, attention by default of fms-hf-tuning",
     chosen="4 GPUs: peak 58.3 of 80.0 GiB (54.2 to 62.9): logits 26.4, activations 14.1, transients 3.0 "
@@ -78,7 +78,7 @@ SIZED = SizingNote(
     rejected="2 x NVIDIA-A100-SXM4-80GB needs 101.4 of 80.0 GiB: logits 52.7, activations 28.2, weights 7.5",
     places=(SourceRef(path="jobs/vision/vit.yaml", line=14, column=1),),
     candidates=(
-        Weighed(
+        CandidateSummary(
             gpus=2,
             workers=1,
             product="NVIDIA-A100-SXM4-80GB",
@@ -90,7 +90,7 @@ SIZED = SizingNote(
             low_gib=94.3,
             high_gib=109.5,
         ),
-        Weighed(
+        CandidateSummary(
             gpus=3,
             workers=1,
             product="NVIDIA-A100-SXM4-80GB",
@@ -99,7 +99,7 @@ SIZED = SizingNote(
             chosen=False,
             text="an effective batch of 32 (4 a GPU x 8) does not divide among 3 GPUs",
         ),
-        Weighed(
+        CandidateSummary(
             gpus=4,
             workers=1,
             product="NVIDIA-A100-SXM4-80GB",

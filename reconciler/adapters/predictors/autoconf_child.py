@@ -74,7 +74,7 @@ class Library:
         try:
             answer = getattr(self._module, recommender)(**accepted, **bounds)
         except ValueError:
-            return {"outcome": "out-of-domain", "text": self._rejected_inputs(inputs)}
+            return {"outcome": "refusal", "text": self._rejected_inputs(inputs)}
         model = inputs["model_name"]
         if recommender == "min_gpu_recommender" or not self._accepts_gpus:
             model = self._canonical_name(model)
@@ -84,10 +84,10 @@ class Library:
         chances = [[*layout, probability] for layout, probability in zip(layouts, probabilities, strict=True)]
         if answer["can_recommend"]:
             gpus, workers = int(answer["gpus"]), int(answer["workers"])
-            return {"outcome": "ok", "gpus": gpus, "workers": workers, "chances": chances}
+            return {"outcome": "recommendation", "gpus": gpus, "workers": workers, "chances": chances}
         if answer.get("gpus", 0) == -1:  # how one of its recommenders reports a failure
             raise RuntimeError("ado-autoconf failed without a reason")
-        return {"outcome": "no-recommendation", "chances": chances}
+        return {"outcome": "refusal", "chances": chances}
 
     def _rejected_inputs(self, inputs: dict[str, Any]) -> str:
         """Name what the domain check rejected; the library itself only logs it."""

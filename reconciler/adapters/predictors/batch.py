@@ -7,14 +7,13 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from reconciler.core.config import Engine
+from reconciler.core.engines import Engine, Outcome
 from reconciler.core.plan.masking import redact
-from reconciler.core.sizing import answers
-from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation
-from reconciler.core.sizing.decide.layouts import voiced
-from reconciler.core.sizing.question import Asked, Question, asked, digest
+from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation, chances_answer
+from reconciler.core.sizing.decide.layouts import engine_layouts
+from reconciler.core.sizing.question import EngineQuestion, Question, digest, engine_question
 from reconciler.errors import PredictorError, PredictorUnavailable
-from reconciler.ports import DeferredPredictor, Outcome, Prediction, Predictor
+from reconciler.ports import DeferredPredictor, Prediction, Predictor
 
 AnyPredictor = TypeVar("AnyPredictor", bound=Predictor)
 Returned = TypeVar("Returned")
@@ -31,7 +30,7 @@ class PredictedAnswer(Struct, frozen=True, kw_only=True):
 class _PendingQuestion(Struct, kw_only=True):
     """A distinct question with the layouts of everyone who asks it. `request`: the id it was submitted under."""
 
-    question: Asked
+    question: EngineQuestion
     layouts: dict[tuple[int, int], None]  # an ordered set
     request: str = ""
     submitted_at: str = ""
@@ -74,9 +73,9 @@ def predict_all(
 def _distinct(engine: Engine, questions: Iterable[Question]) -> list[_PendingQuestion]:
     pending: dict[str, _PendingQuestion] = {}
     for question in questions:
-        layouts = () if engine.recommends else voiced(question)
+        layouts = () if engine.recommends else engine_layouts(question)
         if engine.recommends or layouts:
-            reduced = asked(question)
+            reduced = engine_question(question)
             item = pending.setdefault(digest(reduced), _PendingQuestion(question=reduced, layouts={}))
             item.layouts.update(dict.fromkeys((layout.gpus, layout.gpus * layout.batch) for layout in layouts))
     return list(pending.values())
@@ -94,8 +93,8 @@ class _Batch:
         """Submit a question to a deferred engine; do nothing for any other."""
         if not isinstance(self._predictor, DeferredPredictor):
             return
-        known = recorded.heard_by(self._predictor.engine).of(item.question)
-        if known is not None and known.outcome is answers.Outcome.PENDING:
+        known = recorded.for_engine(self._predictor.engine).answer(item.question)
+        if known is not None and known.outcome is Outcome.PENDING:
             item.request, item.submitted_at = known.request_id, known.submitted_at
             return
         try:
@@ -114,7 +113,7 @@ class _Batch:
             failed = Answer(
                 engine=self._predictor.engine,
                 question=item.question,
-                outcome=answers.Outcome.ERROR,
+                outcome=Outcome.ERROR,
                 answered_at=self._clock(),
                 error=redact(str(error)),
             )
@@ -130,7 +129,7 @@ class _Batch:
 
     def _call(self, call: Callable[[AnyPredictor], Returned], predictor: AnyPredictor) -> Returned:
         if self._failures >= _MAX_FAILURES:
-            raise PredictorUnavailable(f"{predictor.engine.value} did not answer {_MAX_FAILURES} times in a row")
+            raise PredictorUnavailable(f"{predictor.engine.name} did not answer {_MAX_FAILURES} times in a row")
         try:
             returned = call(predictor)
         except PredictorUnavailable:
@@ -147,24 +146,24 @@ def _to_answer(item: _PendingQuestion, prediction: Prediction, answered_at: str)
     match prediction.outcome:
         case Outcome.PENDING:
             return _pending_answer(engine, item)
-        case Outcome.OK | Outcome.NO_RECOMMENDATION if not engine.recommends:
+        case Outcome.RECOMMENDATION | Outcome.REFUSAL if prediction.chances and not engine.recommends:
             chances = [Chance(gpus=n, batch_size=batch, probability=p) for n, batch, p in prediction.chances]
-            return answers.chanced(
+            return chances_answer(
                 engine, question, chances, answered_at=answered_at, versions=dict(prediction.versions)
             )
-        case Outcome.OK:
+        case Outcome.RECOMMENDATION:
             recommendation = Recommendation(gpus=prediction.gpus, workers=prediction.workers)
-            return answer(outcome=answers.Outcome.RECOMMENDATION, recommendation=recommendation)
+            return answer(outcome=Outcome.RECOMMENDATION, recommendation=recommendation)
         case _:
-            refusal = prediction.text or prediction.outcome.value
-            return answer(outcome=answers.Outcome.REFUSAL, refusal=refusal)
+            refusal = prediction.text or "no reason given"
+            return answer(outcome=Outcome.REFUSAL, refusal=refusal)
 
 
 def _pending_answer(engine: Engine, item: _PendingQuestion) -> Answer:
     return Answer(
         engine=engine,
         question=item.question,
-        outcome=answers.Outcome.PENDING,
+        outcome=Outcome.PENDING,
         request_id=item.request,
         submitted_at=item.submitted_at,
     )

@@ -12,7 +12,7 @@ from reconciler.adapters.predictors.installed import InstalledPredictor, Reply
 from reconciler.adapters.predictors.recommender import candidate_layouts
 from reconciler.adapters.predictors.table import NumberRange, Table, TableHeader, TablePredictor
 from reconciler.core.config import Goal
-from reconciler.core.sizing.question import Asked
+from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError
 
 POINTS = 20_000  # random points on which table and model must agree
@@ -170,11 +170,11 @@ def _compare_questions(predictor: InstalledPredictor, table: Table, progress: Pr
         progress(1)
 
 
-def _question(header: TableHeader, random: Random, number: int) -> Asked:
+def _question(header: TableHeader, random: Random, number: int) -> EngineQuestion:
     """Return a random question; every tenth names a model that does not exist."""
     gpus = random.randint(1, 64)
     per_gpu = random.choice((random.randint(1, 64), 1 << random.randint(0, 6)))
-    return Asked(
+    return EngineQuestion(
         model="no-such-model" if number % 10 == 0 else random.choice(header.models),
         method=random.choice(header.methods),
         gpu_model=random.choice(header.gpus),

@@ -18,10 +18,10 @@ from reconciler.adapters.predictors.recommender import (
     recommender_name,
 )
 from reconciler.adapters.process import ChildProcess, Command, absolute_program, without_credentials
-from reconciler.core.config import Engine
-from reconciler.core.sizing.question import Asked
+from reconciler.core.engines import AUTOCONF, Outcome
+from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError, PredictorUnavailable, one_line
-from reconciler.ports import Outcome, Prediction
+from reconciler.ports import Prediction
 
 CALL_SECONDS = 5.0
 START_SECONDS = 30.0  # the import of the library, and the first question to each version of its model
@@ -29,7 +29,7 @@ MEMORY_BYTES = 2 << 30  # 1.9.7 holds 0.3 GiB, 1.5.0 0.5 GiB
 _ATTEMPTS = 2  # per question, each with a new child
 _MAX_FAILURES = 4  # consecutive children without an answer, before no other is started
 _MAX_BYTES = 16 << 20
-_OUTCOMES = (Outcome.OK, Outcome.NO_RECOMMENDATION, Outcome.OUT_OF_DOMAIN)
+_OUTCOMES = (Outcome.RECOMMENDATION, Outcome.REFUSAL)
 _CHILD = Path(__file__).with_name("autoconf_child.py")
 HINT = "install it with `pip install 'gpu-reconciler[autoconf]'`, or name the interpreter that has it"
 
@@ -46,7 +46,7 @@ class _VersionsReply(Reply, frozen=True, kw_only=True):
 
 
 class _RecommendReply(Reply, frozen=True, kw_only=True):
-    outcome: Outcome = Outcome.ENGINE_ERROR
+    outcome: Outcome = Outcome.ERROR
     gpus: int = 0
     workers: int = 0
     chances: tuple[tuple[int, int, float], ...] = ()
@@ -64,7 +64,7 @@ class InstalledPredictor:
     started. The child's environment has no credentials.
     """
 
-    engine = Engine.AUTOCONF
+    engine = AUTOCONF
 
     def __init__(
         self,
@@ -95,17 +95,18 @@ class InstalledPredictor:
             self._ask("hello", [], _VersionsReply, "")
             return self._versions
 
-    def predict(self, question: Asked, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
+    def predict(self, question: EngineQuestion, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
         """Ask for the recommendation, and for the probability of each layout."""
         bounds = {"gpus_per_worker": question.gpus_per_worker, "max_gpus": question.max_gpus}
         arguments = [recommender_name(question), recommender_arguments(question), bounds, layouts]
         reply = self.ask("recommend", arguments, _RecommendReply, version=question.model_version)
         has_counts = parse_count(reply.gpus) is not None and parse_count(reply.workers) is not None
-        if reply.outcome not in _OUTCOMES or has_counts != (reply.outcome is Outcome.OK):
+        if reply.outcome not in _OUTCOMES or has_counts != (reply.outcome is Outcome.RECOMMENDATION):
             values = f"{reply.outcome}, {reply.gpus} GPUs and {reply.workers} workers"
             raise PredictorError(f"ado-autoconf sent a contradictory answer: {values}")
         answered = [(gpus, batch) for gpus, batch, probability in reply.chances if 0 <= probability <= 1]
-        if reply.outcome is not Outcome.OUT_OF_DOMAIN and answered != list(layouts):
+        is_unknown = reply.outcome is Outcome.REFUSAL and reply.text and not reply.chances  # outside of its domain
+        if not is_unknown and answered != list(layouts):
             raise PredictorError("ado-autoconf sent probabilities for other layouts, or outside of 0 to 1")
         return Prediction(
             engine=self.engine,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from reconciler.core.config import Goal
-from reconciler.core.sizing.question import Asked
+from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import OutsideError, PredictorError, PredictorUnavailable
 
 SAME_BATCH = "min_gpu_recommender"  # the fewest GPUs for a batch over all GPUs
@@ -14,12 +14,12 @@ SAME_BATCH_PER_GPU = "avoid_oom_recommender"  # the requested GPUs, or more
 _MAX_COUNT = 100_000  # GPUs or workers: more than the largest cluster has
 
 
-def recommender_name(question: Asked) -> str:
+def recommender_name(question: EngineQuestion) -> str:
     """Return the recommender for a goal. There is none for the highest throughput, which starts from what fits."""
     return SAME_BATCH_PER_GPU if question.goal is Goal.AVOID_OOM else SAME_BATCH
 
 
-def recommender_arguments(question: Asked) -> dict[str, str | int]:
+def recommender_arguments(question: EngineQuestion) -> dict[str, str | int]:
     """Return the arguments that the recommender requires, by its own names."""
     arguments: dict[str, str | int] = {
         "model_name": question.model,
@@ -36,12 +36,12 @@ def recommender_arguments(question: Asked) -> dict[str, str | int]:
     }
 
 
-def requested_gpus(question: Asked) -> int:
+def requested_gpus(question: EngineQuestion) -> int:
     """Return the GPUs that the job requests today; 1 if that is not known."""
     return question.number_gpus or 1
 
 
-def candidate_layouts(question: Asked) -> tuple[tuple[int, int], ...]:
+def candidate_layouts(question: EngineQuestion) -> tuple[tuple[int, int], ...]:
     """List (total GPUs, samples per step) in the order in which the recommender of release 1.9.7 tries them.
 
     The GPUs are powers of two: for `SAME_BATCH` those that divide the batch, otherwise the requested number and those

@@ -21,10 +21,10 @@ from reconciler.adapters.predictors.recommender import (
     recommender_arguments,
     recommender_name,
 )
-from reconciler.core.config import Engine
-from reconciler.core.sizing.question import Asked
+from reconciler.core.engines import REST, Outcome
+from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError, PredictorUnavailable, one_line
-from reconciler.ports import Outcome, Prediction
+from reconciler.ports import Prediction
 
 CALL_SECONDS = 30.0
 PATIENCE_SECONDS = 60.0  # a warm server answers in 0.1 s, a cold one in 4 s
@@ -71,7 +71,7 @@ class RestPredictor:
     submitted before polling began share this limit.
     """
 
-    engine = Engine.REST
+    engine = REST
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class RestPredictor:
         """Return the server's URL: it does not tell the version of its ado-autoconf."""
         return {"server": self._endpoint.url}
 
-    def predict(self, question: Asked, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:  # noqa: ARG002 - it gives no chances
+    def predict(self, question: EngineQuestion, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:  # noqa: ARG002 - it gives no chances
         """Submit the question and wait for the answer."""
         return self.resume(question, self.submit(question))
 
-    def submit(self, question: Asked) -> str:
+    def submit(self, question: EngineQuestion) -> str:
         """Submit the question once and return the id of the request."""
         values = [
             {
@@ -119,7 +119,7 @@ class RestPredictor:
         self._polling_ends = None
         return self._validate(request)
 
-    def resume(self, question: Asked, request: str) -> Prediction:
+    def resume(self, question: EngineQuestion, request: str) -> Prediction:
         """Poll a request until it is answered or the patience ends."""
         path = f"{_path(question)}/{self._validate(request)}"
         if self._polling_ends is None:
@@ -160,7 +160,7 @@ class RestPredictor:
         reason = self._endpoint.mask(_describe(response))
         return PredictorError(f"{self._endpoint.url} {reason}", hint=_HINTS.get(response.status, ""))
 
-    def _parse(self, question: Asked, request: str, response: HttpResponse) -> Prediction:
+    def _parse(self, question: EngineQuestion, request: str, response: HttpResponse) -> Prediction:
         try:
             reply = msgspec.json.decode(response.body, type=_MeasurementRequest)
             outcome, gpus, workers, text = _parse_reply(question, reply)
@@ -171,7 +171,14 @@ class RestPredictor:
         return self._prediction(question, request, outcome, gpus=gpus, workers=workers, text=text)
 
     def _prediction(
-        self, question: Asked, request: str, outcome: Outcome, *, gpus: int = 0, workers: int = 0, text: str = ""
+        self,
+        question: EngineQuestion,
+        request: str,
+        outcome: Outcome,
+        *,
+        gpus: int = 0,
+        workers: int = 0,
+        text: str = "",
     ) -> Prediction:
         versions = {**self.versions(), "model": question.model_version}
         return Prediction(
@@ -192,7 +199,7 @@ _HINTS: dict[int, str] = {
 }
 
 
-def _path(question: Asked) -> str:
+def _path(question: EngineQuestion) -> str:
     return f"/api/latest/actuators/custom_experiments/experiments/{recommender_name(question)}/requests"
 
 
@@ -205,7 +212,7 @@ def _describe(response: HttpResponse) -> str:
     return f"answered with status {response.status}{f': {one_line(detail, 200)}' if detail else ''}"
 
 
-def _parse_reply(question: Asked, reply: _MeasurementRequest) -> tuple[Outcome, int, int, str]:
+def _parse_reply(question: EngineQuestion, reply: _MeasurementRequest) -> tuple[Outcome, int, int, str]:
     """Return outcome, GPUs per worker, workers and reason. Raises `PredictorError` for an ambiguous answer."""
     if len(reply.entities) != 1:
         raise PredictorError(f"the answer has {len(reply.entities)} entities, expected 1")
@@ -227,9 +234,9 @@ def _parse_reply(question: Asked, reply: _MeasurementRequest) -> tuple[Outcome, 
         raise PredictorError(f"invalid value of can_recommend: {one_line(repr(can_recommend), 80)}")
     if can_recommend != 1:
         default = "" if measured else "nothing was measured: the question may be outside the model's domain"
-        return Outcome.NO_RECOMMENDATION, 0, 0, one_line(reasons or default)
+        return Outcome.REFUSAL, 0, 0, one_line(reasons or default)
     gpus, workers = parse_count(measured.get("gpus")), parse_count(measured.get("workers"))
     if gpus is None or workers is None:
         values = [one_line(repr(measured.get(name)), 80) for name in ("gpus", "workers")]
         raise PredictorError(f"invalid recommendation: {values[0]} GPUs, {values[1]} workers")
-    return Outcome.OK, gpus, workers, ""
+    return Outcome.RECOMMENDATION, gpus, workers, ""

@@ -26,10 +26,10 @@ from reconciler.adapters.predictors.recommender import (
     requested_gpus,
     split_into_workers,
 )
-from reconciler.core.config import Engine
-from reconciler.core.sizing.question import Asked
+from reconciler.core.engines import AUTOCONF_TABLE, Outcome
+from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError
-from reconciler.ports import Outcome, Prediction
+from reconciler.ports import Prediction
 
 MAGIC = b"gpu-reconciler autoconf table 1 "
 _MAX_BYTES = 32 << 20
@@ -110,7 +110,7 @@ class Table:
             index = index * size + bisect_left(borders, number)
         return self._cells[index]
 
-    def domain_error(self, question: Asked) -> str:
+    def domain_error(self, question: EngineQuestion) -> str:
         """Return what is outside the model's domain; empty if the question is inside."""
         known = (
             ("model_name", question.model, self._models),
@@ -197,7 +197,7 @@ def read_table(path: Path) -> Table:
 class TablePredictor:
     """The recommendations of ado-autoconf, from a table."""
 
-    engine = Engine.AUTOCONF_TABLE
+    engine = AUTOCONF_TABLE
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -207,7 +207,7 @@ class TablePredictor:
         """Return the versions of the compiled release and of its model."""
         return dict(self._versions)
 
-    def predict(self, question: Asked, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
+    def predict(self, question: EngineQuestion, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
         """Answer as the compiled release does."""
         header = self._table.header
         if question.model_version != header.model_version:
@@ -217,15 +217,15 @@ class TablePredictor:
             raise PredictorError(message, hint=_HINT)
         domain_error = self._table.domain_error(question)
         if domain_error:
-            return self._prediction(Outcome.OUT_OF_DOMAIN, text=domain_error)
+            return self._prediction(Outcome.REFUSAL, text=domain_error)
         chances = tuple((*layout, self._probability(question, layout)) for layout in layouts)
         for layout in candidate_layouts(question):
             if self._probability(question, layout) >= header.threshold:
                 gpus, workers = split_into_workers(layout[0], question.gpus_per_worker)
-                return self._prediction(Outcome.OK, gpus=gpus, workers=workers, chances=chances)
-        return self._prediction(Outcome.NO_RECOMMENDATION, chances=chances)
+                return self._prediction(Outcome.RECOMMENDATION, gpus=gpus, workers=workers, chances=chances)
+        return self._prediction(Outcome.REFUSAL, chances=chances)
 
-    def _probability(self, question: Asked, layout: tuple[int, int]) -> float:
+    def _probability(self, question: EngineQuestion, layout: tuple[int, int]) -> float:
         model = question.model
         if recommender_name(question) == SAME_BATCH:  # the other recommender looks up names unchanged
             model = self._table.header.renamed.get(model, model)

@@ -17,10 +17,10 @@ import msgspec
 
 from reconciler.adapters.predictors.recommender import as_predictor_errors, parse_count
 from reconciler.adapters.process import ChildProcess, Command, absolute_program, without_credentials
-from reconciler.core.config import Engine
-from reconciler.core.sizing.question import Asked
+from reconciler.core.engines import WRAPPER, Outcome
+from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError, one_line
-from reconciler.ports import Outcome, Prediction
+from reconciler.ports import Prediction
 
 SECONDS = 120.0  # per question: the script imports all of ado-autoconf each time, 4 s on an idle machine
 MEMORY_BYTES = 4 << 30
@@ -31,7 +31,7 @@ _KEYS = frozenset({"workers", "gpus", "error", "can_recommend"})
 class WrapperPredictor:
     """Runs `script` for each question, in a private folder and without the credentials of the environment."""
 
-    engine = Engine.WRAPPER
+    engine = WRAPPER
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class WrapperPredictor:
                 f"the script {self._script} cannot be read: {error.strerror}", hint="correct its path"
             ) from error
 
-    def predict(self, question: Asked, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:  # noqa: ARG002 - it gives no chances
+    def predict(self, question: EngineQuestion, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:  # noqa: ARG002 - it gives no chances
         """Run the script and read its answer. The protocol has a single goal: the fewest GPUs for a batch."""
         versions = {**self.versions(), "model": question.model_version}
         with tempfile.TemporaryDirectory(prefix="reconciler-", ignore_cleanup_errors=True) as folder:
@@ -69,7 +69,7 @@ class WrapperPredictor:
             engine=self.engine, outcome=outcome, gpus=gpus, workers=workers, versions=tuple(sorted(versions.items()))
         )
 
-    def _run(self, folder: Path, out: Path, question: Asked) -> None:
+    def _run(self, folder: Path, out: Path, question: EngineQuestion) -> None:
         numbers = (str(question.tokens_per_sample), str(question.batch_size))
         names = (question.model, question.method, question.gpu_model)
         command = Command(
@@ -129,12 +129,12 @@ def _parse_reply(reply: Any) -> tuple[Outcome, int, int]:
     if can_recommend not in (None, True, False):  # 1 and 0 compare equal to these
         raise PredictorError(f"the wrapper script: invalid value of can_recommend: {one_line(repr(can_recommend))}")
     if can_recommend is not None and not can_recommend:
-        return Outcome.NO_RECOMMENDATION, 0, 0
+        return Outcome.REFUSAL, 0, 0
     are_null = gpus is None and workers is None and {"gpus", "workers"} <= reply.keys()
     if can_recommend is None and are_null:
-        return Outcome.NO_RECOMMENDATION, 0, 0
+        return Outcome.REFUSAL, 0, 0
     counts = parse_count(gpus), parse_count(workers)
     if counts[0] is None or counts[1] is None:
         values = f"{one_line(repr(gpus))} GPUs, {one_line(repr(workers))} workers"
         raise PredictorError(f"the wrapper script: invalid recommendation: {values}")
-    return Outcome.OK, counts[0], counts[1]
+    return Outcome.RECOMMENDATION, counts[0], counts[1]

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from reconciler.core.sizing.architecture import Architecture
-from reconciler.core.sizing.ladder import Bounds, ladder
+from reconciler.core.sizing.gpu_sweep import Bounds, gpu_sweep
 from reconciler.core.sizing.models import architecture_of
-from reconciler.core.sizing.note import note, reading
+from reconciler.core.sizing.summary import describe_question, summarize
 from reconciler.errors import ConfigError
 from reconciler.outputs.sizes import SizeAnswer
 
@@ -27,14 +27,14 @@ def answer_question(
 
     Raises `ConfigError` that names the flag with an invalid value.
     """
-    found = ladder(row, bounds, gpus=gpus, architecture=architecture)
+    found = gpu_sweep(row, bounds, gpus=gpus, architecture=architecture)
     if isinstance(found, str):
         column, _, rest = found.partition("; gpu_mem_gib")[0].partition(": ")  # no flag sets gpu_mem_gib
         raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else found, hint=_HINT)
     return SizeAnswer(
         question=found.question,
         decision=found.decision,
-        note=note(found.decision, read=reading(found.question, ())),
+        note=summarize(found.decision, read=describe_question(found.question, ())),
         requested=found.requested,
     )
 

@@ -12,11 +12,11 @@ from reconciler.core.schemas import Catalogue
 from reconciler.core.sized.apply import waiting
 from reconciler.core.sized.inplace import edit_source
 from reconciler.core.sized.sized import Sized
-from reconciler.core.sized.sizing import SizedJob, Surroundings, size_job
+from reconciler.core.sized.sizing import SizedJob, SizingContext, size_job
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.gpus import closest_gpus, find_gpu
-from reconciler.core.sizing.question import asked
+from reconciler.core.sizing.question import engine_question
 from reconciler.core.training import is_done, is_training_kind
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.head import Head
@@ -87,7 +87,7 @@ class SizedFile(Struct, frozen=True, kw_only=True, eq=False):
         return source.content, source.problems
 
 
-_Targets = Callable[[Document], Iterable[tuple[Cluster | None, Surroundings]]]
+_Targets = Callable[[Document], Iterable[tuple[Cluster | None, SizingContext]]]
 """Returns the clusters that a document is sized for, and what it is sized against in each."""
 
 
@@ -201,11 +201,11 @@ def _size(
     return SizedFile(path=path, raw=raw, jobs=tuple(jobs), problems=tuple(dict.fromkeys(problems)), done=done)
 
 
-def _pending(job: SizedJob, surrounding: Surroundings) -> Sized | None:
+def _pending(job: SizedJob, surrounding: SizingContext) -> Sized | None:
     """Label a job whose question was submitted with the id of the request; None if nothing was submitted."""
     if not job.waits:
         return None
-    answers = [surrounding.answers.of(asked(question)) for question in job.questions]
+    answers = [surrounding.answers.answer(engine_question(question)) for question in job.questions]
     request = next((answer.request_id for answer in answers if answer is not None and answer.request_id), "")
     return waiting(job.document, request, surrounding.settings) if request else None
 
@@ -214,7 +214,7 @@ def _repository_targets(head: Head, *, selected: bool, again: bool = False) -> _
     """Size for the clusters of a config repository; `selected`: only jobs that the settings select."""
     context = head.context
 
-    def targets(document: Document) -> Iterator[tuple[Cluster | None, Surroundings]]:
+    def targets(document: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
         labels = document.metadata.get("labels")
         for cluster in context.clusters:
             if selects(cluster, document.source.path, labels) and (
@@ -230,7 +230,7 @@ def _with_gpu(targets: _Targets, product: str) -> _Targets:
     if not product:
         return targets
 
-    def with_gpu(document: Document) -> Iterator[tuple[Cluster | None, Surroundings]]:
+    def with_gpu(document: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
         for cluster, surrounding in targets(document):
             yield cluster, replace(surrounding, settings=replace(surrounding.settings, default_gpu_model=product))
 
@@ -240,12 +240,12 @@ def _with_gpu(targets: _Targets, product: str) -> _Targets:
 def _standalone_targets(settings: SizingSettings, file: InputFile) -> _Targets:
     """Size without a repository: a launch line may name the configurations beside the file, and nothing else."""
 
-    def targets(_: Document) -> Iterator[tuple[Cluster | None, Surroundings]]:
+    def targets(_: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
         siblings = file.siblings()
         offered = tuple(filter(None, [find_gpu(settings.default_gpu_model)]))
         yield (
             None,
-            Surroundings(
+            SizingContext(
                 settings=settings,
                 answers=Answers(),
                 offered=offered,

@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from reconciler.app.size.files import SizedFile
 from reconciler.core.config import Cluster
-from reconciler.core.sizing.answers import Answer, Answers, Outcome, write_answers
+from reconciler.core.engines import Outcome
+from reconciler.core.sizing.answers import Answer, Answers, write_answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.question import Question
 from reconciler.index.head import Head
@@ -66,7 +67,7 @@ def record(
     results: list[Recorded] = []
     for name, questions in questions_of(files).items():
         cluster = next(cluster for cluster in head.clusters if cluster.name == name)
-        known = head.context.answers.get(name, Answers()).heard_by(cluster.sizing.engine)
+        known = head.context.answers.get(name, Answers()).for_engine(cluster.sizing.engine)
         pending = [question for question in questions if again or decide(question, known).is_pending]
         replies = list(ask(cluster, pending, known))
         answers = [reply.answer for reply in replies if not reply.retryable and not _is_worse(reply.answer, known)]
@@ -86,6 +87,6 @@ def record(
 
 def _is_worse(answer: Answer, known: Answers) -> bool:
     """Whether a failure would replace an answer."""
-    before = known.of(answer.question)
+    before = known.answer(answer.question)
     settled = before is not None and before.outcome not in {Outcome.ERROR, Outcome.PENDING}
     return settled and answer.outcome is Outcome.ERROR

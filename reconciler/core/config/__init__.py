@@ -3,15 +3,12 @@
 from reconciler.core.config.cluster import Backend, Cluster, Selector, Vendor
 from reconciler.core.config.config import Budgets, Config, RuleSetting, parse_config
 from reconciler.core.config.sizing import (
-    Engine,
     Goal,
     Labels,
-    Rest,
     SizedJobs,
     SizedKind,
     SizingSettings,
     Unanswered,
-    Wrapper,
     Write,
 )
 
@@ -20,10 +17,8 @@ __all__ = [
     "Budgets",
     "Cluster",
     "Config",
-    "Engine",
     "Goal",
     "Labels",
-    "Rest",
     "RuleSetting",
     "Selector",
     "SizedJobs",
@@ -31,7 +26,6 @@ __all__ = [
     "SizingSettings",
     "Unanswered",
     "Vendor",
-    "Wrapper",
     "Write",
     "parse_config",
 ]

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from reconciler.core.config.cluster import Backend, Cluster, Selector, Vendor
 from reconciler.core.config.folders import USUAL, folder, wrong_folders
-from reconciler.core.config.sizing import SizingSettings, laid_over, sizing_settings, wrong_sizing
+from reconciler.core.config.sizing import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem
 
@@ -94,7 +94,7 @@ def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any]) -> Cluster:
             labels=tuple(sorted(select.get("labels", {}).items())),
         ),
         external=tuple(entry.get("external", ())),
-        sizing=sizing_settings(laid_over(sizing, entry.get("sizing", {}))),
+        sizing=sizing_settings(merge_sizing(sizing, entry.get("sizing", {}))),
     )
 
 
@@ -121,6 +121,6 @@ def _problems(document: "Document", spec: Mapping[str, Any]) -> Iterator[Problem
             message = f"cluster {cluster['name']!r} is given twice"
             yield problem("config.duplicate-cluster", field, message, "rename one")
         seen.add(cluster["name"])
-    for rule, wrong in (("config.folder", wrong_folders(spec)), ("config.sizing", wrong_sizing(spec))):
+    for rule, wrong in (("config.folder", wrong_folders(spec)), ("config.sizing", sizing_errors(spec))):
         for field, message, hint in wrong:
             yield problem(rule, field, message, hint)

@@ -9,7 +9,7 @@ from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_v
 from reconciler.core.reasons import Reason, Reasons, Traced, Why, untrace, why
 
 if TYPE_CHECKING:
-    from reconciler.core.sizing.note import SizingNote
+    from reconciler.core.sizing.summary import SizingSummary
 
 
 class Manifest(Struct, frozen=True, kw_only=True, eq=False):
@@ -24,7 +24,7 @@ class Manifest(Struct, frozen=True, kw_only=True, eq=False):
     source: SourceRef
     tree: Any = None
     reasons: Reasons = field(default_factory=dict)
-    sizing: Callable[[], "SizingNote"] | None = None
+    sizing: Callable[[], "SizingSummary"] | None = None
 
     def why(self, path: FieldPath) -> Why:
         """Return the reason of the value at `path`."""

@@ -14,7 +14,7 @@ from reconciler.core.plan.differences import differences
 from reconciler.core.plan.masking import redact
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.reasons import Why
-from reconciler.core.sizing.note import SizingNote
+from reconciler.core.sizing.summary import SizingSummary
 from reconciler.core.values import value_at
 
 Body = Mapping[str, Any]
@@ -26,7 +26,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     cluster: str
     key: ObjectKey
     source: SourceRef
-    sizing: SizingNote | None
+    sizing: SizingSummary | None
     fields: tuple[FieldChange, ...]
     whole: Why  # why there is the object at all
     replaces: bool

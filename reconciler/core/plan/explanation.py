@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.objects import ObjectKey, SourceRef
-from reconciler.core.sizing.note import SizingNote
+from reconciler.core.sizing.summary import SizingSummary
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -35,4 +35,4 @@ class Explanation(Struct, frozen=True, kw_only=True):
     path: str
     source: SourceRef
     fields: tuple[ExplainedField, ...]
-    sizing: SizingNote | None = None
+    sizing: SizingSummary | None = None

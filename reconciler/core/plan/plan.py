@@ -10,7 +10,7 @@ from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Why
-from reconciler.core.sizing.note import SizingNote
+from reconciler.core.sizing.summary import SizingSummary
 
 
 class Operation(StrEnum):
@@ -51,7 +51,7 @@ class Change(Struct, frozen=True, kw_only=True):
     gpus_after: int = 0
     digest_before: str = ""  # blob ids of the written bytes; empty where there is no file on that side
     digest_after: str = ""
-    sizing: SizingNote | None = None  # how its GPUs were computed
+    sizing: SizingSummary | None = None  # how its GPUs were computed
 
 
 class GpuLine(Struct, frozen=True, kw_only=True):

@@ -20,8 +20,8 @@ from reconciler.core.sizing.asking.cards import OFFERED
 from reconciler.core.sizing.decide import decide_over
 from reconciler.core.sizing.decision import Decision, Reason
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.note import SizingNote, note, reading
 from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
 from reconciler.core.training import (
     Container,
     Kind,
@@ -41,7 +41,7 @@ Files = Callable[[str], bytes | None]
 _READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulation")  # whose places a reviewer is shown
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class SizingContext(Struct, frozen=True, kw_only=True):
     """What a job is sized against. `paths` are the configurations that launch lines may name, `file` gives their bytes.
 
     `offered` are the cards that the job's queue or the cluster offers; `answers` what other engines said; `evidence`
@@ -61,7 +61,7 @@ class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
 
     document: Document
     sized: Sized | None = None
-    told: Callable[[], SizingNote] | None = None
+    told: Callable[[], SizingSummary] | None = None
     decision: Decision | None = None
     questions: tuple[Question, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -72,7 +72,7 @@ class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
         return self.decision is not None and self.decision.is_pending
 
 
-def size_job(document: Document, around: Surroundings, *, named: bool = False) -> SizedJob | None:
+def size_job(document: Document, around: SizingContext, *, named: bool = False) -> SizedJob | None:
     """Size one document that its schema has accepted and `is_selected` has chosen, or a person has `named`.
 
     None: nothing asks for it by name (all jobs are sized), and it trains nothing that we know of.
@@ -100,7 +100,7 @@ def _names_model(found: ParsedLaunch) -> bool:
     return found.launch is not None and found.launch.fact("model") is not None
 
 
-def ask_of(job: TrainingJob, launch: Launch, around: Surroundings, files: "_Files") -> Asking:
+def ask_of(job: TrainingJob, launch: Launch, around: SizingContext, files: "_Files") -> Asking:
     """Put the job's line into questions, one for each card that it may get."""
     selected = named_product(job)
     return ask(
@@ -118,7 +118,7 @@ def ask_of(job: TrainingJob, launch: Launch, around: Surroundings, files: "_File
 class _Files:
     """Files of the repository as a job of this path may name them."""
 
-    def __init__(self, path: str, around: Surroundings) -> None:
+    def __init__(self, path: str, around: SizingContext) -> None:
         self._path = path
         self._around = around
 
@@ -138,7 +138,7 @@ def _launches(container: Container, files: _Files) -> bool:
     )
 
 
-def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundings) -> SizedJob:
+def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: SizingContext) -> SizedJob:
     settings, document = around.settings, job.document
     decision = _decide(asking.questions, around.answers)
     question = next((one for one in asking.questions if _is_of(decision, one)), asking.questions[0])
@@ -160,12 +160,12 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: Surroundi
     return replace(made, sized=passed, problems=(_unanswered(job, decision, severity),))
 
 
-def _told(job: TrainingJob, question: Question, decision: Decision, asking: Asking) -> SizingNote:
+def _told(job: TrainingJob, question: Question, decision: Decision, asking: Asking) -> SizingSummary:
     """Tell a decision; only for what a plan shows, because finding the places of words costs more than deciding."""
     read = [fact.span for name, fact in asking.facts if fact.span is not None and name in _READ_FACTS]
     taken = [(name, fact.origin) for name, fact in asking.taken if fact.origin]
     places = tuple(sorted({_place(job, span) for span in read}))
-    return note(decision, read=reading(question, taken), places=places)
+    return summarize(decision, read=describe_question(question, taken), places=places)
 
 
 def _decide(questions: tuple[Question, ...], answers: Answers) -> Decision:

@@ -1,32 +1,32 @@
-"""Answers of engines outside, kept as evidence: `SizingAnswers` in `evidence/<cluster>/sizing.yaml`.
+"""Recorded answers of external sizing engines: `SizingAnswers` in `evidence/<cluster>/sizing.yaml`.
 
-`reconciler size --record` writes them, people review them, plans replay them. A question is found by its digest, so an
-answer to another question is never taken for one to this.
+`reconciler size --record` writes them, people review them, plans read them. Answers are found by the digest of their
+question, so an answer to a different question is never used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.core.config import Engine, Goal
+from reconciler.core.config import Goal
 from reconciler.core.documents import Document
 from reconciler.core.documents.writer import write
+from reconciler.core.engines import ANALYTIC, ENGINES, Engine, Outcome
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
-from reconciler.core.sizing.question import Asked, digest
+from reconciler.core.sizing.question import EngineQuestion, digest
 
 KIND = "SizingAnswers"
-_HEAD = (
-    b"# Written by `reconciler size --record`: what sizing engines answered. Review it as any other change.\n"
-    b"# A question is named by the digest of its fields: change neither by hand, ask again instead.\n"
+_HEADER = (
+    b"# Written by `reconciler size --record`: answers of sizing engines. Review changes like any other.\n"
+    b"# Do not edit questions or digests by hand; record the answers again instead.\n"
 )
 
 
 class Chance(Struct, frozen=True, kw_only=True, order=True):
-    """How likely a run on `gpus` with `batch_size` samples a step (over all of them) is to fit: from 0 to 1."""
+    """The probability, 0 to 1, that a run on `gpus` with `batch_size` samples per step (over all GPUs) fits."""
 
     gpus: int
     batch_size: int
@@ -34,7 +34,7 @@ class Chance(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Recommendation(Struct, frozen=True, kw_only=True):
-    """A whole answer: `gpus` of each of `workers` nodes."""
+    """A complete answer: `gpus` on each of `workers` nodes."""
 
     gpus: int
     workers: int
@@ -45,24 +45,15 @@ class Recommendation(Struct, frozen=True, kw_only=True):
         return self.gpus * self.workers
 
 
-class Outcome(StrEnum):
-    """What became of a question."""
-
-    CHANCES = "chances"
-    RECOMMENDATION = "recommendation"
-    REFUSAL = "refusal"  # the engine answered: no recommendation
-    ERROR = "error"  # the engine failed
-    PENDING = "pending"  # the engine took the question and has not answered
-
-
 class Answer(Struct, frozen=True, kw_only=True):
-    """One engine's answer to one question; what `outcome` names is set, and nothing else.
+    """The answer of one engine to one question. Only the field that `outcome` names is set.
 
-    `refusal` and `error` say why. `answered_at` and `submitted_at` are RFC 3339; `versions` are (package, version).
+    `refusal` and `error` give the reason. `answered_at` and `submitted_at` are RFC 3339; `versions` are pairs of
+    package and version.
     """
 
     engine: Engine
-    question: Asked
+    question: EngineQuestion
     outcome: Outcome
     answered_at: str = ""
     versions: tuple[tuple[str, str], ...] = ()
@@ -75,57 +66,68 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """The digest of the question."""
+        """Digest of the question."""
         return digest(self.question)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Name of the engine and digest of the question."""
+        return self.engine.name, self.digest
 
 
 class Answers(Struct, frozen=True, kw_only=True):
-    """All answers that are recorded for a cluster, as `engine` is configured to be heard."""
+    """All recorded answers for a cluster, by `Answer.key`, and the engine whose answers count."""
 
-    engine: Engine = Engine.ANALYTIC
-    recorded: Mapping[tuple[Engine, str], Answer] = field(default_factory=dict)
+    engine: Engine = ANALYTIC
+    recorded: Mapping[tuple[str, str], Answer] = field(default_factory=dict)
 
-    def of(self, question: Asked) -> Answer | None:
-        """Return what the configured engine answered to a question; None where it was never asked."""
-        return self.recorded.get((self.engine, digest(question)))
+    def answer(self, question: EngineQuestion) -> Answer | None:
+        """Return the engine's answer to a question; None if none is recorded."""
+        return self.recorded.get((self.engine.name, digest(question)))
 
-    def heard_by(self, engine: Engine) -> "Answers":
-        """Return the same answers where another engine is configured."""
+    def for_engine(self, engine: Engine) -> "Answers":
+        """Return the same answers for another engine."""
         return Answers(engine=engine, recorded=self.recorded)
 
     def with_answers(self, answers: Iterable[Answer]) -> "Answers":
-        """Return these answers, with newer ones in the place of those to the same questions."""
-        recorded = {**self.recorded, **{(answer.engine, answer.digest): answer for answer in answers}}
-        return Answers(engine=self.engine, recorded=recorded)
+        """Return these answers with `answers` added; they replace answers to the same questions."""
+        return Answers(engine=self.engine, recorded={**self.recorded, **{answer.key: answer for answer in answers}})
 
 
 NO_ANSWERS = Answers()
-"""Nobody but physics is heard."""
-
-
-# --- from an engine's chances -------------------------------------------------------------------------------------
-
-
-def chanced(
-    engine: Engine, question: Asked, chances: Iterable[Chance], *, answered_at: str, versions: Mapping[str, str]
-) -> Answer:
-    """Keep an engine's chances; one that is no number from 0 to 1 makes the whole answer an error."""
-    found = tuple(sorted(replace(chance, probability=round(chance.probability, _DIGITS)) for chance in chances))
-    known: dict[str, Any] = {"engine": engine, "question": question, "answered_at": answered_at}
-    known["versions"] = tuple(sorted(versions.items()))
-    for chance in found:
-        if not 0 <= chance.probability <= 1:  # also false for NaN
-            message = f"a chance of {chance.probability} for {chance.gpus} GPUs is no probability"
-            return Answer(**known, outcome=Outcome.ERROR, error=message)
-    return Answer(**known, outcome=Outcome.CHANCES, chances=found)
-
+"""The built-in model alone."""
 
 _DIGITS = 6
 
 
+def chances_answer(
+    engine: Engine,
+    question: EngineQuestion,
+    chances: Iterable[Chance],
+    *,
+    answered_at: str,
+    versions: Mapping[str, str],
+) -> Answer:
+    """Return an answer with an engine's probabilities; an ERROR if one of them is not between 0 and 1."""
+    rounded = tuple(sorted(replace(chance, probability=round(chance.probability, _DIGITS)) for chance in chances))
+    answer = Answer(
+        engine=engine,
+        question=question,
+        outcome=Outcome.CHANCES,
+        answered_at=answered_at,
+        versions=tuple(sorted(versions.items())),
+        chances=rounded,
+    )
+    for chance in rounded:
+        if not 0 <= chance.probability <= 1:  # also false for NaN
+            message = f"probability {chance.probability} for {chance.gpus} GPUs is not between 0 and 1"
+            return replace(answer, outcome=Outcome.ERROR, chances=(), error=message)
+    return answer
+
+
 # --- the file -------------------------------------------------------------------------------------------------------
 
-_ASKED = (
+_QUESTION_KEYS = (
     ("model", "model"),
     ("method", "method"),
     ("gpuModel", "gpu_model"),
@@ -139,36 +141,38 @@ _ASKED = (
     ("maxGpus", "max_gpus"),
     ("modelVersion", "model_version"),
 )
+"""Key in YAML and field of `EngineQuestion`."""
 
 
 def parse_answers(document: Document, cluster: str) -> tuple[Answers | None, tuple[Problem, ...]]:
-    """Read a document that its JSON Schema has accepted, for `cluster` (the folder it lies in)."""
+    """Parse a document that its JSON Schema has accepted. `cluster` is the name of its folder."""
     spec = document.data["spec"]
-    entries = spec.get("answers", ())
-    answers = [_answer(entry) for entry in entries]
+    answers = [_parse_answer(entry) for entry in spec.get("answers", ())]
     problems = tuple(_problems(document, spec, answers, cluster))
     if problems:
         return None, problems
-    return Answers(recorded={(answer.engine, answer.digest): answer for answer in answers}), ()
+    return Answers(recorded={answer.key: answer for answer in answers}), ()
 
 
-def _answer(entry: Mapping[str, Any]) -> Answer:
-    question, found = entry["question"], entry.get("recommendation")
+def _parse_answer(entry: Mapping[str, Any]) -> Answer:
+    question, recommendation = entry["question"], entry.get("recommendation")
     pending = entry.get("pending", {})
     return Answer(
-        engine=Engine(entry["engine"]),
-        question=Asked(
-            **{name: question[key] for key, name in _ASKED if key in question and key != "goal"},
+        engine=ENGINES[entry["engine"]],
+        question=EngineQuestion(
+            **{name: question[key] for key, name in _QUESTION_KEYS if key in question and key != "goal"},
             goal=Goal(question.get("goal", Goal.MIN_GPU)),
         ),
         outcome=next(outcome for outcome in Outcome if outcome.value in entry),
         answered_at=entry.get("answeredAt", ""),
         versions=tuple(sorted(entry.get("versions", {}).items())),
         chances=tuple(
-            Chance(gpus=one["gpus"], batch_size=one["batchSize"], probability=float(one["probability"]))
-            for one in entry.get("chances", ())
+            Chance(gpus=chance["gpus"], batch_size=chance["batchSize"], probability=float(chance["probability"]))
+            for chance in entry.get("chances", ())
         ),
-        recommendation=None if found is None else Recommendation(gpus=found["gpus"], workers=found["workers"]),
+        recommendation=Recommendation(gpus=recommendation["gpus"], workers=recommendation["workers"])
+        if recommendation is not None
+        else None,
         refusal=entry.get("refusal", ""),
         error=entry.get("error", ""),
         request_id=pending.get("requestId", ""),
@@ -183,35 +187,35 @@ def _problems(
         return Problem(rule=rule, place=document.at(path), field=format_path(path), message=message, hint=hint)
 
     if spec.get("cluster", cluster) != cluster:
-        message = f"names cluster {spec['cluster']!r}, but lies in the folder of {cluster!r}"
+        message = f"is {spec['cluster']!r}, but the file is in the folder of cluster {cluster!r}"
         yield problem("evidence.cluster", ("spec", "cluster"), message, "move the file or correct the name")
-    seen: set[tuple[Engine, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for index, answer in enumerate(answers):
         at: FieldPath = ("spec", "answers", index)
         written = spec["answers"][index]["digest"]
         if written != answer.digest:
-            message = f"is {written}, but that of its question is {answer.digest}"
-            hint = "somebody edited the question or its digest; undo that, or ask again: reconciler size --record"
+            message = f"is {written}, but the digest of the question is {answer.digest}"
+            hint = "undo the edit of the question or the digest, or record again: reconciler size --record"
             yield problem("evidence.sizing-digest", (*at, "digest"), message, hint)
-        if (answer.engine, answer.digest) in seen:
-            message = f"a second answer of {answer.engine.value} to the same question"
-            yield problem("evidence.sizing-duplicate", at, message, "keep one of them")
-        seen.add((answer.engine, answer.digest))
+        if answer.key in seen:
+            message = f"duplicate answer of engine {answer.engine.name} to the same question"
+            yield problem("evidence.sizing-duplicate", at, message, "remove one of them")
+        seen.add(answer.key)
 
 
 def write_answers(answers: Answers, cluster: str) -> bytes:
-    """Write the evidence file: the same answers give the same bytes."""
+    """Write the evidence file. Equal answers give equal bytes."""
     spec = {"cluster": cluster, "answers": [_entry(answers.recorded[key]) for key in sorted(answers.recorded)]}
-    return _HEAD + write({"apiVersion": "gpureconciler.io/v1alpha1", "kind": KIND, "spec": spec})
+    return _HEADER + write({"apiVersion": "gpureconciler.io/v1alpha1", "kind": KIND, "spec": spec})
 
 
 def _entry(answer: Answer) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        "engine": answer.engine.value,
+        "engine": answer.engine.name,
         "digest": answer.digest,
         "question": {
             key: str(value) if key == "goal" else value
-            for key, name in _ASKED
+            for key, name in _QUESTION_KEYS
             if (value := getattr(answer.question, name)) is not None
         },
     }
@@ -219,19 +223,20 @@ def _entry(answer: Answer) -> dict[str, Any]:
         entry["answeredAt"] = answer.answered_at
     if answer.versions:
         entry["versions"] = dict(answer.versions)
-    return entry | {answer.outcome.value: _said(answer)}
+    return entry | {answer.outcome.value: _content(answer)}
 
 
-def _said(answer: Answer) -> Any:
+def _content(answer: Answer) -> Any:
+    """Return the value that an entry holds under the name of its outcome."""
     match answer.outcome:
         case Outcome.CHANCES:
             return [
-                {"gpus": one.gpus, "batchSize": one.batch_size, "probability": one.probability}
-                for one in sorted(answer.chances)
+                {"gpus": chance.gpus, "batchSize": chance.batch_size, "probability": chance.probability}
+                for chance in sorted(answer.chances)
             ]
         case Outcome.RECOMMENDATION:
-            found = answer.recommendation
-            return {} if found is None else {"gpus": found.gpus, "workers": found.workers}
+            given = answer.recommendation
+            return {} if given is None else {"gpus": given.gpus, "workers": given.workers}
         case Outcome.REFUSAL:
             return answer.refusal
         case Outcome.ERROR:

@@ -9,7 +9,7 @@ from reconciler.core.config import Goal
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.training import Training
 
-__all__ = ["Asked", "Goal", "Question", "asked", "digest"]
+__all__ = ["EngineQuestion", "Goal", "Question", "digest", "engine_question"]
 
 _DIGEST_SIGNS = 32
 """128 bits: nobody meets a second question of the same digest, and a reviewer can still compare two."""
@@ -47,7 +47,7 @@ class Question(Struct, frozen=True, kw_only=True):
         return self.batch * self.processes
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class EngineQuestion(Struct, frozen=True, kw_only=True):
     """A question as engines from outside get it: ado-autoconf's inputs, and the bounds of its search."""
 
     model: str  # ado-autoconf's name, ours where it has none
@@ -64,10 +64,10 @@ class Asked(Struct, frozen=True, kw_only=True):
     model_version: str = "3.1.0"
 
 
-def asked(question: Question) -> Asked:
+def engine_question(question: Question) -> EngineQuestion:
     """Put a question into the words of engines from outside."""
     training, gpu = question.training, question.gpu
-    return Asked(
+    return EngineQuestion(
         model=training.architecture.autoconf or training.architecture.name,
         method=training.method.value,
         gpu_model=gpu.autoconf or gpu.product,
@@ -83,6 +83,6 @@ def asked(question: Question) -> Asked:
     )
 
 
-def digest(question: Asked) -> str:
+def digest(question: EngineQuestion) -> str:
     """Name a question: the first 128 bits of SHA-256 over its fields as canonical JSON, in hexadecimal digits."""
     return hashlib.sha256(msgspec.json.encode(question, order="sorted")).hexdigest()[:_DIGEST_SIGNS]

@@ -5,19 +5,26 @@ import pytest
 from reconciler.adapters import bundle
 from reconciler.core.config import (
     Config,
-    Engine,
     Goal,
     Labels,
-    Rest,
     SizedJobs,
     SizedKind,
     SizingSettings,
     Unanswered,
-    Wrapper,
     Write,
     parse_config,
 )
 from reconciler.core.documents import read
+from reconciler.core.engines import (
+    ANALYTIC,
+    AUTOCONF,
+    AUTOCONF_TABLE,
+    REST,
+    WRAPPER,
+    Engine,
+    RestSettings,
+    WrapperSettings,
+)
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 
@@ -69,8 +76,8 @@ def test_every_setting() -> None:
     assert found == SizingSettings(
         select=SizedJobs(label_key="team/size", label_value="me", namespaces=("a", "b"), every=True),
         kinds=(SizedKind.JOB, SizedKind.RAYJOB),
-        engine=Engine.REST,
-        rest=Rest(url="http://ado:8000", timeout_s=5, deadline_s=60),
+        engine_name="rest",
+        engine_section=(("deadlineSeconds", 60), ("timeoutSeconds", 5), ("url", "http://ado:8000/")),
         goal=Goal.AVOID_OOM,
         gpus_per_worker=4,
         max_gpus=32,
@@ -115,19 +122,18 @@ def test_which_jobs_are_sized(
 @pytest.mark.parametrize(
     ("sizing", "engine"),
     [
-        ("{wrapper: {script: tools/size.py}}", Engine.WRAPPER),
-        ("{rest: {url: 'https://ado'}}", Engine.REST),
-        ("{engine: wrapper, wrapper: {script: /opt/size.py, timeoutSeconds: 9}}", Engine.WRAPPER),
-        ("{engine: autoconf}", Engine.AUTOCONF),
-        ("{engine: autoconf-table}", Engine.AUTOCONF_TABLE),
-        ("{}", Engine.ANALYTIC),
+        ("{wrapper: {script: tools/size.py}}", WRAPPER),
+        ("{rest: {url: 'https://ado'}}", REST),
+        ("{engine: wrapper, wrapper: {script: /opt/size.py, timeoutSeconds: 9}}", WRAPPER),
+        ("{engine: autoconf}", AUTOCONF),
+        ("{engine: autoconf-table}", AUTOCONF_TABLE),
+        ("{}", ANALYTIC),
     ],
 )
 def test_who_is_asked(sizing: str, engine: Engine) -> None:
     found = settings(sizing)
     assert found.engine is engine
-    assert (found.wrapper is not None) == (engine is Engine.WRAPPER)
-    assert (found.rest is not None) == (engine is Engine.REST)
+    assert type(found.engine_settings) is (engine.settings or type(None))
 
 
 @pytest.mark.parametrize(
@@ -138,8 +144,8 @@ def test_who_is_asked(sizing: str, engine: Engine) -> None:
         ("{engine: wrapper}", "5:20", "engine is wrapper, but wrapper.script is not set"),
         ("{engine: rest}", "5:20", "engine is rest, but rest.url is not set"),
         ("{engine: rest, wrapper: {script: a}}", "5:20", "rest.url is not set"),
-        ("{engine: analytic, rest: {url: 'http://x'}}", "5:36", "engine is analytic, so nobody asks it"),
-        ("{engine: autoconf, wrapper: {script: a}}", "5:39", "engine is autoconf, so nobody asks it"),
+        ("{engine: analytic, rest: {url: 'http://x'}}", "5:36", "is not used: engine is analytic"),
+        ("{engine: autoconf, wrapper: {script: a}}", "5:39", "is not used: engine is autoconf"),
     ],
 )
 def test_exactly_one_script_or_service(sizing: str, place: str, words: str) -> None:
@@ -171,14 +177,14 @@ def test_exactly_one_script_or_service(sizing: str, place: str, words: str) -> N
         ("{wrapper: {script: ''}}", "spec.sizing.wrapper.script"),
         ("{whenPending: wait}", "spec.sizing.whenPending"),
         ("{labels: {waiting: ''}}", "spec.sizing.labels.waiting: is empty"),
-        ("{labels: {annotation: 'a b'}}", "is no key of a label"),
-        ("{labels: {annotation: /a}}", "is no key of a label"),
-        ("{labels: {done: {key: -x}}}", "spec.sizing.labels.done.key: '-x' is no key of a label"),
-        ("{labels: {done: {key: Up.io/x}}}", "is no key of a label"),
-        ("{labels: {done: {value: 'not done'}}}", "is no value of a label"),
+        ("{labels: {annotation: 'a b'}}", "is not a valid label key"),
+        ("{labels: {annotation: /a}}", "is not a valid label key"),
+        ("{labels: {done: {key: -x}}}", "spec.sizing.labels.done.key: '-x' is not a valid label key"),
+        ("{labels: {done: {key: Up.io/x}}}", "is not a valid label key"),
+        ("{labels: {done: {value: 'not done'}}}", "is not a valid label value"),
         ("{select: {label: {key: ''}}}", "spec.sizing.select.label.key: is empty"),
-        ("{select: {label: {value: 'a b'}}}", "is no value of a label"),
-        ("{labels: {done: {key: waiting-for-ado-request-id}}}", "both that a job waits and that it is done"),
+        ("{select: {label: {value: 'a b'}}}", "is not a valid label value"),
+        ("{labels: {done: {key: waiting-for-ado-request-id}}}", "both the key for done and the key for waiting"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(sizing: str, words: str) -> None:
@@ -204,14 +210,14 @@ def test_a_cluster_lays_its_own_over_that_of_the_repository() -> None:
         "x",
         "z",
     )
-    assert found.wrapper == Wrapper(script="a")
+    assert found.engine_settings == WrapperSettings(script="a")
 
 
 def test_a_cluster_that_chooses_an_engine_chooses_anew() -> None:
     """F-018: the repository's script does not clash with a cluster's service."""
     found = settings("{wrapper: {script: a}}", "{name: a, sizing: {rest: {url: 'http://x'}}}")
-    assert (found.engine, found.wrapper, found.rest) == (Engine.REST, None, Rest(url="http://x"))
-    assert settings("{wrapper: {script: a}}", "{name: a, sizing: {engine: analytic}}").engine is Engine.ANALYTIC
+    assert (found.engine, found.engine_settings) == (REST, RestSettings(url="http://x"))
+    assert settings("{wrapper: {script: a}}", "{name: a, sizing: {engine: analytic}}").engine == ANALYTIC
 
 
 def test_what_is_wrong_in_a_cluster_is_said_there_and_once() -> None:

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from reconciler.core.config import Engine
-from reconciler.core.sizing.answers import Answer, Answers, Chance, Outcome, Recommendation, chanced
+from reconciler.core.engines import AUTOCONF, REST, WRAPPER, Outcome
+from reconciler.core.sizing.answers import Answer, Answers, Chance, Recommendation, chances_answer
 from reconciler.core.sizing.architecture import Architecture
-from reconciler.core.sizing.decide import Estimator, Speed, voiced
+from reconciler.core.sizing.decide import Estimator, Speed, engine_layouts
 from reconciler.core.sizing.estimate import Confidence, Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.question import Question, asked
+from reconciler.core.sizing.question import Question, engine_question
 from reconciler.core.sizing.training import Layout, Method, Training
 
 A100 = Gpu(product="NVIDIA-A100-SXM4-80GB", memory_gib=80.0, price=1.0, autoconf="NVIDIA-A100-SXM4-80GB")
@@ -91,18 +91,20 @@ def chances(asking: Question, by_gpus: dict[int, float], default: float = 0.0) -
     """Record what ado-autoconf gives each layout it is asked about."""
     found = [
         Chance(gpus=one.gpus, batch_size=one.gpus * one.batch, probability=by_gpus.get(one.gpus, default))
-        for one in voiced(asking)
+        for one in engine_layouts(asking)
     ]
-    answer = chanced(Engine.AUTOCONF, asked(asking), found, answered_at=WHEN, versions={"ado-autoconf": "1.9.7"})
-    return Answers(engine=Engine.AUTOCONF).with_answers([answer])
+    answer = chances_answer(
+        AUTOCONF, engine_question(asking), found, answered_at=WHEN, versions={"ado-autoconf": "1.9.7"}
+    )
+    return Answers(engine=AUTOCONF).with_answers([answer])
 
 
 def wrapper_says(asking: Question, *, gpus: int = 0, workers: int = 0, refusal: str = "", error: str = "") -> Answers:
     """Record what a wrapper script recommends, or why it does not."""
     outcome = Outcome.REFUSAL if refusal else Outcome.ERROR if error else Outcome.RECOMMENDATION
     answer = Answer(
-        engine=Engine.WRAPPER,
-        question=asked(asking),
+        engine=WRAPPER,
+        question=engine_question(asking),
         outcome=outcome,
         answered_at=WHEN,
         versions=(("wrapper.py", "1.5.0"),),
@@ -110,15 +112,15 @@ def wrapper_says(asking: Question, *, gpus: int = 0, workers: int = 0, refusal: 
         refusal=refusal,
         error=error,
     )
-    return Answers(engine=Engine.WRAPPER).with_answers([answer])
+    return Answers(engine=WRAPPER).with_answers([answer])
 
 
 def waiting(asking: Question) -> Answers:
     answer = Answer(
-        engine=Engine.REST,
-        question=asked(asking),
+        engine=REST,
+        question=engine_question(asking),
         outcome=Outcome.PENDING,
         request_id="f6db88",
         submitted_at=WHEN,
     )
-    return Answers(engine=Engine.REST).with_answers([answer])
+    return Answers(engine=REST).with_answers([answer])

@@ -6,23 +6,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.adapters import bundle
-from reconciler.core.config import Engine, Goal
+from reconciler.core.config import Goal
 from reconciler.core.documents import Document, read
+from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, Outcome
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.answers import (
     NO_ANSWERS,
     Answer,
     Chance,
-    Outcome,
     Recommendation,
-    chanced,
+    chances_answer,
     parse_answers,
     write_answers,
 )
-from reconciler.core.sizing.question import Asked, digest
+from reconciler.core.sizing.question import EngineQuestion, digest
 
 WHEN = "2026-01-31T12:00:00Z"
-ASKED = Asked(
+ASKED = EngineQuestion(
     model="llama-7b",
     method="lora",
     gpu_model="NVIDIA-A100-SXM4-80GB",
@@ -37,24 +37,22 @@ CATALOGUE = Catalogue(bundle)
 
 def recommendation(gpus: int) -> Answer:
     found = Recommendation(gpus=gpus, workers=1)
-    return Answer(
-        engine=Engine.REST, question=ASKED, outcome=Outcome.RECOMMENDATION, answered_at=WHEN, recommendation=found
-    )
+    return Answer(engine=REST, question=ASKED, outcome=Outcome.RECOMMENDATION, answered_at=WHEN, recommendation=found)
 
 
 RECORDED = NO_ANSWERS.with_answers(
     [
-        chanced(
-            Engine.AUTOCONF,
+        chances_answer(
+            AUTOCONF,
             ASKED,
             [Chance(gpus=2, batch_size=8, probability=1 / 3), Chance(gpus=1, batch_size=8, probability=0.0)],
             answered_at=WHEN,
             versions=VERSIONS,
         ),
         recommendation(2),
-        Answer(engine=Engine.WRAPPER, question=ASKED, outcome=Outcome.ERROR, answered_at=WHEN, error="no such model"),
-        Answer(engine=Engine.WRAPPER, question=OTHER, outcome=Outcome.REFUSAL, answered_at=WHEN, refusal="too large"),
-        Answer(engine=Engine.REST, question=OTHER, outcome=Outcome.PENDING, request_id="f6db88", submitted_at=WHEN),
+        Answer(engine=WRAPPER, question=ASKED, outcome=Outcome.ERROR, answered_at=WHEN, error="no such model"),
+        Answer(engine=WRAPPER, question=OTHER, outcome=Outcome.REFUSAL, answered_at=WHEN, refusal="too large"),
+        Answer(engine=REST, question=OTHER, outcome=Outcome.PENDING, request_id="f6db88", submitted_at=WHEN),
     ]
 )
 
@@ -91,18 +89,18 @@ def test_no_answers_are_a_file_too() -> None:
 
 
 def test_an_answer_is_found_by_engine_and_question() -> None:
-    of_rest = RECORDED.heard_by(Engine.REST)
-    found = of_rest.of(ASKED)
+    of_rest = RECORDED.for_engine(REST)
+    found = of_rest.answer(ASKED)
     assert found is not None
     assert found.recommendation == Recommendation(gpus=2, workers=1)
-    assert of_rest.of(replace(ASKED, tokens_per_sample=4096)) is None
-    assert RECORDED.heard_by(Engine.AUTOCONF_TABLE).of(ASKED) is None
+    assert of_rest.answer(replace(ASKED, tokens_per_sample=4096)) is None
+    assert RECORDED.for_engine(AUTOCONF_TABLE).answer(ASKED) is None
 
 
 def test_a_newer_answer_replaces_the_older() -> None:
     newer = RECORDED.with_answers([recommendation(4)])
     assert len(newer.recorded) == len(RECORDED.recorded)
-    found = newer.heard_by(Engine.REST).of(ASKED)
+    found = newer.for_engine(REST).answer(ASKED)
     assert found is not None
     assert found.recommendation == Recommendation(gpus=4, workers=1)
 
@@ -143,19 +141,19 @@ def test_a_copy_of_an_answer_is_told() -> None:
 
 def test_a_file_of_another_cluster() -> None:
     (found,) = problems(write_answers(RECORDED, "a"), cluster="b")
-    assert "names cluster 'a', but lies in the folder of 'b'" in found
+    assert "spec.cluster: is 'a', but the file is in the folder of cluster 'b'" in found
 
 
 @pytest.mark.parametrize("chance", [-0.1, 1.1, float("nan"), float("inf")])
 def test_a_chance_that_is_none_spoils_the_answer(chance: float) -> None:
     found = [Chance(gpus=1, batch_size=8, probability=0.5), Chance(gpus=2, batch_size=8, probability=chance)]
-    answer = chanced(Engine.AUTOCONF, ASKED, found, answered_at=WHEN, versions=VERSIONS)
+    answer = chances_answer(AUTOCONF, ASKED, found, answered_at=WHEN, versions=VERSIONS)
     assert (answer.outcome, answer.chances) == (Outcome.ERROR, ())
 
 
 @given(
     st.builds(
-        Asked,
+        EngineQuestion,
         model=st.sampled_from(["llama-7b", "llama3-8b"]),
         method=st.sampled_from(["full", "lora"]),
         gpu_model=st.sampled_from(["L40S", "NVIDIA-H100-PCIe"]),
@@ -167,7 +165,7 @@ def test_a_chance_that_is_none_spoils_the_answer(chance: float) -> None:
     ),
     st.integers(2, 40),
 )
-def test_every_field_of_a_question_counts(question: Asked, other: int) -> None:
+def test_every_field_of_a_question_counts(question: EngineQuestion, other: int) -> None:
     changed = replace(question, tokens_per_sample=question.tokens_per_sample + other)
     assert digest(question) != digest(changed)
     assert digest(question) == digest(replace(question))

@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.core.config import Engine, Goal
-from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Outcome, Recommendation
+from reconciler.core.config import Goal
+from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, Engine, Outcome
+from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation
 from reconciler.core.sizing.decide import decide, decide_over
 from reconciler.core.sizing.decide.layouts import counts, spreads
 from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.estimate import Confidence, Estimate
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.question import Question, asked
+from reconciler.core.sizing.question import Question, engine_question
 from reconciler.core.sizing.training import Layout, Method, Precision, Strategy, Training
 from tests.core.sizing.questions import (
     A100,
@@ -311,7 +312,7 @@ def test_an_estimate_that_counts_on_paging_is_not_taken_for_a_fit() -> None:
 )
 def test_autoconf_is_not_asked_beyond_what_it_learnt(changes: dict[str, Any]) -> None:
     asking = question(max_gpus=1, **changes)
-    decision = decide(asking, Answers(engine=Engine.AUTOCONF), estimator=fits_from(1), speed=steady)
+    decision = decide(asking, Answers(engine=AUTOCONF), estimator=fits_from(1), speed=steady)
     assert (gpus_of(decision), decision.confidence) == (1, Confidence.MEDIUM)
     assert decision.engines == (("analytic", "1"),)
 
@@ -381,7 +382,7 @@ def test_a_recommendation_beyond_the_limit_or_the_batch() -> None:
     assert (odd.chosen, odd.reason) == (None, "indivisible")
 
 
-@pytest.mark.parametrize("engine", [Engine.AUTOCONF, Engine.AUTOCONF_TABLE, Engine.WRAPPER, Engine.REST])
+@pytest.mark.parametrize("engine", [AUTOCONF, AUTOCONF_TABLE, WRAPPER, REST])
 def test_an_engine_that_was_not_asked_holds_the_job_back(engine: Engine) -> None:
     decision = decide(question(), Answers(engine=engine), estimator=fits_from(1), speed=steady)
     assert (decision.chosen, decision.reason, decision.is_pending) == (None, "pending", True)
@@ -402,8 +403,8 @@ def test_an_answer_to_another_question_is_none() -> None:
 
 
 def autoconf_says(asking: Question, **said: Any) -> Answers:
-    answer = Answer(engine=Engine.AUTOCONF, question=asked(asking), **said)
-    return Answers(engine=Engine.AUTOCONF).with_answers([answer])
+    answer = Answer(engine=AUTOCONF, question=engine_question(asking), **said)
+    return Answers(engine=AUTOCONF).with_answers([answer])
 
 
 def test_chances_for_some_layouts_only_are_no_answer() -> None:
@@ -434,8 +435,8 @@ def test_a_recommendation_where_chances_were_asked_for_is_a_failure() -> None:
     decision = decide(question(), answers, estimator=fits_from(1), speed=steady)
     assert (decision.chosen, decision.reason) == (None, "engine-error")
     chance = Chance(gpus=1, batch_size=8, probability=0.9)
-    answer = Answer(engine=Engine.REST, question=asked(question()), outcome=Outcome.CHANCES, chances=(chance,))
-    turned = decide(question(), Answers(engine=Engine.REST).with_answers([answer]), estimator=fits_from(1))
+    answer = Answer(engine=REST, question=engine_question(question()), outcome=Outcome.CHANCES, chances=(chance,))
+    turned = decide(question(), Answers(engine=REST).with_answers([answer]), estimator=fits_from(1))
     assert turned.text.startswith("rest failed: it gave no recommendation")
 
 

@@ -5,15 +5,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from reconciler.core.sizing.question import Asked
+from reconciler.core.sizing.question import EngineQuestion
 
 STANDIN = Path(__file__).with_name("standin")
 LAYOUTS = ((1, 8), (2, 8), (4, 8), (8, 8))
 
 
-def asked(**changes: Any) -> Asked:
+def asked(**changes: Any) -> EngineQuestion:
     """Ask about a model of the stand-in."""
-    return Asked(
+    return EngineQuestion(
         **{
             "model": "small",
             "method": "full",

@@ -15,9 +15,10 @@ from reconciler.adapters.predictors.batch import PredictedAnswer, current_time, 
 from reconciler.adapters.predictors.installed import InstalledPredictor
 from reconciler.adapters.predictors.rest import RestPredictor
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
-from reconciler.core.config import Engine, Goal
-from reconciler.core.sizing.answers import NO_ANSWERS, Chance, Outcome, Recommendation, write_answers
-from reconciler.core.sizing.question import Question, asked
+from reconciler.core.config import Goal
+from reconciler.core.engines import AUTOCONF, Outcome
+from reconciler.core.sizing.answers import NO_ANSWERS, Chance, Recommendation, write_answers
+from reconciler.core.sizing.question import Question, engine_question
 from reconciler.ports import Predictor
 from tests.core.sizing.questions import A100, LLAMA, training
 from tests.ports.predictors.asking import STANDIN, environ, is_gone
@@ -44,8 +45,8 @@ def test_chances_of_every_layout_that_is_weighed() -> None:
     with installed() as found:
         [one] = told(found, question())
     said = one.answer
-    assert (said.engine, said.outcome, said.answered_at) == (Engine.AUTOCONF, Outcome.CHANCES, WHEN)
-    assert said.question == asked(question())
+    assert (said.engine, said.outcome, said.answered_at) == (AUTOCONF, Outcome.CHANCES, WHEN)
+    assert said.question == engine_question(question())
     assert said.chances == tuple(
         Chance(gpus=gpus, batch_size=8, probability=chance) for gpus, chance in ((1, 0.1), (2, 0.3), (4, 0.6), (8, 0.9))
     )

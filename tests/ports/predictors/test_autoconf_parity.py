@@ -15,16 +15,16 @@ from reconciler.adapters.predictors.recommender import candidate_layouts
 from reconciler.adapters.predictors.table import TablePredictor
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
 from reconciler.core.config import Goal
-from reconciler.core.sizing.question import Asked
+from reconciler.core.engines import Outcome
+from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError
-from reconciler.ports import Outcome
 from tests.ports.predictors.asking import asked
 
 PYTHONS = [python for python in os.environ.get("ADO_AUTOCONF_PYTHON", "").split(os.pathsep) if python]
 pytestmark = pytest.mark.skipif(not PYTHONS, reason="ADO_AUTOCONF_PYTHON names no interpreter with ado-autoconf")
 
 
-def ask(**changes: Any) -> Asked:
+def ask(**changes: Any) -> EngineQuestion:
     known = {"model": "llama-7b", "gpu_model": "NVIDIA-A100-SXM4-80GB", "tokens_per_sample": 2048}
     return asked(**{**known, **changes})
 
@@ -96,7 +96,7 @@ def test_golden_answers(real: InstalledPredictor, release: str) -> None:
 )
 def test_its_domain_is_kept(real: InstalledPredictor, change: dict[str, Any]) -> None:
     said = real.predict(ask(**change), ((1, 8),))
-    assert (said.outcome, said.chances) == (Outcome.OUT_OF_DOMAIN, ())
+    assert (said.outcome, said.chances) == (Outcome.REFUSAL, ())
 
 
 def test_the_first_likely_layout_is_the_recommendation(real: InstalledPredictor) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.adapters.predictors.installed import InstalledPredictor
-from reconciler.core.config import Engine, Goal
+from reconciler.core.config import Goal
+from reconciler.core.engines import AUTOCONF, Outcome
 from reconciler.errors import PredictorError, PredictorUnavailable
-from reconciler.ports import Outcome, Prediction, Predictor
+from reconciler.ports import Prediction, Predictor
 from tests.ports.predictors.asking import LAYOUTS, STANDIN, asked, environ, is_gone
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +28,7 @@ def predictor(call_seconds: float = 60.0, *, memory_bytes: int = 2 << 30, **more
 
 def warm(found: InstalledPredictor) -> int:
     """Start the child and let it load the model; return its id."""
-    assert found.predict(asked()).outcome is Outcome.OK
+    assert found.predict(asked()).outcome is Outcome.RECOMMENDATION
     assert found._process is not None
     return found._process.pid
 
@@ -36,17 +37,17 @@ def test_it_recommends_and_gives_chances() -> None:
     """F-006: the fewest GPUs among those that divide the batch."""
     found: Predictor = predictor()
     with found:
-        assert found.engine is Engine.AUTOCONF
+        assert found.engine == AUTOCONF
         assert found.predict(asked(), LAYOUTS) == Prediction(
-            engine=Engine.AUTOCONF,
-            outcome=Outcome.OK,
+            engine=AUTOCONF,
+            outcome=Outcome.RECOMMENDATION,
             gpus=4,
             workers=1,
             chances=((1, 8, 0.1), (2, 8, 0.1 + 0.2), (4, 8, 0.1 + 0.2 + 0.3), (8, 8, 0.1 + 0.2 + 0.3 + 0.3)),
             versions=(("ado-autoconf", "1.9.7"), ("model", "3.1.0")),
         )
-        assert found.predict(asked(batch_size=6)).outcome is Outcome.NO_RECOMMENDATION
-        assert found.predict(asked(batch_size=2)).outcome is Outcome.NO_RECOMMENDATION
+        assert found.predict(asked(batch_size=6)).outcome is Outcome.REFUSAL
+        assert found.predict(asked(batch_size=2)).outcome is Outcome.REFUSAL
         assert found.versions() == {"ado-autoconf": "1.9.7"}
         spread = found.predict(asked(gpus_per_worker=3))
         assert (spread.gpus, spread.workers) == (2, 2)
@@ -76,7 +77,7 @@ def test_the_requested_gpus_stay_where_they_fit() -> None:
 def test_what_its_domain_check_refuses_is_not_asked_again(change: dict[str, object], words: str) -> None:
     with predictor() as found:
         said = found.predict(asked(**change), LAYOUTS)
-    assert said.outcome is Outcome.OUT_OF_DOMAIN
+    assert said.outcome is Outcome.REFUSAL
     assert words in said.text
     assert said.chances == ()
 
@@ -160,15 +161,15 @@ def test_a_failure_is_no_refusal(change: dict[str, object], words: str) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        '"outcome": "ok"',
-        '"outcome": "ok", "gpus": 0, "workers": 1',
-        '"outcome": "ok", "gpus": 1, "workers": -1',
-        '"outcome": "no-recommendation", "gpus": 2, "workers": 1',
+        '"outcome": "recommendation"',
+        '"outcome": "recommendation", "gpus": 0, "workers": 1',
+        '"outcome": "recommendation", "gpus": 1, "workers": -1',
+        '"outcome": "refusal", "gpus": 2, "workers": 1',
         '"outcome": "pending"',
         '"chances": []',
-        '"outcome": "ok", "gpus": 1, "workers": 1, "chances": [[1, 8, 1.5]]',
-        '"outcome": "ok", "gpus": 1, "workers": 1, "chances": [[1, 9, 0.5]]',
-        '"outcome": "ok", "gpus": 1, "workers": 1, "chances": []',
+        '"outcome": "recommendation", "gpus": 1, "workers": 1, "chances": [[1, 8, 1.5]]',
+        '"outcome": "recommendation", "gpus": 1, "workers": 1, "chances": [[1, 9, 0.5]]',
+        '"outcome": "recommendation", "gpus": 1, "workers": 1, "chances": []',
     ],
 )
 def test_answers_that_make_no_sense(said: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import ssl
 import subprocess
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from reconciler.adapters.http import Endpoint, HttpResponse
 from reconciler.adapters.predictors.rest import RestPredictor
-from reconciler.core.config import Engine, Goal
+from reconciler.core.config import Goal
+from reconciler.core.engines import REST, Outcome
 from reconciler.errors import ConfigError, PredictorError, PredictorUnavailable
-from reconciler.ports import DeferredPredictor, Outcome
 from tests.ports.predictors.asking import asked
 from tests.ports.predictors.server import Act, Scripted, answer, cut, hang, serving, trickle
+
+if TYPE_CHECKING:
+    from reconciler.ports import DeferredPredictor
 
 PATH = "/api/latest/actuators/custom_experiments/experiments/min_gpu_recommender/requests"
 ACCEPTED = answer(200, ["f6db88"])
@@ -47,7 +50,7 @@ def test_submit_and_poll() -> None:
         found: DeferredPredictor = predictor(server)
         with found:
             said = found.predict(asked())
-    assert (said.engine, said.outcome, said.gpus, said.workers) == (Engine.REST, Outcome.OK, 4, 2)
+    assert (said.engine, said.outcome, said.gpus, said.workers) == (REST, Outcome.RECOMMENDATION, 4, 2)
     assert said.request == "f6db88"
     assert dict(said.versions) == {"server": server.url, "model": "3.1.0"}
     assert [(one.method, one.path) for one in server.said] == [("POST", PATH), *[("GET", f"{PATH}/f6db88")] * 3]
@@ -73,7 +76,7 @@ def test_a_later_run_resumes_without_asking_again() -> None:
         pending = predictor(server, patience_seconds=0).predict(asked())
         assert (pending.outcome, pending.request, pending.gpus) == (Outcome.PENDING, "f6db88", 0)
         later = predictor(server, patience_seconds=0).resume(asked(), pending.request)
-        assert (later.outcome, later.gpus) == (Outcome.OK, 4)
+        assert (later.outcome, later.gpus) == (Outcome.RECOMMENDATION, 4)
     assert [one.method for one in server.said] == ["POST", "GET", "GET"]
 
 
@@ -112,7 +115,7 @@ def test_refusals(reply: Any, words: str) -> None:
     """F-010: no measurements, or `can_recommend` other than 1, is no recommendation."""
     with serving(ACCEPTED, answer(200, reply)) as server:
         said = predictor(server).predict(asked())
-    assert (said.outcome, said.gpus, said.workers) == (Outcome.NO_RECOMMENDATION, 0, 0)
+    assert (said.outcome, said.gpus, said.workers) == (Outcome.REFUSAL, 0, 0)
     assert words in said.text
 
 
@@ -375,8 +378,8 @@ def test_no_measurement_makes_zero_gpus(said: dict[str, Any]) -> None:
         prediction = found._parse(asked(), "f6db88", response)
     except PredictorError:
         return
-    assert (prediction.outcome is Outcome.OK) == (prediction.gpus >= 1 and prediction.workers >= 1)
-    if prediction.outcome is Outcome.OK:
+    assert (prediction.outcome is Outcome.RECOMMENDATION) == (prediction.gpus >= 1 and prediction.workers >= 1)
+    if prediction.outcome is Outcome.RECOMMENDATION:
         assert (said["can_recommend"], said["gpus"], said["workers"]) == (1, prediction.gpus, prediction.workers)
 
 

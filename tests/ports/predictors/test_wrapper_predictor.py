@@ -3,17 +3,19 @@
 import json
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.adapters.predictors.wrapper import WrapperPredictor, _parse_reply
-from reconciler.core.config import Engine
+from reconciler.core.engines import WRAPPER, Outcome
 from reconciler.errors import PredictorError, PredictorUnavailable
-from reconciler.ports import Outcome, Predictor
 from tests.ports.predictors.asking import asked, environ, is_gone
+
+if TYPE_CHECKING:
+    from reconciler.ports import Predictor
 
 
 def script(folder: Path, body: str, **limits: float) -> WrapperPredictor:
@@ -39,7 +41,7 @@ def test_the_arguments_are_those_of_the_autoconf_controller(tmp_path: Path) -> N
     )
     with found:
         said = found.predict(asked(model="llama-7b; rm -rf $HOME `id`", batch_size=16, tokens_per_sample=4096))
-    assert (said.engine, said.outcome, said.gpus, said.workers) == (Engine.WRAPPER, Outcome.OK, 4, 2)
+    assert (said.engine, said.outcome, said.gpus, said.workers) == (WRAPPER, Outcome.RECOMMENDATION, 4, 2)
     argv, folder, given = json.loads(record.read_text())
     assert argv[2:] == ["llama-7b; rm -rf $HOME `id`", "full", "A", "4096", "16", "3.1.0"]
     assert folder == str(Path(argv[1]).parent)
@@ -52,15 +54,15 @@ def test_the_arguments_are_those_of_the_autoconf_controller(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "outcome", "gpus"),
     [
-        ('{"workers": 1, "gpus": 2, "error": ""}', Outcome.OK, 2),
-        ('{"workers": 1, "gpus": 2}', Outcome.OK, 2),
-        ('{"workers": 1.0, "gpus": 2.0, "error": null}', Outcome.OK, 2),
-        ('{"workers": 1, "gpus": 2, "error": "", "can_recommend": true}', Outcome.OK, 2),
-        ('{"workers": 1, "gpus": 2, "can_recommend": 1}', Outcome.OK, 2),
+        ('{"workers": 1, "gpus": 2, "error": ""}', Outcome.RECOMMENDATION, 2),
+        ('{"workers": 1, "gpus": 2}', Outcome.RECOMMENDATION, 2),
+        ('{"workers": 1.0, "gpus": 2.0, "error": null}', Outcome.RECOMMENDATION, 2),
+        ('{"workers": 1, "gpus": 2, "error": "", "can_recommend": true}', Outcome.RECOMMENDATION, 2),
+        ('{"workers": 1, "gpus": 2, "can_recommend": 1}', Outcome.RECOMMENDATION, 2),
         # what the controller's own script writes where ado-autoconf recommends nothing
-        ('{"workers": null, "gpus": null, "error": ""}', Outcome.NO_RECOMMENDATION, 0),
-        ('{"workers": 0, "gpus": 0, "error": "", "can_recommend": false}', Outcome.NO_RECOMMENDATION, 0),
-        ('{"can_recommend": 0}', Outcome.NO_RECOMMENDATION, 0),
+        ('{"workers": null, "gpus": null, "error": ""}', Outcome.REFUSAL, 0),
+        ('{"workers": 0, "gpus": 0, "error": "", "can_recommend": false}', Outcome.REFUSAL, 0),
+        ('{"can_recommend": 0}', Outcome.REFUSAL, 0),
     ],
 )
 def test_answers(tmp_path: Path, text: str, outcome: Outcome, gpus: int) -> None:
@@ -204,8 +206,8 @@ def test_no_reply_makes_zero_gpus(reply: dict[str, Any]) -> None:
         outcome, gpus, workers = _parse_reply(reply)
     except PredictorError:
         return
-    assert (outcome is Outcome.OK) == (gpus >= 1 and workers >= 1)
-    if outcome is Outcome.OK:
+    assert (outcome is Outcome.RECOMMENDATION) == (gpus >= 1 and workers >= 1)
+    if outcome is Outcome.RECOMMENDATION:
         assert (reply["gpus"], reply["workers"]) == (gpus, workers)
         assert not reply.get("error")
         assert reply.get("can_recommend") in (None, True)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from reconciler.core.config import Engine
-from reconciler.core.sizing.answers import Answer, Answers, Outcome, Recommendation
-from reconciler.core.sizing.decide.layouts import voiced
+from reconciler.core.engines import Engine, Outcome
+from reconciler.core.sizing.answers import Answer, Answers, Recommendation
+from reconciler.core.sizing.decide.layouts import engine_layouts
 from reconciler.core.sizing.decision import Reason
-from reconciler.core.sizing.question import Question, asked
+from reconciler.core.sizing.question import Question, engine_question
 
 
 class Voice(Struct, frozen=True, kw_only=True):
@@ -39,15 +39,15 @@ def hear(question: Question, answers: Answers) -> Voice:
     engine = answers.engine
     if not engine.is_external:
         return _NOBODY
-    layouts = () if engine.recommends else voiced(question)
+    layouts = () if engine.recommends else engine_layouts(question)
     if not engine.recommends and not layouts:
         return _NOBODY
-    answer = answers.of(asked(question))
+    answer = answers.answer(engine_question(question))
     if answer is None:
-        text = f"{engine.value} was not asked yet: run reconciler size --record"
-        return Voice(name=engine.value, silence=Reason.PENDING, text=text)
+        text = f"{engine.name} was not asked yet: run reconciler size --record"
+        return Voice(name=engine.name, silence=Reason.PENDING, text=text)
     version = _named(answer.versions)
-    voice = Voice(name=engine.value, version=version, recommendation=answer.recommendation)
+    voice = Voice(name=engine.name, version=version, recommendation=answer.recommendation)
     if answer.outcome is not Outcome.CHANCES or engine.recommends:
         return _without_chances(voice, answer, engine)
     chances = {(chance.gpus, chance.batch_size): chance.probability for chance in answer.chances}

@@ -109,6 +109,6 @@ def in_domain(question: Question, layout: Layout) -> bool:
     )
 
 
-def voiced(question: Question) -> tuple[Layout, ...]:
+def engine_layouts(question: Question) -> tuple[Layout, ...]:
     """Return the layouts that ado-autoconf is to be asked about; empty: it has no say in this question."""
     return tuple(layout for found in spreads(question) for layout in found.layouts if in_domain(question, layout))

@@ -23,7 +23,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     allow_paged: bool = False
 
 
-class Ladder(Struct, frozen=True, kw_only=True):
+class GpuSweep(Struct, frozen=True, kw_only=True):
     """The decision, the question that it answers best, and the user's own number of GPUs, judged."""
 
     decision: Decision
@@ -31,9 +31,9 @@ class Ladder(Struct, frozen=True, kw_only=True):
     requested: Candidate | None
 
 
-def ladder(
+def gpu_sweep(
     row: Mapping[str, str], bounds: Bounds, *, gpus: int | None = None, architecture: Architecture | None = None
-) -> Ladder | str:
+) -> GpuSweep | str:
     """Weigh powers of two of GPUs (and `gpus`), each with the batch a GPU that `row` says; a string says what is wrong.
 
     `row` has the columns of a table of runs (`rows.training_of_row`); how a run is sharded may depend on the number of
@@ -76,7 +76,7 @@ def _is_enough(decisions: list[Decision], count: int, gpus: int | None) -> bool:
     return fitting > _FURTHER and (gpus is None or count >= gpus)
 
 
-def _joined(decisions: list[tuple[Question, Decision]], gpus: int | None) -> Ladder:
+def _joined(decisions: list[tuple[Question, Decision]], gpus: int | None) -> GpuSweep:
     candidates = tuple(decision.candidates[0] for _, decision in decisions if decision.candidates)
     question, best = next((pair for pair in decisions if pair[1].chosen is not None), decisions[-1])
     chosen = None if best.chosen is None else next(one for one in candidates if one.layout == best.chosen.layout)
@@ -90,4 +90,4 @@ def _joined(decisions: list[tuple[Question, Decision]], gpus: int | None) -> Lad
         engines=best.engines,
     )
     requested = next((one for one in candidates if one.layout.gpus == gpus), None)
-    return Ladder(decision=decision, question=question, requested=requested)
+    return GpuSweep(decision=decision, question=question, requested=requested)

@@ -15,7 +15,7 @@ _MOST_REJECTED = 2  # sentences; the table has them all
 _MOST_COUNTS = 4
 
 
-class Weighed(Struct, frozen=True, kw_only=True):
+class CandidateSummary(Struct, frozen=True, kw_only=True):
     """A candidate as it is shown. GiB are of one GPU; None: no engine was asked, `text` says why."""
 
     gpus: int  # in all
@@ -30,20 +30,20 @@ class Weighed(Struct, frozen=True, kw_only=True):
     high_gib: float | None = None
 
 
-class SizingNote(Struct, frozen=True, kw_only=True):
+class SizingSummary(Struct, frozen=True, kw_only=True):
     """What was read (from `places`), what was chosen, what was rejected, and all that was weighed."""
 
     read: str
     chosen: str
     rejected: str
     places: tuple[SourceRef, ...] = ()
-    candidates: tuple[Weighed, ...] = ()
+    candidates: tuple[CandidateSummary, ...] = ()
 
 
-def note(decision: "Decision", *, read: str, places: tuple[SourceRef, ...] = ()) -> SizingNote:
+def summarize(decision: "Decision", *, read: str, places: tuple[SourceRef, ...] = ()) -> SizingSummary:
     """Tell a decision in three lines; `read` and `places` say what the question was made from."""
     everything = (*decision.candidates, *decision.others)
-    return SizingNote(
+    return SizingSummary(
         read=read,
         chosen=_chosen(decision),
         rejected=_rejected(everything),
@@ -75,9 +75,9 @@ def _rejected(candidates: Sequence["Candidate"]) -> str:
     return "; ".join(told)
 
 
-def _weighed(one: "Candidate", chosen: "Candidate | None") -> Weighed:
+def _weighed(one: "Candidate", chosen: "Candidate | None") -> CandidateSummary:
     estimate = one.estimate
-    return Weighed(
+    return CandidateSummary(
         gpus=one.layout.gpus,
         workers=one.layout.workers,
         product=one.gpu.product,
@@ -91,7 +91,7 @@ def _weighed(one: "Candidate", chosen: "Candidate | None") -> Weighed:
     )
 
 
-def reading(question: "Question", taken: Sequence[tuple[str, str]]) -> str:
+def describe_question(question: "Question", taken: Sequence[tuple[str, str]]) -> str:
     """Say what a question was made from; `taken` are names of values that nobody wrote, with their origin."""
     training = question.training
     billions = training.architecture.parameters / 1e9
