@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 from msgspec import Struct
+from reconciler.core.sizing.ladder import Bounds
 
 from reconciler import wiring
 from reconciler.app.size.ask import answer_question, parse_architecture
@@ -23,7 +24,6 @@ from reconciler.app.size.table import predict_table
 from reconciler.app.size.write import edited_files
 from reconciler.core.config import Cluster
 from reconciler.core.sizing.answers import Answer, Answers, Outcome
-from reconciler.core.sizing.ladder import Bounds
 from reconciler.core.sizing.question import Question, asked
 from reconciler.errors import ConfigError, InvalidInput
 from tests.app.workspaces import open_workspace, template_repository
