@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 from msgspec import Struct
-from reconciler.core.sizing.ladder import Bounds
 
 from reconciler import wiring
 from reconciler.app.size.ask import answer_question, parse_architecture
@@ -23,8 +22,10 @@ from reconciler.app.size.record import record
 from reconciler.app.size.table import predict_table
 from reconciler.app.size.write import edited_files
 from reconciler.core.config import Cluster
-from reconciler.core.sizing.answers import Answer, Answers, Outcome
-from reconciler.core.sizing.question import Question, asked
+from reconciler.core.engines import Outcome
+from reconciler.core.sizing.answers import Answer, Answers
+from reconciler.core.sizing.gpu_sweep import Bounds
+from reconciler.core.sizing.question import Question, engine_question
 from reconciler.errors import ConfigError, InvalidInput
 from tests.app.workspaces import open_workspace, template_repository
 from tests.cli.test_sized_plan import JOB
@@ -143,7 +144,7 @@ class FakeEngine:
         for question in questions:
             failed = self.outcome is Outcome.ERROR
             answer = Answer(
-                question=asked(question),
+                question=engine_question(question),
                 engine=cluster.sizing.engine,
                 outcome=self.outcome,
                 error="no such model" if failed else "",
