@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.estimate import Estimate
-from reconciler.core.sizing.note import SizingNote
 from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.summary import SizingSummary
 from reconciler.outputs.page import Page, Piece, Style, Styled
 from reconciler.outputs.sizing import write_note
 from reconciler.outputs.summary import gpus
@@ -20,7 +20,7 @@ class SizeAnswer(Struct, frozen=True, kw_only=True):
 
     question: Question
     decision: Decision
-    note: SizingNote
+    note: SizingSummary
     name: str = ""  # of the job
     requested: Candidate | None = None
 

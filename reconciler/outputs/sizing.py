@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.core.objects import SourceRef
 from reconciler.core.plan import Change, Plan
-from reconciler.core.sizing.note import SizingNote, Weighed
+from reconciler.core.sizing.summary import CandidateSummary, SizingSummary
 from reconciler.outputs.findings import where
 from reconciler.outputs.markup import code, details, html_code, prose, table_of
 from reconciler.outputs.page import Page, Piece, Style, Styled
@@ -14,7 +14,7 @@ _MAX_PLACES = 3
 _HEADER = ("", "GPUs", "nodes", "product", "peak GiB", "range", "GPU GiB", "")
 
 
-def sized_changes(plan: Plan) -> list[tuple[Change, SizingNote]]:
+def sized_changes(plan: Plan) -> list[tuple[Change, SizingSummary]]:
     """Return the changes whose number of GPUs was computed, in the order of the plan."""
     return [(change, change.sizing) for change in plan.changes if change.sizing is not None]
 
@@ -32,7 +32,7 @@ def write_sizing_section(page: Page, plan: Plan, *, full: bool) -> None:
             write_candidates(page, note.candidates)
 
 
-def write_note(page: Page, note: SizingNote, *, indent: int) -> None:
+def write_note(page: Page, note: SizingSummary, *, indent: int) -> None:
     """Write what was read, chosen and rejected, a line each."""
     places = f"  {_list_places(note.places)}" if note.places else ""
     page.write(Styled("read      ", Style.DIM), note.read, Styled(places, Style.DIM), indent=indent, hang=10)
@@ -41,7 +41,7 @@ def write_note(page: Page, note: SizingNote, *, indent: int) -> None:
         page.write(Styled("rejected  ", Style.DIM), note.rejected, indent=indent, hang=10)
 
 
-def write_candidates(page: Page, candidates: Sequence[Weighed]) -> None:
+def write_candidates(page: Page, candidates: Sequence[CandidateSummary]) -> None:
     """Write the table of candidates. `>` marks the chosen one, `+` one that fits, `-` one that does not."""
     table: list[list[Piece]] = [
         [
@@ -79,7 +79,7 @@ def markdown_sizing(plan: Plan, rows: int) -> Iterator[str]:
         yield f"… and {len(sized) - rows:,} more"
 
 
-def _markdown_table(candidates: Iterable[Weighed]) -> str:
+def _markdown_table(candidates: Iterable[CandidateSummary]) -> str:
     rows = [
         [
             f"**{one.gpus}**" if one.chosen else str(one.gpus),
@@ -95,7 +95,7 @@ def _markdown_table(candidates: Iterable[Weighed]) -> str:
     return table_of(titles, rows, most=len(rows))
 
 
-def _memory_cells(one: Weighed) -> list[str]:
+def _memory_cells(one: CandidateSummary) -> list[str]:
     """Return the predicted peak, its range, and the memory of the GPU, in GiB."""
     band = f"{one.low_gib:.1f}-{one.high_gib:.1f}" if one.low_gib is not None and one.high_gib is not None else ""
     return ["" if one.peak_gib is None else f"{one.peak_gib:.1f}", band, f"{one.memory_gib:.1f}"]

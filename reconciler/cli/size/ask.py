@@ -9,7 +9,7 @@ from reconciler.cli import options
 from reconciler.cli.size.limits import allow_paged, gpus, max_gpus, safety
 
 if TYPE_CHECKING:
-    from reconciler.core.sizing.ladder import Bounds
+    from reconciler.core.sizing.gpu_sweep import Bounds
 
 
 @click.command(
@@ -91,7 +91,7 @@ def ask(**flags: Any) -> int:
 
 
 def _bounds(flags: dict[str, Any]) -> "Bounds":
-    from reconciler.core.sizing.ladder import Bounds  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.core.sizing.gpu_sweep import Bounds  # noqa: PLC0415 - imported late so that --help stays fast
 
     gpus, nodes = flags["gpus"], flags["nodes"]
     if nodes and not gpus:
