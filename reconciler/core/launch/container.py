@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.core.launch.facts import Span
-from reconciler.core.launch.shell.expansion import Field
-from reconciler.core.launch.shell.variables import MAX_LENGTH, UNKNOWN
+from reconciler.core.launch.shell.expansion import MAX_LENGTH, UNKNOWN, Field
 from reconciler.core.patterns import later
 
 _DOLLAR = re.compile(r"\$[$(]")

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.launch.arguments import Option, flag_name
 from reconciler.core.launch.container import SourceMap
 from reconciler.core.launch.facts import Span
 from reconciler.core.launch.framework import CONFIG_EXTENSIONS, Overrides
 from reconciler.core.launch.launch import Launch
+from reconciler.core.launch.settings import Option, flag_name
 from reconciler.core.launch.shell.expansion import Field
 
 _NEEDS_NO_QUOTES = re.compile(r"(?:[A-Za-z0-9_./:=,+@%-]|\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\})*")

@@ -5,12 +5,11 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from reconciler.core.launch.arguments import Arguments, script_arguments
 from reconciler.core.launch.facts import Diagnostic, Fact, Span
 from reconciler.core.launch.framework import Framework
 from reconciler.core.launch.launch import LaunchLine
-from reconciler.core.launch.settings import FileReader, Setting, SettingTable, read_file
-from reconciler.core.launch.shell.variables import UNKNOWN
+from reconciler.core.launch.settings import Arguments, FileReader, Setting, SettingTable, read_file, script_arguments
+from reconciler.core.launch.shell.expansion import UNKNOWN
 
 MAX_NUMBER = 100_000_000
 """Larger than any batch, length, rank or number of processes; beyond it, the number is a typing error."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.core.launch.arguments import Arguments, Option, flag_name
 from reconciler.core.launch.container import SourceMap
 from reconciler.core.launch.facts import Diagnostic, Fact
 from reconciler.core.launch.framework import Command, Framework, Launcher, ProcessFlags
+from reconciler.core.launch.settings import Arguments, Option, flag_name
 from reconciler.core.launch.shell.expansion import Field
 
 

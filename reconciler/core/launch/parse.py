@@ -9,12 +9,11 @@ from reconciler.core.launch.framework import CONFIG_EXTENSIONS, Framework, Overr
 from reconciler.core.launch.frameworks import FRAMEWORKS, find_framework
 from reconciler.core.launch.launch import Launch, LaunchLine, ParsedLaunch
 from reconciler.core.launch.launchers import read_processes
-from reconciler.core.launch.method import read_method
 from reconciler.core.launch.search import find_launch_line
 from reconciler.core.launch.settings import FileReader, Setting
 from reconciler.core.launch.sharding import read_sharding
-from reconciler.core.launch.shell.variables import UNKNOWN
-from reconciler.core.launch.training import read_training
+from reconciler.core.launch.shell.expansion import UNKNOWN
+from reconciler.core.launch.training import read_method, read_training
 
 _REQUIRED = {
     "model": ("model", "--model_name_or_path", "AUTOCONF_MODEL_NAME"),

@@ -3,19 +3,16 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from reconciler.core.launch.arguments import flag_name
 from reconciler.core.launch.container import ContainerArgument, SourceMap, expand_references, shorten
 from reconciler.core.launch.facts import Diagnostic, Span
 from reconciler.core.launch.framework import Framework
 from reconciler.core.launch.frameworks import FRAMEWORKS
 from reconciler.core.launch.launch import LaunchLine
-from reconciler.core.launch.launchers import LAUNCHERS, parse_invocation
-from reconciler.core.launch.settings import FileReader
-from reconciler.core.launch.shell.ast import ShellError, SimpleCommand
-from reconciler.core.launch.shell.expansion import Field
+from reconciler.core.launch.launchers import LAUNCHERS, parse_invocation, program_name, unwrap
+from reconciler.core.launch.settings import FileReader, flag_name
+from reconciler.core.launch.shell.ast import ShellError
+from reconciler.core.launch.shell.expansion import MAX_LENGTH, UNKNOWN, UNKNOWN_WORDS, Field, Variables
 from reconciler.core.launch.shell.interpreter import interpret
-from reconciler.core.launch.shell.variables import MAX_LENGTH, UNKNOWN, UNKNOWN_WORDS, Variables
-from reconciler.core.launch.wrappers import program_name, unwrap
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
 _SHELL_FLAG = re.compile(r"[-+]([A-Za-z]+)")
@@ -166,7 +163,7 @@ class _Search:
             raise ShellError(f"shells are nested more than {_MAX_NESTED_SHELLS} deep", 0)
         self.source = source
 
-        def on_command(fields: Sequence[Field], variables: Variables, _: SimpleCommand) -> None:
+        def on_command(fields: Sequence[Field], variables: Variables) -> None:
             if program_name(fields[0].text) not in _OTHER_PROGRAMS:
                 self.visit(fields, variables.environment(), source)
 

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from reconciler.core.launch.extraction import Extraction, is_true, parse_boolean
 from reconciler.core.launch.settings import Setting
-from reconciler.core.launch.shell.variables import UNKNOWN
+from reconciler.core.launch.shell.expansion import UNKNOWN
 
 _FSDP = {
     "1": "fsdp-full",

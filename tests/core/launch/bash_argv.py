@@ -6,10 +6,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reconciler.core.launch.shell.ast import SimpleCommand
-from reconciler.core.launch.shell.expansion import Field
+from reconciler.core.launch.shell.expansion import UNKNOWN, Field, Variables
 from reconciler.core.launch.shell.interpreter import interpret
-from reconciler.core.launch.shell.variables import UNKNOWN, Variables
 
 Calls = list[tuple[str, ...]]
 _STUB = "accelerate() { printf 'CALL\\0'; [ $# -eq 0 ] || printf '=%s\\0' \"$@\"; }; set -f\n"
@@ -58,7 +56,7 @@ def our_calls(script: str, env: Mapping[str, str | None], arguments: Sequence[st
     """Return the words of every `accelerate` that our interpreter finds."""
     calls: list[list[Field]] = []
 
-    def on_command(fields: Sequence[Field], _variables: Variables, _node: SimpleCommand) -> None:
+    def on_command(fields: Sequence[Field], _variables: Variables) -> None:
         if fields[0].text == "accelerate":
             calls.append(list(fields[1:]))
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from reconciler.core.launch.arguments import script_arguments
 from reconciler.core.launch.framework import Framework
 from reconciler.core.launch.frameworks.alpaca_lora import ALPACA_LORA
 from reconciler.core.launch.frameworks.axolotl import AXOLOTL
@@ -20,6 +19,7 @@ from reconciler.core.launch.frameworks.torchtune import TORCHTUNE
 from reconciler.core.launch.frameworks.transformers import TRANSFORMERS
 from reconciler.core.launch.frameworks.trl import TRL
 from reconciler.core.launch.launch import Invocation
+from reconciler.core.launch.settings import script_arguments
 
 FRAMEWORKS: tuple[Framework, ...] = (
     FMS,

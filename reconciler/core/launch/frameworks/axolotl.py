@@ -1,7 +1,5 @@
 """Axolotl: https://docs.axolotl.ai."""
 
-import re
-
 from reconciler.core.launch.extraction import Extraction
 from reconciler.core.launch.framework import Command, Framework
 from reconciler.core.patterns import later
@@ -16,7 +14,7 @@ def _read_processes(extraction: Extraction) -> None:
 AXOLOTL = Framework(
     name="axolotl",
     source="axolotl",
-    commands=(Command(program="axolotl", verbs=re.compile("train|fine-tune"), read_processes=_read_processes),),
+    commands=(Command(program="axolotl", verbs=later("train|fine-tune"), read_processes=_read_processes),),
     programs=later(r"axolotl\.cli(?:\.train)?|(?:.*/)?axolotl/cli/train\.py"),
     matches=lambda script, flags: script.endswith("scripts/finetune.py") and "model_name_or_path" not in flags,
     settings={

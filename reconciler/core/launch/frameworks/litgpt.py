@@ -117,7 +117,7 @@ LITGPT = Framework(
     commands=(
         Command(
             program="litgpt",
-            verbs=re.compile("finetune|finetune_(?:full|lora|adapter|adapter_v2)|pretrain"),
+            verbs=later("finetune|finetune_(?:full|lora|adapter|adapter_v2)|pretrain"),
             process_flags=ProcessFlags(processes="--devices", machines="--num_nodes", of_script=True),
             read_processes=_read_processes,
         ),

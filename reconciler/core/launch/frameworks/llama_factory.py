@@ -1,6 +1,5 @@
 """LLaMA-Factory: https://github.com/hiyouga/LLaMA-Factory."""
 
-import re
 from collections.abc import Set as AbstractSet
 
 from reconciler.core.launch.framework import Command, Framework, Overrides
@@ -22,8 +21,8 @@ LLAMA_FACTORY = Framework(
     name="llama-factory",
     source="LLaMA-Factory",
     commands=(
-        Command(program="llamafactory-cli", verbs=re.compile("train"), read_processes=_READ_PROCESSES),
-        Command(program="lmf", verbs=re.compile("train"), read_processes=_READ_PROCESSES),
+        Command(program="llamafactory-cli", verbs=later("train"), read_processes=_READ_PROCESSES),
+        Command(program="lmf", verbs=later("train"), read_processes=_READ_PROCESSES),
     ),
     programs=later(r"(?:.*/)?llamafactory/launcher\.py|llamafactory(?:\.cli|\.launcher)?"),
     matches=_matches,

@@ -1,11 +1,9 @@
 """ms-swift: https://swift.readthedocs.io."""
 
-import re
-
 from reconciler.core.launch.framework import Command, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import count_per_node
-from reconciler.core.launch.method import OTHER_OBJECTIVES
+from reconciler.core.launch.training import OTHER_OBJECTIVES
 from reconciler.core.patterns import later
 
 MS_SWIFT = Framework(
@@ -14,7 +12,7 @@ MS_SWIFT = Framework(
     commands=(
         Command(
             program="swift",
-            verbs=re.compile("sft|pt|rlhf"),
+            verbs=later("sft|pt|rlhf"),
             read_processes=count_per_node((), (), ("NPROC_PER_NODE", "NNODES")),
         ),
     ),

@@ -1,7 +1,5 @@
 """torchtune: https://pytorch.org/torchtune."""
 
-import re
-
 from reconciler.core.launch.extraction import Extraction
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Command, Framework, Overrides
@@ -47,7 +45,7 @@ TORCHTUNE = Framework(
     commands=(
         Command(
             program="tune",
-            verbs=re.compile("run"),
+            verbs=later("run"),
             switches=TORCHRUN.switches,
             process_flags=TORCHRUN.process_flags,
             read_processes=TORCHRUN.read_processes,

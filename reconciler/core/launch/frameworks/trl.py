@@ -1,11 +1,9 @@
 """TRL: https://huggingface.co/docs/trl."""
 
-import re
-
 from reconciler.core.launch.extraction import Extraction
 from reconciler.core.launch.framework import Command, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
-from reconciler.core.launch.method import OTHER_OBJECTIVES
+from reconciler.core.launch.training import OTHER_OBJECTIVES
 from reconciler.core.patterns import later
 
 
@@ -18,9 +16,7 @@ def _read_processes(extraction: Extraction) -> None:
 TRL = Framework(
     name="trl",
     source="trl 0.20 and later",
-    commands=(
-        Command(program="trl", verbs=re.compile("sft|dpo|kto|grpo|rloo|reward"), read_processes=_read_processes),
-    ),
+    commands=(Command(program="trl", verbs=later("sft|dpo|kto|grpo|rloo|reward"), read_processes=_read_processes),),
     programs=later(r"trl\.scripts\.\w+|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?(?:run_)?sft\.py"),
     settings=TRAINER_SETTINGS
     | {"model": ("model_name_or_path", "model_name"), "sequence": ("max_length", "max_seq_length")},

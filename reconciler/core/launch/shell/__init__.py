@@ -1,8 +1,7 @@
-"""A reader of POSIX and bash scripts: which programs would be started, with which words. Runs nothing. Pure.
+"""An abstract interpreter of POSIX and bash scripts: which programs a script would start, with which arguments.
 
-It is our own for three reasons. It says what a shell would pass (variables, defaults, arrays, functions, tests whose
-words are known) and marks what only a run could tell, where a grammar alone gives a tree of what is written: bashlex
-takes a millisecond for a line of a launcher and raises on much of bash, tree-sitter-bash takes as long as this reader
-does to the end, before any word is expanded. It counts its steps, so that no script costs more than a second. And each
-word keeps its place, so that an edit changes that word and no other.
+Nothing is executed. A library would not do: bashlex takes a millisecond per line and rejects much of bash, and
+tree-sitter-bash only gives the syntax tree, in the time that this package needs for the expanded arguments. Here,
+variables, arrays, functions and decidable tests are evaluated, text that is only known at run time is marked, the
+number of steps is limited, and each argument keeps its place in the source, so that an edit changes nothing else.
 """

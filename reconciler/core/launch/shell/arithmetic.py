@@ -1,4 +1,4 @@
-"""Whole-number expressions of `$(( … ))`: what the shell would make of them."""
+"""Arithmetic of `$(( … ))`."""
 
 import re
 from collections.abc import Callable
@@ -19,16 +19,16 @@ _MAX_SHIFT = 63
 
 
 def evaluate_arithmetic(expression: str, variable: Callable[[str], str | None]) -> int | None:
-    """Return the value; None where it is not known or the shell would refuse it. `variable` gives texts by name."""
+    """Return the value; None where it is unknown or invalid. `variable` returns the text of a name."""
     tokens: list[str] = []
     position = 0
     text = expression.rstrip()
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None or len(tokens) == _MAX_TOKENS:
+        match = _TOKEN.match(text, position)
+        if match is None or len(tokens) == _MAX_TOKENS:
             return None
-        tokens.append(found[1])
-        position = found.end()
+        tokens.append(match[1])
+        position = match.end()
     try:
         return _Evaluator(tokens, variable).result()
     except (ValueError, IndexError, ZeroDivisionError):
@@ -36,7 +36,7 @@ def evaluate_arithmetic(expression: str, variable: Callable[[str], str | None]) 
 
 
 class _Evaluator:
-    """Precedence climbing over the tokens; raises ValueError for what it does not know."""
+    """Precedence climbing over the tokens. Raises ValueError for unknown operands."""
 
     def __init__(self, tokens: list[str], variable: Callable[[str], str | None]) -> None:
         self.tokens = tokens
@@ -63,13 +63,13 @@ class _Evaluator:
     def _unary(self) -> int:
         token = self.tokens[self.position]
         self.position += 1
-        if token == "-":  # noqa: S105 - a sign of arithmetic
+        if token == "-":  # noqa: S105 - an operator
             return _wrap(-self._unary())
-        if token == "+":  # noqa: S105 - a sign of arithmetic
+        if token == "+":  # noqa: S105 - an operator
             return self._unary()
-        if token == "!":  # noqa: S105 - a sign of arithmetic
+        if token == "!":  # noqa: S105 - an operator
             return int(not self._unary())
-        if token == "(":  # noqa: S105 - a sign of arithmetic
+        if token == "(":  # noqa: S105 - an operator
             value = self._binary(1)
             if self.tokens[self.position] != ")":
                 raise ValueError(token)

@@ -1,15 +1,15 @@
-"""What a script is made of, before anything is expanded. Places are offsets in the text that was read."""
+"""The syntax tree of a script. Places are offsets in its text."""
 
 from typing import TypeAlias
 
 from msgspec import Struct
 
 END_OF_TEXT = "\0"
-"""Marks the end of a text that is being read; no argument of a program can hold it."""
+"""Sentinel after the last character; no argument of a program can contain it."""
 
 
 class ShellError(Exception):
-    """The text is no script that bash would run, or beyond what is read; `at` is the offset where it shows."""
+    """The text is not a valid script, or exceeds a limit; `at` is the offset."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
@@ -18,7 +18,7 @@ class ShellError(Exception):
 
 
 class Literal(Struct, frozen=True, gc=False):
-    """Characters that stand for themselves. Unquoted ones are split at blanks inside `${X:-a b}`."""
+    """Literal characters. Unquoted ones are split at blanks inside `${X:-a b}`."""
 
     text: str
     quoted: bool = False
@@ -42,9 +42,9 @@ class ArithmeticExpansion(Struct, frozen=True):
 
 
 class UnknownExpansion(Struct, frozen=True):
-    """What only a running shell could tell; `reason` says what it is (`a command substitution`).
+    """An expansion that is only known at run time; `reason` names it (`a command substitution`).
 
-    `many`: it may be several words though it is quoted, as `"${@:2}"`.
+    `many`: it may give several words even if quoted, like `"${@:2}"`.
     """
 
     reason: str
@@ -56,7 +56,7 @@ Part: TypeAlias = Literal | ParameterExpansion | ArithmeticExpansion | UnknownEx
 
 
 class Word(Struct, frozen=True, gc=False):
-    """One word as written at `start` to `end`. Without `parts` it stands for `text`, letter by letter."""
+    """A word in the source, from `start` to `end`. Without `parts` it is literally `text`."""
 
     text: str
     start: int
@@ -74,9 +74,9 @@ class Assignment(Struct, frozen=True):
 
 
 class Redirection(Struct):
-    """`> file`, `<<EOF` with the text of the lines below (known only once they are read).
+    """`> file`, or a here-document, whose `body` is set once the lines below are parsed.
 
-    `quoted`: nothing in that text is expanded.
+    `quoted`: nothing in the body is expanded.
     """
 
     operator: str
@@ -86,7 +86,7 @@ class Redirection(Struct):
 
 
 class SimpleCommand(Struct, frozen=True):
-    """A simple command. Assignments of `export` and its like belong to the shell (`declares`)."""
+    """Words with assignments and redirections. `declares`: `export` or a similar builtin makes the assignments."""
 
     words: tuple[Word, ...]
     assignments: tuple[Assignment, ...]
@@ -97,7 +97,7 @@ class SimpleCommand(Struct, frozen=True):
 
 
 class ConditionalExpression(Struct, frozen=True):
-    """`[[ … ]]`; `words` evaluate_condition operators as words too."""
+    """`[[ … ]]`; `words` includes the operators."""
 
     words: tuple[Word, ...]
 
@@ -109,20 +109,20 @@ class ArithmeticCommand(Struct, frozen=True):
 
 
 class AndOrList(Struct, frozen=True):
-    """`first && second || third`: `rest` evaluate_condition each operator with the node behind it."""
+    """`first && second || third`: `rest` pairs each operator with the node after it."""
 
     first: "Node"
     rest: "tuple[tuple[str, Node], ...]"
 
 
 class Pipeline(Struct, frozen=True):
-    """`a | b`: every part runs in a shell of its own. One part stands for a negated command: `! a`."""
+    """`a | b`: every part runs in a subshell. A single part is a negated command, `! a`."""
 
     parts: "tuple[Node, ...]"
 
 
 class Subshell(Struct, frozen=True):
-    """`( … )` or `… &`: what is assigned inside is lost outside."""
+    """`( … )` or `… &`: assignments inside have no effect outside."""
 
     body: "Script"
 
@@ -134,14 +134,14 @@ class BraceGroup(Struct, frozen=True):
 
 
 class ConditionalConstruct(Struct, frozen=True):
-    """`if` and `case`: conditions with their bodies, tried in order; one that is None always evaluate_condition."""
+    """`if` and `case`: conditions with their bodies, tried in order; None is always true."""
 
     arms: "tuple[tuple[Script | None, Script], ...]"
-    certain: bool  # the conditions of `if` are run in order; patterns of `case` are not looked at
+    is_if: bool  # the patterns of `case` are not evaluated
 
 
 class Loop(Struct, frozen=True):
-    """`for name in words`, `while`, `until`, `select`; `words` is None where there are none to take."""
+    """`for name in words`, `while`, `until`, `select`; `words` is None without `in`."""
 
     condition: "Script"
     body: "Script"

@@ -1,11 +1,10 @@
-"""Tells what a test would say, where all that it looks at is known: `[ "$A" = 1 ]`, `[[ -n $B ]]`, `true`."""
+"""Evaluates conditions whose operands are known: `[ "$A" = 1 ]`, `[[ -n $B ]]`, `true`."""
 
 import re
 from collections.abc import Callable
 
 from reconciler.core.launch.shell.ast import ConditionalExpression, Node, Pipeline, Script, SimpleCommand, Word
-from reconciler.core.launch.shell.expansion import Expander
-from reconciler.core.launch.shell.variables import UNKNOWN
+from reconciler.core.launch.shell.expansion import UNKNOWN, Expander
 
 _TESTS = frozenset({"[", "test", "true", ":", "false"})
 _UNARY: dict[str, Callable[[str], bool]] = {"-z": lambda text: not text, "-n": bool}
@@ -27,23 +26,23 @@ _PATTERN = re.compile(r"[*?\[\\]")
 _BINARY_WORDS = 3
 
 
-def evaluate_condition(condition: Script, expansion: Expander) -> bool | None:
-    """Return what the condition of `if` or the left side of `&&` says; None where only a run could tell."""
-    return _evaluate_node(condition[0], expansion) if len(condition) == 1 else None
+def evaluate_condition(condition: Script, expander: Expander) -> bool | None:
+    """Return the result of a condition, or of the left side of `&&`; None where it is only known at run time."""
+    return _evaluate(condition[0], expander) if len(condition) == 1 else None
 
 
-def _evaluate_node(node: Node, expansion: Expander) -> bool | None:  # noqa: PLR0911 - one line for each form
+def _evaluate(node: Node, expander: Expander) -> bool | None:  # noqa: PLR0911 - one line for each form
     if isinstance(node, Pipeline) and len(node.parts) == 1:
-        result = _evaluate_node(node.parts[0], expansion)
+        result = _evaluate(node.parts[0], expander)
         return None if result is None else not result
     if isinstance(node, ConditionalExpression):
-        words = [_expand_unsplit(word, expansion) for word in node.words]
+        words = [_expand_unsplit(word, expander) for word in node.words]
         known = [word for word in words if word is not None]
         return _test(known, patterns=True) if len(known) == len(words) else None
-    # Other commands are not expanded here: `${NAME:=default}` would be set before its time.
+    # Other commands are not expanded here: `${NAME:=default}` would be set too early.
     if not isinstance(node, SimpleCommand) or node.assignments or not node.words or node.words[0].text not in _TESTS:
         return None
-    fields = [field for word in node.words for field in expansion.fields(word)]
+    fields = [field for word in node.words for field in expander.fields(word)]
     if not fields or any(UNKNOWN in field.text for field in fields):
         return None
     name, *rest = (field.text for field in fields)
@@ -54,9 +53,9 @@ def _evaluate_node(node: Node, expansion: Expander) -> bool | None:  # noqa: PLR
     return _test(rest, patterns=False) if name == "test" else None
 
 
-def _expand_unsplit(word: Word, expansion: Expander) -> str | None:
-    """Expand a word of `[[ … ]]`, where nothing is split; None where it is not known."""
-    text = expansion.scalar(word).text
+def _expand_unsplit(word: Word, expander: Expander) -> str | None:
+    """Expand a word of `[[ … ]]` without splitting; None where it is unknown."""
+    text = expander.scalar(word).text
     return None if UNKNOWN in text else text
 
 

@@ -1,6 +1,7 @@
-"""Expands words: variables, defaults, arithmetic, splitting at blanks. What only a run could tell stays marked."""
+"""Variables and the expansion of words. UNKNOWN marks text that is only known at run time."""
 
 import re
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -13,11 +14,99 @@ from reconciler.core.launch.shell.ast import (
     UnknownExpansion,
     Word,
 )
-from reconciler.core.launch.shell.variables import UNKNOWN, UNKNOWN_WORDS, ShellValue, Variables, unknown
+
+UNKNOWN = "\ufdd0"
+"""Marks text that is only known at run time. A Unicode noncharacter, which no script contains."""
+
+UNKNOWN_WORDS = "\ufdd1"
+"""Marks any number of unknown words among the items of an array or the arguments of a script."""
+
+MAX_LENGTH = 1 << 17
+"""Maximum length of a value: that of one argument in the kernel (MAX_ARG_STRLEN, 32 pages)."""
+
+_RUN_TIME_NAMES = re.compile(
+    r"(?:PET|KUBERNETES|TORCHELASTIC|SLURM|OMPI|PMI|NVIDIA|CUDA|NCCL|JOBSET|RAY|BASH)_\w+|MASTER_(?:ADDR|PORT)|WORLD_SIZE|LOCAL_WORLD_SIZE"
+    r"|(?:LOCAL_|NODE_|GROUP_)?RANK|JOB_COMPLETION_INDEX|HOSTNAME|HOME|PATH|LD_LIBRARY_PATH|PYTHONPATH|PWD|OLDPWD|SHLVL"
+    r"|USER|LOGNAME|SHELL|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|UID|EUID|PPID|BASH\w*|IFS|OPT(?:IND|ARG)|REPLY|HOST(?:TYPE)?|_"
+)
+"""Variables that shells, Kubernetes, container images and training operators set at run time."""
+
+
+class ShellValue(Struct, frozen=True):
+    """The text of a variable, or the `items` of an array. `reason` explains UNKNOWN in the text."""
+
+    text: str
+    reason: str = ""
+    items: tuple[str, ...] | None = None
+
+
+def unknown(reason: str) -> ShellValue:
+    """Return an unknown value."""
+    return ShellValue(UNKNOWN, reason)
+
+
+class Variables:
+    """The variables of a shell, with the positional `arguments` and `name` (`$0`) of its script."""
+
+    def __init__(
+        self, values: dict[str, ShellValue], exported: set[str], arguments: tuple[str, ...], name: str
+    ) -> None:
+        self.values = values
+        self.exported = exported
+        self.arguments = arguments
+        self.name = name
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str | None], arguments: tuple[str, ...] = (), name: str = "") -> "Variables":
+        """Return the variables of a shell in a container; None in `env` is a value from a reference."""
+        values = {
+            key: unknown(f"`{key}` comes from a reference (valueFrom)") if value is None else ShellValue(value, "")
+            for key, value in env.items()
+        }
+        return cls(values, set(env), arguments, name)
+
+    def copy(self) -> "Variables":
+        """Return a copy for a subshell or a branch."""
+        return Variables(dict(self.values), set(self.exported), self.arguments, self.name)
+
+    def get(self, name: str) -> ShellValue | None:
+        """Return the value of a variable; None where neither the script nor `env` sets it."""
+        value = self.values.get(name)
+        if value is not None:
+            return value
+        if _RUN_TIME_NAMES.fullmatch(name):
+            return unknown(f"`{name}` is set at run time")
+        return None
+
+    def set(self, name: str, value: ShellValue) -> None:
+        """Set a variable. A value that is too long becomes unknown."""
+        size = len(value.text) + sum(len(item) + 1 for item in value.items or ())
+        self.values[name] = (
+            value if size <= MAX_LENGTH else unknown(f"`{name}` is longer than {MAX_LENGTH:,} characters")
+        )
+
+    def environment(self) -> dict[str, str | None]:
+        """Return the environment of a program that is started now; None is an unknown value."""
+        known: dict[str, str | None] = {}
+        for name in self.exported:
+            value = self.values.get(name)
+            if value is not None:
+                known[name] = None if UNKNOWN in value.text else value.text
+        return known
+
+    def merge(self, other: "Variables") -> None:
+        """Merge with the variables of another branch: values that differ become unknown."""
+        for name in self.values.keys() | other.values.keys():
+            if self.values.get(name) != other.values.get(name):
+                self.values[name] = unknown(f"`{name}` depends on a branch of the script")
+        self.exported |= other.exported
+        if self.arguments != other.arguments:
+            self.arguments = (UNKNOWN_WORDS,)
+
 
 _BLANKS = re.compile(r"[ \t\n]+")
-_GIVES_OPERAND = frozenset("-+")
-_TAKES_OPERAND = frozenset("-+=")
+_SPLITS_OPERAND = frozenset("-+")
+_USES_OPERAND = frozenset("-+=")
 _ITEMS = frozenset("@*")
 
 
@@ -37,7 +126,7 @@ class Field(Struct, frozen=True, gc=False):
 
 
 class Expander:
-    """Expands against variables, and sets those that `${NAME:=default}` sets. `size` counts the letters made."""
+    """Expands words. `${NAME:=default}` sets variables. `size` counts the characters of all results."""
 
     def __init__(self, variables: Variables) -> None:
         self.variables = variables
@@ -49,7 +138,7 @@ class Expander:
         self._unknown_count = False
 
     def fields(self, word: Word) -> list[Field]:
-        """Return what the program receives for one written word: usually one, none for an empty variable."""
+        """Return the fields of a word: usually one, none for an empty variable."""
         if not word.parts:
             return [Field(word.text, word.start, word.end)]
         self._reason, self._fields, self._text, self._may_split, self._unknown_count = "", [], None, False, False
@@ -57,7 +146,7 @@ class Expander:
             self._add(part, splits=False)
         self._end()
         if self._unknown_count and len(word.parts) > 1:
-            # An unknown number of words beside other letters: which word those belong to is not known either.
+            # With an unknown number of fields, the fields of the other characters are unknown too.
             self._fields = [(UNKNOWN, True)]
         whole = len(self._fields) == 1
         return [
@@ -66,7 +155,7 @@ class Expander:
         ]
 
     def scalar(self, word: Word) -> ShellValue:
-        """Return a word as the value of an assignment, where nothing is split."""
+        """Return a word as the value of an assignment, without splitting."""
         return self._join(word.parts) if word.parts else ShellValue(word.text, "")
 
     def _join(self, parts: tuple[Part, ...]) -> ShellValue:
@@ -81,14 +170,14 @@ class Expander:
         return ShellValue(text, reason if UNKNOWN in text else "")
 
     def _add(self, part: Part, *, splits: bool) -> None:
-        """Add a part to the fields; `splits`: unquoted letters are split too, as in `${X:-a b}`."""
+        """Add a part to the fields; with `splits`, unquoted literals are split too, as in `${X:-a b}`."""
         if isinstance(part, Literal):
             if splits and not part.quoted:
                 self._split(part.text)
             else:
                 self._append(part.text)
             return
-        if isinstance(part, ParameterExpansion) and part.operator[-1:] in _GIVES_OPERAND:
+        if isinstance(part, ParameterExpansion) and part.operator[-1:] in _SPLITS_OPERAND:
             chosen = self._operand(part)
             if chosen:
                 for inner in chosen:
@@ -144,8 +233,8 @@ class Expander:
             return unknown(f"it depends on {part.reason}")
         if isinstance(part, ArithmeticExpansion):
             result = evaluate_arithmetic(part.expression, self._number)
-            return unknown(f"`$(({part.expression}))` is not known") if result is None else ShellValue(str(result), "")
-        if part.operator[-1:] in _TAKES_OPERAND and (chosen := self._operand(part)) is not None:
+            return unknown(f"`$(({part.expression}))` is unknown") if result is None else ShellValue(str(result), "")
+        if part.operator[-1:] in _USES_OPERAND and (chosen := self._operand(part)) is not None:
             return self._join(chosen)
         return self._parameter(part)
 
@@ -154,7 +243,7 @@ class Expander:
         return None if value is None or UNKNOWN in value.text else value.text
 
     def _operand(self, part: ParameterExpansion) -> tuple[Part, ...] | None:
-        """Return the operand where it is what the expansion gives; None where the variable is."""
+        """Return the operand where the expansion uses it; None where it uses the variable."""
         operator = part.operator
         value = self._lookup(part)
         is_set = value is not None and (operator[0] != ":" or bool(value.text or value.items))
@@ -185,7 +274,7 @@ class Expander:
     def _lookup(self, part: ParameterExpansion) -> ShellValue | None:  # noqa: PLR0911 - one line for each kind of name
         name, variables = part.name, self.variables
         if name in _ITEMS:
-            reason = "the script's arguments are not known" if UNKNOWN_WORDS in variables.arguments else ""
+            reason = "the arguments of the script are unknown" if UNKNOWN_WORDS in variables.arguments else ""
             return ShellValue("", reason, variables.arguments)
         if name == "#" and UNKNOWN_WORDS not in variables.arguments:
             return ShellValue(str(len(variables.arguments)), "")
@@ -194,14 +283,14 @@ class Expander:
         if name.isdigit():
             number = int(name[:6])
             if UNKNOWN_WORDS in variables.arguments:
-                return unknown("the script's arguments are not known")
+                return unknown("the arguments of the script are unknown")
             return (
                 ShellValue(variables.arguments[number - 1], "")
                 if number <= len(variables.arguments)
                 else ShellValue("", "")
             )
         if name in "#?$!-_":
-            return unknown(f"`${name}` is known only where the job runs")
+            return unknown(f"`${name}` is only known at run time")
         return _index(variables.get(name), part.index)
 
 
@@ -230,7 +319,7 @@ def _index(value: ShellValue | None, index: str) -> ShellValue | None:  # noqa: 
     if UNKNOWN_WORDS in items or (value.items is None and value.text == UNKNOWN):
         return unknown(value.reason)
     if index and not index.isdecimal():
-        return unknown(f"the index `[{index}]` is not known")
+        return unknown(f"the index `[{index}]` is unknown")
     number = int(index[:6] or "0")
     if number >= len(items):
         return ShellValue("", "") if index else None
@@ -239,12 +328,12 @@ def _index(value: ShellValue | None, index: str) -> ShellValue | None:  # noqa: 
 
 def _length(value: ShellValue | None) -> ShellValue:
     if value is None or value.text == UNKNOWN or UNKNOWN in value.text or UNKNOWN_WORDS in (value.items or ()):
-        return unknown("the length of a value that is not known")
+        return unknown("the length of an unknown value")
     return ShellValue(str(len(value.text) if value.items is None else len(value.items)), "")
 
 
 def _trim(value: ShellValue, operator: str, pattern: ShellValue) -> ShellValue:
-    """`${X#pattern}` and its like, for patterns with at most one star at one end."""
+    """Evaluate `${X#pattern}`, `##`, `%` and `%%` for patterns with at most one star, at one end."""
     text, letters = value.text, pattern.text
     star = letters.count("*")
     if (

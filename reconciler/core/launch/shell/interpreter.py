@@ -1,7 +1,7 @@
-"""Walks a script as the shell would, running nothing: every program that would be started, with its words.
+"""Interprets a script without running anything: every program that it may start, with its arguments.
 
-What happens on one of several ways only (`if`, `||`, loops) is walked on each; a variable that comes out differently
-is not known afterwards.
+All branches whose condition is unknown are interpreted; a variable whose value differs between them is unknown
+afterwards.
 """
 
 import re
@@ -26,14 +26,22 @@ from reconciler.core.launch.shell.ast import (
     Subshell,
 )
 from reconciler.core.launch.shell.conditions import evaluate_condition
-from reconciler.core.launch.shell.expansion import Expander, Field
+from reconciler.core.launch.shell.expansion import (
+    MAX_LENGTH,
+    UNKNOWN,
+    UNKNOWN_WORDS,
+    Expander,
+    Field,
+    ShellValue,
+    Variables,
+    unknown,
+)
 from reconciler.core.launch.shell.parser import parse
-from reconciler.core.launch.shell.variables import MAX_LENGTH, UNKNOWN, UNKNOWN_WORDS, ShellValue, Variables, unknown
 
 MAX_STEPS = 20_000
-"""Commands that are looked at, and 64 variables that are copied count as one: what a hostile script may cost."""
+"""Maximum number of steps: one for each command, and one for 64 copied variables."""
 
-_MAX_LETTERS = 4 * MAX_LENGTH
+_MAX_SIZE = 4 * MAX_LENGTH
 _MAX_CALLS = 20
 _CONDITIONS = frozenset({"[", "test", "grep", "command", "which", "type", "false", "read", "diff", "cmp", "pgrep"})
 _SETS = frozenset({"read", "mapfile", "readarray", "getopts", "let"})
@@ -41,8 +49,8 @@ _ASSIGNED = re.compile(
     r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\+\+|--|[-+*/%&|^]?=(?!=))|(?:\+\+|--)([A-Za-z_][A-Za-z0-9_]*)"
 )
 
-OnCommand = Callable[[Sequence[Field], Variables, SimpleCommand], None]
-"""Told of each program: its words, the variables as it starts (with those set for it alone), where it is written."""
+OnCommand = Callable[[Sequence[Field], Variables], None]
+"""Receives the arguments of a program, and the variables when it starts, with those set for it alone."""
 
 
 def interpret(text: str, variables: Variables, on_command: OnCommand) -> None:
@@ -55,11 +63,11 @@ class _Interpreter:
         self.variables = variables
         self.on_command: OnCommand | None = on_command
         self.functions: dict[str, Node] = {}
-        self.calls = 0
+        self.call_depth = 0
         self.steps = 0
-        self.letters = 0
-        self.ended = False
-        self.evaluates = 0  # inside `eval`, words stand nowhere in the script
+        self.size = 0
+        self.exited = False
+        self.eval_depth = 0  # inside `eval`, words have no place in the script
         self.builtins: dict[str, Callable[[list[str]], None]] = {
             "export": self._export,
             "declare": self._declare,
@@ -73,14 +81,14 @@ class _Interpreter:
         }
 
     def script(self, script: Script) -> None:
-        """Walk commands one after the other, up to `exit` or `exec`."""
+        """Interpret commands in order, up to `exit` or `exec`."""
         for node in script:
-            if self.ended:
+            if self.exited:
                 return
             self.node(node)
 
     def node(self, node: Node) -> None:  # noqa: C901, PLR0912 - one case for each kind of command
-        """Walk one command."""
+        """Interpret one command."""
         match node:
             case SimpleCommand():
                 self._command(node)
@@ -109,39 +117,39 @@ class _Interpreter:
 
     def _count_steps(self, steps: int = 1) -> None:
         self.steps += steps
-        if self.steps > MAX_STEPS or self.letters > _MAX_LETTERS:
-            raise ShellError("the script is too long to be followed", 0)
+        if self.steps > MAX_STEPS or self.size > _MAX_SIZE:
+            raise ShellError(f"the script exceeds {MAX_STEPS:,} steps", 0)
 
-    # Several ways
+    # Branches
 
     def _copy(self) -> Variables:
         self._count_steps(1 + len(self.variables.values) // 64)
         return self.variables.copy()
 
     def _subshell(self, body: Script) -> None:
-        kept, functions, self.variables = self.variables, dict(self.functions), self._copy()
+        outer, functions, self.variables = self.variables, dict(self.functions), self._copy()
         self.script(body)
-        self.variables, self.functions, self.ended = kept, functions, False
+        self.variables, self.functions, self.exited = outer, functions, False
 
     def _run_optionally(self, body: Callable[[], None]) -> None:
-        """Walk what may or may not happen."""
+        """Interpret what may or may not run."""
         before = self._copy()
         body()
-        if self.ended:
-            self.variables, self.ended = before, False
+        if self.exited:
+            self.variables, self.exited = before, False
         else:
-            self.variables.join(before)
+            self.variables.merge(before)
 
     def _and_or_list(self, node: AndOrList) -> None:
         conditional = _is_condition(node.first)
-        answer = self._evaluate((node.first,))
+        result = self._evaluate((node.first,))
         self.node(node.first)
         for number, (operator, part) in enumerate(node.rest):
-            if self.ended:
+            if self.exited:
                 return
-            if answer is not None:
-                if answer is (operator == "&&"):
-                    conditional, answer = _is_condition(part), self._evaluate((part,))
+            if result is not None:
+                if result is (operator == "&&"):
+                    conditional, result = _is_condition(part), self._evaluate((part,))
                     self.node(part)
                 continue
             if operator == "||" or conditional:
@@ -150,14 +158,14 @@ class _Interpreter:
                 if operator == "&&":
                     return
             else:
-                answer = self._evaluate((part,))
+                result = self._evaluate((part,))
                 self.node(part)
             conditional = _is_condition(part)
 
     def _run(self, rest: Sequence[tuple[str, Node]]) -> None:
-        """Walk the rest of a chain whose first part held."""
+        """Interpret the rest of a list whose first part succeeded."""
         for operator, part in rest:
-            if self.ended:
+            if self.exited:
                 return
             if operator == "||":
                 self._run_optionally(lambda part=part: self.node(part))  # type: ignore[misc]
@@ -165,98 +173,98 @@ class _Interpreter:
                 self.node(part)
 
     def _conditional(self, node: ConditionalConstruct) -> None:
-        ways: list[Variables] = []
+        branches: list[Variables] = []
         decided = not node.arms
         for condition, body in node.arms:
-            answer: bool | None = condition is None or None
-            if node.certain and condition:
-                answer = self._evaluate(condition)
+            result: bool | None = condition is None or None
+            if node.is_if and condition:
+                result = self._evaluate(condition)
                 self.script(condition)
-            if answer is False:
+            if result is False:
                 continue
             start = self._copy()
             self.script(body)
-            if not self.ended:
-                ways.append(self.variables)
-            self.variables, self.ended = start, False
-            if answer:
+            if not self.exited:
+                branches.append(self.variables)
+            self.variables, self.exited = start, False
+            if result:
                 decided = True
                 break
         if not decided:
-            ways.append(self.variables)
-        self.ended = not ways
-        if ways:
-            self.variables = ways[0]
-            for way in ways[1:]:
-                self._count_steps(1 + len(way.values) // 64)
-                self.variables.join(way)
+            branches.append(self.variables)
+        self.exited = not branches
+        if branches:
+            self.variables = branches[0]
+            for branch in branches[1:]:
+                self._count_steps(1 + len(branch.values) // 64)
+                self.variables.merge(branch)
 
     def _evaluate(self, condition: Script) -> bool | None:
-        expansion = Expander(self.variables)
-        answer = evaluate_condition(condition, expansion)
-        self.letters += expansion.size
-        return answer
+        expander = Expander(self.variables)
+        result = evaluate_condition(condition, expander)
+        self.size += expander.size
+        return result
 
     def _loop(self, node: Loop) -> None:
         self.script(node.condition)
-        expansion = Expander(self.variables)
-        values = [field for word in node.words or () for field in expansion.fields(word)]
-        self.letters += expansion.size
+        expander = Expander(self.variables)
+        values = [field for word in node.words or () for field in expander.fields(word)]
+        self.size += expander.size
         once = node.words is not None and len(values) == 1 and not values[0].may_split
         if once:
             self.variables.set(node.name, ShellValue(values[0].text, values[0].reason))
             self.script(node.body)
-            self.ended = False
+            self.exited = False
             return
-        # A first round, that nobody is told of, finds what a round before may have changed.
+        # A first iteration, without `on_command`, finds the variables that the loop changes.
         on_command, self.on_command = self.on_command, None
-        self._run_optionally(lambda: self._round(node))
+        self._run_optionally(lambda: self._iterate(node))
         self.on_command = on_command
-        self._run_optionally(lambda: self._round(node))
+        self._run_optionally(lambda: self._iterate(node))
 
-    def _round(self, node: Loop) -> None:
+    def _iterate(self, node: Loop) -> None:
         if node.name:
             self.variables.set(node.name, unknown(f"`{node.name}` changes in a loop"))
         self.script(node.body)
-        self.ended = False
+        self.exited = False
 
     # Simple commands
 
     def _command(self, node: SimpleCommand) -> None:
         self._count_steps(1 + (len(node.words) + len(node.assignments)) // 64)
-        expansion = Expander(self.variables)
+        expander = Expander(self.variables)
         fields: list[Field] = []
         for word in node.words:
             if word.parts:
-                fields += expansion.fields(word)
+                fields += expander.fields(word)
             else:
                 fields.append(Field(word.text, word.start, word.end))
         if node.assignments:
-            self._assign(node, expansion, fields)
+            self._assign(node, expander, fields)
         elif fields:
-            self._run_program(fields, self.variables, node)
-        self.letters += expansion.size
+            self._run_program(fields, self.variables)
+        self.size += expander.size
 
-    def _assign(self, node: SimpleCommand, expansion: Expander, fields: list[Field]) -> None:
+    def _assign(self, node: SimpleCommand, expander: Expander, fields: list[Field]) -> None:
         if fields and not node.declares:
             own = self._copy()
-            expansion.variables = own
+            expander.variables = own
             for assignment in node.assignments:
-                self._set(own, assignment, expansion)
+                self._set(own, assignment, expander)
                 own.exported.add(assignment.name)
-            self._run_program(fields, own, node)
+            self._run_program(fields, own)
             return
         for assignment in node.assignments:
-            self._set(self.variables, assignment, expansion)
+            self._set(self.variables, assignment, expander)
             if node.declares and node.words[0].text == "export":
                 self.variables.exported.add(assignment.name)
 
-    def _set(self, variables: Variables, assignment: Assignment, expansion: Expander) -> None:
+    def _set(self, variables: Variables, assignment: Assignment, expander: Expander) -> None:
         before = variables.get(assignment.name) if assignment.append else None
         if assignment.indexed:
-            variables.set(assignment.name, unknown(f"items of `{assignment.name}` are set one by one"))
+            variables.set(assignment.name, unknown(f"an item of `{assignment.name}` is assigned"))
         elif isinstance(assignment.value, tuple):
-            fields = [field for word in assignment.value for field in expansion.fields(word)]
+            fields = [field for word in assignment.value for field in expander.fields(word)]
             items = tuple(UNKNOWN_WORDS if field.may_split else field.text for field in fields)
             if before is not None:
                 scalar = (UNKNOWN_WORDS if before.text == UNKNOWN else before.text,)
@@ -264,47 +272,47 @@ class _Interpreter:
             reason = next((field.reason for field in fields if field.reason), before.reason if before else "")
             variables.set(assignment.name, ShellValue("", reason, items))
         else:
-            value = expansion.scalar(assignment.value)
+            value = expander.scalar(assignment.value)
             if before is not None and before.items is not None:
-                value = unknown(f"text is added to the array `{assignment.name}`")
+                value = unknown(f"text is appended to the array `{assignment.name}`")
             elif before is not None:
                 value = ShellValue(before.text + value.text, before.reason or value.reason)
             variables.set(assignment.name, value)
 
-    def _run_program(self, fields: list[Field], variables: Variables, node: SimpleCommand) -> None:
+    def _run_program(self, fields: list[Field], variables: Variables) -> None:
         name = fields[0].text
         if (body := self.functions.get(name)) is not None:
             self._call(body, fields)
         elif name in {"exit", "return"}:
-            self.ended = True
+            self.exited = True
         elif not self._builtin(name, fields):
             if self.on_command is not None:
-                placed = [replace(field, start=-1, end=-1) for field in fields] if self.evaluates else fields
-                self.on_command(placed, variables, node)
+                placed = [replace(field, start=-1, end=-1) for field in fields] if self.eval_depth else fields
+                self.on_command(placed, variables)
             if name == "exec" and len(fields) > 1:
-                self.ended = True
+                self.exited = True
 
     def _call(self, body: Node, fields: list[Field]) -> None:
-        if self.calls >= _MAX_CALLS:
-            raise ShellError(f"functions call each other more than {_MAX_CALLS} deep", fields[0].start)
+        if self.call_depth >= _MAX_CALLS:
+            raise ShellError(f"function calls are nested more than {_MAX_CALLS} deep", fields[0].start)
         arguments = tuple(UNKNOWN_WORDS if field.may_split else field.text for field in fields[1:])
-        kept, self.variables.arguments = self.variables.arguments, arguments
-        self.calls += 1
+        outer, self.variables.arguments = self.variables.arguments, arguments
+        self.call_depth += 1
         self.node(body)
-        self.calls -= 1
-        self.variables.arguments = kept
-        self.ended = False
+        self.call_depth -= 1
+        self.variables.arguments = outer
+        self.exited = False
 
     def _builtin(self, name: str, fields: list[Field]) -> bool:
-        """Do what changes variables; tell whether the command was such a one."""
+        """Run a builtin that changes variables; return whether the command is one."""
         words = [field.text for field in fields[1:]]
         if name in self.builtins:
             self.builtins[name](words)
             return True
         if name in _SETS or (name == "printf" and words[:1] == ["-v"]):
             for word in words:
-                for found in _NAME.finditer(word):
-                    self.variables.set(found[0], unknown(f"`{found[0]}` is set by `{name}`"))
+                for match in _NAME.finditer(word):
+                    self.variables.set(match[0], unknown(f"`{match[0]}` is set by `{name}`"))
             return True
         return False
 
@@ -333,25 +341,25 @@ class _Interpreter:
 
     def _eval(self, words: list[str]) -> None:
         text = " ".join(words)
-        self.letters += len(text)
+        self.size += len(text)
         self._count_steps()
-        if UNKNOWN in text or self.evaluates >= _MAX_CALLS:
+        if UNKNOWN in text or self.eval_depth >= _MAX_CALLS:
             return
-        self.evaluates += 1
+        self.eval_depth += 1
         self.script(parse(text))
-        self.evaluates -= 1
+        self.eval_depth -= 1
 
     def _forget_assigned(self, expression: str) -> None:
-        for found in _ASSIGNED.finditer(expression):
-            name = found[1] or found[2]
-            self.variables.set(name, unknown(f"`{name}` is calculated"))
+        for match in _ASSIGNED.finditer(expression):
+            name = match[1] or match[2]
+            self.variables.set(name, unknown(f"`{name}` is the result of arithmetic"))
 
 
 _NAME = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]*\b")
 
 
 def _is_condition(node: Node) -> bool:
-    """Tell whether people write the command to ask something, not to do something that should succeed."""
+    """Whether a command is usually written as a condition, not as a step that should succeed."""
     if isinstance(node, SimpleCommand):
         return bool(node.words) and node.words[0].text in _CONDITIONS
     return isinstance(node, ConditionalExpression | ArithmeticCommand) or (

@@ -1,4 +1,4 @@
-"""Reads words: quotes, dollars, braces. The grammar of commands builds on it."""
+"""The lexer of words: quotes, expansions, braces. The parser of commands extends it."""
 
 import re
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from reconciler.core.launch.shell.ast import (
 )
 
 MAX_DEPTH = 40
-"""How deep quotes, substitutions and compound commands may nest; people's scripts stay below ten."""
+"""Maximum nesting of quotes, substitutions and compound commands; real scripts stay below ten."""
 
 _PLAIN = re.compile(r"[^\0 \t\n'\"\\$`;&|()<>{#][^\0 \t\n'\"\\$`;&|()<>{]*(?=[\0 \t\n;&|()<>])")
 _UNQUOTED = re.compile(r"[^\0 \t\n'\"\\$`;&|()<>]+")
@@ -48,7 +48,7 @@ _ASCII_END = 128
 
 
 class Lexer(ABC):
-    """The text and how far it was read."""
+    """A position in the text of a script."""
 
     def __init__(self, text: str) -> None:
         self.text = text + END_OF_TEXT
@@ -57,20 +57,20 @@ class Lexer(ABC):
 
     @abstractmethod
     def skip_commands(self) -> None:
-        """Read commands up to the `)` that ends them, and that as well."""
+        """Skip commands and the `)` after them."""
 
     def fail(self, message: str, at: int | None = None) -> ShellError:
-        """Return the error of this place."""
+        """Return an error at this position."""
         return ShellError(message, self.position if at is None else at)
 
     def nest(self) -> None:
-        """Enter one more level."""
+        """Enter one more nesting level."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.fail(f"nested more than {MAX_DEPTH} levels deep")
 
     def word(self) -> Word:
-        """Read the word that begins here; at its end already: an empty one."""
+        """Read the word at this position; it may be empty."""
         start = self.position
         if plain := _PLAIN.match(self.text, start):
             self.position = plain.end()
@@ -88,9 +88,9 @@ class Lexer(ABC):
         return char in "<>" and self.text[self.position + 1] == "("
 
     def _unquoted_part(self, char: str, parts: list[Part]) -> None:
-        if found := _UNQUOTED.match(self.text, self.position):
-            parts.append(Literal(found[0]))
-            self.position = found.end()
+        if match := _UNQUOTED.match(self.text, self.position):
+            parts.append(Literal(match[0]))
+            self.position = match.end()
         elif char == "'":
             parts.append(Literal(self._single_quotes(), quoted=True))
         elif char == '"':
@@ -118,22 +118,22 @@ class Lexer(ABC):
     def _single_quotes(self) -> str:
         end = self.text.find("'", self.position + 1)
         if end < 0:
-            raise self.fail("the single quote is never closed")
+            raise self.fail("the single quote is not closed")
         content = self.text[self.position + 1 : end]
         self.position = end + 1
         return content
 
     def _double_quotes(self, parts: list[Part]) -> None:
-        """Read from behind the opening quote to behind the closing one."""
+        """Read from after the opening quote to after the closing one."""
         opened = self.position - 1
         self.nest()
         before = len(parts)
         while (char := self.text[self.position]) != '"':
-            if found := _IN_DOUBLE_QUOTES.match(self.text, self.position):
-                parts.append(Literal(found[0], quoted=True))
-                self.position = found.end()
+            if match := _IN_DOUBLE_QUOTES.match(self.text, self.position):
+                parts.append(Literal(match[0], quoted=True))
+                self.position = match.end()
             elif char == END_OF_TEXT:
-                raise self.fail("the double quote is never closed", opened)
+                raise self.fail("the double quote is not closed", opened)
             elif char == "\\":
                 self._escaped_in_double_quotes(parts, '$`"\\')
             else:
@@ -146,13 +146,13 @@ class Lexer(ABC):
     def _escaped_in_double_quotes(self, parts: list[Part], special: str) -> None:
         follower = self.text[self.position + 1]
         if follower == END_OF_TEXT:
-            raise self.fail("the double quote is never closed")
+            raise self.fail("the double quote is not closed")
         if follower != "\n":
             parts.append(Literal(follower if follower in special else "\\" + follower, quoted=True))
         self.position += 2
 
     def _expansion(self, *, quoted: bool, parts: list[Part]) -> Part:  # noqa: PLR0911 - one line for each kind
-        """Read what begins with a dollar or a backtick."""
+        """Read an expansion that begins with a dollar or a backtick."""
         if self.text[self.position] == "`":
             return self._backticks(quoted=quoted)
         follower = self.text[self.position + 1]
@@ -169,9 +169,9 @@ class Lexer(ABC):
             self.position += 2
             self._double_quotes(parts)
             return Literal("", quoted=True)
-        if name := _NAME.match(self.text, self.position + 1):
-            self.position = name.end()
-            return ParameterExpansion(name[0], quoted)
+        if match := _NAME.match(self.text, self.position + 1):
+            self.position = match.end()
+            return ParameterExpansion(match[0], quoted)
         self.position += 1
         return Literal("$", quoted=True)
 
@@ -179,7 +179,7 @@ class Lexer(ABC):
         end = self.position + 1
         while self.text[end] != "`":
             if self.text[end] == END_OF_TEXT:
-                raise self.fail("the backtick is never closed")
+                raise self.fail("the backtick is not closed")
             end += 2 if self.text[end] == "\\" and self.text[end + 1] != END_OF_TEXT else 1
         self.position = end + 1
         return UnknownExpansion("a command substitution", quoted)
@@ -187,7 +187,7 @@ class Lexer(ABC):
     def _old_arithmetic(self, *, quoted: bool) -> Part:
         end = self.text.find("]", self.position)
         if end < 0:
-            raise self.fail("`$[` is never closed")
+            raise self.fail("`$[` is not closed")
         expression = self.text[self.position + 2 : end]
         self.position = end + 1
         return ArithmeticExpansion(expression, quoted)
@@ -206,30 +206,30 @@ class Lexer(ABC):
             self.depth -= 1
 
     def calculation_end(self, start: int) -> int:
-        """Return where `))` ends the expression that begins at `start`; 0 where it is no expression."""
+        """Return the offset of the `))` that ends the expression at `start`; 0 where it is not an expression."""
         depth = 0
-        for found in _PARENTHESES.finditer(self.text, start):
-            if found[0] == "(":
+        for match in _PARENTHESES.finditer(self.text, start):
+            if match[0] == "(":
                 depth += 1
             elif depth:
                 depth -= 1
             else:
-                return found.start() if self.text[found.end()] == ")" else 0
+                return match.start() if self.text[match.end()] == ")" else 0
         return 0
 
     def _ansi_quotes(self) -> Part:
-        r"""Read `$'…'`: the only quotes in which `\n` is a line break."""
+        r"""Read `$'…'`, in which `\n` is a line break."""
         end = self.position + 1
         while self.text[end] != "'":
             if self.text[end] == END_OF_TEXT:
-                raise self.fail("the single quote is never closed")
+                raise self.fail("the single quote is not closed")
             end += 2 if self.text[end] == "\\" and self.text[end + 1] != END_OF_TEXT else 1
         content = self.text[self.position + 1 : end]
         self.position = end + 1
         try:
             return Literal(_ESCAPE.sub(_unescape, content), quoted=True)
         except ValueError:
-            return UnknownExpansion("bytes in $'…' that are no text", quoted=True)
+            return UnknownExpansion("bytes in $'…' that are not text", quoted=True)
 
     def _braces(self, *, quoted: bool) -> Part:
         opened = self.position
@@ -239,7 +239,7 @@ class Lexer(ABC):
             self.position += 2
             self._operand(quoted=quoted, opened=opened)
             self.depth -= 1
-            return UnknownExpansion("an expansion beyond `${NAME}`", quoted, many=True)
+            return UnknownExpansion("an unsupported `${…}` expansion", quoted, many=True)
         self.position = head.end()
         length, name, index = head[1], head[2], head[3] or ""
         operator = _OPERATOR.match(self.text, self.position)
@@ -250,18 +250,18 @@ class Lexer(ABC):
         if length and not operator and not operand:
             return ParameterExpansion(name, quoted, index, "length")
         if length or (operator is None and follows != "}"):
-            return UnknownExpansion("an expansion beyond `${NAME:-default}`", quoted, many="@" in (name, index))
+            return UnknownExpansion("an unsupported `${…}` expansion", quoted, many="@" in (name, index))
         return ParameterExpansion(name, quoted, index, operator[0] if operator else "", operand)
 
     def _operand(self, *, quoted: bool, opened: int) -> tuple[Part, ...]:
         parts: list[Part] = []
         literal = _IN_QUOTED_BRACES if quoted else _IN_BRACES
         while (char := self.text[self.position]) != "}":
-            if found := literal.match(self.text, self.position):
-                parts.append(Literal(found[0], quoted))
-                self.position = found.end()
+            if match := literal.match(self.text, self.position):
+                parts.append(Literal(match[0], quoted))
+                self.position = match.end()
             elif char == END_OF_TEXT:
-                raise self.fail("`${` is never closed", opened)
+                raise self.fail("`${` is not closed", opened)
             elif char == "'":
                 parts.append(Literal(self._single_quotes(), quoted=True))
             elif char == '"':
@@ -280,17 +280,17 @@ class Lexer(ABC):
 _PARENTHESES = re.compile(r"[()]")
 
 
-def _unescape(found: re.Match[str]) -> str:
-    if found[1]:
-        return _ESCAPES[found[1]]
-    code = int(found[2], 8) if found[2] else int(found[3] or found[4] or found[5], 16)
-    if code == 0 or code >= _ASCII_END:  # what becomes of it depends on the locale
-        raise ValueError(found[0])
+def _unescape(match: re.Match[str]) -> str:
+    if match[1]:
+        return _ESCAPES[match[1]]
+    code = int(match[2], 8) if match[2] else int(match[3] or match[4] or match[5], 16)
+    if code == 0 or code >= _ASCII_END:  # the result depends on the locale
+        raise ValueError(match[0])
     return chr(code)
 
 
 def _expands_braces(parts: list[Part]) -> bool:
-    """Tell whether bash could make several words out of `{a,b}` or `{1..3}`; quoted parts count as letters."""
+    """Whether bash would expand `{a,b}` or `{1..3}` in a word; quoted parts are literal."""
     bare = "".join(part.text if isinstance(part, Literal) and not part.quoted else "x" for part in parts)
     opened = bare.find("{")
     if opened < 0:

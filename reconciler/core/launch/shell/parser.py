@@ -1,4 +1,4 @@
-"""Reads commands: pipelines, lists, compound commands, functions, redirections. `parse` is the way in."""
+"""The parser of commands: lists, pipelines, compound commands, functions, redirections."""
 
 import re
 
@@ -40,42 +40,42 @@ _ENDS_COMMAND = frozenset("\0\n;&|)")
 
 
 def parse(text: str) -> Script:
-    """Read a whole script. Raises ShellError with the place where it stops being one."""
+    """Parse a script. Raises ShellError with the offset of the first error."""
     parser = _Parser(text)
     script = parser.script()
     if parser.text[parser.position] != END_OF_TEXT or parser.position < len(text):
-        raise parser.fail("nothing that could begin a command stands here")
+        raise parser.fail("expected a command")
     return script
 
 
 class _Parser(Lexer):
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.awaited: list[tuple[Redirection, str]] = []
+        self.pending: list[tuple[Redirection, str]] = []
 
     # Blanks, line ends, here-documents
 
     def blanks(self) -> str:
-        """Skip blanks and a comment; return the character behind them."""
-        found = _BLANKS.match(self.text, self.position)
-        if found:
-            self.position = found.end()
+        """Skip blanks and a comment; return the next character."""
+        match = _BLANKS.match(self.text, self.position)
+        if match:
+            self.position = match.end()
         return self.text[self.position]
 
     def lines(self) -> str:
-        """Skip blanks, comments and line ends; return the character behind them."""
+        """Skip blanks, comments and line ends; return the next character."""
         while self.blanks() == "\n":
             self._line_end()
         return self.text[self.position]
 
     def _line_end(self) -> None:
         self.position += 1
-        awaited, self.awaited = self.awaited, []
-        for redirection, delimiter in awaited:
+        pending, self.pending = self.pending, []
+        for redirection, delimiter in pending:
             redirection.body = self._here_document(delimiter, tabs=redirection.operator == "<<-")
 
     def _here_document(self, delimiter: str, *, tabs: bool) -> str:
-        """Read up to the line that is the delimiter; without one, as bash does, up to the end."""
+        """Read up to the delimiter line; without one, like bash, to the end of the script."""
         start = self.position
         while self.text[self.position] != END_OF_TEXT:
             end = self.text.find("\n", self.position)
@@ -95,14 +95,14 @@ class _Parser(Lexer):
         self.expect(")")
 
     def expect(self, sign: str) -> None:
-        """Read the sign that must stand here."""
+        """Consume the given characters, or fail."""
         self.lines()
         if not self.text.startswith(sign, self.position):
-            raise self.fail(f"`{sign}` is missing")
+            raise self.fail(f"expected `{sign}`")
         self.position += len(sign)
 
     def script(self) -> Script:
-        """Read commands up to something that closes them."""
+        """Parse commands up to a closing word or character."""
         self.nest()
         nodes: list[Node] = []
         while not self._closes(self.lines()):
@@ -114,7 +114,7 @@ class _Parser(Lexer):
             elif sign == ";" and not _CASE_ENDS.match(self.text, self.position):
                 self.position += 1
             elif sign not in ")\n;\0" and self._reserved() not in _CLOSERS:
-                raise self.fail("a command does not end here")
+                raise self.fail("unexpected word after a command")
             nodes.append(node)
         self.depth -= 1
         return tuple(nodes)
@@ -125,12 +125,12 @@ class _Parser(Lexer):
         if char == ";":
             if _CASE_ENDS.match(self.text, self.position):
                 return True
-            raise self.fail("`;` without a command before it")
+            raise self.fail("expected a command before `;`")
         return self._reserved() in _CLOSERS
 
     def _reserved(self) -> str:
-        found = _RESERVED.match(self.text, self.position)
-        return found[1] if found else ""
+        match = _RESERVED.match(self.text, self.position)
+        return match[1] if match else ""
 
     def _and_or_list(self) -> Node:
         first = self._pipeline()
@@ -165,16 +165,16 @@ class _Parser(Lexer):
             return self._compound("((" if self.text[self.position + 1] == "(" else "(")
         if (word := self._reserved()) and word not in _CLOSERS:
             return self._compound(word)
-        if found := _FUNCTION.match(self.text, self.position):
-            self.position = found.end()
+        if match := _FUNCTION.match(self.text, self.position):
+            self.position = match.end()
             self.lines()
-            return FunctionDefinition(found[1], self._body())
+            return FunctionDefinition(match[1], self._body())
         return self._simple()
 
     def _body(self) -> Node:
         word = "(" if self.text[self.position] == "(" else self._reserved()
         if not word or word in _CLOSERS:
-            raise self.fail("a function has no body")
+            raise self.fail("expected the body of a function")
         return self._compound("((" if self.text.startswith("((", self.position) else word)
 
     def _compound(self, word: str) -> Node:
@@ -236,7 +236,7 @@ class _Parser(Lexer):
             if word.text == "]]" and not word.parts:
                 return ConditionalExpression(tuple(words))
             words.append(word)
-        raise self.fail("`[[` is never closed")
+        raise self.fail("`[[` is not closed")
 
     def _if(self) -> Node:
         arms: list[tuple[Script | None, Script]] = []
@@ -251,7 +251,7 @@ class _Parser(Lexer):
                 condition = None
             else:
                 self.expect("fi")
-                return ConditionalConstruct(tuple(arms), certain=True)
+                return ConditionalConstruct(tuple(arms), is_if=True)
 
     def _case(self) -> Node:
         self.blanks()
@@ -267,10 +267,10 @@ class _Parser(Lexer):
             if ended := _CASE_ENDS.match(self.text, self.position):
                 self.position = ended.end()
         self.expect("esac")
-        return ConditionalConstruct(tuple(arms), certain=False)
+        return ConditionalConstruct(tuple(arms), is_if=False)
 
     def _patterns(self) -> bool:
-        """Read the patterns of one arm of `case`; tell whether they fit everything."""
+        """Parse the patterns of one arm of `case`; return whether one matches everything."""
         always = False
         while self.blanks() != ")":
             before = self.position
@@ -280,7 +280,7 @@ class _Parser(Lexer):
             self.word()
             always |= self.text[start : self.position] == "*"
             if self.position == before:
-                raise self.fail("a pattern of `case` is not closed by `)`")
+                raise self.fail("expected `)` after a pattern of `case`")
         self.position += 1
         return always
 
@@ -307,7 +307,7 @@ class _Parser(Lexer):
         self.position += len("in")
         words: list[Word] = []
         while self.blanks() not in _ENDS_COMMAND:
-            words.append(self._some_word())
+            words.append(self._required_word())
         return tuple(words)
 
     def _function(self) -> Node:
@@ -330,60 +330,60 @@ class _Parser(Lexer):
         while (char := self.blanks()) not in _ENDS_COMMAND or self.text.startswith("&>", self.position):
             if char in _MAY_BEGIN_REDIRECTION and self._redirection(char, redirections):
                 continue
-            if (not words or declares) and (found := _ASSIGNMENT.match(self.text, self.position)):
-                assignments.append(self._assignment(found))
+            if (not words or declares) and (match := _ASSIGNMENT.match(self.text, self.position)):
+                assignments.append(self._assignment(match))
                 continue
-            words.append(self._some_word())
+            words.append(self._required_word())
             declares = declares or (len(words) == 1 and words[0].text in _DECLARES)
             if not declares:
                 self._plain_words(words)
         end = max((item.end for item in words[-1:]), default=self.position)
         if not words and not assignments and not redirections:
-            raise self.fail("a command is missing")
+            raise self.fail("expected a command")
         return SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), start, end, declares)
 
     def _plain_words(self, words: list[Word]) -> None:
-        """Read the plain words that follow: most of what people write, in one step each."""
+        """Read the plain words that follow, in one regular expression match each."""
         text, position = self.text, self.position
-        while found := _PLAIN_WORD.match(text, position):
-            position = found.end()
-            words.append(Word(found[1], found.start(1), position))
+        while match := _PLAIN_WORD.match(text, position):
+            position = match.end()
+            words.append(Word(match[1], match.start(1), position))
         self.position = position
 
-    def _some_word(self) -> Word:
+    def _required_word(self) -> Word:
         before = self.position
         word = self.word()
         if self.position == before:
             sign = self.text[before]
-            what = "the line ends" if sign == "\n" else "the script ends" if sign == END_OF_TEXT else f"`{sign}` stands"
-            raise self.fail(f"{what} where a word is expected")
+            what = "the end of the line" if sign == "\n" else "the end" if sign == END_OF_TEXT else f"`{sign}`"
+            raise self.fail(f"expected a word, not {what}")
         return word
 
-    def _assignment(self, found: re.Match[str]) -> Assignment:
-        self.position = found.end()
-        append, indexed = bool(found[3]), bool(found[2])
+    def _assignment(self, match: re.Match[str]) -> Assignment:
+        self.position = match.end()
+        append, indexed = bool(match[3]), bool(match[2])
         if self.text[self.position] != "(":
-            return Assignment(found[1], self.word(), append, indexed)
+            return Assignment(match[1], self.word(), append, indexed)
         self.position += 1
         words: list[Word] = []
         while self.lines() != ")":
-            words.append(self._some_word())
+            words.append(self._required_word())
         self.position += 1
-        return Assignment(found[1], tuple(words), append, indexed)
+        return Assignment(match[1], tuple(words), append, indexed)
 
     def _redirection(self, char: str, redirections: list[Redirection]) -> bool:
         if char not in _MAY_BEGIN_REDIRECTION:
             return False
-        found = _REDIRECTION.match(self.text, self.position)
-        if found is None:
+        match = _REDIRECTION.match(self.text, self.position)
+        if match is None:
             return False
-        self.position = found.end()
+        self.position = match.end()
         self.blanks()
-        target = self._some_word()
-        redirection = Redirection(found[1] or found[2], target)
+        target = self._required_word()
+        redirection = Redirection(match[1] or match[2], target)
         redirections.append(redirection)
         if redirection.operator in {"<<", "<<-"}:
             written = self.text[target.start : target.end]
             redirection.quoted = any(sign in written for sign in "'\"\\")
-            self.awaited.append((redirection, written if target.parts else target.text))
+            self.pending.append((redirection, written if target.parts else target.text))
         return True
