@@ -1,15 +1,15 @@
-# Every entry point of the project. `make help` lists them.
+# The entry points of the project. `make help` lists them.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-PATHS := reconciler tests benchmarks docs
+PATHS := reconciler tests benchmarks tools
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench sizing-report features verify docs schemas cluster test-scheduler clean
+.PHONY: help demo test lint types fmt golden bench sizing-report features verify docs schemas kubectl-records cluster test-scheduler clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@echo "setting up $(VENV)"
@@ -18,56 +18,59 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $@
 
-demo: $(READY) ## make a throw-away config repository, change it, plan it, commit it
-	@$(BIN)/python docs/demo.py
+demo: $(READY) ## create a temporary config repository, change it, plan it, commit it
+	@$(BIN)/python -m tools.demo
 
-test: $(READY) ## run every test; builds a real Kubernetes API server once
+test: $(READY) ## run all tests; builds a real Kubernetes API server once
 	@$(BIN)/python -m tests.cluster.build
 	@$(BIN)/python -m pytest -q -n 2 $(PYTEST)
 
-lint: $(READY) ## ruff, import contracts
+lint: $(READY) ## run ruff and the import contracts
 	@$(BIN)/ruff check --quiet $(PATHS)
 	@$(BIN)/ruff format --quiet --check $(PATHS)
 	@$(BIN)/lint-imports --no-logo > .lint-imports.log 2>&1 || { cat .lint-imports.log; rm -f .lint-imports.log; exit 1; }
 	@rm -f .lint-imports.log
 
-types: $(READY) ## mypy, strict
+types: $(READY) ## run mypy, strict
 	@$(BIN)/mypy --no-error-summary
 
 fmt: $(READY) ## format the code
 	@$(BIN)/ruff format $(PATHS)
 	@$(BIN)/ruff check --fix-only $(PATHS)
 
-golden: $(READY) ## rewrite expected outputs; review them as a diff
+golden: $(READY) ## rewrite the expected outputs; review them as a diff
 	@GOLDEN=1 $(BIN)/python -m pytest -q tests || true
 	@git status --short
 
-bench: $(READY) ## measure plan, lint, commit and --help on corpora beside a floor and peers
+bench: $(READY) ## measure plan, lint, commit and --help against a lower bound and other tools
 	@$(BIN)/python -m benchmarks.sizing.speed
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
-sizing-report: $(READY) ## compare predicted GPU memory with measured runs, beside other estimators
+sizing-report: $(READY) ## compare predicted GPU memory with measured runs and other estimators
 	@$(BIN)/python -m benchmarks.sizing.report
 
-features: $(READY) ## print every feature id with the tests that prove it
-	@$(BIN)/python docs/features.py
+features: $(READY) ## print every feature id with the tests that cover it
+	@$(BIN)/python -m tools.features
 
-docs: $(READY) ## write docs/reference from --help, schemas and rules
-	@$(BIN)/python docs/reference.py
+docs: $(READY) ## generate docs/reference from --help, schemas and rules
+	@$(BIN)/python -m tools.reference
 
-schemas: $(READY) ## refresh the offline Kubernetes schemas from the running API server
-	@$(BIN)/python -m tests.cluster.refresh_schemas
+schemas: $(READY) ## regenerate the Kubernetes schemas from a real API server
+	@$(BIN)/python -m tools.refresh_schemas
 
-test-scheduler: $(READY) ## build the real KAI scheduler once (eight minutes) and run the gang tests on it
+kubectl-records: $(READY) ## record how the kubectl on PATH reads YAML and prints quantities
+	@$(BIN)/python -m tools.record_kubectl
+
+test-scheduler: $(READY) ## build the real KAI scheduler once (eight minutes) and run the gang tests with it
 	@$(BIN)/python -m tests.cluster.build --scheduler
 	@$(BIN)/python -m pytest -q -m scheduler $(PYTEST)
 
-cluster: $(READY) ## build the real control plane that the tests use
+cluster: $(READY) ## build the control plane that the tests use
 	@$(BIN)/python -m tests.cluster.build
 
-verify: lint types test ## everything, and a clean tree at the end
+verify: lint types test ## run lint, types and test, and check that the working tree is clean
 	@git diff --exit-code --stat
 	@test -z "$$(git status --porcelain)"
 
-clean: ## remove what was built in this folder
+clean: ## remove everything that was built in this folder
 	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-repo

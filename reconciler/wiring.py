@@ -21,7 +21,7 @@ from reconciler.settings import SIZING_TOKEN, Settings, resolve
 
 if TYPE_CHECKING:
     from reconciler.adapters.cache import DiskCache
-    from reconciler.adapters.checkout import Made
+    from reconciler.adapters.checkout import InitResult
     from reconciler.adapters.predictors.table import Table
     from reconciler.app.size.files import InputFile
     from reconciler.app.size.record import AskEngine, Reply
@@ -138,7 +138,7 @@ def versions() -> dict[str, str]:
 # Files of the user.
 
 
-def init(folder: Path) -> "Made":
+def init(folder: Path) -> "InitResult":
     """Create a config repository in a folder, with its first commit."""
     from reconciler.adapters import checkout, files
     from reconciler.app.init import repository_files
@@ -147,7 +147,7 @@ def init(folder: Path) -> "Made":
     template = {path.removeprefix(prefix): bundle.read(path) for path in bundle.walk(prefix.rstrip("/"))}
     contents = repository_files(template, catalogue())
     files.write_folder(folder, contents)
-    return checkout.adopt(folder, files=len(contents))
+    return checkout.commit_new_folder(folder, files=len(contents))
 
 
 def save_plan(plan: "Plan", path: Path) -> None:

@@ -1,4 +1,8 @@
-"""The first commit of a new config repository, by the user's own git: hooks, signing and identity as they set them."""
+"""The user's own checkout, by GitPython: the first commit of a new config repository.
+
+Unlike `adapters.git`, which runs nothing that a repository configures, this runs the user's hooks and uses the user's
+identity, signing key and configuration: it makes the commit that the user would otherwise type.
+"""
 
 import shlex
 from contextlib import suppress
@@ -6,11 +10,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+_MESSAGE = "GPU fleet: queues, jobs, policies, evidence, rendered"
 
-class Made(Struct, frozen=True, kw_only=True):
-    """What `init` left: number of files, why there is no first commit (empty: there is one), and what to type next.
 
-    `inside` is where the new folder lies in a repository that was there before; empty at its top.
+class InitResult(Struct, frozen=True, kw_only=True):
+    """What `init` created: the number of files, why there is no first commit (empty: there is one), the next commands.
+
+    `inside` is the path of the new folder in an existing repository; empty at the top of one.
     """
 
     files: int
@@ -19,36 +25,34 @@ class Made(Struct, frozen=True, kw_only=True):
     next_commands: tuple[str, ...]
 
 
-def adopt(folder: Path, *, files: int) -> Made:
-    """Make a repository of a new folder and its first commit, unless the folder lies in a repository already."""
+def commit_new_folder(folder: Path, *, files: int) -> InitResult:
+    """Make a new folder a repository with a first commit, unless it is already inside a repository."""
     uncommitted, inside = _commit(folder)
     enter = () if folder.resolve() == Path.cwd() else (f"cd {shlex.quote(str(folder))}",)
     add = ('git add . && git commit -m "GPU fleet"',) if uncommitted else ()
     edit = () if uncommitted else ("$EDITOR jobs/vision/vit.yaml",)
     commands = (*enter, *add, *edit, "reconciler plan", "reconciler verify")[:3]
-    return Made(files=files, uncommitted=uncommitted, inside=inside, next_commands=commands)
+    return InitResult(files=files, uncommitted=uncommitted, inside=inside, next_commands=commands)
 
 
 def _commit(folder: Path) -> tuple[str, str]:
-    """Commit by GitPython, unless the folder lies in one; say why none was made, and where it is."""
-    from git import Repo  # noqa: PLC0415 - costs 56 ms, and `init` alone needs it
+    """Return why nothing was committed (empty: it was), and the folder's path in an existing repository."""
+    from git import Repo  # noqa: PLC0415 - costs 56 ms, and only `init` needs it
     from git.exc import GitCommandError, GitError, InvalidGitRepositoryError  # noqa: PLC0415 - the same
 
     with suppress(InvalidGitRepositoryError):
         top = Path(Repo(folder, search_parent_directories=True).working_dir).resolve()
         inside = folder.resolve().relative_to(top)
-        return "the folder lies in a repository of yours", inside.as_posix() if inside.parts else ""
+        return "the folder is inside an existing repository", inside.as_posix() if inside.parts else ""
     try:
         repository = Repo.init(folder, initial_branch="main")
         repository.git.add("--all")
-        repository.git.commit("--quiet", "--message", "GPU fleet: queues, jobs, policies, evidence, rendered")
-    except GitError as error:
-        # No identity, or a hook that refuses: the files are there, and the user is told to commit them.
-        said = str(error.stderr) if isinstance(error, GitCommandError) else str(error)
-        return f"git refused: {_last_line(said)}", ""
+        repository.git.commit("--quiet", "--message", _MESSAGE)
+    except (
+        GitError
+    ) as error:  # no identity, or a hook that rejects the commit: the user commits the files
+        output = str(error.stderr) if isinstance(error, GitCommandError) else str(error)
+        output = output.strip().removeprefix("stderr: ")  # GitPython adds it, and quotes
+        lines = [text for line in output.splitlines() if (text := line.strip(" '"))]
+        return f"git failed: {lines[-1] if lines else 'it gave no reason'}", ""
     return "", ""
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip(" '\n") for line in said.splitlines() if line.strip(" '\n")]
-    return lines[-1] if lines else "it gave no reason"

@@ -167,7 +167,7 @@ def test_init_without_an_identity_says_why_nothing_is_committed(
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "true")
     made = run_verb(fleet.capture, ["init", str(tmp_path / "our fleet")])
     assert made.code == 0
-    assert "Nothing was committed: git refused: " in made.out
+    assert "Nothing was committed: git failed: " in made.out
     commands = made.out.split("Next steps:\n")[1].splitlines()
     assert len(commands) == 3
     assert shlex.split(commands[0]) == ["cd", str(tmp_path / "our fleet")]

@@ -18,8 +18,8 @@ from reconciler.core.schemas import Catalogue, Finding
 from reconciler.core.schemas.shape import at
 from tests.cluster.client import Cause, Result
 from tests.cluster.mutations import Mutation, mutations
-from tests.cluster.refresh_schemas import refresh
 from tests.cluster.server import ApiServer
+from tools.refresh_schemas import refresh
 
 SPECIMENS = [
     pytest.param(body, path.stem != "rare", id=f"{body['apiVersion']}/{body['kind']}")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.quantities import canonical, parse_quantity, same_quantity
-from tests.core.quantities_record import CASES, KUBECTL, KUBECTL_DIFFERS, RECORDED, ask
+from tests.core.kubectl_quantities import CASES, KUBECTL, KUBECTL_DIFFERS, RECORDED, ask
 
 SUFFIXES = st.sampled_from(
     ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2"]

@@ -225,7 +225,7 @@ def test_a_merge_under_way_and_a_locked_index_are_refused(box: Sandbox) -> None:
         render(box)
     (box.folder / ".git/index.lock").unlink()
     (box.folder / ".git/MERGE_HEAD").write_text(box.git("rev-parse", "HEAD") + "\n")
-    with pytest.raises(UnsafePlan, match="under way"):
+    with pytest.raises(UnsafePlan, match="in progress"):
         render(box)
 
 

@@ -1,6 +1,6 @@
-"""What kubectl makes of scalars, keys and documents: asked of the real one, or read from the record.
+"""What kubectl makes of scalars, keys and documents: the cases, the record, and the real kubectl.
 
-`python -m tests.core.documents.kubectl_dialect` asks the kubectl on PATH and writes tests/core/data/kubectl-dialect.json.
+`make kubectl-records` writes the record, data/kubectl-dialect.json.
 """
 
 import json
@@ -180,17 +180,3 @@ def ask_streams(texts: dict[str, str], kubectl: str | None = KUBECTL) -> dict[st
 
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(texts, pool.map(scalars, texts.values()), strict=True))
-
-
-def record() -> dict[str, Any]:
-    """Ask everything."""
-    return {
-        "scalars": ask_scalars(SCALARS),
-        "keys": ask_keys(KEYS),
-        "documents": {name: ask(whole_text(name)) for name in (*DOCUMENTS, *WHOLE)},
-        "streams": ask_streams(STREAMS),
-    }
-
-
-if __name__ == "__main__":
-    RECORD.write_text(json.dumps(record(), indent=1, ensure_ascii=True) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The table against models that Hugging Face transformers built from it (recorded by `models_record.py`)."""
+"""The table against models that Hugging Face transformers built from it (recorded by `tools/record_models.py`)."""
 
 import json
 from collections import Counter

@@ -1,8 +1,8 @@
-"""Record what real models count: `python tests/core/sizing/models/models_record.py`, into counted.json beside it.
+"""Record the parameter counts of real models: `python -m tools.record_models`.
 
-Builds every row of the table with Hugging Face transformers, without weights (torch's meta device), and writes down its
-parameters and, for each name of linear layers, the sum of their inputs and outputs. Needs `transformers` and `torch`,
-which the project does not; the recording is committed.
+Builds every model of the table with Hugging Face transformers, without weights (torch's meta device), and writes its
+parameters and, for each name of linear layers, the sum of their inputs and outputs to
+`tests/core/sizing/models/counted.json`. Needs `transformers` and `torch`, which the project does not depend on.
 """
 
 import json
@@ -15,7 +15,8 @@ import transformers  # type: ignore[import-not-found,unused-ignore]
 
 from reconciler.core.sizing.models.rows import ROWS
 
-_LEFT_OUT = {"qwen": "its code lies on the hub", "stablelm-2-12b": "transformers 4.57 cannot build it"}
+_RECORD = Path(__file__).parents[1] / "tests" / "core" / "sizing" / "models" / "counted.json"
+_SKIPPED = {"qwen": "its code is on the Hub", "stablelm-2-12b": "transformers 4.57 cannot build it"}
 _SAME_CODE = {"kimi_k2": "deepseek_v3"}
 
 
@@ -36,11 +37,11 @@ def count(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
 
 
 def main() -> None:
-    """Write the recording, a model a line; equal configurations are built once."""
+    """Write the record, one model per line; equal configurations are built once."""
     known: dict[str, tuple[int, dict[str, int]]] = {}
     lines = []
     for row in ROWS:
-        if row.name in _LEFT_OUT or row.config["model_type"] in _LEFT_OUT:
+        if row.name in _SKIPPED or row.config["model_type"] in _SKIPPED:
             continue
         key = json.dumps(row.config, sort_keys=True)
         if key not in known:
@@ -48,7 +49,7 @@ def main() -> None:
         lines.append(f"  {json.dumps(row.name)}: {json.dumps(known[key])}")
     body = ",\n".join(lines)
     text = f'{{\n "transformers": "{transformers.__version__}",\n "models": {{\n{body}\n }}\n}}\n'
-    Path(__file__).with_name("counted.json").write_text(text, encoding="utf-8")
+    _RECORD.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A throw-away config repository, changed, planned, committed and planned again: `make demo`."""
+"""Create a temporary config repository, change it, plan it, commit it and plan again: `make demo`."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
-"""Write `docs/reference/` from what the product itself says: `--help`, schemas, rules, settings, exit codes.
+"""Generate `docs/reference/` from `--help`, schemas, rules, settings and exit codes: `make docs`.
 
-`make docs` writes it; a test fails where it is stale.
+A test fails if a page is out of date.
 """
 
 import re
@@ -19,7 +19,7 @@ from reconciler.core.policy.references import RULES
 from reconciler.core.schemas import Catalogue
 from reconciler.settings import CHOICES, NAMES, PREFIX, Settings
 
-FOLDER = Path(__file__).resolve().parent / "reference"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _NOTE = "<!-- Written by `make docs`; edits are lost. -->\n"
 _GROUPS = ("gpureconciler.io", "torchrun.ai")
 

@@ -1,4 +1,4 @@
-"""Print every feature id with the tests that prove it: `make features`. A test names the ids it proves."""
+"""Print every feature id with the tests that cover it: `make features`. A test names the ids it covers."""
 
 import ast
 import re

@@ -1,7 +1,7 @@
-"""Make `schemas/kubernetes/` from a server's OpenAPI and its CRDs.
+"""Generate `schemas/kubernetes/` from the OpenAPI of an API server and the CRDs: `make schemas`.
 
-`python -m tests.cluster.refresh_schemas [--openapi FOLDER]`: from a folder that `tests.cluster.openapi` wrote, else from
-a server that is started for it. The same input gives the same bytes.
+`python -m tools.refresh_schemas [--openapi FOLDER]` reads a folder that `tests.cluster.openapi` wrote, or starts an
+API server. The same input gives the same bytes.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tests.cluster.openapi import dump
 from tests.cluster.parts import CRD_MODULES, KUBERNETES
 from tests.cluster.server import api_server
 
-TARGET = Path(__file__).parents[2] / "schemas" / "kubernetes"
+TARGET = Path(__file__).parents[1] / "schemas" / "kubernetes"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 _ONE_OBJECT = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/(?P<namespaced>namespaces/\{namespace\}/)?[^/{}]+/\{name\}")
 

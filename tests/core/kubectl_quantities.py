@@ -1,6 +1,6 @@
-"""How kubectl prints quantities: asked of the real one, or read from the record.
+"""How kubectl prints quantities: the cases, the record, and the real kubectl.
 
-`python -m tests.core.quantities_record` asks the kubectl on PATH and writes tests/core/data/kubectl-quantities.json.
+`make kubectl-records` writes the record, data/kubectl-quantities.json.
 """
 
 import json
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-_RECORD = Path(__file__).parent / "data" / "kubectl-quantities.json"
+RECORD = Path(__file__).parent / "data" / "kubectl-quantities.json"
 KUBECTL = shutil.which("kubectl")
 _CASES = """
 0 0.0 0Gi -0 0e5 1 -1 1.0 .5 0.5 1.5 1000 1000000 1500 1024 2048 99999999999999999999 1000m 1500m 100m 0.1m 1u 1n 0.1n -0.1n
@@ -20,7 +20,7 @@ _CASES = """
 CASES = tuple(_CASES.split())
 KUBECTL_DIFFERS = {"1.", "1e+3", "1E3", "00012", "+5", "10000E", "1000E", ".", "+"}
 """apimachinery keeps the text of small numbers as typed, prints 10**21 as 1, and takes a lone sign or point for 0."""
-RECORDED: dict[str, str | None] = json.loads(_RECORD.read_text(encoding="utf-8")) if _RECORD.exists() else {}
+RECORDED: dict[str, str | None] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
 
 
 def ask(text: str) -> str | None:
@@ -30,7 +30,3 @@ def ask(text: str) -> str | None:
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     printed: str | None = json.loads(done.stdout)["spec"]["hard"]["cpu"] if done.returncode == 0 else None
     return printed
-
-
-if __name__ == "__main__":
-    _RECORD.write_text(json.dumps({text: ask(text) for text in CASES}, indent=1) + "\n", encoding="utf-8")
