@@ -48,9 +48,7 @@ def _commit(folder: Path) -> tuple[str, str]:
         repository = Repo.init(folder, initial_branch="main")
         repository.git.add("--all")
         repository.git.commit("--quiet", "--message", _MESSAGE)
-    except (
-        GitError
-    ) as error:  # no identity, or a hook that rejects the commit: the user commits the files
+    except GitError as error:  # no identity, or a hook that rejects the commit: the user commits the files
         output = str(error.stderr) if isinstance(error, GitCommandError) else str(error)
         output = output.strip().removeprefix("stderr: ")  # GitPython adds it, and quotes
         lines = [text for line in output.splitlines() if (text := line.strip(" '"))]
