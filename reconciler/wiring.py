@@ -13,7 +13,6 @@ from msgspec import Struct
 from reconciler.adapters import bundle
 from reconciler.app.workspace import Workspace
 from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, RestSettings, WrapperSettings
-from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError
 from reconciler.outputs.logs import Log, set_up
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from reconciler.app.size.files import InputFile
     from reconciler.app.size.record import AskEngine, Reply
     from reconciler.core.config import Cluster
+    from reconciler.core.kinds.kind import Kinds
     from reconciler.core.plan import Plan
     from reconciler.core.sizing.answers import Answers
     from reconciler.core.sizing.architecture import Architecture
@@ -70,15 +70,15 @@ def tools(repository: "Repository", store: "Cache", settings: Settings, schemas:
     from reconciler.index.workers import usable_processors
     from reconciler.outputs.progress import progress
 
-    policies = _policies()
+    policies, registry = _policies(), kinds()
     return Tools(
         repository=repository,
         cache=store,
-        kinds=BUILT_IN,
+        kinds=registry,
         catalogue=schemas or catalogue(),
         shipped=policies,
         read_shipped=_read_bundle,
-        bundle_digest=_bundle_digest(policies),
+        bundle_digest=_engine_digest(registry, policies),
         processes=settings.processes or usable_processors(),
         cluster=settings.cluster,
         progress=lambda title, total: progress(title, total=total),
@@ -116,11 +116,19 @@ def _read_bundle(paths: list[str]) -> Iterator[bytes]:
     return map(bundle.read, paths)
 
 
-def _bundle_digest(policies: Iterable[str]) -> str:
-    """Return the digest of the shipped schemas and policies, which determine a plan as the code does."""
+def kinds() -> "Kinds":
+    """Return the registry of kinds: the built-in families, and those of installed packages."""
+    from reconciler.adapters.plugins import with_installed_families
+    from reconciler.core.kinds.registry import BUILT_IN
+
+    return with_installed_families(BUILT_IN)
+
+
+def _engine_digest(registry: "Kinds", policies: Iterable[str]) -> str:
+    """Return the digest of everything besides our own code that determines a plan: schemas, policies, plugins."""
     from hashlib import sha256
 
-    digest = sha256()
+    digest = sha256(repr(registry.versions).encode() if registry.versions else b"")
     for path in ("schemas/kubernetes/versions.json", *(p for p in bundle.walk("schemas") if "/v1" in p)):
         digest.update(bundle.read(path))
     for path in policies:
@@ -132,7 +140,7 @@ def versions() -> dict[str, str]:
     """Return the versions of the engine, of its schemas, and of packages that add kinds."""
     from reconciler.app.version import versions as all_versions
 
-    return all_versions(bundle.read("schemas/kubernetes/versions.json"), BUILT_IN)
+    return all_versions(bundle.read("schemas/kubernetes/versions.json"), kinds())
 
 
 # Files of the user.

@@ -271,7 +271,7 @@ def test_a_failure_replaces_no_answer_and_leaks_no_secret(fleet: Fleet, monkeypa
     with_wrapper(fleet, '{"workers": 1, "gpus": 4}')
     assert fleet.run("size", "record").code == 0
     before = (fleet.root / "evidence/main/sizing.yaml").read_text()
-    script = 'import os; raise SystemExit(f\'denied: token={os.environ.get("ADO_TOKEN", "hunter3hunter3")}\')\n'
+    script = 'import os; raise SystemExit(f\'denied: token={os.environ.get("ADO_TOKEN", "absent")}\')\n'
     fleet.write("tools/wrapper.py", script)
     ran = fleet.run("size", "record", "--again")
     assert ran.code == 6
