@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.registry import BUILT_IN
 from tools import features, reference
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -14,7 +16,12 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def test_reference_is_not_stale(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run `make docs` if this fails."""
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    assert (DOCS / "reference" / page).read_text() == reference.pages()[page]
+    assert (DOCS / "reference" / page).read_text() == reference.pages(BUILT_IN)[page]
+
+
+def test_families_of_packages_are_documented() -> None:
+    kinds = BUILT_IN.extend((Kind(group="acme.example.com", kind="Train"),))
+    assert "| `acme.example.com` | Train |" in reference.pages(kinds)["kinds.md"]
 
 
 def test_every_feature_named_in_a_test_exists() -> None:
