@@ -19,6 +19,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 MAX_RESULTS = 5_000
 """GitHub code scanning shows 5,000 results per run and rejects files with more than 25,000."""
 
+_RISKS = {risk.rule: risk.summary for risk in RISKS}
 _MAX_TEXT = 2_000  # characters of one message
 _NO_PLACE = "reconciler.yaml"  # of findings without a place: budgets are set there
 
@@ -53,7 +54,7 @@ def _descriptors(members: Iterable[Finding]) -> Iterator[dict[str, Any]]:
     for finding in members:
         first.setdefault(_id(finding), finding)
     for rule, finding in sorted(first.items()):
-        title = RISKS.get(finding.rule) or _words(finding.rule)
+        title = _RISKS.get(finding.rule) or _words(finding.rule)
         yield {
             "id": rule,
             "name": _pascal(finding.rule),

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, SourceRef, format_path
-from reconciler.core.plan.explanation import ExplainedField, Explanation, Origin
+from reconciler.core.plan.explanation import ExplainedField, Explanation, ValueSource
 from reconciler.core.plan.masking import MASK, follows_secret_flag, is_secret_field, redact
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
@@ -144,7 +144,7 @@ def _explained(manifest: Manifest, path: FieldPath, lines: _Lines) -> ExplainedF
         rule=why.rule,
         formula=why.text,
         origins=tuple(
-            Origin(
+            ValueSource(
                 place=place,
                 field=field,
                 line="" if secret else lines(place),

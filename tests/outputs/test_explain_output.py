@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.core.plan.explanation import ExplainedField, Explanation, Origin
+from reconciler.core.plan.explanation import ExplainedField, Explanation, ValueSource
 from reconciler.outputs.explain import render_explain, render_explain_json
 from reconciler.outputs.printable import cells
 from tests.outputs import plans
@@ -14,8 +14,10 @@ from tests.outputs.strategies import KEY, PLACE, TEXT, VALUE, several
 
 JOB = "jobs/pretrain/gpt-35b.yaml"
 ORIGINS = (
-    Origin(place=plans.place(JOB, 14, 10), field="spec.gpus", line="  gpus: 32  # four nodes, as agreed on Monday"),
-    Origin(
+    ValueSource(
+        place=plans.place(JOB, 14, 10), field="spec.gpus", line="  gpus: 32  # four nodes, as agreed on Monday"
+    ),
+    ValueSource(
         place=plans.place("evidence/main/nodes.yaml", 41, 11),
         field="nodes[3].gpus",
         line="      gpus: 8",
@@ -35,13 +37,13 @@ EXPLANATION = Explanation(
             field=f"{plans.TRAINER}.image",
             value="nvcr.io/nvidia/pytorch:24.08-py3",
             rule="source",
-            origins=(Origin(place=plans.place(JOB, 9, 10), field="spec.image"),),
+            origins=(ValueSource(place=plans.place(JOB, 9, 10), field="spec.image"),),
         ),
         ExplainedField(
             field=f"{plans.TRAINER}.command[2]",
             value=plans.AFTER_SCRIPT,
             rule="source",
-            origins=(Origin(place=plans.place(JOB, 21, 3), field="spec.setupCommand", line="  setupCommand: |"),),
+            origins=(ValueSource(place=plans.place(JOB, 21, 3), field="spec.setupCommand", line="  setupCommand: |"),),
         ),
         ExplainedField(field="spec.completionMode", value="Indexed", rule="torchrun.indexed"),
     ),
@@ -59,7 +61,7 @@ EXPLANATIONS = st.builds(
             value=VALUE,
             rule=TEXT,
             formula=TEXT,
-            origins=several(st.builds(Origin, place=PLACE, field=TEXT, line=TEXT, is_evidence=st.booleans())),
+            origins=several(st.builds(ValueSource, place=PLACE, field=TEXT, line=TEXT, is_evidence=st.booleans())),
         )
     ),
 )

@@ -83,7 +83,7 @@ def test_rules_have_a_description_and_help() -> None:
     by_id = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
     assert by_id["max-gpus-per-job"]["shortDescription"]["text"] == "Max gpus per job"
     assert by_id["max-gpus-per-job"]["help"]["text"].startswith("ask for 24 or fewer")
-    assert by_id["risk.pvc-data-loss"]["shortDescription"]["text"].startswith("a claim is deleted")
+    assert by_id["risk.pvc-data-loss"]["shortDescription"]["text"].startswith("A claim is deleted")
     for result in run["results"]:
         assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
 

@@ -1,6 +1,6 @@
-"""A plan as JSON and back: `--out plan.json`, and `show` of what was written.
+"""Plans as JSON: the file that `plan --out` writes and `show` reads.
 
-Keys are those of the values, in camelCase; the order is that of the values, so that equal plans are equal bytes.
+Keys are the field names in camelCase, in the order of the fields, so that equal plans have equal bytes.
 """
 
 import re
@@ -21,37 +21,37 @@ KIND = "Plan"
 
 def to_json(plan: Plan) -> dict[str, Any]:
     """Return the plan as plain JSON values."""
-    return {"apiVersion": API_VERSION, "kind": KIND, **_renamed(msgspec.to_builtins(plan), Plan, _camel)}
+    return {"apiVersion": API_VERSION, "kind": KIND, **_rename(msgspec.to_builtins(plan), Plan, _camel)}
 
 
 def encode(plan: Plan) -> bytes:
-    """Return the plan as indented JSON text with a line end: the file that `--out` writes."""
+    """Return the plan as indented JSON with a final line break."""
     return msgspec.json.format(msgspec.json.encode(to_json(plan)), indent=2) + b"\n"
 
 
 def from_json(data: bytes | Mapping[str, Any]) -> Plan:
-    """Read what `encode` or `to_json` gave.
+    """Read the result of `encode` or `to_json`.
 
-    Raises `ConfigError` where it is no plan of this version, `StalePlan` where its digest is not that of its content.
+    Raises `ConfigError` if it is not a plan of this version, and `StalePlan` if its digest does not match its content.
     """
-    hint = "write it anew: reconciler plan --out plan.json"
+    hint = "create it again: reconciler plan --out plan.json"
     try:
         raw = msgspec.json.decode(data) if isinstance(data, bytes) else dict(data)
         if not isinstance(raw, dict) or (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
-            raise ConfigError(f"this is no {KIND} of {API_VERSION}", hint=hint)
+            raise ConfigError(f"not a {KIND} of {API_VERSION}", hint=hint)
         content = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind")}
-        plan = msgspec.convert(_renamed(content, Plan, _snake), Plan)
+        plan = msgspec.convert(_rename(content, Plan, _snake), Plan)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"the plan cannot be read: {error}", hint=hint) from error
+        raise ConfigError(f"cannot read the plan: {error}", hint=hint) from error
     if digest(plan) != plan.digest:
-        raise StalePlan("the plan was changed after it was made: its digest is not that of its content", hint=hint)
+        raise StalePlan("the plan was modified after it was created: its digest does not match its content", hint=hint)
     return plan
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a plan file, derived from the values themselves."""
+    """Return the JSON Schema of a plan file, derived from the types of its fields."""
     (_, definitions) = msgspec.json.schema_components([Plan], ref_template="#/$defs/{name}")
-    types = {kind.__name__: kind for kind in _values(Plan)}
+    types = {kind.__name__: kind for kind in _structs(Plan)}
     shapes = {name: _shape(shape, types.get(name)) for name, shape in sorted(definitions.items())}
     plan = shapes.pop("Plan")
     head = {"apiVersion": {"const": API_VERSION}, "kind": {"const": KIND}}
@@ -69,7 +69,7 @@ def schema() -> dict[str, Any]:
 
 
 def _shape(shape: dict[str, Any], kind: type | None) -> dict[str, Any]:
-    """Rename the properties of one definition; every key is always written, so every key is required."""
+    """Rename the properties of one definition. All keys are required, because all are always written."""
     if kind is None:
         return shape
     properties = {
@@ -90,42 +90,43 @@ def _camel(name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _snake(name: str) -> str:
-    return _HUMP.sub(lambda found: "_" + found.group().lower(), name)
+    return _HUMP.sub(lambda match: "_" + match.group().lower(), name)
 
 
-def _renamed(value: Any, kind: Any, rename: Callable[[str], str]) -> Any:
-    """Rename the keys that are fields of values; what users wrote (`before`, `after`) keeps its own."""
+def _rename(value: Any, kind: Any, rename: Callable[[str], str]) -> Any:
+    """Rename the keys that are fields of structs. Values of users (`before`, `after`) keep their keys."""
     if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = _hints(kind)
-        return {rename(name): _renamed(inner, hints.get(_snake(name), Any), rename) for name, inner in value.items()}
+        return {rename(name): _rename(inner, hints.get(_snake(name), Any), rename) for name, inner in value.items()}
     if isinstance(value, list | tuple) and get_origin(kind) is tuple:
         item = get_args(kind)[0]
-        return [_renamed(inner, item, rename) for inner in value]
+        return [_rename(inner, item, rename) for inner in value]
     return value
 
 
 @lru_cache(maxsize=64)
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the types of a value's fields, `X | None` as `X`."""
+    """Return the types of the fields of a struct, with `X | None` as `X`."""
     return {name: _plain(hint) for name, hint in get_type_hints(kind).items()}
 
 
 def _plain(hint: Any) -> Any:
     if get_origin(hint) in (Union, UnionType):
-        rest = [one for one in get_args(hint) if one is not NoneType]
-        return rest[0] if len(rest) == 1 else Any
+        options = [option for option in get_args(hint) if option is not NoneType]
+        return options[0] if len(options) == 1 else Any
     return hint
 
 
-def _values(kind: Any) -> set[type]:
-    found: set[type] = set()
-    waiting = [kind]
-    while waiting:
-        here = waiting.pop()
-        if isinstance(here, type) and issubclass(here, msgspec.Struct) and here not in found:
-            found.add(here)
-            hints = _hints(here)
-            waiting += [hints[name] for name in here.__struct_fields__]
-        elif get_origin(here) is tuple:
-            waiting.append(get_args(here)[0])
-    return found
+def _structs(kind: Any) -> set[type]:
+    """Return the structs that a type consists of, itself included."""
+    structs: set[type] = set()
+    pending = [kind]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, type) and issubclass(current, msgspec.Struct) and current not in structs:
+            structs.add(current)
+            hints = _hints(current)
+            pending += [hints[name] for name in current.__struct_fields__]
+        elif get_origin(current) is tuple:
+            pending.append(get_args(current)[0])
+    return structs

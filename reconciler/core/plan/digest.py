@@ -1,4 +1,4 @@
-"""The digest that binds a plan to what it was made from, and the acknowledgement bound to the digest."""
+"""The digest of a plan and its inputs, and the token that acknowledges the plan with this digest."""
 
 import hashlib
 from typing import TYPE_CHECKING
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def digest(plan: "Plan") -> str:
-    """SHA-256 over both trees, evidence, policies, engine version and every file that changes, as canonical JSON.
+    """Return the SHA-256 of both trees, evidence, policies, engine version and all changed files, as canonical JSON.
 
-    Labels and commit ids are left out: the same files under another name, or in an amended commit, are the same plan.
+    Labels and commit ids are not part of it, so that equal files under another name or commit give the same plan.
     """
-    bound = {
+    content = {
         "engine": plan.engine,
         "base": plan.base.tree,
         "head": plan.head.tree,
@@ -27,9 +27,9 @@ def digest(plan: "Plan") -> str:
         "held_back": sorted(plan.held_back),
         "breaches": sorted((breach.budget, breach.limit, breach.actual) for breach in plan.breaches),
     }
-    return "sha256:" + hashlib.sha256(msgspec.json.encode(bound, order="sorted")).hexdigest()
+    return "sha256:" + hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 
 def acknowledgement(plan_digest: str) -> str:
-    """Return what a user types to go over budget: it allows this very plan and no other."""
+    """Return the token with which a user accepts the exceeded budgets of exactly this plan."""
     return hashlib.sha256(f"acknowledge {plan_digest}".encode()).hexdigest()[:12]

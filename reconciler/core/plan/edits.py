@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.objects import ObjectKey
 from reconciler.core.plan.comparison import Comparison, compare, redacted
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.inputs import Inputs
@@ -145,8 +145,3 @@ def _because(fields: Iterable[FieldChange]) -> tuple[Why, ...]:
             first.setdefault(reason, change.why)
     ordered = sorted(first, key=lambda reason: (-weights[reason], reason))
     return tuple(first[reason] for reason in ordered[:_MOST_REASONS])
-
-
-def source_of(edit: Edit) -> SourceRef | None:
-    """Return the place that asks for the object, or where it is written if nobody asks any more."""
-    return edit.change.source or SourceRef(path=edit.change.path)

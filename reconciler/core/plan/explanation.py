@@ -1,4 +1,4 @@
-"""`Explanation`: why the fields of one rendered object are what they are, as far back as the files go."""
+"""`Explanation`: the reasons of the values of one rendered object, with the source lines that they come from."""
 
 from typing import Any
 
@@ -8,27 +8,27 @@ from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.sizing.summary import SizingSummary
 
 
-class Origin(Struct, frozen=True, kw_only=True):
-    """A value that another one was made from, and the line of the file that says it, as it is written there."""
+class ValueSource(Struct, frozen=True, kw_only=True):
+    """A value of a file that another value was computed from, and its line in the file."""
 
     place: SourceRef
     field: str = ""
     line: str = ""
-    is_evidence: bool = False  # measured, not asked for
+    is_evidence: bool = False  # measured, not written by a user
 
 
 class ExplainedField(Struct, frozen=True, kw_only=True):
-    """One field of the rendered object. `formula` is the sentence with its arithmetic; a copied value has none."""
+    """One field of the rendered object. `formula` shows the computation; it is empty for a copied value."""
 
     field: str
     value: Any
     rule: str
     formula: str = ""
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[ValueSource, ...] = ()
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """The chain of reasons: rendered value, rule, source, evidence. `path` is the rendered file below the root."""
+    """The reasons of an object or a field. `path` is the rendered file, relative to the root of the repository."""
 
     cluster: str
     key: ObjectKey

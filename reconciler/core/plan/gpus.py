@@ -1,34 +1,37 @@
-"""What the change means in GPUs: by queue and product, against quotas, and against what the evidence counted."""
+"""A plan in GPUs: requests by queue and product, quotas, the capacity of clusters, and workloads that change."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from reconciler.core.devices import is_slice
 from reconciler.core.inventory import Inventory
-from reconciler.core.plan.plan import CapacityLine, GpuLine, QueueLine
+from reconciler.core.plan.edits import Edit, running
+from reconciler.core.plan.plan import CapacityLine, GpuLine, JobChange, QueueLine
 from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, requests_of_quota
-from reconciler.core.summary import Quota
+from reconciler.core.summary import ObjectSummary, Quota
 
 Usage = Mapping[str, QueueUsage]
+"""Queues and requests by cluster."""
 
 _EMPTY = QueueUsage()
 
 
 def gpu_lines(before: Usage, after: Usage) -> tuple[GpuLine, ...]:
-    """Return GPUs asked for by workloads that run, before and after, in every queue and product that has some."""
+    """Return the GPUs that running workloads request in each queue, by product, before and after."""
     lines = []
     for cluster in sorted({*before, *after}):
-        left, right = before.get(cluster, _EMPTY).requested, after.get(cluster, _EMPTY).requested
         totals: dict[tuple[str, str], list[int]] = {}
-        for side, asked in enumerate((left, right)):
-            for (queue, product), gpus in asked.items():
+        for side, usage in enumerate((before, after)):
+            for (queue, product), gpus in usage.get(cluster, _EMPTY).requested.items():
                 totals.setdefault((queue.name, product), [0, 0])[side] += gpus
-        for (name, product), (was, now) in sorted(totals.items()):
-            lines.append(GpuLine(cluster=cluster, queue=name, product=product, before=was, after=now))
+        for (name, product), (old, new) in sorted(totals.items()):
+            lines.append(GpuLine(cluster=cluster, queue=name, product=product, before=old, after=new))
     return tuple(lines)
 
 
 def queue_lines(before: Usage, after: Usage) -> tuple[QueueLine, ...]:
-    """Return every quota before and after, with what the workloads of the queue and those below it ask."""
+    """Return each quota before and after, with the requests of the queue and the queues below it."""
     lines: list[QueueLine] = []
     for cluster in sorted({*before, *after}):
         left, right = before.get(cluster, _EMPTY), after.get(cluster, _EMPTY)
@@ -41,35 +44,36 @@ def queue_lines(before: Usage, after: Usage) -> tuple[QueueLine, ...]:
 def _queue(
     cluster: str, queue: QueueKey, left: QueueUsage, right: QueueUsage, requested: Mapping[str, int]
 ) -> Iterator[QueueLine]:
-    was = {quota.product: quota for quota in left.quotas(queue)}
-    now = {quota.product: quota for quota in right.quotas(queue)}
-    existed, exists = queue in left.queues, queue in right.queues
-    missing = Quota("", 0.0, 0.0)
-    products = {*was, *now}
+    before = {quota.product: quota for quota in left.quotas(queue)}
+    after = {quota.product: quota for quota in right.quotas(queue)}
+    exists_before, exists_after = queue in left.queues, queue in right.queues
+    no_quota = Quota("", 0.0, 0.0)
+    products = {*before, *after}
     unnamed = {product for product in requested if product not in products and not is_slice(product)}
     if unnamed and products and "" not in products:
-        # Some workloads do not say which of the queue's products they want: only the queue as a whole can be compared.
-        was[""], now[""] = _whole(was.values()), _whole(now.values())
+        # Some workloads select none of the products of the queue, so only the whole queue can be compared.
+        before[""], after[""] = _sum_quotas(before.values()), _sum_quotas(after.values())
         products.add("")
         requested = {**requested, "": sum(gpus for name, gpus in requested.items() if not is_slice(name))}
-        named: set[str] = set(requested) - {""}
+        quota_products: set[str] = set(requested) - {""}
     else:
-        named = products
+        quota_products = products
     for product in sorted(products):
+        old, new = before.get(product, no_quota), after.get(product, no_quota)
         yield QueueLine(
             cluster=cluster,
             queue=queue.name,
             product=product,
-            before=was.get(product, missing).guaranteed if existed else 0.0,
-            after=now.get(product, missing).guaranteed if exists else 0.0,
-            limit=now.get(product, missing).limit if exists else 0.0,
-            requested=requests_of_quota(requested, product, named),
-            exists_before=existed,
-            exists_after=exists,
+            before=old.guaranteed if exists_before else 0.0,
+            after=new.guaranteed if exists_after else 0.0,
+            limit=new.limit if exists_after else 0.0,
+            requested=requests_of_quota(requested, product, quota_products),
+            exists_before=exists_before,
+            exists_after=exists_after,
         )
 
 
-def _whole(quotas: Iterable[Quota]) -> Quota:
+def _sum_quotas(quotas: Iterable[Quota]) -> Quota:
     total = Quota("", 0.0, 0.0)
     for quota in quotas:
         if not is_slice(quota.product):
@@ -78,19 +82,18 @@ def _whole(quotas: Iterable[Quota]) -> Quota:
 
 
 def capacity_lines(after: Usage, inventories: Mapping[str, Inventory]) -> tuple[CapacityLine, ...]:
-    """Return what the evidence counted against what queues guarantee and workloads ask; nothing where none was counted.
+    """Return the GPUs of each cluster with an inventory, compared with guarantees and requests.
 
-    Queues below a parent share what the parent has, so only roots count. Kueue adds a cohort's own quota to those of
-    its members, so there every quota counts. A quota for any product is compared with the cluster as a whole.
+    A quota for any product is compared with all GPUs of the cluster.
     """
     lines: list[CapacityLine] = []
     for cluster in sorted(inventories):
-        lines += _capacity(cluster, after.get(cluster, _EMPTY), counted(inventories[cluster]))
+        lines += _capacity(cluster, after.get(cluster, _EMPTY), _count_gpus(inventories[cluster]))
     return tuple(lines)
 
 
-def counted(inventory: Inventory) -> dict[str, int]:
-    """GPUs by product on the nodes that take new pods."""
+def _count_gpus(inventory: Inventory) -> dict[str, int]:
+    """Count the GPUs by product on schedulable nodes."""
     capacity: dict[str, int] = {}
     for node in inventory.nodes:
         if node.gpus:
@@ -103,15 +106,15 @@ def _capacity(cluster: str, usage: QueueUsage, capacity: Mapping[str, int]) -> I
     requested: dict[str, int] = {}
     for (_, product), gpus in usage.requested.items():
         requested[product] = requested.get(product, 0) + gpus
-    whole = {product for product in (*capacity, *guaranteed, *requested) if product and not is_slice(product)}
-    open_to_any = "" in guaranteed or "" in requested
-    if open_to_any and len(whole) == 1:
-        # With one product in the cluster, any is that one.
-        (only,) = whole
+    products = {product for product in (*capacity, *guaranteed, *requested) if product and not is_slice(product)}
+    has_any = "" in guaranteed or "" in requested
+    if has_any and len(products) == 1:
+        # The cluster has one product, so any product is this one.
+        (only,) = products
         guaranteed = {only: add_amounts(guaranteed.get("", 0.0), guaranteed.get(only, 0.0))}
         requested = {only: requested.get("", 0) + requested.get(only, 0)}
-        open_to_any = False
-    for product in sorted(whole):
+        has_any = False
+    for product in sorted(products):
         yield CapacityLine(
             cluster=cluster,
             product=product,
@@ -119,7 +122,7 @@ def _capacity(cluster: str, usage: QueueUsage, capacity: Mapping[str, int]) -> I
             guaranteed=guaranteed.get(product, 0.0),
             requested=requested.get(product, 0),
         )
-    if open_to_any:
+    if has_any:
         total: float | None = 0.0
         for product, amount in guaranteed.items():
             if not is_slice(product):
@@ -134,29 +137,88 @@ def _capacity(cluster: str, usage: QueueUsage, capacity: Mapping[str, int]) -> I
 
 
 def guaranteed_at_roots(usage: QueueUsage) -> dict[str, float | None]:
-    """Return what all queues together are guaranteed, by product, each GPU counted once."""
+    """Return the guarantees of all queues by product, each GPU counted once.
+
+    Queues in a tree share the quota of their parent, so only the roots count. A cohort's own quota is added to the
+    quotas of its members, so there every quota counts.
+    """
     totals: dict[str, float | None] = {}
     children = usage.children()
     for queue in usage.queues:
         if usage.is_tree(queue):
             parent = usage.parent_of(queue)
             if parent is None or parent not in usage.queues:
-                totals[""] = add_amounts(totals.get("", 0.0), _promised(usage, queue, children, frozenset()))
+                totals[""] = add_amounts(totals.get("", 0.0), _guaranteed_in_tree(usage, queue, children, frozenset()))
         else:
             for quota in usage.quotas(queue):
                 totals[quota.product] = add_amounts(totals.get(quota.product, 0.0), quota.guaranteed)
     return totals
 
 
-def _promised(
+def _guaranteed_in_tree(
     usage: QueueUsage, queue: QueueKey, children: Mapping[QueueKey, list[QueueKey]], seen: frozenset[QueueKey]
 ) -> float | None:
-    """Return a KAI queue's quota; an unlimited one is as large as what its children are promised, if it has any."""
+    """Return the quota of a queue. An unlimited queue counts as the sum of its children, if it has any."""
     own = usage.queues[queue].quotas[0].guaranteed
     below = [child for child in children.get(queue, ()) if child not in seen]
     if own is not None or not below:
         return own
     total: float | None = 0.0
     for child in below:
-        total = add_amounts(total, _promised(usage, child, children, seen | {queue}))
+        total = add_amounts(total, _guaranteed_in_tree(usage, child, children, seen | {queue}))
     return total
+
+
+def job_changes(edits: Iterable[Edit], before: Usage, after: Usage) -> tuple[JobChange, ...]:
+    """Return the workloads whose pods or GPUs change, in the order of the edits.
+
+    A job that outgrows one node can become an object of another kind with the same name. This is one resize.
+    """
+    jobs = []
+    for edit in edits:
+        row = edit.row_after or edit.row_before
+        word = _word(edit.row_before, edit.row_after)
+        if row is None or not word:
+            continue
+        usage = (after if edit.row_after else before).get(row.cluster, _EMPTY)
+        queue = usage.queue_of(row).name
+        jobs.append(
+            JobChange(
+                word=word,
+                cluster=row.cluster,
+                key=row.key,
+                queue=queue,
+                product=row.product,
+                gpus_before=running(edit.row_before),
+                gpus_after=running(edit.row_after),
+                source=edit.change.source,
+            )
+        )
+    return tuple(_join_resizes(jobs))
+
+
+def _join_resizes(jobs: list[JobChange]) -> Iterator[JobChange]:
+    """Yield the jobs with the removal and the addition of one name joined."""
+    added = {_name(job): job for job in jobs if job.word == "added"}
+    removed = {_name(job): job for job in jobs if job.word == "removed"}
+    for job in jobs:
+        old, new = removed.get(_name(job)), added.get(_name(job))
+        if old is None or new is None or job not in (old, new):
+            yield job
+        elif job is new:
+            yield replace(job, word="resized", gpus_before=old.gpus_before)
+
+
+def _name(job: JobChange) -> tuple[str, str, str]:
+    return (job.cluster, job.key.namespace, job.key.name)
+
+
+def _word(before: ObjectSummary | None, after: ObjectSummary | None) -> str:
+    is_new = after is not None and after.is_workload
+    if before is None or not before.is_workload:
+        return "added" if is_new else ""
+    if after is None or not is_new:
+        return "removed"
+    if before.suspended != after.suspended:
+        return "suspended" if after.suspended else "resumed"
+    return "resized" if (before.demands, before.pods) != (after.demands, after.pods) else ""

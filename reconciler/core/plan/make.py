@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.digest import acknowledgement, digest
 from reconciler.core.plan.edits import edits
-from reconciler.core.plan.gpus import capacity_lines, gpu_lines, queue_lines
+from reconciler.core.plan.gpus import capacity_lines, gpu_lines, job_changes, queue_lines
 from reconciler.core.plan.inputs import Inputs
-from reconciler.core.plan.jobs import job_changes
 from reconciler.core.plan.plan import Plan
-from reconciler.core.plan.risks import risks
+from reconciler.core.plan.risks import RiskContext, find_risks
 from reconciler.core.plan.sides import compare
 from reconciler.core.queues import QueueUsage, defines_queues, usage_by_cluster
 from reconciler.core.summary import ObjectSummary
@@ -37,7 +36,7 @@ def make_plan(inputs: Inputs) -> Plan:
         queues=queues,
         capacity=capacity_lines(after, inputs.inventories),
         jobs=job_changes(edited, before, after),
-        risks=risks(edited, sides, queues, after, inputs),
+        risks=find_risks(edited, RiskContext(inputs, sides, queues, after)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda one: (one.place, one.rule, one.target))),
         problems=tuple(sorted(inputs.problems, key=lambda problem: problem.sort_key)),

@@ -1,4 +1,4 @@
-"""The plan: a value that says everything a reviewer needs, and that outputs only show or carry out."""
+"""`Plan`: what changes, and everything a reviewer needs to know about it. Outputs only show it or apply it."""
 
 from enum import StrEnum
 from typing import Any
@@ -19,13 +19,13 @@ class Operation(StrEnum):
     CREATE = "create"
     UPDATE = "update"
     DELETE = "delete"
-    MOVE = "move"  # the same object under a new name, namespace or cluster, possibly edited as well
+    MOVE = "move"  # a new name, namespace or cluster, possibly with other changes
 
 
 class FieldChange(Struct, frozen=True, kw_only=True):
-    """One field that differs. `path` is for people: keyed list items read `containers[name=trainer]`.
+    """One field that differs. Items of keyed lists appear in its path by their key, as `containers[name=trainer]`.
 
-    `has_before`/`has_after` tell an absent value from a null. Values are plain JSON; secret ones are already masked.
+    `has_before` and `has_after` distinguish an absent value from null. Values are plain JSON; secrets are masked.
     """
 
     path: str
@@ -37,35 +37,35 @@ class FieldChange(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One object that is created, updated, deleted or moved. `path` is below the repository's root."""
+    """One object that is created, updated, deleted or moved. `path` is relative to the root of the repository."""
 
     operation: Operation
     cluster: str
     key: ObjectKey
     path: str
-    source: SourceRef | None  # the document that asks for it; of a deletion: none
-    fields: tuple[FieldChange, ...] = ()  # of creations and deletions: for the first 500 of a plan
-    because: tuple[Why, ...] = ()  # distinct reasons, most weighty first
+    source: SourceRef | None  # the document that defines it; None for a deletion
+    fields: tuple[FieldChange, ...] = ()  # of creations and deletions only for the first 500
+    because: tuple[Why, ...] = ()  # distinct reasons, the most frequent first
     moved_from: str = ""  # path before a move
     gpus_before: int = 0
     gpus_after: int = 0
-    digest_before: str = ""  # blob ids of the written bytes; empty where there is no file on that side
+    digest_before: str = ""  # blob ids of the rendered file; empty if it does not exist
     digest_after: str = ""
     sizing: SizingSummary | None = None  # how its GPUs were computed
 
 
 class GpuLine(Struct, frozen=True, kw_only=True):
-    """GPUs asked for by running (not suspended) jobs of one queue on one product: before and after."""
+    """GPUs of one product that the running (not suspended) jobs of one queue request, before and after."""
 
     cluster: str
-    queue: str  # empty: outside any queue
+    queue: str  # empty: no queue
     product: str  # empty: any
     before: int
     after: int
 
 
 class QueueLine(Struct, frozen=True, kw_only=True):
-    """A queue's guaranteed GPUs before and after, what its jobs ask for, and what the cluster has. None: unlimited."""
+    """The guaranteed GPUs of a queue before and after, its limit, and what its jobs request. None: unlimited."""
 
     cluster: str
     queue: str
@@ -79,17 +79,17 @@ class QueueLine(Struct, frozen=True, kw_only=True):
 
 
 class CapacityLine(Struct, frozen=True, kw_only=True):
-    """GPUs of one product that the evidence knows, and how much of it all queues guarantee: over- and under-commit."""
+    """GPUs of one product in the inventory of a cluster, with the sums of all guarantees and requests."""
 
     cluster: str
     product: str
     capacity: int
-    guaranteed: float | None  # None: some queue is unlimited
+    guaranteed: float | None  # None: a queue is unlimited
     requested: int
 
 
 class JobChange(Struct, frozen=True, kw_only=True):
-    """A workload in one word: added, removed, resized, suspended or resumed."""
+    """A workload that is added, removed, resized, suspended or resumed (`word`)."""
 
     word: str
     cluster: str
@@ -102,7 +102,7 @@ class JobChange(Struct, frozen=True, kw_only=True):
 
 
 class Risk(Struct, frozen=True, kw_only=True):
-    """Something a reviewer must see before approving: `rule` is stable (`risk.pvc-data-loss`)."""
+    """An effect that reverting the commit does not undo. `rule` is a stable id, such as `risk.pvc-data-loss`."""
 
     rule: str
     cluster: str
@@ -122,15 +122,15 @@ class Breach(Struct, frozen=True, kw_only=True):
 
 
 class Revision(Struct, frozen=True, kw_only=True):
-    """One side of the comparison: what the user called it, and the ids that pin it."""
+    """One side of the comparison: its name, and the ids that identify it."""
 
     label: str  # `main`, `HEAD`, `working tree`
     commit: str = ""  # empty for the working tree
-    tree: str = ""  # digest over the files that matter
+    tree: str = ""  # digest of its relevant files
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """Everything. `digest` binds it to both trees, the evidence, the policies and the engine."""
+    """The whole plan. `digest` identifies both trees, the evidence, the policies and the version of the engine."""
 
     engine: str
     base: Revision
@@ -147,22 +147,22 @@ class Plan(Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()
     problems: tuple[Problem, ...] = ()
-    held_back: tuple[str, ...] = ()  # rendered paths left untouched: their source has errors or waits for an answer
+    held_back: tuple[str, ...] = ()  # rendered files left unchanged: the source has errors or waits for an answer
     breaches: tuple[Breach, ...] = ()
     acknowledged: bool = False
     digest: str = ""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """Problems that stop a commit."""
+        """Problems that prevent a commit."""
         return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
 
     @property
     def denials(self) -> tuple[Verdict, ...]:
-        """Verdicts that stop a commit."""
+        """Verdicts that prevent a commit."""
         return tuple(verdict for verdict in self.verdicts if verdict.result in (Result.DENY, Result.ERROR))
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to create, update, delete or move."""
+        """Whether there is nothing to create, update, delete or move."""
         return not self.changes

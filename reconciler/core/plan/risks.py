@@ -1,217 +1,256 @@
-"""Risks: what a reviewer must see before approving, because Git can undo the text and not the effect."""
+"""Risks: effects of a plan that reverting the commit does not undo. One row per risk in `RISKS`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import NamedTuple
 
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.manifests.ownership import IMMUTABLE, KEEP
 from reconciler.core.objects import ObjectKey, SourceRef
-from reconciler.core.plan.edits import Edit, source_of
+from reconciler.core.plan.edits import Edit
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Operation, QueueLine, Risk
 from reconciler.core.plan.sides import Sides
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.queues import QueueUsage
-from reconciler.core.summary import ObjectSummary
+
+_MAX_FIELDS = 3  # named in one message
 
 
-def risks(
-    edits: Sequence[Edit], sides: Sides, queues: Iterable[QueueLine], after: Mapping[str, QueueUsage], inputs: Inputs
-) -> tuple[Risk, ...]:
-    """Return every risk, those that lose data first."""
-    found: list[Risk] = []
-    is_any_gone = any(edit.change.operation in _GONE for edit in edits)
-    users = _users(chain(inputs.common.rows(), sides.after.values())) if is_any_gone else {}
+class RiskContext:
+    """What the checks look at besides one change."""
+
+    def __init__(
+        self, inputs: Inputs, sides: Sides, queues: Iterable[QueueLine], usage: Mapping[str, QueueUsage]
+    ) -> None:
+        self.inputs = inputs
+        self.sides = sides
+        self.queues = queues
+        self.usage = usage
+
+    @cached_property
+    def references(self) -> Mapping[tuple[str, KindId, str, str], int]:
+        """Number of references to an object after the plan, by its cluster, kind, namespace and name."""
+        return Counter(
+            (row.cluster, (reference.group, reference.kind), reference.namespace, reference.name)
+            for row in chain(self.inputs.common.rows(), self.sides.after.values())
+            for reference in row.references
+        )
+
+
+class RiskText(NamedTuple):
+    """What a reviewer reads: the effect, and what to do about it."""
+
+    message: str
+    hint: str
+
+
+class RiskRule(NamedTuple):
+    """One row of `RISKS`.
+
+    summary: one sentence for catalogues of rules.
+    operations, check: the changes that may have the risk, and the check of one of them.
+    find: for risks that are not about one change, yields them.
+    """
+
+    rule: str
+    summary: str
+    operations: tuple[Operation, ...] = ()
+    check: Callable[[Edit, RiskContext], RiskText | None] | None = None
+    find: Callable[[RiskContext], Iterator[Risk]] | None = None
+
+
+def find_risks(edits: Iterable[Edit], context: RiskContext) -> tuple[Risk, ...]:
+    """Return every risk, in the order of `RISKS`. The registry of kinds knows the risks of deleting an object."""
+    risks = [risk for rule in RISKS if rule.find for risk in rule.find(context)]
     for edit in edits:
-        if edit.change.operation in _GONE:
-            found += _gone(edit, users, inputs)
-        if edit.change.operation is Operation.UPDATE:
-            found += _updated(edit)
-        found += _suspended(edit)
-    found += _kept(sides, inputs.config.rendered)
-    found += _quotas(queues, after)
-    return tuple(sorted(found, key=_weight))
+        if edit.change.operation in _DELETING:
+            risks += _deletion(edit, context)
+        for rule in RISKS:
+            if rule.check is not None and edit.change.operation in rule.operations:
+                text = rule.check(edit, context)
+                if text is not None:
+                    risks.append(_risk(edit, rule.rule, text))
+    order = {rule.rule: position for position, rule in enumerate(RISKS)}
+    return tuple(sorted(risks, key=lambda risk: (order.get(risk.rule, -1), risk.cluster, str(risk.key), risk.message)))
 
 
-_GONE = (Operation.DELETE, Operation.MOVE)
-_Target = tuple[str, KindId, str, str]
-"""Cluster, kind, namespace and name of an object that others refer to."""
-_ORDER = (
-    "risk.pvc-data-loss",
-    "risk.namespace-delete",
-    "risk.crd-delete",
-    "risk.queue-delete",
-    "risk.workload-delete",
-    "risk.immutable-object",
-    "risk.recreate",
-    "risk.not-applied",
-    "risk.pvc-shrink",
-    "risk.quota-below-requests",
-    "risk.suspend",
-    "risk.kept",
-)
-RISKS: Mapping[str, str] = {
-    "risk.pvc-data-loss": "a claim is deleted or renamed, and its volume with it unless the class retains it",
-    "risk.namespace-delete": "a namespace is deleted with everything in it, also what this repository does not know",
-    "risk.crd-delete": "a definition is deleted, and with it every object of its kind",
-    "risk.queue-delete": "a queue is deleted: its workloads are no longer admitted",
-    "risk.workload-delete": "a workload with GPUs is deleted or renamed: what runs of it stops",
-    "risk.immutable-object": "an object that its owner marked as immutable changes",
-    "risk.recreate": "a field changes that the API server only accepts on a new object",
-    "risk.not-applied": "a change reaches no pod that runs already: those go on as they are",
-    "risk.pvc-shrink": "a claim asks for less than before: the API server refuses to shrink a volume",
-    "risk.quota-below-requests": "a queue's guarantee falls below what this repository's own workloads ask of it",
-    "risk.suspend": "a workload with GPUs is suspended: its pods are removed",
-    "risk.kept": "an object is no longer asked for, but is marked to be kept",
-}
-"""Every risk and what it means: the catalogue."""
-
-
-def _weight(risk: Risk) -> tuple[int, str, str, str]:
-    return (_ORDER.index(risk.rule), risk.cluster, str(risk.key), risk.message)
-
-
-def _users(rows: Iterable[ObjectSummary]) -> Mapping[_Target, int]:
-    """Count, by cluster, kind, namespace and name, the objects that refer to another one."""
-    users: dict[_Target, int] = {}
-    for row in rows:
-        for reference in row.references:
-            target = (row.cluster, (reference.group, reference.kind), reference.namespace, reference.name)
-            users[target] = users.get(target, 0) + 1
-    return users
-
-
-def _old_key(edit: Edit) -> ObjectKey:
-    return edit.row_before.key if edit.row_before else edit.change.key
-
-
-def _of(edit: Edit, rule: str, message: str, hint: str) -> Risk:
+def _risk(edit: Edit, rule: str, text: RiskText) -> Risk:
     return Risk(
-        rule=rule, cluster=edit.change.cluster, key=_old_key(edit), message=message, hint=hint, place=source_of(edit)
+        rule=rule,
+        cluster=edit.change.cluster,
+        key=_existing_key(edit),
+        message=text.message,
+        hint=text.hint,
+        place=edit.change.source or SourceRef(path=edit.change.path),
     )
 
 
-def _gone(edit: Edit, users: Mapping[_Target, int], inputs: Inputs) -> Iterator[Risk]:
-    key = _old_key(edit)
-    cluster = edit.row_before.cluster if edit.row_before else edit.change.cluster
-    verb = "renamed, which deletes the old one" if edit.change.operation is Operation.MOVE else "deleted"
-    deletion = inputs.kinds.find(key.group, key.kind).deletion
-    if deletion is not None:
-        left = users.get((cluster, (key.group, key.kind), key.namespace, key.name), 0)
-        still = (
-            f"; {left} object{'s' if left > 1 else ''} of this repository still refer{'' if left > 1 else 's'} to it"
-        )
-        message = f"the {deletion.noun} is {verb}{deletion.effect}{still if left and deletion.names_users else ''}"
-        yield _of(edit, deletion.rule, message, deletion.hint)
-    elif edit.row_before and edit.row_before.is_workload and edit.change.gpus_before:
-        gpus = edit.change.gpus_before
-        yield _of(
-            edit,
-            "risk.workload-delete",
-            f"the workload is {verb}: what runs on its {gpus} GPUs stops",
-            "let it finish or save a checkpoint first",
-        )
+def _existing_key(edit: Edit) -> ObjectKey:
+    return edit.row_before.key if edit.row_before else edit.change.key
 
 
-def _updated(edit: Edit) -> Iterator[Risk]:
-    found = edit.comparison
-    if found is None or not found.replaces:
+def _deleted_or_renamed(edit: Edit) -> str:
+    return "renamed, which deletes the old one" if edit.change.operation is Operation.MOVE else "deleted"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"
+
+
+def _deletion(edit: Edit, context: RiskContext) -> Iterator[Risk]:
+    """Yield the risk that the registry of kinds names for deleting an object."""
+    key = _existing_key(edit)
+    deletion = context.inputs.kinds.find(key.group, key.kind).deletion
+    if deletion is None:
         return
-    if found.is_immutable and edit.change.fields:
-        yield _of(
-            edit,
-            "risk.immutable-object",
-            f"it is marked {IMMUTABLE} and changes in {_listed(edit)}",
-            "make a new object under another name, or remove the annotation in a change of its own",
-        )
-    frozen = _differing(edit, found.frozen)
-    if frozen:
-        yield _of(
-            edit,
-            "risk.recreate",
-            f"{', '.join(frozen)} cannot be changed in place: the API server refuses",
-            "rename the object, or delete it in the cluster so that it is created anew; what runs of it stops",
-        )
-    unapplied = _differing(edit, found.unapplied)
-    if unapplied:
-        yield _of(
-            edit,
-            "risk.not-applied",
-            f"{', '.join(unapplied)}: the operator replaces no pod that runs, so they go on as they are",
-            "suspend the job in one change and let it go on in the next, or rename it",
-        )
-    yield from _shrunk(edit, *found.storage)
+    message = f"the {deletion.noun} is {_deleted_or_renamed(edit)}{deletion.effect}"
+    cluster = edit.row_before.cluster if edit.row_before else edit.change.cluster
+    users = context.references.get((cluster, (key.group, key.kind), key.namespace, key.name), 0)
+    if users and deletion.names_users:
+        message += f"; {users} object{' still refers' if users == 1 else 's still refer'} to it"
+    yield _risk(edit, deletion.rule, RiskText(message, deletion.hint))
 
 
-def _differing(edit: Edit, paths: Iterable[str]) -> list[str]:
-    """Return the paths at or below which the meaning differs: 1Gi and 1024Mi are one to the API server as well."""
-    changed = [change.path for change in edit.change.fields]
-    return [path for path in paths if any(f"{one}.".startswith((f"{path}.", f"{path}[")) for one in changed)]
+def _workload_delete(edit: Edit, context: RiskContext) -> RiskText | None:
+    key, row = _existing_key(edit), edit.row_before
+    if row is None or not row.is_workload or not edit.change.gpus_before:
+        return None
+    if context.inputs.kinds.find(key.group, key.kind).deletion is not None:
+        return None
+    return RiskText(
+        f"the workload is {_deleted_or_renamed(edit)}; its pods on {_gpus(edit.change.gpus_before)} stop",
+        "let it finish or save a checkpoint first",
+    )
 
 
-def _listed(edit: Edit) -> str:
-    shown = [change.path for change in edit.change.fields[:3]]
-    more = len(edit.change.fields) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+def _immutable_object(edit: Edit, _: RiskContext) -> RiskText | None:
+    fields = [change.path for change in edit.change.fields]
+    if edit.comparison is None or not edit.comparison.is_immutable or not fields:
+        return None
+    more = len(fields) - _MAX_FIELDS
+    listed = ", ".join(fields[:_MAX_FIELDS]) + (f" and {more} more" if more > 0 else "")
+    return RiskText(
+        f"the object has the annotation {IMMUTABLE}, but changes in {listed}",
+        "create a new object with another name, or remove the annotation in a separate change",
+    )
 
 
-def _shrunk(edit: Edit, was: Any, now: Any) -> Iterator[Risk]:
-    left = parse_quantity(was) if isinstance(was, str | int) else None
-    right = parse_quantity(now) if isinstance(now, str | int) else None
-    if left is not None and right is not None and right < left:
-        yield _of(
-            edit,
-            "risk.pvc-shrink",
-            f"the claim asks for {now} instead of {was}: a volume cannot shrink",
-            "keep the size, or move the data to a new, smaller claim",
-        )
+def _recreate(edit: Edit, _: RiskContext) -> RiskText | None:
+    frozen = _changed_paths(edit, edit.comparison.frozen if edit.comparison else ())
+    if not frozen:
+        return None
+    return RiskText(
+        f"{', '.join(frozen)} cannot be changed in place; the API server rejects the update",
+        "rename the object, or delete it in the cluster so that it is created again; its running pods stop",
+    )
 
 
-def _suspended(edit: Edit) -> Iterator[Risk]:
+def _not_applied(edit: Edit, _: RiskContext) -> RiskText | None:
+    unapplied = _changed_paths(edit, edit.comparison.unapplied if edit.comparison else ())
+    if not unapplied:
+        return None
+    return RiskText(
+        f"running pods keep the old {', '.join(unapplied)}, because the operator does not replace them",
+        "suspend the job in one change and resume it in the next, or rename it",
+    )
+
+
+def _changed_paths(edit: Edit, paths: Iterable[str]) -> list[str]:
+    """Return the paths whose meaning changes, at or below them: 1Gi and 1024Mi are equal to the API server, too."""
+    changed = [f"{change.path}." for change in edit.change.fields]
+    return [path for path in paths if any(field.startswith((f"{path}.", f"{path}[")) for field in changed)]
+
+
+def _claim_shrink(edit: Edit, _: RiskContext) -> RiskText | None:
+    before, after = edit.comparison.storage if edit.comparison else (None, None)
+    old = parse_quantity(before) if isinstance(before, str | int) else None
+    new = parse_quantity(after) if isinstance(after, str | int) else None
+    if old is None or new is None or new >= old:
+        return None
+    return RiskText(
+        f"the claim requests {after} instead of {before}, but a volume cannot shrink",
+        "keep the size, or move the data to a new, smaller claim",
+    )
+
+
+def _suspend(edit: Edit, _: RiskContext) -> RiskText | None:
     before, after = edit.row_before, edit.row_after
-    if before and after and after.suspended and not before.suspended and before.gpus:
-        yield _of(
-            edit,
-            "risk.suspend",
-            f"suspending it removes the pods that hold {before.gpus} GPUs",
-            "make sure that it can go on from a checkpoint",
-        )
+    if before is None or after is None or before.suspended or not after.suspended or not before.gpus:
+        return None
+    return RiskText(
+        f"the workload is suspended; its pods on {_gpus(before.gpus)} are deleted",
+        "make sure that it can resume from a checkpoint",
+    )
 
 
-def _kept(sides: Sides, rendered: str) -> Iterator[Risk]:
-    for path in sides.kept:
-        row = sides.before.get(path)
+def _find_kept(context: RiskContext) -> Iterator[Risk]:
+    for path in context.sides.kept:
+        row = context.sides.before.get(path)
         if row is not None:
             yield Risk(
                 rule="risk.kept",
                 cluster=row.cluster,
                 key=row.key,
-                message="nothing asks for it any more, but it is marked to be kept, so it stays",
-                hint=f"to let it go, remove the annotation {KEEP} from the rendered file in a change of its own",
-                place=SourceRef(path=f"{rendered}/{path}"),
+                message=f"no source defines the object any more, but the annotation {KEEP} keeps it",
+                hint="to delete it, remove the annotation from the rendered file in a separate change",
+                place=SourceRef(path=f"{context.inputs.config.rendered}/{path}"),
             )
 
 
-def _quotas(queues: Iterable[QueueLine], after: Mapping[str, QueueUsage]) -> Iterator[Risk]:
-    for line in queues:
+def _find_small_quotas(context: RiskContext) -> Iterator[Risk]:
+    for line in context.queues:
         if line.after is None or not line.exists_after or line.after >= line.requested:
             continue
         if not line.exists_before or (line.before is not None and line.before <= line.after):
             continue
-        row = _queue_row(after[line.cluster], line.queue)
+        queues = sorted(context.usage[line.cluster].queues.items())
+        row = next((row for key, row in queues if key.name == line.queue), None)
         if row is not None:
-            was = "unlimited" if line.before is None else f"{line.before:g}"
-            product = f" {line.product}" if line.product else ""
+            before = "unlimited" if line.before is None else f"{line.before:g}"
+            product = f" for {line.product}" if line.product else ""
             yield Risk(
                 rule="risk.quota-below-requests",
                 cluster=line.cluster,
                 key=row.key,
-                message=f"guarantees {line.after:g}{product} GPUs instead of {was}, its workloads ask {line.requested}",
-                hint="workloads over the guarantee wait or can be preempted: keep the quota or shrink the workloads",
+                message=f"the GPU quota{product} changes from {before} to {line.after:g}, "
+                f"but the workloads of the queue request {_gpus(line.requested)}",
+                hint="workloads beyond the quota wait or can be preempted; keep the quota, or reduce the workloads",
                 place=row.place,
             )
 
 
-def _queue_row(usage: QueueUsage, name: str) -> ObjectSummary | None:
-    return next((row for key, row in sorted(usage.queues.items()) if key.name == name), None)
+_DELETING = (Operation.DELETE, Operation.MOVE)
+_UPDATING = (Operation.UPDATE,)
+
+RISKS: tuple[RiskRule, ...] = (
+    RiskRule("risk.pvc-data-loss", "A claim is deleted or renamed, and its data with it unless the volume is retained"),
+    RiskRule("risk.namespace-delete", "A namespace is deleted with all objects in it, including those not in Git"),
+    RiskRule("risk.crd-delete", "A CustomResourceDefinition is deleted with every object of its kind"),
+    RiskRule("risk.queue-delete", "A queue is deleted, so its workloads are no longer admitted"),
+    RiskRule(
+        "risk.workload-delete",
+        "A workload with GPUs is deleted or renamed",
+        _DELETING,
+        _workload_delete,
+    ),
+    RiskRule(
+        "risk.immutable-object",
+        "An object that is marked as immutable changes",
+        _UPDATING,
+        _immutable_object,
+    ),
+    RiskRule("risk.recreate", "A field changes that the API server accepts only on a new object", _UPDATING, _recreate),
+    RiskRule("risk.not-applied", "Running pods keep the old spec", _UPDATING, _not_applied),
+    RiskRule("risk.pvc-shrink", "A claim requests less storage than before", _UPDATING, _claim_shrink),
+    RiskRule(
+        "risk.quota-below-requests",
+        "A quota falls below the requests of its queue",
+        find=_find_small_quotas,
+    ),
+    RiskRule("risk.suspend", "A workload with GPUs is suspended, and its pods are deleted", tuple(Operation), _suspend),
+    RiskRule("risk.kept", "An object without a source stays, because an annotation keeps it", find=_find_kept),
+)
+"""Every risk, the most severe first. Rows without a check are risks of deletion, which `Kind.deletion` refers to."""

@@ -6,15 +6,38 @@ from typing import Any
 import pytest
 
 from reconciler.core.config import Budgets
-from reconciler.core.plan import Plan
-from reconciler.core.plan.risks import RISKS
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.plan import Operation, Plan
+from reconciler.core.plan import risks as risks_module
+from reconciler.core.plan.risks import RISKS, RiskRule, RiskText
 from tests.core.plan.plan_cases import KUEUE_QUEUE, Body, claim, flavor, job, kai_queue, local_queue, plain, plan
 
 
 def risks(made: Plan) -> list[tuple[str, str]]:
-    assert {risk.rule for risk in made.risks} <= set(RISKS)
+    assert {risk.rule for risk in made.risks} <= {rule.rule for rule in RISKS}
     assert all(risk.message and risk.hint for risk in made.risks)
     return [(risk.rule, risk.key.name) for risk in made.risks]
+
+
+def test_every_deletion_risk_of_a_kind_is_in_the_table() -> None:
+    assert {kind.deletion.rule for kind in BUILT_IN.values() if kind.deletion} <= {rule.rule for rule in RISKS}
+
+
+def test_a_new_risk_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row with a check of creations is found, ordered after the others, with its message and hint."""
+    large = RiskRule(
+        "risk.large-job",
+        "A new job requests many GPUs",
+        (Operation.CREATE,),
+        lambda edit, _: RiskText("the job is large", "ask first") if edit.change.gpus_after > 64 else None,
+    )
+    monkeypatch.setattr(risks_module, "RISKS", (*RISKS, large))
+    made = plan([claim("data")], [job("small"), job("large", pods=16)])
+    assert [(risk.rule, risk.key.name) for risk in made.risks] == [
+        ("risk.pvc-data-loss", "data"),
+        ("risk.large-job", "large"),
+    ]
+    assert (made.risks[1].message, made.risks[1].hint) == ("the job is large", "ask first")
 
 
 def with_spec(body: Body, **fields: Any) -> Body:
@@ -52,7 +75,7 @@ def test_deletes_that_take_more_than_themselves() -> None:
 
 def test_a_deleted_queue_tells_who_still_uses_it() -> None:
     made = plan([kai_queue("team-a"), job("a"), job("b")], [job("a"), job("b")])
-    assert made.risks[0].message == "the queue is deleted; 2 objects of this repository still refer to it"
+    assert made.risks[0].message == "the queue is deleted; 2 objects still refer to it"
 
 
 def torch_job(image: str, *, suspend: bool = False, workers: int = 2) -> Body:
@@ -129,7 +152,7 @@ def test_a_template_that_no_running_pod_takes_over() -> None:
     """The training operator compares how many pods there are, not what is in them."""
     made = plan([torch_job("a:1")], [torch_job("a:2")])
     assert risks(made) == [("risk.not-applied", "x")]
-    assert made.risks[0].message.startswith("spec.pytorchReplicaSpecs.Worker.template:")
+    assert made.risks[0].message.startswith("running pods keep the old spec.pytorchReplicaSpecs.Worker.template")
     assert risks(plan([torch_job("a:1", suspend=True)], [torch_job("a:2")])) == []
     assert risks(plan([torch_job("a:1")], [torch_job("a:1", workers=3)])) == []
 
