@@ -1,10 +1,11 @@
-"""One source file through all stages: bytes and context in; manifests, problems and verdicts out. Pure.
+"""Compile source files: bytes and context in; manifests, problems, verdicts and dependencies out. Pure.
 
-`compile_file` is what the cache remembers, what the workers run, and what `explain` looks into: a file that did not
-change, in a context that did not change, is never compiled again.
+The stages of a file: parse, validate, render for each cluster that selects it, validate what was rendered, serialize,
+and evaluate the policies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import sha1, sha256
 from typing import Any
 
@@ -12,70 +13,59 @@ from msgspec import Struct, field
 
 from reconciler.core.config import Cluster
 from reconciler.core.documents import Document, read, write
-from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
-from reconciler.core.kinds.torchrun.render import Rendered, render_job, render_queue
+from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.launch import is_configuration
-from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.manifests.ownership import own
+from reconciler.core.manifests.manifest import Manifest, manifest_path
+from reconciler.core.manifests.ownership import owned
 from reconciler.core.manifests.plain import render_plain
 from reconciler.core.manifests.size import size_problems
 from reconciler.core.objects import SourceRef, format_path
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Parsed, Problem, Severity
 from reconciler.core.summary import ObjectSummary, summarize
-from reconciler.index.context import ANY_QUEUE, CONTEXT_KINDS, Context
-from reconciler.index.sizing import (
-    is_sized,
-    needs_of,
-    outdated,
-    size,
-    unwritten,
-    was_sized,
-    with_note,
-    writes_source,
-)
-from reconciler.revision.layout import selects
-
-_TORCHRUN_GROUP = "torchrun.ai"
-_OWN_GROUP = "gpureconciler.io"
-_KUSTOMIZE_GROUP = "kustomize.config.k8s.io"
+from reconciler.index.context import Context
+from reconciler.index.dependencies import Dependency, Lookup
+from reconciler.index.sizing import is_sized, outdated, size, unwritten, was_sized, with_note, writes_source
+from reconciler.revision.files import selects
 
 
-class Rendering(Struct, frozen=True, kw_only=True):
-    """A manifest, its bytes as committed, and its row."""
+class RenderedObject(Struct, frozen=True, kw_only=True):
+    """A manifest, its bytes as committed, and its summary."""
 
     manifest: Manifest
     content: bytes
-    row: ObjectSummary
+    summary: ObjectSummary
 
 
-class Compiled(Struct, frozen=True, kw_only=True):
-    """All that one source file means. `needs` names what its jobs refer to: queues, cards on offer, files.
+class CompiledFile(Struct, frozen=True, kw_only=True):
+    """Everything that one source file means, and what it used besides its own bytes.
 
-    `held` are paths of jobs that wait for an answer: whatever is rendered there stays as it is.
+    `pending` are the paths of jobs that wait for a sizing answer: what is rendered there stays as it is.
     """
 
-    renderings: tuple[Rendering, ...] = ()
+    objects: tuple[RenderedObject, ...] = ()
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
-    needs: tuple[str, ...] = ()
-    held: tuple[str, ...] = ()
-    documents: int = 0
+    pending: tuple[str, ...] = ()
+    dependencies: frozenset[Dependency] = frozenset()
 
 
-def compile_file(context: Context, path: str, raw: bytes) -> Compiled:
+def compile_file(context: Context, path: str, raw: bytes) -> CompiledFile:
     """Compile one source file. Problems of one document do not hide the manifests of the others."""
     return compile_files(context, [(path, raw)])[0]
 
 
-def compile_files(context: Context, files: Iterable[tuple[str, bytes]], *, judged: bool = True) -> list[Compiled]:
-    """Compile files that have nothing to do with each other, all of them stage by stage.
+def compile_files(
+    context: Context, files: Iterable[tuple[str, bytes]], *, with_policies: bool = True
+) -> list[CompiledFile]:
+    """Compile independent files, stage by stage.
 
-    A stage that runs again and again stays in the processor's caches: a quarter less time than file by file. If they
-    are not to be `judged`, no policy is asked.
+    Running one stage over many files stays in the processor's caches: a quarter less time than file by file.
     """
     drafts = [_Draft(path=path, raw=raw) for path, raw in files]
-    for stage in (_read, _check, _render, _check_rendered, _write, *([_judge] if judged else [])):
+    stages = (_parse, _validate, _render, _validate_rendered, _serialize)
+    for stage in (*stages, _evaluate_policies) if with_policies else stages:
         for draft in drafts:
             stage(context, draft)
     return [draft.compiled() for draft in drafts]
@@ -88,73 +78,74 @@ class _Draft(Struct, kw_only=True):
     raw: bytes
     problems: list[Problem] = field(default_factory=list)
     documents: tuple[Document, ...] = ()
-    sound: list[Document] = field(default_factory=list)
+    valid: list[Document] = field(default_factory=list)
     manifests: list[tuple[Manifest, Document]] = field(default_factory=list)
-    renderings: list[Rendering] = field(default_factory=list)
+    objects: list[RenderedObject] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
-    needs: set[str] = field(default_factory=set)
-    held: set[str] = field(default_factory=set)
+    dependencies: set[Dependency] = field(default_factory=set)
+    pending: set[str] = field(default_factory=set)
 
-    def compiled(self) -> Compiled:
-        return Compiled(
-            renderings=tuple(self.renderings),
+    def compiled(self) -> CompiledFile:
+        return CompiledFile(
+            objects=tuple(self.objects),
             problems=tuple(dict.fromkeys(self.problems)),
             verdicts=tuple(self.verdicts),
-            needs=tuple(sorted(self.needs)),
-            held=tuple(sorted(self.held)),
-            documents=len(self.documents),
+            pending=tuple(sorted(self.pending)),
+            dependencies=frozenset(self.dependencies),
         )
 
 
-def _read(_: Context, draft: _Draft) -> None:
+def _parse(_: Context, draft: _Draft) -> None:
     reading = read(draft.path, draft.raw)
     draft.documents = reading.documents
     draft.problems += reading.problems
 
 
-def _check(context: Context, draft: _Draft) -> None:
+def _validate(context: Context, draft: _Draft) -> None:
     for document in draft.documents:
-        if is_configuration(document.data):  # read by those whose launch line names it, never rendered
+        if is_configuration(document.data):  # launch lines name it; it is never rendered
             continue
-        found = _document_problems(context, document, draft.raw)
-        draft.problems += found
-        if not any(problem.severity is Severity.ERROR for problem in found):
-            draft.sound.append(document)
+        problems = _document_problems(context, document, draft.raw)
+        draft.problems += problems
+        if not any(problem.severity is Severity.ERROR for problem in problems):
+            draft.valid.append(document)
 
 
 def _render(context: Context, draft: _Draft) -> None:
-    for document in draft.sound:
-        for cluster in _selecting(context, document):
-            made = _sized(context, document, cluster, draft) if is_sized(document, cluster) else None
-            if made is None and was_sized(document, cluster):
-                draft.needs.update(needs_of(document, cluster))
-                draft.problems += outdated(context, document, cluster)
-            manifests = _rendered(context, document, cluster, draft) if made is None else made
+    for document in draft.valid:
+        source = _Source(context, document)
+        for cluster in _selecting(context.clusters, document):
+            lookup = Lookup(context, cluster, draft.dependencies)
+            manifests = _render_sized(source, lookup, draft) if is_sized(document, cluster) else None
+            if manifests is None:
+                if was_sized(document, cluster):
+                    draft.problems += outdated(document, lookup)
+                rendered = source.render(lookup)
+                draft.problems += rendered.problems
+                manifests = rendered.manifests
             draft.manifests += ((manifest, document) for manifest in manifests)
 
 
-def _check_rendered(context: Context, draft: _Draft) -> None:
+def _validate_rendered(context: Context, draft: _Draft) -> None:
+    """Validate the objects that are not what the user wrote."""
     for manifest, document in draft.manifests:
-        if _is_intent(document) or manifest.sizing is not None:
+        row = context.kinds.get((document.group, document.kind))
+        if (row is not None and row.render is not None) or manifest.sizing is not None:
             draft.problems += _body_problems(context, manifest)
 
 
-def _write(context: Context, draft: _Draft) -> None:
+def _serialize(context: Context, draft: _Draft) -> None:
     for manifest, document in draft.manifests:
-        kind = context.kinds.find(manifest.key.group, manifest.key.kind)
-        rendering = _rendering(context, own(manifest, document, is_shared=kind.is_shared))
-        draft.renderings.append(rendering)
-        draft.problems += size_problems(rendering.manifest, rendering.content, data_limit=kind.data_limit)
+        rendered = _serialize_object(context, owned(manifest, document))
+        draft.objects.append(rendered)
+        draft.problems += size_problems(rendered.manifest, rendered.content)
 
 
-def _judge(context: Context, draft: _Draft) -> None:
-    for rendering in draft.renderings:
-        manifest = rendering.manifest
+def _evaluate_policies(context: Context, draft: _Draft) -> None:
+    for rendered in draft.objects:
+        manifest = rendered.manifest
         namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
         draft.verdicts += context.policies.evaluate(manifest, old=None, namespace=namespace)
-
-
-_RENDERED_KINDS = frozenset({"TorchrunQueue", "TorchrunJob"})
 
 
 def blob_id(content: bytes, object_format: str) -> str:
@@ -163,40 +154,46 @@ def blob_id(content: bytes, object_format: str) -> str:
     return digest(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _rendering(context: Context, manifest: Manifest) -> Rendering:
+def _serialize_object(context: Context, manifest: Manifest) -> RenderedObject:
     content = write(manifest.body)
-    return Rendering(
-        manifest=manifest,
-        content=content,
-        row=summarize(
-            context.kinds,
-            cluster=manifest.cluster,
-            body=manifest.body,
-            path=context.kinds.manifest_path(manifest.cluster, manifest.key),
-            digest=blob_id(content, context.object_format),
-            source=manifest.source,
-        ),
+    summary = summarize(
+        cluster=manifest.cluster,
+        body=manifest.body,
+        path=manifest_path(manifest.cluster, manifest.key),
+        digest=blob_id(content, context.object_format),
+        source=manifest.source,
     )
+    return RenderedObject(manifest=manifest, content=content, summary=summary)
+
+
+_NOT_SOURCES = {
+    "gpureconciler.io": (
+        "layout.kind",
+        "a {kind} does not belong in a source folder",
+        "reconciler.yaml is at the root; evidence and exceptions are in folders of their own",
+    ),
+    "kustomize.config.k8s.io": (
+        "layout.kustomize",
+        "Kustomize is not run on sources: each file is read by itself",
+        "commit the output of `kustomize build`, or keep the overlay outside the source folders",
+    ),
+}
+"""API groups whose documents are not sources: rule, message, hint."""
 
 
 def _document_problems(context: Context, document: Document, raw: bytes) -> Sequence[Problem]:
-    group = document.group
-    if group == _OWN_GROUP:
-        hint = "reconciler.yaml lies at the root, evidence and exceptions in folders of their own"
-        message = f"a {document.kind or 'document of this group'} does not belong among the sources"
-        return [Problem(rule="layout.kind", place=document.source, field="kind", message=message, hint=hint)]
-    if group == _KUSTOMIZE_GROUP:
-        message = "Kustomize is not run on sources: each file is read by itself"
-        hint = "write what `kustomize build` prints, or keep the overlay outside the source folders"
-        return [Problem(rule="layout.kustomize", place=document.source, field="kind", message=message, hint=hint)]
+    if document.group in _NOT_SOURCES:
+        rule, message, hint = _NOT_SOURCES[document.group]
+        message = message.format(kind=document.kind or "document of this group")
+        return [Problem(rule=rule, place=document.source, field="kind", message=message, hint=hint)]
     problems = list(context.catalogue.validate(document))
-    if document.kind in CONTEXT_KINDS and document.kind.encode() not in raw:
+    row = context.kinds.get((document.group, document.kind))
+    if row is not None and row.is_definition and document.kind.encode() not in raw:
         place = document.at(("kind",))
-        message = "the kind is written with escapes, which hides it from other files"
-        problems.append(
-            Problem(rule="yaml.escaped-kind", place=place, field="kind", message=message, hint="write it plainly")
-        )
-    if not any(_selecting(context, document)) and not _selected_elsewhere(context, document):
+        message = "the kind is written with escapes, so other files cannot find this definition"
+        hint = "write it without escapes"
+        problems.append(Problem(rule="yaml.escaped-kind", place=place, field="kind", message=message, hint=hint))
+    if not any(_selecting(context.config.clusters, document)):
         problems.append(
             Problem(
                 rule="config.unselected",
@@ -209,82 +206,65 @@ def _document_problems(context: Context, document: Document, raw: bytes) -> Sequ
     return problems
 
 
-def _selecting(context: Context, document: Document) -> Iterator[Cluster]:
+def _selecting(clusters: Iterable[Cluster], document: Document) -> Iterator[Cluster]:
     labels = document.metadata.get("labels")
-    return (cluster for cluster in context.clusters if selects(cluster, document.source.path, labels))
+    return (cluster for cluster in clusters if selects(cluster, document.source.path, labels))
 
 
-def _selected_elsewhere(context: Context, document: Document) -> bool:
-    labels = document.metadata.get("labels")
-    return any(selects(cluster, document.source.path, labels) for cluster in context.config.clusters)
+class _Source:
+    """A source document, its row of the registry, and its intent, which is parsed once for all clusters."""
+
+    def __init__(self, context: Context, document: Document) -> None:
+        self.document = document
+        self.row: Kind | None = context.kinds.get((document.group, document.kind))
+        self._catalogue = context.catalogue
+
+    @cached_property
+    def _parsed(self) -> Parsed[Any]:
+        if self.row is None or self.row.parse is None:
+            return Parsed(intent=self.document)
+        return self.row.parse(self.document)
+
+    @cached_property
+    def is_namespaced(self) -> bool:
+        """Whether the object belongs to a namespace; an unknown kind does if the document names one."""
+        known = self._catalogue.is_namespaced(self.document.group, self.document.kind)
+        return bool(self.document.metadata.get("namespace")) if known is None else known
+
+    def render(self, lookup: Lookup, parsed: Parsed[Any] | None = None) -> Rendered:
+        """Render for one cluster; `parsed` replaces the intent of the document."""
+        if self.row is None or self.row.render is None:
+            return Rendered(manifests=(render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced),))
+        parsed = parsed or self._parsed
+        if parsed.intent is None:
+            return Rendered(problems=parsed.problems)
+        rendered = self.row.render(parsed.intent, lookup)
+        return Rendered(manifests=rendered.manifests, problems=(*parsed.problems, *rendered.problems))
 
 
-def _is_intent(document: Document) -> bool:
-    return document.kind in _RENDERED_KINDS and document.group == _TORCHRUN_GROUP
-
-
-def _plain(context: Context, document: Document, cluster: Cluster) -> Iterator[Manifest]:
-    yield render_plain(document, cluster, namespaced=_is_namespaced(context, document))
-
-
-def _is_namespaced(context: Context, document: Document) -> bool:
-    namespaced = context.catalogue.is_namespaced(document.group, document.kind)
-    return bool(document.metadata.get("namespace")) if namespaced is None else namespaced
-
-
-def _intent(context: Context, parsed: Parsed[Any], cluster: Cluster, draft: _Draft) -> Iterator[Manifest]:
-    draft.problems += parsed.problems
-    if parsed.intent is not None:
-        rendered = _render_intent(context, parsed.intent, cluster, draft.needs)
-        draft.problems += rendered.problems
-        yield from rendered.manifests
-
-
-def _sized(context: Context, document: Document, cluster: Cluster, draft: _Draft) -> list[Manifest] | None:
-    """Render a job with its numbers; None: it trains nothing that we know of. One that waits keeps what is there."""
+def _render_sized(source: _Source, lookup: Lookup, draft: _Draft) -> tuple[Manifest, ...] | None:
+    """Render a job with its numbers; None if it is not a known training. A pending job keeps what exists."""
     from reconciler.core.sized import sized_manifest, sized_torchrun_job, stamped  # noqa: PLC0415 - few need it
 
-    draft.needs.update(needs_of(document, cluster))
-    job = None if writes_source(cluster) else size(context, document, cluster)
+    document, cluster = source.document, lookup.cluster
+    job = None if writes_source(cluster) else size(document, lookup)
     if job is None and not writes_source(cluster):
         return None
     draft.problems += (unwritten(document),) if job is None else job.problems
     if job is None or job.sized is None:
-        held = _rendered(context, document, cluster, draft)
-        draft.held.update(context.kinds.manifest_path(manifest.cluster, manifest.key) for manifest in held)
-        return []
-    if _is_intent(document):
-        made = _intent(context, sized_torchrun_job(job.sized), cluster, draft)
-        return [with_note(context.kinds, stamped(manifest, job.sized), job) for manifest in made]
-    namespaced = _is_namespaced(context, document)
-    return [with_note(context.kinds, sized_manifest(job.sized, cluster, namespaced=namespaced), job)]
-
-
-def _rendered(context: Context, document: Document, cluster: Cluster, draft: _Draft) -> Iterator[Manifest]:
-    if not _is_intent(document):
-        return _plain(context, document, cluster)
-    parsed = queue_intent(document) if document.kind == "TorchrunQueue" else job_intent(document)
-    return _intent(context, parsed, cluster, draft)
-
-
-def _render_intent(
-    context: Context, intent: TorchrunQueue | TorchrunJob, cluster: Cluster, needs: set[str]
-) -> Rendered:
-    inventory = context.inventories.get(cluster.name)
-    if isinstance(intent, TorchrunQueue):
-        return render_queue(intent, cluster, inventory)
-    needs.add(intent.queue)
-    namespace = intent.namespace or cluster.namespace
-    queue = context.queues.get((cluster.name, namespace, intent.queue))
-    if queue is not None:
-        return render_job(intent, queue.intent, cluster, inventory, known_queues=(intent.queue,))
-    needs.add(ANY_QUEUE)
-    known = sorted(name for (at, where, name) in context.queues if (at, where) == (cluster.name, namespace))
-    return render_job(intent, None, cluster, inventory, known_queues=tuple(known))
+        rendered = source.render(lookup)
+        draft.problems += rendered.problems
+        draft.pending.update(manifest_path(manifest.cluster, manifest.key) for manifest in rendered.manifests)
+        return ()
+    if source.row is not None and source.row.render is not None:
+        rendered = source.render(lookup, sized_torchrun_job(job.sized))
+        draft.problems += rendered.problems
+        return tuple(with_note(stamped(manifest, job.sized), job) for manifest in rendered.manifests)
+    return (with_note(sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job),)
 
 
 def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:
-    """Say of a rendered object what the API server would say, at the source of the offending value."""
+    """Yield what the API server would say about a rendered object, at the source of the offending value."""
     for finding in context.catalogue.findings(manifest.body):
         why = manifest.why(finding.path)
         place: SourceRef = why.places[0] if why.places else manifest.source

@@ -1,68 +1,55 @@
-"""What every source file is compiled against: settings, queues, evidence, policies, schemas. Small, read first."""
+"""What every source file is compiled against: configuration, definitions, evidence, policies, schemas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
-from reconciler.core.inventory import Inventory
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.kinds.torchrun.intent import TorchrunQueue, queue_intent
+from reconciler.core.kinds.kind import Kind, KindId, Kinds
+from reconciler.core.kinds.kubernetes import NAMESPACE
 from reconciler.core.launch import is_configuration
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.policy.switches import switch_problems
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
-from reconciler.index.evidence import read_evidence
-from reconciler.index.offers import KUEUE_KINDS, Flavors, flavors_of
-from reconciler.index.readings import FileReading
-from reconciler.revision.layout import selects
-
-if TYPE_CHECKING:
-    from reconciler.core.sizing.answers import Answers
-
-# A source file that defines one of these is read before all others. The kind is looked for in the raw bytes, which
-# is why `compile_file` refuses these kinds where they are written with escapes.
-CONTEXT_KINDS = ("TorchrunQueue", "Namespace", "CustomResourceDefinition", *KUEUE_KINDS)
-_MARKS = tuple(kind.encode() for kind in CONTEXT_KINDS)
-_FOR_ALL = frozenset({"Namespace", "CustomResourceDefinition"})  # whose change compiles every file again
-
-ANY_QUEUE = ""
-"""Needed by a job whose own queue is not there: what is said of that depends on all others."""
-
-OFFERS = "cards on offer"
-"""Needed by a job that is sized for whatever card its queue offers: Kueue's objects. No queue is called so."""
-
-FILES = "files of launch lines"
-"""Needed by a job whose launch line may name a file of the repository."""
-
-QueueId = tuple[str, str, str]
-"""Cluster, namespace and name."""
+from reconciler.index.evidence import Evidence, read_evidence
+from reconciler.index.parsed import ParsedFile
+from reconciler.revision.files import selects
 
 
-class QueueSource:
-    """A queue that jobs inherit from, and the id of the file it stands in."""
+class Definition:
+    """A document that other documents look up, and its digest."""
 
-    def __init__(self, document: Document, file_id: str) -> None:
-        self._document = document
-        self.file_id = file_id
+    def __init__(self, document: Document, digest: str, row: Kind | None = None) -> None:
+        self.document = document
+        self.digest = digest
+        self._row = row
 
     @cached_property
-    def intent(self) -> TorchrunQueue:
-        """The queue, read when the first job asks; None was left out as broken."""
-        intent = queue_intent(self._document).intent
+    def intent(self) -> Any:
+        """The parsed document, or the document itself if its kind has no parser. Parsed on the first use."""
+        if self._row is None or self._row.parse is None:
+            return self.document
+        intent = self._row.parse(self.document).intent
         if intent is None:
-            raise TypeError(f"{self._document.source} is no sound queue")
+            raise TypeError(f"{self.document.source} is not valid")
         return intent
 
 
+Definitions = Mapping[tuple[str, KindId, str], Mapping[str, Definition]]
+"""By cluster, kind and namespace (empty for cluster-scoped kinds), then by name."""
+
+
 class Context(Struct, frozen=True, kw_only=True):
-    """Everything a file needs besides its own bytes. `digest` covers all of it but what `queue_digest` does."""
+    """Everything a file needs besides its own bytes. `digest` covers what every file depends on.
+
+    The rest is covered by typed dependencies: definitions, evidence, and `files`, which launch lines name.
+    """
 
     config: Config
     clusters: tuple[Cluster, ...]
@@ -72,29 +59,19 @@ class Context(Struct, frozen=True, kw_only=True):
     exceptions: tuple[PolicyException, ...]
     object_format: str
     digest: str
-    inventories: Mapping[str, Inventory] = field(default_factory=dict)
-    answers: "Mapping[str, Answers]" = field(default_factory=dict)  # of sizing engines, by cluster
-    queues: Mapping[QueueId, QueueSource] = field(default_factory=dict)
-    flavors: Mapping[str, Flavors] = field(default_factory=dict)  # Kueue's objects, by cluster
-    files: Mapping[str, Document] = field(default_factory=dict)  # configurations that launch lines name, by path
-    queue_ids: Mapping[str, list[tuple[str, ...]]] = field(default_factory=dict)  # all there is of a name
-    namespaces: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
-    digests: dict[str, str] = field(default_factory=dict)  # what `queue_digest` has told
-
-    def queue_digest(self, needs: str) -> str:
-        """Digest the definitions of what a file's jobs name: queues in any cluster and namespace, cards, files."""
-        if needs in self.digests:
-            return self.digests[needs]
-        names = needs.split("\0")
-        wanted = self.queue_ids if ANY_QUEUE in names else [name for name in names if name in self.queue_ids]
-        found = [self.queue_ids[name] for name in sorted(wanted)]
-        return self.digests.setdefault(needs, sha256(repr(found).encode()).hexdigest())
+    definitions: Definitions
+    evidence: Evidence
+    files: Mapping[str, Definition]
+    namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
+    problems: tuple[Problem, ...]
 
 
-def holds_context(raw: bytes) -> bool:
-    """Whether a file may define what other files depend on; may say yes too often, never no wrongly."""
-    return any(mark in raw for mark in _MARKS) or b"apiVersion" not in raw
+def may_define(raw: bytes, kinds: Kinds) -> bool:
+    """Return whether a file may hold a definition. False positives are possible, false negatives are not.
+
+    Compilation refuses definitions whose kind is written with escapes, which this would miss.
+    """
+    return b"apiVersion" not in raw or any(kind in raw for kind in kinds.definition_marks)
 
 
 def build_context(
@@ -104,24 +81,21 @@ def build_context(
     object_format: str,
     kinds: Kinds,
     catalogue: Catalogue,
-    shipped: Iterable[FileReading],
-    policies: Sequence[FileReading],
-    evidence: Sequence[FileReading],
-    defining: Sequence[FileReading],
+    shipped: Iterable[ParsedFile],
+    policies: Sequence[ParsedFile],
+    evidence: Sequence[ParsedFile],
+    definitions: Sequence[ParsedFile],
     clusters: tuple[Cluster, ...],
 ) -> Context:
-    """Read the small files that matter to all others. Problems in them are collected, never raised."""
-    users = [document for file in policies for document in file.valid]
+    """Evaluate the small files that matter to all others. Problems are collected, never raised."""
+    own = [document for file in policies for document in file.valid]
     shipped_policies = [document for file in shipped for document in file.documents]
-    definitions = [(document, file) for file in defining for document in file.documents]
-    catalogue = catalogue.with_crds([document for document, _ in definitions if document.kind == CONTEXT_KINDS[2]])
-    policy_set, policy_problems = load(users, config.rules, shipped=shipped_policies)
-    written = {one.key.name for one in (*users, *shipped_policies) if one.kind == "ValidatingAdmissionPolicy"}
-    exceptions, exception_problems = load_exceptions(users)
+    documents = [document for file in definitions for document in file.documents]
+    policy_set, policy_problems = load(own, config.rules, shipped=shipped_policies)
+    known_policies = {one.key.name for one in (*own, *shipped_policies) if one.kind == "ValidatingAdmissionPolicy"}
+    exceptions, exception_problems = load_exceptions(own)
     measured = read_evidence(config, clusters, evidence)
-    queues = _queues(clusters, defining)
-    others = sorted({(file.path, file.oid) for document, file in definitions if document.kind in _FOR_ALL})
-    files = sorted((file.path, file.oid) for file in (*policies, *evidence))
+    catalogue = catalogue.with_crds(documents)
     return Context(
         config=config,
         clusters=clusters,
@@ -130,71 +104,57 @@ def build_context(
         policies=policy_set,
         exceptions=exceptions,
         object_format=object_format,
-        digest=sha256(repr((engine, config, policy_set.digest, files, others)).encode()).hexdigest(),
-        inventories=measured.inventories,
-        answers=measured.answers,
-        queues=queues,
-        flavors={cluster.name: _flavors(cluster, definitions) for cluster in clusters},
-        files={file.path: document for document, file in definitions if is_configuration(document.data)},
-        queue_ids=_queue_ids(queues) | _sizing_ids(definitions),
-        namespaces=_namespaces(clusters, definitions),
+        digest=_digest(engine, config, policy_set, definitions, kinds),
+        definitions=_definitions(clusters, definitions, kinds, catalogue),
+        evidence=measured,
+        files={
+            file.path: Definition(document, digest)
+            for file in definitions
+            for document, digest in zip(file.documents, file.digests, strict=True)
+            if is_configuration(document.data)
+        },
+        namespaces={
+            (cluster.name, document.key.name): document.data
+            for document in documents
+            if (document.group, document.kind) == NAMESPACE
+            for cluster in clusters
+            if selects(cluster, document.source.path, document.metadata.get("labels"))
+        },
         problems=(
             *(problem for file in policies for problem in file.problems),
             *measured.problems,
-            *switch_problems(config.rules, written),
+            *switch_problems(config.rules, known_policies),
             *policy_problems,
             *exception_problems,
         ),
     )
 
 
-_Definitions = Sequence[tuple[Document, FileReading]]
-
-
-def _namespaces(clusters: tuple[Cluster, ...], definitions: _Definitions) -> dict[tuple[str, str], Mapping[str, Any]]:
-    return {
-        (cluster.name, document.key.name): document.data
-        for document, _ in definitions
-        if document.kind == "Namespace"
-        for cluster in clusters
-        if selects(cluster, document.source.path, document.metadata.get("labels"))
-    }
-
-
-def _sizing_ids(definitions: _Definitions) -> dict[str, list[tuple[str, ...]]]:
-    """Name the files that sized jobs depend on: Kueue's objects, and configurations."""
-    return {
-        OFFERS: sorted((file.path, file.oid) for document, file in definitions if document.kind in KUEUE_KINDS),
-        FILES: sorted((file.path, file.oid) for document, file in definitions if is_configuration(document.data)),
-    }
-
-
-def _flavors(cluster: Cluster, definitions: _Definitions) -> Flavors:
-    chosen = (
-        document
-        for document, _ in definitions
-        if document.kind in KUEUE_KINDS and selects(cluster, document.source.path, document.metadata.get("labels"))
+def _digest(engine: str, config: Config, policies: PolicySet, definitions: Sequence[ParsedFile], kinds: Kinds) -> str:
+    """Digest what every file depends on. Of definitions those are the global ones, such as namespaces."""
+    all_depend = sorted(
+        digest
+        for file in definitions
+        for document, digest in zip(file.documents, file.digests, strict=True)
+        if (row := kinds.get((document.group, document.kind))) is not None and row.is_global
     )
-    return flavors_of(chosen, cluster.namespace)
+    return sha256(repr((engine, config, policies.digest, all_depend)).encode()).hexdigest()
 
 
-def _queues(clusters: tuple[Cluster, ...], defining: Iterable[FileReading]) -> dict[QueueId, QueueSource]:
-    """Queues by identity. Broken ones are left out here; `compile_file` reports them in their own file."""
-    queues: dict[QueueId, QueueSource] = {}
-    for file in defining:
-        for document in file.valid:
-            if document.kind != "TorchrunQueue":
+def _definitions(
+    clusters: tuple[Cluster, ...], files: Iterable[ParsedFile], kinds: Kinds, catalogue: Catalogue
+) -> Definitions:
+    """Return the valid definitions. Of two with one name the first file counts; compilation reports invalid ones."""
+    found: dict[tuple[str, KindId, str], dict[str, Definition]] = {}
+    for file in files:
+        for document, is_valid, digest in zip(file.documents, file.is_valid, file.digests, strict=True):
+            row = kinds.get((document.group, document.kind))
+            if row is None or not row.is_definition or not is_valid:
                 continue
-            source = QueueSource(document, f"{file.path}:{file.oid}:{document.index}")
+            key, definition = document.key, Definition(document, digest, row)
+            is_namespaced = catalogue.is_namespaced(key.group, key.kind) is not False
             for cluster in clusters:
                 if selects(cluster, document.source.path, document.metadata.get("labels")):
-                    key = (cluster.name, document.key.namespace or cluster.namespace, document.key.name)
-                    queues.setdefault(key, source)
-    return queues
-
-
-def _queue_ids(queues: Mapping[QueueId, QueueSource]) -> dict[str, list[tuple[str, ...]]]:
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for key, source in sorted(queues.items(), key=lambda item: item[0]):
-        found.setdefault(key[2], []).append((*key, source.file_id))
+                    namespace = (key.namespace or cluster.namespace) if is_namespaced else ""
+                    found.setdefault((cluster.name, row.id, namespace), {}).setdefault(key.name, definition)
     return found

@@ -1,4 +1,4 @@
-"""Training jobs among the sources: sized on their way to `rendered/`, or held back until they can be."""
+"""Training jobs among the sources: sized while they are rendered, or held back until they can be."""
 
 # ruff: noqa: PLC0415 - most files hold no job that is sized, and must not pay for the import of what sizes it
 
@@ -10,24 +10,28 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, SizedKind, SizingSettings, Write
 from reconciler.core.documents import Document
-from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.kind import Offer
+from reconciler.core.kinds.kueue import offered_products
+from reconciler.core.kinds.torchrun import JOB, QUEUE, offered_product
+from reconciler.core.kinds.torchrun.intent import TorchrunQueue
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
-from reconciler.core.values import mapping, text
-from reconciler.index.context import FILES, OFFERS, Context, QueueSource
-from reconciler.index.offers import QUEUE_LABELS, Offer, offer_of, queue_named
+from reconciler.core.summary.pods import KAI_QUEUE_LABELS, KUEUE_QUEUE_LABEL, mapping, text
+from reconciler.core.summary.workloads import read_workload
+from reconciler.index.dependencies import Lookup
 
 if TYPE_CHECKING:
-    from reconciler.core.sized.sizing import SizedJob, SizingContext
+    from reconciler.core.sized.sizing import SizedJob, Surroundings
     from reconciler.core.sizing.gpus import Gpu
 
-_SIZING = "gpureconciler.io/sizing"  # the annotation of `render.sized.protocol`, which only sizing imports
+_SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.protocol`, which only sizing imports
 _KINDS = frozenset(kind.value for kind in SizedKind)
+_QUEUE_LABELS = (KUEUE_QUEUE_LABEL, *KAI_QUEUE_LABELS)
 
 
 def is_sized(document: Document, cluster: Cluster, *, again: bool = False) -> bool:
-    """Whether a document is to be sized for a cluster; `again`: also one that is done."""
+    """Return whether a document is to be sized for a cluster; `again`: also one that is done."""
     if document.kind.lower() not in _KINDS:
         return False
     settings, labels = cluster.sizing, mapping(document.metadata.get("labels"))
@@ -38,130 +42,124 @@ def is_sized(document: Document, cluster: Cluster, *, again: bool = False) -> bo
     return is_selected(document, settings, cluster.namespace, again=again)
 
 
-def size(context: Context, document: Document, cluster: Cluster) -> "SizedJob | None":
-    """Size a document for a cluster; None where it trains nothing that we know of."""
+def was_sized(document: Document, cluster: Cluster) -> bool:
+    """Return whether a document was sized by us and would be sized again if it did not say so."""
+    annotations = mapping(document.metadata.get("annotations"))
+    return _SIZING in annotations and not is_sized(document, cluster) and is_sized(document, cluster, again=True)
+
+
+def size(document: Document, lookup: Lookup) -> "SizedJob | None":
+    """Size a document for a cluster; None if it is not a known kind of training."""
     from reconciler.core.sized.sizing import size_job
 
-    return size_job(document, surroundings(context, document, cluster))
+    return size_job(document, surroundings(document, lookup))
 
 
 def unwritten(document: Document) -> Problem:
-    """Say that a job waits for its numbers, which the settings want in its own file."""
-    message = "is not sized yet, and spec.sizing.write wants the numbers in this file"
+    """Return the warning about a job without numbers that the settings want in its own file."""
     return Problem(
         rule="sizing.unwritten",
         place=document.source,
-        message=message,
+        message="is not sized yet, and spec.sizing.write requires the numbers in this file",
         hint=f"write them: reconciler size --write {document.source.path}",
         severity=Severity.WARNING,
     )
 
 
-def was_sized(document: Document, cluster: Cluster) -> bool:
-    """Whether the numbers of a document are ours: it says how it was sized, and would be sized if it did not."""
-    annotations = mapping(document.metadata.get("annotations"))
-    return _SIZING in annotations and not is_sized(document, cluster) and is_sized(document, cluster, again=True)
-
-
-def outdated(context: Context, document: Document, cluster: Cluster) -> tuple[Problem, ...]:
-    """Warn of a document whose numbers are no longer those of what it trains."""
-    job = size(context, document, cluster)
+def outdated(document: Document, lookup: Lookup) -> tuple[Problem, ...]:
+    """Warn about a document whose numbers no longer fit what it trains."""
+    job = size(document, lookup)
     if job is None or job.decision is None or job.waits:
         return ()
-    key = cluster.sizing.labels.annotation_key
+    key = lookup.cluster.sizing.labels.annotation_key
     before = mapping(document.metadata.get("annotations")).get(key)
     if job.sized is not None and mapping(mapping(job.sized.data["metadata"]).get("annotations")).get(key) == before:
         return ()
-    message = f"was sized for something else ({before}); what it trains now: {job.decision.text}"
-    hint = f"size it anew: reconciler size --write --again {document.source.path}"
-    warning = Severity.WARNING
-    return (Problem(rule="sizing.outdated", place=document.source, message=message, hint=hint, severity=warning),)
-
-
-def needs_of(document: Document, cluster: Cluster) -> tuple[str, ...]:
-    """Return what the sizing of a job depends on besides its file, its queue and the evidence."""
-    queue = _queue(document, cluster)
-    return (OFFERS, FILES, queue) if queue else (OFFERS, FILES)
+    return (
+        Problem(
+            rule="sizing.outdated",
+            place=document.source,
+            message=f"was sized for something else ({before}); what it trains now: {job.decision.text}",
+            hint=f"size it again: reconciler size --write --again {document.source.path}",
+            severity=Severity.WARNING,
+        ),
+    )
 
 
 def writes_source(cluster: Cluster) -> bool:
-    """Whether the numbers go into the user's own files."""
+    """Return whether the numbers go into the user's own files."""
     return cluster.sizing.write is Write.SOURCE
 
 
-def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
-    """Let the object that asks for the GPUs tell how they were sized; a job's volumes have nothing to tell."""
-    return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.told)
+def with_note(manifest: Manifest, job: "SizedJob") -> Manifest:
+    """Attach the sizing note to the object that requests the GPUs, not to the job's volumes."""
+    body = manifest.body
+    runs = read_workload(manifest.key.group, manifest.key.kind, body, mapping(body.get("spec"))) is not None
+    return replace(manifest, sizing=job.told) if runs else manifest
 
 
-def surroundings(context: Context, document: Document, cluster: Cluster) -> "SizingContext":
-    """Return what a document is sized against in a cluster."""
-    from reconciler.core.sized.sizing import SizingContext
-    from reconciler.core.sizing.answers import Answers
-
-    answers = context.answers.get(cluster.name, Answers())
+def surroundings(document: Document, lookup: Lookup) -> "Surroundings":
+    """Return what a document is sized against."""
+    from reconciler.core.sized.sizing import Surroundings
 
     def file(path: str) -> bytes | None:
-        found = context.files.get(path)
+        found = lookup.file(path)
         return None if found is None else msgspec.json.encode(found.data)
 
-    queue = context.queues.get((cluster.name, document.key.namespace or cluster.namespace, _queue(document, cluster)))
-    offered, evidence = _offered(context, document, cluster, queue)
-    return SizingContext(
-        settings=_of_nodes(cluster.sizing, document, queue),
-        answers=answers.for_engine(cluster.sizing.engine),
+    namespace, name = document.key.namespace or lookup.cluster.namespace, _queue_name(document, lookup.cluster)
+    queue: TorchrunQueue | None = lookup.defined(QUEUE, namespace, name) if name else None
+    offered, evidence = _offered(lookup, namespace, name, queue)
+    return Surroundings(
+        settings=_settings(lookup.cluster.sizing, document, queue),
+        answers=lookup.answers(),
         offered=offered,
         evidence=evidence,
-        paths=tuple(context.files),
+        paths=lookup.paths(),
         file=file,
     )
 
 
 def _offered(
-    context: Context, document: Document, cluster: Cluster, queue: QueueSource | None
+    lookup: Lookup, namespace: str, name: str, queue: TorchrunQueue | None
 ) -> "tuple[tuple[Gpu, ...], tuple[Origin, ...]]":
-    """Return the cards of the job's queue, else all of the cluster's vendor that were measured, and who says so."""
+    """Return the GPUs of the job's queue, else all measured ones of the cluster's vendor, and where that is written."""
     from reconciler.core.sizing.gpus import find_gpu, offered_gpus
 
-    inventory = context.inventories.get(cluster.name)
+    inventory = lookup.inventory()
     measured = offered_gpus(inventory) if inventory is not None else ()
-    found: list[Gpu] = []
+    gpus: list[Gpu] = []
     origins: list[Origin] = []
-    for offer in _offers(context, document, cluster, queue):
+    for offer in _offers(lookup, namespace, name, queue):
         gpu = next((gpu for gpu in measured if gpu.product == offer.product), None) or find_gpu(offer.product)
         if gpu is not None:
-            found.append(gpu)
+            gpus.append(gpu)
             origins.append(offer.origin)
-    if not found and inventory is not None and inventory.document is not None:
-        found = [gpu for gpu in measured if gpu.vendor is cluster.vendor]
+    if not gpus and inventory is not None and inventory.document is not None:
+        gpus = [gpu for gpu in measured if gpu.vendor is lookup.cluster.vendor]
         origins = [Origin(document=inventory.document, field=("spec", "nodes"))]
-    return tuple(found), tuple(origins)
+    return tuple(gpus), tuple(origins)
 
 
-def _offers(context: Context, document: Document, cluster: Cluster, queue: QueueSource | None) -> Iterator[Offer]:
-    """Yield the products that the job's queue is made of: a TorchrunQueue's, else those of Kueue's flavors."""
-    offer = offer_of(queue.intent) if queue is not None else None
+def _offers(lookup: Lookup, namespace: str, name: str, queue: TorchrunQueue | None) -> Iterator[Offer]:
+    """Yield the products of the job's queue: a TorchrunQueue's, else those of Kueue's flavors."""
+    offer = offered_product(queue) if queue is not None else None
     if offer is not None:
         yield offer
-    elif cluster.name in context.flavors:
-        namespace = document.key.namespace or cluster.namespace
-        yield from context.flavors[cluster.name].offers(namespace, _queue(document, cluster))
+    elif name:
+        yield from offered_products(lookup, namespace, name)
 
 
-def _queue(document: Document, cluster: Cluster) -> str:
-    """Name the job's queue; while another label keeps it from running (`queue-name: fake`), the one it will get."""
-    marks = cluster.sizing.labels
-    if marks.done_key in QUEUE_LABELS:
-        return marks.done_value
-    return queue_named(_labels(document)) or text(mapping(document.data.get("spec")).get("jobQueue"))
+def _queue_name(document: Document, cluster: Cluster) -> str:
+    """Return the job's queue; while a placeholder label keeps it from running, the queue that it will get."""
+    labels = cluster.sizing.labels
+    if labels.done_key in _QUEUE_LABELS:
+        return labels.done_value
+    own = mapping(document.metadata.get("labels"))
+    named = next((text(own.get(label)) for label in _QUEUE_LABELS if text(own.get(label))), "")
+    return named or text(mapping(document.data.get("spec")).get("jobQueue"))
 
 
-def _of_nodes(settings: SizingSettings, document: Document, queue: QueueSource | None) -> SizingSettings:
-    """Let the nodes of a TorchrunJob be those of its queue, which spreads the GPUs in the end."""
-    gpus = queue.intent.node.gpus if queue is not None and document.kind == "TorchrunJob" else None
+def _settings(settings: SizingSettings, document: Document, queue: TorchrunQueue | None) -> SizingSettings:
+    """Use the queue's GPUs per node for a job whose queue spreads the GPUs in the end."""
+    gpus = queue.node.gpus if queue is not None and (document.group, document.kind) == JOB else None
     return replace(settings, gpus_per_worker=gpus.value) if gpus is not None and gpus.value > 0 else settings
-
-
-def _labels(document: Document) -> dict[str, str]:
-    labels = mapping(document.metadata.get("labels"))
-    return {name: value for name, value in labels.items() if isinstance(value, str)}

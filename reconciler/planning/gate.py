@@ -1,4 +1,4 @@
-"""A plan in; silence, or the documented refusal: every verb that shows a plan passes it through here afterwards."""
+"""Refuse a plan that must not be carried out. Every verb calls this after it has shown the plan."""
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.digest import acknowledgement
@@ -6,12 +6,12 @@ from reconciler.errors import InvalidInput, PolicyDenied, StalePlan, UnsafePlan
 
 
 def refuse(plan: Plan, *, budgets: bool = True) -> None:
-    """Raise what forbids the plan: invalid input first, then policy, then budgets that nobody acknowledged."""
+    """Raise what forbids the plan: invalid input first, then policy, then budgets without an acknowledgement."""
     if plan.errors:
         raise InvalidInput(plan.errors, already_shown=True)
     if plan.denials:
         raise PolicyDenied(
-            f"{_counted(len(plan.denials), 'denial')} by policy, shown above",
+            f"{_count(len(plan.denials), 'denial')} by policy, shown above",
             hint="change what is denied, or add a PolicyException with an expiry date",
         )
     if budgets and plan.breaches and not plan.acknowledged:
@@ -22,13 +22,13 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
 
 
 def refuse_stale(plan: Plan) -> None:
-    """Raise `StalePlan` where the rendered folder is not what the sources mean."""
+    """Raise `StalePlan` if the rendered folder is not up to date with the sources."""
     if not plan.is_empty:
         raise StalePlan(
-            f"rendered/ is not what the sources mean in {_counted(len(plan.changes), 'file')}",
-            hint="run `reconciler commit` on this branch; never edit rendered/ by hand",
+            f"rendered/ is out of date in {_count(len(plan.changes), 'file')}",
+            hint="run `reconciler commit` on this branch; do not edit rendered/ by hand",
         )
 
 
-def _counted(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

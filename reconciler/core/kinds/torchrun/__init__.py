@@ -3,10 +3,14 @@
 from reconciler.core.kinds.kind import Kind, Lookup
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
+from reconciler.core.kinds.torchrun.offers import offered_product
 from reconciler.core.kinds.torchrun.render import render_job, render_queue
+
+__all__ = ["JOB", "KINDS", "QUEUE", "offered_product"]
 
 GROUP = "torchrun.ai"
 QUEUE = (GROUP, "TorchrunQueue")
+JOB = (GROUP, "TorchrunJob")
 
 
 def _queue(queue: TorchrunQueue, lookup: Lookup) -> Rendered:

@@ -1,4 +1,4 @@
-"""An object's name and perhaps a field in, the chain of reasons out."""
+"""Explain an object or a field: from its name to the chain of reasons."""
 
 import re
 from collections.abc import Iterator
@@ -11,22 +11,25 @@ from reconciler.core.plan.explanation import ExplainedField, Explanation, ValueS
 from reconciler.core.plan.masking import MASK, follows_secret_flag, is_secret_field, redact
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
-from reconciler.index.head import Head
+from reconciler.index.build import CompiledRevision, Renderer, Runtime
 
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\[([A-Za-z]+)=([^\]]*)\]|\["((?:[^"\\]|\\.)*)"\]')
 
 
-def explain(head: Head, wanted: str, field: str) -> Explanation:
-    """Explain an object (`Kind/namespace/name`, `Kind/name`, or a rendered path), or one of its fields."""
-    row = _find(head, wanted)
-    manifest = head.rendering(row.path).manifest
+def explain(runtime: Runtime, index: CompiledRevision, name: str, field: str) -> Explanation:
+    """Explain an object (`Kind/namespace/name`, `Kind/name`, or a rendered path), or one of its fields.
+
+    Raises `ConfigError` if the object or the field does not exist.
+    """
+    summary = _find(index, name)
+    manifest = Renderer(runtime, index).object(summary.path).manifest
     root = _locate(manifest, field) if field else ()
-    lines = _Lines(head, _secrets(manifest))
+    lines = _Lines(runtime, index, _secrets(manifest))
     fields = tuple(_explained(manifest, path, lines) for path in _leaves(_value(manifest.body, root), root))
     return Explanation(
         cluster=manifest.cluster,
         key=manifest.key,
-        path=f"{head.config.rendered}/{row.path}",
+        path=f"{index.revision.config.rendered}/{summary.path}",
         source=manifest.source,
         fields=fields,
         sizing=manifest.sizing() if manifest.sizing else None,
@@ -34,18 +37,18 @@ def explain(head: Head, wanted: str, field: str) -> Explanation:
 
 
 class _Lines:
-    """Lines of source and evidence files, read once each, without what is secret in the object they explain."""
+    """Lines of source and evidence files, read once each, with the secrets of the explained object masked."""
 
-    def __init__(self, head: Head, secrets: tuple[str, ...]) -> None:
-        self._head = head
+    def __init__(self, runtime: Runtime, index: CompiledRevision, secrets: tuple[str, ...]) -> None:
+        self._repository = runtime.repository
+        self._files = index.revision.files
         self._secrets = secrets
         self._texts: dict[str, list[str]] = {}
 
     def __call__(self, place: SourceRef) -> str:
         if place.path not in self._texts:
-            layout = self._head.layout
-            oid = layout.sources.get(place.path) or layout.evidence.get(place.path)
-            raw = next(iter(self._head.tools.repository.read([oid]))) if oid else b""
+            oid = self._files.sources.get(place.path) or self._files.evidence.get(place.path)
+            raw = next(iter(self._repository.read([oid]))) if oid else b""
             self._texts[place.path] = raw.decode("utf-8", "replace").splitlines()
         lines = self._texts[place.path]
         line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
@@ -54,33 +57,34 @@ class _Lines:
         return redact(line)
 
     def is_evidence(self, place: SourceRef) -> bool:
-        """Whether a place lies in what was measured."""
-        return place.path in self._head.layout.evidence
+        """Return whether a place is in an evidence file."""
+        return place.path in self._files.evidence
 
 
-def _find(head: Head, wanted: str) -> ObjectSummary:
-    path = wanted.removeprefix(f"{head.config.rendered}/")
-    if path in head.rows:
-        return head.rows[path]
-    parts = wanted.split("/")
-    kind, name, namespace = parts[0].lower(), parts[-1], parts[1] if len(parts) > _KIND_AND_NAME else None
+def _find(index: CompiledRevision, name: str) -> ObjectSummary:
+    folder = index.revision.config.rendered
+    path = name.removeprefix(f"{folder}/")
+    if path in index.desired:
+        return index.summaries([path])[path]
+    parts = name.split("/")
+    kind, own_name, namespace = parts[0].lower(), parts[-1], parts[1] if len(parts) > _KIND_AND_NAME else None
+    rows = list(index.first_summaries())
     found = [
-        row
-        for row in head.rows.values()
-        if row.kind.lower() == kind and row.name == name and namespace in (None, row.namespace)
+        row for row in rows if row.kind.lower() == kind and row.name == own_name and namespace in (None, row.namespace)
     ]
     if len(found) == 1 and len(parts) > 1:
         return found[0]
     if found:
-        choices = ", ".join(f"{head.config.rendered}/{row.path}" for row in found)
-        raise ConfigError(f"{wanted!r} names {len(found)} objects", hint=f"name one of the files: {choices}")
-    short = {f"{row.kind}/{row.name}": row.name for row in head.rows.values()}
-    names = {f"{row.kind}/{row.namespace}/{row.name}".replace("//", "/") for row in head.rows.values()}
-    # Who forgets the kind, or writes another one, still knows the name.
-    near = sorted(full for full, own in short.items() if own == name)[:3]
-    near = near or get_close_matches(wanted, sorted({*names, *short}), n=3)
+        count = "1 object" if len(found) == 1 else f"{len(found)} objects"
+        choices = ", ".join(f"{folder}/{row.path}" for row in found)
+        raise ConfigError(f"{name!r} names {count}", hint=f"name one of the files: {choices}")
+    short = {f"{row.kind}/{row.name}": row.name for row in rows}
+    full = {f"{row.kind}/{row.namespace}/{row.name}".replace("//", "/") for row in rows}
+    # A user who omits the kind, or writes another one, still knows the name.
+    near = sorted(each for each, row_name in short.items() if row_name == own_name)[:3]
+    near = near or get_close_matches(name, sorted({*full, *short}), n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`reconciler render` lists all objects"
-    raise ConfigError(f"nothing is rendered as {wanted!r}", hint=hint)
+    raise ConfigError(f"no rendered object is named {name!r}", hint=hint)
 
 
 _KIND_AND_NAME = 2
@@ -97,7 +101,7 @@ def _locate(manifest: Manifest, text: str) -> FieldPath:
         if match is None or step is None:
             known = ", ".join(str(key) for key in node) if isinstance(node, dict) else f"{_count(node)} items"
             where = format_path(path) or "the object"
-            raise ConfigError(f"there is no {text[position:]!r} in {where}", hint=f"there is: {known}")
+            raise ConfigError(f"{text[position:]!r} not found in {where}", hint=f"it has: {known}")
         path, node, position = (*path, step), node[step], match.end()
     return path
 
@@ -156,18 +160,18 @@ def _explained(manifest: Manifest, path: FieldPath, lines: _Lines) -> ExplainedF
 
 
 def _secrets(manifest: Manifest) -> tuple[str, ...]:
-    """Return the values that are hidden wherever they stand, the longest first: a line may hold several fields."""
+    """Return the values to mask wherever they occur, the longest first: one line may hold several fields."""
     leaves = (path for path in _leaves(manifest.body, ()) if path and _is_secret(manifest, path))
     values = {value for path in leaves if isinstance(value := _value(manifest.body, path), str)}
     lines = {line.strip() for value in values for line in value.splitlines()}
     return tuple(sorted((line for line in lines if len(line) >= _LEAST_SECRET), key=lambda text: (-len(text), text)))
 
 
-_LEAST_SECRET = 4  # characters; less would blot out half of every line
+_LEAST_SECRET = 4  # characters; shorter values would mask half of every line
 
 
 def _is_secret(manifest: Manifest, path: FieldPath) -> bool:
-    """Whether the plan's own masking would hide the value, at any step down to it."""
+    """Return whether the plan would mask the value, at any step down to it."""
     node: Any = manifest.body
     for depth, step in enumerate(path):
         decides = depth == 0 or not isinstance(node[step], dict | list)

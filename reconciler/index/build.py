@@ -1,0 +1,387 @@
+"""Build the index: from a revision and the store to compiled files. Only files that are stale are compiled."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.config import Cluster, Config
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.problems import Problem
+from reconciler.core.schemas import Catalogue
+from reconciler.core.summary import ObjectSummary
+from reconciler.errors import ConfigError
+from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
+from reconciler.index.context import Context, build_context, may_define
+from reconciler.index.dependencies import DependencyDigests
+from reconciler.index.parsed import ParsedFile, Parser, ReadFiles, load_mapping, save_mapping
+from reconciler.index.records import CompiledRecord, FileRecord, decode_compiled, encode_compiled, summarize_file
+from reconciler.index.store import Store, make_segments
+from reconciler.index.totals import Totals, judge_totals
+from reconciler.index.workers import in_parallel
+from reconciler.ports import Cache, Repository
+from reconciler.revision.files import BlobIds, portability_problems
+from reconciler.revision.revision import LoadedRevision
+from reconciler.version import __version__
+
+Advance = Callable[[int], None]
+Progress = Callable[[str, int], AbstractContextManager[Advance]]
+"""Takes a title and a total, and returns what counts the finished work."""
+
+
+@contextmanager
+def no_progress(_: str, __: int) -> Iterator[Advance]:
+    """Show nothing."""
+    yield lambda _: None
+
+
+class Runtime(Struct, frozen=True, kw_only=True):
+    """Everything that a run needs and the repository does not decide."""
+
+    repository: Repository
+    cache: Cache
+    kinds: Kinds
+    catalogue: Catalogue
+    shipped_policies: tuple[str, ...]  # paths
+    read_shipped: ReadFiles
+    bundle_digest: str
+    processes: int = 1
+    cluster: str = ""  # empty: all
+    progress: Progress = no_progress
+
+    @property
+    def engine(self) -> str:
+        """The version of everything that decides on output: the package, its data, and installed kind families."""
+        families = "".join(f"+{name}-{version}" for name, version in self.kinds.versions)
+        return f"{__version__}+{self.bundle_digest[:12]}{families}"
+
+
+class CompiledRevision(Struct, frozen=True, kw_only=True):
+    """The index of one revision.
+
+    desired: blob ids by path below the rendered folder. Of two objects with one path the first counts.
+    sources: source files by the same paths.
+    contents: bytes of rendered objects that were asked to be kept, by path.
+    compiled: the few files that this run compiled, whole: they are asked for again, to be compared.
+    store: what the next run needs.
+    """
+
+    revision: LoadedRevision
+    clusters: tuple[Cluster, ...]
+    context: Context
+    records: Mapping[str, FileRecord]
+    desired: Mapping[str, str]
+    sources: Mapping[str, str]
+    has_duplicates: bool
+    inventory_digests: Mapping[str, str]
+    store: Store
+    contents: Mapping[str, bytes] = {}
+    compiled: Mapping[str, CompiledFile] = {}
+
+    def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
+        """Return the summaries of rendered paths, in order."""
+        wanted = list(paths)
+        found: dict[str, ObjectSummary] = {}
+        for source in dict.fromkeys(self.sources[path] for path in wanted):
+            for summary in self.records[source].summaries:
+                if self.sources[summary.path] == source:
+                    found.setdefault(summary.path, summary)
+        return {path: found[path] for path in wanted}
+
+    def first_summaries(self) -> Iterator[ObjectSummary]:
+        """Yield the summaries of all objects. Of two objects with one path the first counts."""
+        seen: set[str] = set()
+        for record in self.records.values():
+            for summary in record.summaries:
+                if summary.path not in seen:
+                    seen.add(summary.path)
+                    yield summary
+
+    def judge(self, known: Totals | None) -> Totals:
+        """Judge all objects together; `known` is what the last run saved."""
+        known = None if self.has_duplicates else known
+        return judge_totals(self.records, self.clusters, self.context, self.inventory_digests, known)
+
+    def pending(self) -> frozenset[str]:
+        """Return the rendered paths of jobs that wait for a sizing answer."""
+        return frozenset(path for record in self._with_findings() for path in record.findings.pending)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return all problems of all files, sorted."""
+        _, sources, policies, evidence = self.revision.files.written
+        problems = [
+            *self.revision.files.problems,
+            *portability_problems([*sources, *policies, *evidence]),
+            *self.context.problems,
+        ]
+        for record in self._with_findings():
+            problems += record.findings.problems
+        return tuple(sorted(dict.fromkeys(problems), key=lambda problem: problem.sort_key))
+
+    def verdicts(self, totals: Totals) -> list[Verdict]:
+        """Return the verdicts on single objects and on all objects together, before exceptions."""
+        single = [verdict for record in self._with_findings() for verdict in record.findings.verdicts]
+        return [*single, *totals.links, *totals.amounts]
+
+    def _with_findings(self) -> Iterator[FileRecord]:
+        return (record for record in self.records.values() if record.encoded_findings)
+
+
+def store_key(runtime: Runtime) -> str:
+    """Return the key of the store: one for each repository, engine and choice of clusters."""
+    return f"index:{runtime.engine}:{runtime.repository.root}:{runtime.cluster}"
+
+
+def build_index(
+    runtime: Runtime, revision: LoadedRevision, store: Store, *, keep: Mapping[str, str] | None = None
+) -> CompiledRevision:
+    """Compile what is stale, and take the rest from the store.
+
+    `keep` holds blob ids by rendered path: the bytes of compiled objects that differ from them are kept.
+    """
+    clusters, sources = _chosen(revision.config, runtime.cluster), revision.files.sources
+    changed = _read_changed(runtime, sources, store)
+    definitions = [
+        path
+        for path in sources
+        if (may_define(changed[path], runtime.kinds) if path in changed else _known(store, path).is_definition)
+    ]
+    parser = Parser(store.parsed, runtime.kinds, runtime.catalogue)
+    context = _load_context(runtime, revision, clusters, definitions, parser)
+    digests = DependencyDigests(context)
+    stale = [path for path in sources if path in changed or not _is_valid(path, store, digests)]
+    compilation = _compile(runtime, context, sources, stale, changed, keep=keep)
+    records = {path: compilation.records.get(path) or _known(store, path) for path in sources}
+    desired, origins, count = _rendered_paths(records)
+    return CompiledRevision(
+        revision=revision,
+        clusters=clusters,
+        context=context,
+        records=records,
+        inventory_digests=digests.inventories,
+        desired=desired,
+        sources=origins,
+        has_duplicates=count != len(desired),
+        contents=compilation.contents,
+        compiled=compilation.compiled,
+        store=Store(
+            segments=make_segments(records, digests.of_records(records.values())),
+            parsed=parser.used,
+            totals=store.totals,
+        ),
+    )
+
+
+def _chosen(config: Config, name: str) -> tuple[Cluster, ...]:
+    if not name:
+        return config.clusters
+    cluster = config.cluster(name)
+    if cluster is None:
+        known = ", ".join(cluster.name for cluster in config.clusters)
+        raise ConfigError(f"cluster {name!r} does not exist in reconciler.yaml", hint=f"clusters: {known}")
+    return (cluster,)
+
+
+def _read_changed(runtime: Runtime, sources: BlobIds, store: Store) -> dict[str, bytes]:
+    """Read the source files that the store has not seen with these bytes."""
+    paths = [path for path, oid in sources.items() if (known := store.record(path)) is None or known.blob != oid]
+    return dict(read_files(runtime.repository, sources, paths))
+
+
+def _known(store: Store, path: str) -> FileRecord:
+    record = store.record(path)
+    if record is None:
+        raise KeyError(path)
+    return record
+
+
+def _is_valid(path: str, store: Store, digests: DependencyDigests) -> bool:
+    record = _known(store, path)
+    return store.digest(path, record.dependencies) == digests.of(record.dependencies)
+
+
+def _load_context(
+    runtime: Runtime,
+    revision: LoadedRevision,
+    clusters: tuple[Cluster, ...],
+    definitions: Iterable[str],
+    parser: Parser,
+) -> Context:
+    repository, files = runtime.repository, revision.files
+
+    def parse(blobs: BlobIds, paths: Iterable[str]) -> tuple[ParsedFile, ...]:
+        return parser.parse(
+            [(path, blobs[path]) for path in paths],
+            lambda missing: repository.read([blobs[path] for path in missing]),
+        )
+
+    context = build_context(
+        revision.config,
+        engine=runtime.engine,
+        object_format=repository.object_format,
+        kinds=runtime.kinds,
+        catalogue=runtime.catalogue,
+        shipped=parser.parse([(path, "shipped") for path in runtime.shipped_policies], runtime.read_shipped),
+        policies=parse(files.policies, files.policies),
+        evidence=parse(files.evidence, files.evidence),
+        definitions=parse(files.sources, definitions),
+        clusters=clusters,
+    )
+    context.policies.programs.recall(load_mapping(runtime.cache, _programs_key(context)))
+    runtime.catalogue.archive.recall(load_mapping(runtime.cache, _schemas_key(runtime)))
+    return context
+
+
+def save_tools(runtime: Runtime, context: Context) -> None:
+    """Save the compiled policies and unpacked schemas of this run. Called at its end: any stage may add one."""
+    for key, new in (
+        (_programs_key(context), context.policies.programs.made),
+        (_schemas_key(runtime), runtime.catalogue.archive.made),
+    ):
+        if new:
+            save_mapping(runtime.cache, key, load_mapping(runtime.cache, key), new)
+
+
+def _programs_key(context: Context) -> str:
+    return f"programs:{context.policies.digest}"
+
+
+def _schemas_key(runtime: Runtime) -> str:
+    return f"schemas:{runtime.bundle_digest}"
+
+
+class _Compilation(Struct, frozen=True, kw_only=True):
+    records: Mapping[str, FileRecord]
+    contents: Mapping[str, bytes]
+    compiled: Mapping[str, CompiledFile]
+
+
+_FEW = 20
+"""So many compiled files are kept whole."""
+
+
+def _compile(
+    runtime: Runtime,
+    context: Context,
+    sources: BlobIds,
+    paths: list[str],
+    changed: Mapping[str, bytes],
+    *,
+    keep: Mapping[str, str] | None,
+) -> _Compilation:
+    contents = {**changed}
+    contents.update(read_files(runtime.repository, sources, [path for path in paths if path not in contents]))
+    compiled: dict[str, CompiledFile] = {}
+
+    def needed(rendered: RenderedObject) -> bool:
+        return keep is not None and keep.get(rendered.summary.path) != rendered.summary.digest
+
+    def work(positions: range) -> list[bytes]:
+        chosen = [paths[position] for position in positions]
+        files = compile_files(context, [(path, contents[path]) for path in chosen])
+        if len(paths) <= _FEW:
+            compiled.update(zip(chosen, files, strict=True))
+        return [
+            encode_compiled(
+                CompiledRecord(
+                    summarize_file(file, blob=sources[path], is_definition=may_define(contents[path], runtime.kinds)),
+                    {one.summary.path: one.content for one in file.objects if needed(one)},
+                )
+            )
+            for path, file in zip(chosen, files, strict=True)
+        ]
+
+    with runtime.progress("compiling", len(paths)) as advance:
+        results = in_parallel(work, len(paths), processes=runtime.processes, advance=advance)
+        sent = {path: decode_compiled(raw) for path, raw in zip(paths, results, strict=True)}
+    return _Compilation(
+        records={path: one.record for path, one in sent.items()},
+        contents={path: content for one in reversed(sent.values()) for path, content in one.contents.items()},
+        compiled=compiled,
+    )
+
+
+def _rendered_paths(records: Mapping[str, FileRecord]) -> tuple[dict[str, str], dict[str, str], int]:
+    """Return blob ids and source files by rendered path, and how many objects there are."""
+    desired: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    count = 0
+    for source, record in records.items():
+        for path, blob in record.blobs:
+            count += 1
+            if path not in desired:
+                desired[path], sources[path] = blob, source
+    return desired, sources, count
+
+
+def read_files(repository: Repository, blobs: BlobIds, paths: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Read files by path."""
+    return zip(paths, repository.read([blobs[path] for path in paths]), strict=True)
+
+
+class Renderer:
+    """Gives manifests and bytes of rendered paths: compiles their source files again unless this run did so already."""
+
+    def __init__(self, runtime: Runtime, index: CompiledRevision) -> None:
+        self._runtime = runtime
+        self._index = index
+        self._raw: dict[str, bytes] = {}
+        self._objects: dict[str, dict[str, RenderedObject]] = {}
+
+    def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Return rendered paths by source file, and read those files at once."""
+        groups: dict[str, list[str]] = {}
+        for path in paths:
+            groups.setdefault(self._index.sources[path], []).append(path)
+        missing = sorted(source for source in groups if source not in self._raw)
+        self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, missing))
+        return groups
+
+    def compile(self, sources: list[str]) -> list[dict[str, RenderedObject]]:
+        """Return what grouped source files render, by path. Policies are not evaluated, and nothing is kept."""
+        known = self._index.compiled
+        if all(source in known for source in sources):
+            files = [known[source] for source in sources]
+        else:
+            chosen = [(source, self._raw[source]) for source in sources]
+            files = compile_files(self._index.context, chosen, with_policies=False)
+        return [{one.summary.path: one for one in reversed(file.objects)} for file in files]
+
+    def object(self, path: str) -> RenderedObject:
+        """Return one rendered object; those of its source file are kept for the next call."""
+        source = self._index.sources[path]
+        if source not in self._objects:
+            self.group([path])
+            (self._objects[source],) = self.compile([source])
+        return self._objects[source][path]
+
+    def contents(self, paths: list[str]) -> dict[str, bytes]:
+        """Return the bytes of rendered paths, in order: kept ones, those in `rendered/`, and the rest compiled."""
+        index, repository = self._index, self._runtime.repository
+        contents = (
+            {} if index.has_duplicates else {path: index.contents[path] for path in paths if path in index.contents}
+        )
+        rendered = index.revision.files.rendered
+        there = [path for path in paths if path not in contents and rendered.get(path) == index.desired[path]]
+        contents.update(read_files(repository, index.desired, there))
+        contents.update(self._render([path for path in paths if path not in contents]))
+        return {path: contents[path] for path in paths}
+
+    def _render(self, paths: list[str]) -> dict[str, bytes]:
+        groups = self.group(paths)
+        sources = sorted(groups)
+
+        def work(positions: range) -> list[bytes]:
+            chosen = [sources[position] for position in positions]
+            return [
+                msgspec.msgpack.encode({path: objects[path].content for path in groups[source]})
+                for source, objects in zip(chosen, self.compile(chosen), strict=True)
+            ]
+
+        contents: dict[str, bytes] = {}
+        with self._runtime.progress("rendering", len(sources)) as advance:
+            for raw in in_parallel(work, len(sources), processes=self._runtime.processes, advance=advance):
+                contents.update(msgspec.msgpack.decode(raw, type=dict[str, bytes]))
+        return contents

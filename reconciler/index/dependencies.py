@@ -1,0 +1,223 @@
+"""Typed dependencies: what a compiled file used besides its own bytes, recorded while it is compiled."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.config import Cluster, Engine
+from reconciler.core.documents import Document
+from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.kind import KindId
+
+if TYPE_CHECKING:
+    from reconciler.core.sizing.answers import Answer, Answers
+    from reconciler.index.context import Context
+    from reconciler.index.records import FileRecord
+
+
+class DefinitionDependency(Struct, frozen=True, array_like=True, tag="definition"):
+    """One definition, such as a queue. A definition that was not found is a dependency too."""
+
+    group: str
+    kind: str
+    cluster: str
+    namespace: str
+    name: str
+
+
+class NamesDependency(Struct, frozen=True, array_like=True, tag="names"):
+    """The names of all definitions of a kind in a namespace."""
+
+    group: str
+    kind: str
+    cluster: str
+    namespace: str
+
+
+class InventoryDependency(Struct, frozen=True, array_like=True, tag="inventory"):
+    """The nodes of a cluster. The time they were read is not part of it."""
+
+    cluster: str
+
+
+class AnswerDependency(Struct, frozen=True, array_like=True, tag="answer"):
+    """A sizing engine's recorded answer to one question. An empty question: whether any answer is recorded."""
+
+    cluster: str
+    engine: str
+    question: str
+
+
+class FileDependency(Struct, frozen=True, array_like=True, tag="file"):
+    """A configuration file of the repository that a launch line names."""
+
+    path: str
+
+
+class PathsDependency(Struct, frozen=True, array_like=True, tag="paths"):
+    """The paths of all configuration files that a launch line may name."""
+
+
+Dependency = (
+    DefinitionDependency | NamesDependency | InventoryDependency | AnswerDependency | FileDependency | PathsDependency
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[Dependency, ...])
+
+
+class Lookup:
+    """Answers what rendering and sizing ask for besides the document, and records each question as a dependency."""
+
+    def __init__(self, context: "Context", cluster: Cluster, dependencies: set[Dependency]) -> None:
+        self._context = context
+        self._cluster = cluster
+        self._dependencies = dependencies
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that is rendered for."""
+        return self._cluster
+
+    def inventory(self) -> Inventory | None:
+        """Return the measured nodes of the cluster; None without evidence."""
+        self._dependencies.add(InventoryDependency(self._cluster.name))
+        return self._context.evidence.inventories.get(self._cluster.name)
+
+    def defined(self, kind: KindId, namespace: str, name: str) -> Any | None:
+        """Return the intent of a definition that the cluster selects; None if there is none."""
+        self._dependencies.add(DefinitionDependency(*kind, self._cluster.name, namespace, name))
+        definition = self._context.definitions.get((self._cluster.name, kind, namespace), {}).get(name)
+        return definition.intent if definition is not None else None
+
+    def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
+        """Return the sorted names of all definitions of a kind in a namespace."""
+        self._dependencies.add(NamesDependency(*kind, self._cluster.name, namespace))
+        return tuple(sorted(self._context.definitions.get((self._cluster.name, kind, namespace), ())))
+
+    def answers(self) -> "Answers":
+        """Return the recorded answers of the cluster's sizing engine; each question asked becomes a dependency."""
+        from reconciler.core.sizing.answers import Answers  # noqa: PLC0415 - only files with sized jobs need it
+
+        engine = self._cluster.sizing.engine
+        known = self._context.evidence.answers.get(self._cluster.name)
+        recorded = _RecordedAnswers(self, known.recorded if known is not None else {})
+        return Answers(engine=engine, recorded=recorded)
+
+    def answer(self, engine: str, question: str) -> None:
+        """Record that the answer to a question was looked up."""
+        self._dependencies.add(AnswerDependency(self._cluster.name, engine, question))
+
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths of all configuration files that a launch line may name."""
+        self._dependencies.add(PathsDependency())
+        return tuple(self._context.files)
+
+    def file(self, path: str) -> Document | None:
+        """Return a configuration file; None if there is none at this path."""
+        self._dependencies.add(FileDependency(path))
+        found = self._context.files.get(path)
+        return found.document if found is not None else None
+
+
+class _RecordedAnswers(Mapping[tuple[Engine, str], "Answer"]):
+    """Answers by engine and question. Every access becomes a dependency."""
+
+    def __init__(self, lookup: Lookup, answers: Mapping[tuple[Engine, str], "Answer"]) -> None:
+        self._lookup = lookup
+        self._answers = answers
+
+    def __getitem__(self, key: tuple[Engine, str]) -> "Answer":
+        """Return one answer."""
+        self._lookup.answer(key[0].value, key[1])
+        return self._answers[key]
+
+    def __iter__(self) -> Iterator[tuple[Engine, str]]:
+        """Yield the questions that are answered."""
+        for key in self._answers:
+            self._lookup.answer(key[0].value, key[1])
+            yield key
+
+    def __len__(self) -> int:
+        """Count the answers. Callers only ask whether there are any."""
+        self._lookup.answer("", "")
+        return len(self._answers)
+
+
+def encode_dependencies(dependencies: AbstractSet[Dependency]) -> bytes:
+    """Encode a set of dependencies: equal sets give equal bytes. The empty set is empty."""
+    return _encoder.encode(sorted(dependencies, key=_encoder.encode)) if dependencies else b""
+
+
+def decode_dependencies(encoded: bytes) -> tuple[Dependency, ...]:
+    """Decode a set of dependencies."""
+    return _decoder.decode(encoded) if encoded else ()
+
+
+class DependencyDigests:
+    """Digests of what dependencies are worth in one context. Computed once each."""
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        self._sets: dict[bytes, str] = {}
+
+    def of(self, encoded: bytes) -> str:
+        """Return the digest of an encoded set, together with the context that every file depends on."""
+        if encoded not in self._sets:
+            values = [self._value(dependency) for dependency in decode_dependencies(encoded)]
+            self._sets[encoded] = sha256(repr((self._context.digest, values)).encode()).hexdigest()
+        return self._sets[encoded]
+
+    def of_records(self, records: Iterable["FileRecord"]) -> dict[bytes, str]:
+        """Return the digest of every dependency set of these records."""
+        return {encoded: self.of(encoded) for encoded in {record.dependencies: None for record in records}}
+
+    def _value(self, dependency: Dependency) -> object:
+        context = self._context
+        match dependency:
+            case DefinitionDependency():
+                key = (dependency.cluster, (dependency.group, dependency.kind), dependency.namespace)
+                definition = context.definitions.get(key, {}).get(dependency.name)
+                return definition.digest if definition is not None else None
+            case NamesDependency():
+                key = (dependency.cluster, (dependency.group, dependency.kind), dependency.namespace)
+                return sorted(context.definitions.get(key, ()))
+            case InventoryDependency():
+                return self.inventories.get(dependency.cluster)
+            case AnswerDependency():
+                return self._answer(dependency)
+            case FileDependency():
+                found = context.files.get(dependency.path)
+                return found.digest if found is not None else None
+            case PathsDependency():
+                return self._paths
+
+    @cached_property
+    def inventories(self) -> dict[str, str]:
+        """Digests of the inventories by cluster."""
+        return {cluster: _digest_inventory(found) for cluster, found in self._context.evidence.inventories.items()}
+
+    @cached_property
+    def _paths(self) -> str:
+        return sha256("\0".join(self._context.files).encode()).hexdigest()
+
+    def _answer(self, dependency: AnswerDependency) -> object:
+        answers = self._context.evidence.answers.get(dependency.cluster)
+        if answers is None or not dependency.engine:
+            return bool(answers is not None and answers.recorded)
+        return repr(answers.recorded.get((Engine(dependency.engine), dependency.question)))
+
+
+def _digest_inventory(inventory: Inventory) -> str:
+    """Digest the nodes and their places, which is the whole file except for the value of `takenAt`."""
+    taken_at = inventory.taken_at.encode()
+    text = inventory.document.text if inventory.document is not None else b""
+    head = f"{len(taken_at)} {inventory.document.source if inventory.document is not None else ''}\n".encode()
+    digest = sha256(head + text.replace(taken_at, b"", 1))
+    digest.update(_encoder.encode(inventory.nodes))
+    return digest.hexdigest()

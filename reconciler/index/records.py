@@ -1,0 +1,96 @@
+"""`FileRecord`: what the index keeps of one compiled source file. Workers send it back, and the store keeps it."""
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from operator import attrgetter
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.problems import Problem
+from reconciler.core.summary import ObjectSummary
+from reconciler.index.compile import CompiledFile
+from reconciler.index.dependencies import encode_dependencies
+
+
+class FileFindings(Struct, frozen=True, array_like=True):
+    """What is wrong with one file, and the paths of its pending jobs. Most files have none."""
+
+    problems: tuple[Problem, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    pending: tuple[str, ...] = ()
+
+
+class FileRecord(Struct, frozen=True, array_like=True):
+    """One compiled source file without its manifests. Summaries and findings are decoded on demand: few are needed.
+
+    `dependencies` is an encoded set (`index.dependencies`). `objects` are the paths and blob ids of the rendered
+    objects, alternating. `links` digests identities and references of the objects, `amounts` their GPUs and quotas:
+    while no file's digest changes, rules over all objects have the same verdicts.
+    """
+
+    blob: str
+    is_definition: bool
+    dependencies: bytes
+    objects: str
+    links: bytes
+    amounts: bytes
+    encoded_summaries: bytes
+    encoded_findings: bytes  # empty if there are none
+
+    @property
+    def findings(self) -> FileFindings:
+        """Problems, verdicts and pending jobs."""
+        return _findings.decode(self.encoded_findings) if self.encoded_findings else _NO_FINDINGS
+
+    @property
+    def summaries(self) -> tuple[ObjectSummary, ...]:
+        """One for each rendered object, in the order of the documents."""
+        return _summaries.decode(self.encoded_summaries)
+
+    @property
+    def blobs(self) -> list[tuple[str, str]]:
+        """Path and blob id of each rendered object."""
+        parts = self.objects.split(_SEPARATOR)
+        return list(zip(parts[::2], parts[1::2], strict=True)) if self.objects else []
+
+
+class CompiledRecord(Struct, frozen=True, array_like=True):
+    """What a worker returns for one file: its record, and the bytes of those objects that will be needed."""
+
+    record: FileRecord
+    contents: dict[str, bytes]
+
+
+_SEPARATOR = "\0"  # in no name of Kubernetes, and in no path
+_LINKED = ("cluster", "group", "kind", "namespace", "name", "path", "source", "line", "column", "references")
+_AMOUNTS = tuple(name for name in ObjectSummary.__struct_fields__ if name not in {*_LINKED, "digest"})
+_NO_FINDINGS = FileFindings()
+_encoder = msgspec.msgpack.Encoder()
+_findings = msgspec.msgpack.Decoder(FileFindings)
+_summaries = msgspec.msgpack.Decoder(tuple[ObjectSummary, ...])
+_compiled = msgspec.msgpack.Decoder(CompiledRecord)
+
+encode_compiled: Callable[[CompiledRecord], bytes] = _encoder.encode
+decode_compiled: Callable[[bytes], CompiledRecord] = _compiled.decode
+short_digest = partial(blake2b, digest_size=16)
+"""There is one for each file, so it is short."""
+
+
+def summarize_file(compiled: CompiledFile, *, blob: str, is_definition: bool) -> FileRecord:
+    """Return the record of a compiled file."""
+    summaries = [rendered.summary for rendered in compiled.objects]
+    findings = FileFindings(compiled.problems, compiled.verdicts, compiled.pending)
+    links, amounts = attrgetter(*_LINKED), attrgetter(*_AMOUNTS)
+    return FileRecord(
+        blob=blob,
+        is_definition=is_definition,
+        dependencies=encode_dependencies(compiled.dependencies),
+        objects=_SEPARATOR.join([part for row in summaries for part in (row.path, row.digest)]),
+        links=short_digest(_encoder.encode([links(row) for row in summaries])).digest(),
+        amounts=short_digest(_encoder.encode([amounts(row) for row in summaries])).digest(),
+        encoded_summaries=_encoder.encode(summaries),
+        encoded_findings=_encoder.encode(findings) if findings != _NO_FINDINGS else b"",
+    )

@@ -1,0 +1,111 @@
+"""The baseline: what exists before the plan. The `rendered/` folder of a revision is one."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.documents import read
+from reconciler.core.manifests.ownership import LABEL, OWNER, is_owned
+from reconciler.core.objects import SourceRef
+from reconciler.core.problems import Problem
+from reconciler.core.summary import ObjectSummary, summarize
+from reconciler.index.workers import in_parallel
+from reconciler.ports import Repository
+from reconciler.revision.files import BlobIds
+
+
+class ExistingObject(Struct, frozen=True, array_like=True):
+    """One object that exists: whether we own it, and its summary, which names cluster, kind, namespace and name.
+
+    `summary` is None where the content is not exactly one object; such content is never ours.
+    """
+
+    is_owned: bool
+    summary: ObjectSummary | None
+
+
+class Baseline(Protocol):
+    """What exists before the plan, by object path: `<cluster>/<namespace>/<kind>-<name>.yaml`."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """A version of every existing object by path: what does not change has the same version."""
+        ...
+
+    def differing(self, desired: Mapping[str, str]) -> list[str]:
+        """Return the paths of existing objects that are not as desired; `desired` holds blob ids by path."""
+        ...
+
+    def objects(self, paths: Iterable[str]) -> Mapping[str, ExistingObject]:
+        """Load existing objects."""
+        ...
+
+    def body(self, path: str) -> Mapping[str, Any] | None:
+        """Return the body of an existing object; None where the content is not exactly one object."""
+        ...
+
+    def foreign(self, path: str) -> Problem:
+        """Return the problem of an object that is in the way and not ours: it is never replaced or deleted."""
+        ...
+
+
+class RenderedTree:
+    """The rendered files of one revision as a baseline; the version of an object is its blob id."""
+
+    def __init__(self, repository: Repository, folder: str, blobs: BlobIds, *, processes: int = 1) -> None:
+        self._repository = repository
+        self._folder = folder
+        self._blobs = blobs
+        self._processes = processes
+        self._raw: dict[str, bytes] = {}
+        self._objects: dict[str, ExistingObject] = {}
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Blob ids by path."""
+        return self._blobs
+
+    def differing(self, desired: Mapping[str, str]) -> list[str]:
+        """Return the paths whose blob id is not the desired one."""
+        return [path for path, blob in self._blobs.items() if desired.get(path) != blob]
+
+    def objects(self, paths: Iterable[str]) -> Mapping[str, ExistingObject]:
+        """Load files, many of them with worker processes."""
+        wanted = list(paths)
+        missing = [path for path in wanted if path not in self._objects]
+        self._raw.update(zip(missing, self._repository.read([self._blobs[path] for path in missing]), strict=True))
+
+        def work(positions: range) -> list[bytes]:
+            return [msgspec.msgpack.encode(self._parse(missing[position])) for position in positions]
+
+        results = in_parallel(work, len(missing), processes=self._processes, advance=lambda _: None)
+        self._objects.update(zip(missing, map(_object.decode, results), strict=True))
+        return {path: self._objects[path] for path in wanted}
+
+    def body(self, path: str) -> Mapping[str, Any] | None:
+        """Return the object that a file holds. Parsed each time, because few are asked for twice."""
+        if path not in self._raw:
+            self.objects([path])
+        documents = read(f"{self._folder}/{path}", self._raw[path]).documents
+        return documents[0].data if len(documents) == 1 else None
+
+    def _parse(self, path: str) -> ExistingObject:
+        body = self.body(path)
+        if body is None:
+            return ExistingObject(is_owned=False, summary=None)
+        summary = summarize(cluster=path.split("/", 1)[0], body=body, path=path, digest=self._blobs[path])
+        return ExistingObject(is_owned=is_owned(body), summary=summary)
+
+    def foreign(self, path: str) -> Problem:
+        """Return the problem of a file that was not rendered by this tool."""
+        return Problem(
+            rule="rendered.foreign",
+            place=SourceRef(path=f"{self._folder}/{path}"),
+            message=f"was not rendered by this tool (no label {LABEL}: {OWNER})",
+            hint=f"move it to a source folder, or out of {self._folder}/",
+        )
+
+
+_object = msgspec.msgpack.Decoder(ExistingObject)

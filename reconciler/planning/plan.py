@@ -1,0 +1,300 @@
+"""The main path: from a tree to a plan, one step after the other.
+
+tree + configuration -> revision (files by role) -> index (compiled files) -> baseline (what exists) -> plan
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import Config
+from reconciler.core.plan import ExceptionInForce, Plan, Revision
+from reconciler.core.plan.edits import MOST_DETAILED
+from reconciler.core.plan.inputs import Common, Inputs
+from reconciler.core.plan.make import make_plan
+from reconciler.core.policy.exceptions import apply_exceptions
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.queues import shapes_queues, without
+from reconciler.core.summary import ObjectSummary
+from reconciler.index.build import (
+    CompiledRevision,
+    Renderer,
+    Runtime,
+    build_index,
+    read_files,
+    save_tools,
+    store_key,
+)
+from reconciler.index.compile import compile_file
+from reconciler.index.store import load_store, save_store
+from reconciler.index.totals import Totals
+from reconciler.planning.baseline import Baseline, RenderedTree
+from reconciler.planning.updates import Update, compare_updates
+from reconciler.revision.files import BlobIds, RevisionFiles, TreeFiles, assign_roles, below, digest_files
+from reconciler.revision.revision import (
+    LoadedRevision,
+    TreeReference,
+    read_past_files,
+    read_revision,
+    resolve_base,
+)
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """A plan, and the index that it was made from."""
+
+    plan: Plan
+    index: CompiledRevision
+    renderer: Renderer
+
+    def contents(self) -> dict[str, bytes | None]:
+        """Return what the plan writes, by path below the repository's root; None deletes."""
+        folder = self.index.revision.config.rendered
+        paths = [change.path.removeprefix(f"{folder}/") for change in self.plan.changes]
+        written = self.renderer.contents([path for path in paths if path in self.index.desired])
+        files: dict[str, bytes | None] = {}
+        for change, path in zip(self.plan.changes, paths, strict=True):
+            if change.moved_from:
+                files[change.moved_from] = None
+            files[change.path] = written.get(path)
+        return files
+
+
+def compile_tree(
+    runtime: Runtime, tree: TreeReference, config: Config, *, keep_contents: bool = False
+) -> CompiledRevision:
+    """Return the index of a tree. `keep_contents` keeps the bytes of objects that differ from `rendered/`."""
+    key = store_key(runtime)
+    revision = read_revision(runtime.repository, tree, config, runtime.cache)
+    store = load_store(runtime.cache, key)
+    index = build_index(runtime, revision, store, keep=revision.files.rendered if keep_contents else None)
+    save_store(runtime.cache, key, store, index.store)
+    return index
+
+
+def judge_tree(runtime: Runtime, index: CompiledRevision) -> Totals:
+    """Return the verdicts over all objects and the GPUs of every queue, and save them for the next run."""
+    totals = index.judge(index.store.totals)
+    save_store(runtime.cache, store_key(runtime), index.store, replace(index.store, totals=totals))
+    return totals
+
+
+def plan_tree(
+    runtime: Runtime,
+    tree: TreeReference,
+    config: Config,
+    *,
+    base: str = "",
+    date: str = "",
+    acknowledge: str = "",
+    against_head: bool = False,
+) -> Planned:
+    """Plan a tree against a base; `against_head` compares a revision with its own `rendered/`.
+
+    date: current date, for exceptions that expire (empty: date of the head commit).
+    acknowledge: approval of a plan over budget.
+    """
+    index = compile_tree(runtime, tree, config, keep_contents=against_head)
+    totals = judge_tree(runtime, index)
+    renderer = Renderer(runtime, index)
+    before = index.revision if against_head else _read_base(runtime, index, base)
+    baseline = _baseline(runtime, before)
+    foreign = _foreign(runtime, index, before, baseline)
+    owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
+    differing = [path for path in baseline.differing(index.desired) if path in owned]
+    changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
+    updates = compare_updates(runtime, index, renderer, baseline, [path for path in changed if path in owned])
+    findings = _findings(index, totals, updates, foreign, date)
+    renderer.group(_creations(changed, owned, moves=bool(differing)))
+    inputs = Inputs(
+        engine=runtime.engine,
+        base=_describe(before.tree, before.files.rendered),
+        head=_describe(tree, *index.revision.files.written),
+        evidence=digest_files(index.revision.files.evidence),
+        policies=index.context.policies.digest,
+        config=config,
+        desired=index.summaries(path for path in changed if path not in foreign),
+        existing={path: owned[path] for path in differing},
+        existing_rows=_existing_summaries(baseline, differing),
+        common=_common(index, totals, changed),
+        manifest=lambda path: renderer.object(path).manifest,
+        body=baseline.body,
+        comparisons={path: update.comparison for path, update in updates.items()},
+        list_keys=index.context.catalogue.list_keys,
+        is_quantity=index.context.catalogue.is_quantity,
+        origins=_origins(runtime, index, before.files, findings.problems),
+        waiting=index.pending(),
+        inventories=index.context.evidence.inventories,
+        verdicts=findings.verdicts,
+        problems=findings.problems,
+        exceptions=findings.exceptions,
+        folders=_folder_sizes(index, _last_rendered(runtime, index) if against_head else before.files),
+        acknowledgement=acknowledge,
+    )
+    planned = Planned(plan=make_plan(inputs), index=index, renderer=renderer)
+    save_tools(runtime, index.context)
+    return planned
+
+
+def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: str = "") -> Plan:
+    """Check a tree by itself: a plan without changes."""
+    index = compile_tree(runtime, tree, config)
+    totals = judge_tree(runtime, index)
+    baseline = _baseline(runtime, index.revision)
+    findings = _findings(index, totals, {}, _foreign_in(baseline, baseline.differing(index.desired)), date)
+    head = _describe(tree, *index.revision.files.written)
+    return Plan(
+        engine=runtime.engine,
+        base=head,
+        head=head,
+        evidence=digest_files(index.revision.files.evidence),
+        policies=index.context.policies.digest,
+        unchanged=len(index.desired),
+        verdicts=findings.verdicts,
+        problems=findings.problems,
+        exceptions=findings.exceptions,
+    )
+
+
+# The base and what exists there.
+
+_NOTHING = TreeReference(label="nothing", commit=None)
+
+
+def _read_base(runtime: Runtime, index: CompiledRevision, base: str) -> LoadedRevision:
+    config = index.revision.config
+    tree = resolve_base(runtime.repository, base, index.revision.tree)
+    if tree is None:
+        return LoadedRevision(tree=_NOTHING, config=config, files=assign_roles(config, TreeFiles()))
+    return read_revision(runtime.repository, tree, config, runtime.cache)
+
+
+def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
+    rendered = revision.files.rendered
+    blobs = below(rendered, runtime.cluster) if runtime.cluster else rendered
+    return RenderedTree(runtime.repository, revision.config.rendered, blobs, processes=runtime.processes)
+
+
+def _foreign(
+    runtime: Runtime, index: CompiledRevision, before: LoadedRevision, baseline: Baseline
+) -> dict[str, Problem]:
+    """Return the problems of objects that are not ours: in the baseline, and in the head's own `rendered/`."""
+    foreign = _foreign_in(baseline, baseline.differing(index.desired))
+    if before is not index.revision and before.files.rendered != index.revision.files.rendered:
+        own = _baseline(runtime, index.revision)
+        new = [path for path in own.differing(index.desired) if baseline.versions.get(path) != own.versions[path]]
+        foreign |= _foreign_in(own, new)
+    return foreign
+
+
+def _foreign_in(baseline: Baseline, paths: Sequence[str]) -> dict[str, Problem]:
+    return {path: baseline.foreign(path) for path, found in baseline.objects(paths).items() if not found.is_owned}
+
+
+def _existing_summaries(baseline: Baseline, paths: Sequence[str]) -> dict[str, ObjectSummary]:
+    objects = baseline.objects(paths)
+    return {path: found.summary for path, found in objects.items() if found.summary is not None}
+
+
+# What is the same on both sides, and what is compared in detail.
+
+
+def _common(index: CompiledRevision, totals: Totals, changed: Sequence[str]) -> Common:
+    """Return what both sides have: all objects but the changed ones."""
+    names = set(changed)
+
+    def rows() -> Iterator[ObjectSummary]:
+        return (row for row in index.first_summaries() if row.path not in names)
+
+    gone = index.summaries(changed).values()
+    ledgers = None if any(map(shapes_queues, gone)) else without(totals.ledgers, gone)
+    return Common(count=len(index.desired) - len(names), rows=rows, ledgers=ledgers)
+
+
+def _creations(changed: Sequence[str], owned: Mapping[str, str], *, moves: bool) -> list[str]:
+    """Return the creations whose manifests a plan needs: it lists the first ones, and looks for moves among all."""
+    created = sorted(path for path in changed if path not in owned)
+    return created if moves else created[:MOST_DETAILED]
+
+
+def _origins(
+    runtime: Runtime, index: CompiledRevision, before: RevisionFiles, problems: tuple[Problem, ...]
+) -> dict[str, str] | None:
+    """Return the source files of existing objects, for files that now have errors, by compiling their base version.
+
+    None if that version had errors too, so that it is not known what came from it.
+    """
+    broken = {problem.place.path for problem in problems if problem.severity is Severity.ERROR}
+    paths = [path for path in sorted(broken) if path in before.sources]
+    origins: dict[str, str] = {}
+    for path, raw in read_files(runtime.repository, before.sources, paths):
+        compiled = compile_file(index.context, path, raw)
+        if any(problem.severity is Severity.ERROR for problem in compiled.problems):
+            return None
+        origins.update((rendered.summary.path, path) for rendered in compiled.objects)
+    return origins
+
+
+def _last_rendered(runtime: Runtime, index: CompiledRevision) -> RevisionFiles:
+    """Return the sources of the commit that last changed `rendered/`, to count folders that are empty since then.
+
+    A revision that is compared with itself would otherwise not show that its sources vanished.
+    """
+    commit, config, files = index.revision.tree.commit, index.revision.config, index.revision.files
+    if commit is None or all(below(files.sources, folder) for folder in config.sources):
+        return files
+    last = runtime.repository.last_change(commit.oid, config.rendered)
+    return files if last is None else read_past_files(runtime.repository, last, config)
+
+
+def _folder_sizes(index: CompiledRevision, before: RevisionFiles) -> dict[str, tuple[int, int]]:
+    after = index.revision.files.sources
+    folders = index.revision.config.sources
+    return {folder: (len(below(before.sources, folder)), len(below(after, folder))) for folder in folders}
+
+
+# Findings.
+
+
+class _Findings(Struct, frozen=True, kw_only=True):
+    problems: tuple[Problem, ...]
+    verdicts: tuple[Verdict, ...]
+    exceptions: tuple[ExceptionInForce, ...]
+
+
+def _findings(
+    index: CompiledRevision,
+    totals: Totals,
+    updates: Mapping[str, Update],
+    foreign: Mapping[str, Problem],
+    date: str,
+) -> _Findings:
+    """Return problems and verdicts with exceptions applied. Policies judge an update beside what it replaces."""
+    updated = {(update.comparison.cluster, update.comparison.key) for update in updates.values()}
+    policies = set(index.context.policies.rules)
+    verdicts = [
+        verdict
+        for verdict in index.verdicts(totals)
+        if (verdict.cluster, verdict.key) not in updated or verdict.rule not in policies
+    ]
+    for update in updates.values():
+        verdicts += update.verdicts
+    tip = index.revision.tree.tip
+    today = date or (tip.committed_at[:10] if tip else "")  # before the first commit no exception has expired
+    excepted = apply_exceptions(verdicts, index.context.exceptions, today)
+    problems = [*index.problems(), *foreign.values(), *excepted.problems]
+    return _Findings(
+        problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
+        verdicts=tuple(sorted(excepted.verdicts, key=lambda verdict: verdict.sort_key)),
+        exceptions=excepted.in_force,
+    )
+
+
+def _describe(tree: TreeReference, *files: BlobIds) -> Revision:
+    """Describe one side with the digest of its files: what people write for a head, what is rendered for a base.
+
+    So a plan of the working tree and the plan that commits it have the same digest.
+    """
+    return Revision(label=tree.label, commit=tree.commit.oid if tree.commit else "", tree=digest_files(*files))

@@ -1,0 +1,203 @@
+"""The files of one revision by role: settings, sources, policies, evidence, rendered objects."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+
+from msgspec import Struct
+
+from reconciler.core.config import Cluster, Config
+from reconciler.core.objects import SourceRef
+from reconciler.core.problems import Problem, Severity
+from reconciler.ports import Entry, Tree
+
+CONFIG_PATH = "reconciler.yaml"
+SUFFIXES = (".yaml", ".yml", ".json")
+
+BlobIds = Mapping[str, str]
+"""Git blob ids by path, in the order of the paths."""
+
+
+class TreeFiles(Struct, frozen=True, array_like=True):
+    """The files that a plan reads of one tree. `rendered` is keyed by path below the rendered folder.
+
+    `irregular` holds what cannot be read: symlinks, submodules, and files whose names are not printable.
+    """
+
+    written: dict[str, str] = {}
+    rendered: dict[str, str] = {}
+    irregular: dict[str, Entry] = {}
+
+
+class RevisionFiles(Struct, frozen=True, kw_only=True):
+    """Blob ids by path and role. Paths of `rendered` are below its folder, all others below the root."""
+
+    settings: BlobIds
+    sources: BlobIds
+    policies: BlobIds
+    evidence: BlobIds
+    rendered: BlobIds
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def written(self) -> tuple[BlobIds, ...]:
+        """Everything that people write."""
+        return self.settings, self.sources, self.policies, self.evidence
+
+
+def split_tree(tree: Tree, folder: str) -> TreeFiles:
+    """Separate rendered objects, which are below `folder`, from what people write."""
+    return _change(TreeFiles(), tree, folder)
+
+
+def apply_changes(files: TreeFiles, changes: Mapping[str, Entry | None], folder: str) -> TreeFiles:
+    """Return the files after these changes; None deletes a path."""
+    return _change(files, changes, folder) if changes else files
+
+
+def _change(files: TreeFiles, changes: Mapping[str, Entry | None], folder: str) -> TreeFiles:
+    written, rendered, irregular = {**files.written}, {**files.rendered}, {**files.irregular}
+    prefix = f"{folder}/"
+    for path, entry in changes.items():
+        group, key = (rendered, path[len(prefix) :]) if path.startswith(prefix) else (written, path)
+        group.pop(key, None)
+        irregular.pop(path, None)
+        if entry is None:
+            continue
+        if entry.is_file and path.isprintable():
+            group[key] = entry.oid
+        else:
+            irregular[path] = entry
+    return TreeFiles(dict(sorted(written.items())), dict(sorted(rendered.items())), irregular)
+
+
+def digest_files(*groups: BlobIds) -> str:
+    """Return the SHA-256 of paths and blob ids."""
+    lists = ["".join([f"{path}\t{oid}\n" for path, oid in group.items()]) for group in groups]
+    return sha256("\n".join(lists).encode()).hexdigest()
+
+
+def below(files: BlobIds, folder: str) -> BlobIds:
+    """Return the files below a folder."""
+    prefix = f"{folder}/"
+    return {path: oid for path, oid in files.items() if path.startswith(prefix)}
+
+
+def read_paths(config: Config) -> tuple[str, ...]:
+    """Return every path that a plan reads."""
+    return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.rendered)
+
+
+def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
+    """Assign each file its role; symlinks, submodules and file names that cannot be printed become problems."""
+    written = files.written
+    roles = [_below_any(written, roots) for roots in (config.sources, config.policies, (config.evidence,))]
+    sources, policies, evidence = (
+        {path: oid for path, oid in role.items() if path.endswith(SUFFIXES)} for role in roles
+    )
+    unread = [path for role in roles for path in role if not path.endswith(SUFFIXES)]
+    return RevisionFiles(
+        settings={CONFIG_PATH: written[CONFIG_PATH]} if CONFIG_PATH in written else {},
+        sources=sources,
+        policies=policies,
+        evidence=evidence,
+        rendered=files.rendered,
+        problems=(
+            *_irregular_problems(config, files.irregular),
+            *_empty_folders(config, roles[0]),
+            *(_upper_case_suffix(path) for path in unread if path.lower().endswith(SUFFIXES)),
+        ),
+    )
+
+
+def selects(cluster: Cluster, path: str, labels: object) -> bool:
+    """Return whether `cluster` selects a source document, by its folder and its labels."""
+    if cluster.select.folders and not any(path.startswith(f"{folder}/") for folder in cluster.select.folders):
+        return False
+    if not cluster.select.labels:
+        return True
+    return isinstance(labels, dict) and all(labels.get(name) == value for name, value in cluster.select.labels)
+
+
+def _below_any(files: BlobIds, folders: tuple[str, ...]) -> dict[str, str]:
+    prefixes = tuple(f"{folder}/" for folder in folders)
+    return {path: oid for path, oid in files.items() if path.startswith(prefixes)}
+
+
+def _empty_folders(config: Config, sources: BlobIds) -> Iterator[Problem]:
+    for folder in config.sources:
+        prefix = f"{folder}/"
+        if not any(path.startswith(prefix) for path in sources):
+            yield Problem(
+                rule="layout.empty",
+                place=SourceRef(path=CONFIG_PATH),
+                field="spec.sources",
+                message=f"the source folder {folder} is empty or does not exist",
+                hint="correct spec.sources, or keep a README in the folder",
+                severity=Severity.WARNING,
+            )
+
+
+def _upper_case_suffix(path: str) -> Problem:
+    message = "is not read, because the suffix is not in lower case"
+    hint = "rename the file to .yaml, .yml or .json"
+    return Problem(rule="layout.suffix", place=SourceRef(path=path), message=message, hint=hint)
+
+
+_IRREGULAR = {
+    "120000": ("git.symlink", "is a symbolic link; links are not followed", "commit the file itself"),
+    "160000": ("git.submodule", "is a submodule; submodules are not read", "commit the files themselves"),
+}
+
+
+def _irregular_problems(config: Config, irregular: Mapping[str, Entry]) -> Iterator[Problem]:
+    roots = tuple(f"{root}/" for root in read_paths(config)[1:])
+    for path, entry in irregular.items():
+        is_read = path.endswith(SUFFIXES) or path.startswith(f"{config.rendered}/") or not entry.is_file
+        if is_read and (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):
+            yield _irregular_problem(path, entry)
+
+
+def _irregular_problem(path: str, entry: Entry) -> Problem:
+    printable = path if path.isprintable() else path.encode("unicode_escape", "backslashreplace").decode("ascii")
+    rule, message, hint = "git.file-name", "the file name contains characters that are not printable", "rename the file"
+    if not entry.is_file:
+        special = ("git.special-file", "is not a regular file", "remove it from the repository")
+        rule, message, hint = _IRREGULAR.get(entry.mode, special)
+    return Problem(rule=rule, place=SourceRef(path=printable), message=message, hint=hint)
+
+
+# Device names and characters: learn.microsoft.com/windows/win32/fileio/naming-a-file.
+_WINDOWS = re.compile(r'[<>:"|?*\\]|[. ]/|/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]')
+
+
+def portability_problems(paths: Iterable[str]) -> Iterator[Problem]:
+    """Warn of file names that a checkout on another operating system would lose.
+
+    Rendered files are not looked at: a rule judges their names.
+    """
+    paths = list(paths)
+    together = "".join([f"/{path}/\n" for path in paths])
+    if together.lower() != together:
+        yield from _case_collisions(paths)
+    elif not _WINDOWS.search(together):
+        return
+    for path in paths:
+        if _WINDOWS.search(f"/{path.lower()}/"):
+            yield Problem(
+                rule="git.reserved-name",
+                place=SourceRef(path=path),
+                message="cannot be checked out on Windows, where this name or character is reserved",
+                hint="rename the file or folder",
+                severity=Severity.WARNING,
+            )
+
+
+def _case_collisions(paths: Iterable[str]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for path in paths:
+        other = first.setdefault(path.casefold(), path)
+        if other != path:
+            message = f"differs from {other} only in case; a checkout on a case-insensitive file system loses one"
+            place = SourceRef(path=path)
+            yield Problem(rule="git.case-collision", place=place, message=message, hint="rename one of them")

@@ -1,0 +1,186 @@
+"""What is compared: the head and the base as tree references, and each with its configuration and its files."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.config import Config, parse_config
+from reconciler.core.objects import SourceRef
+from reconciler.core.problems import Problem
+from reconciler.errors import ConfigError, InvalidInput, OutsideError
+from reconciler.ports import Cache, Commit, Entry, Repository
+from reconciler.revision.files import (
+    CONFIG_PATH,
+    RevisionFiles,
+    TreeFiles,
+    apply_changes,
+    assign_roles,
+    read_paths,
+    split_tree,
+)
+from reconciler.version import __version__
+
+if TYPE_CHECKING:
+    from reconciler.core.schemas import Catalogue
+
+WORK_TREE = "working tree"
+
+
+class TreeReference(Struct, frozen=True, kw_only=True):
+    """A commit, or the working tree with its uncommitted changes (`commit` is None)."""
+
+    label: str
+    commit: Commit | None
+    checked_out: Commit | None = None  # the commit that the working tree is at; None before the first
+
+    @property
+    def tip(self) -> Commit | None:
+        """The commit itself, or the one that is checked out."""
+        return self.commit or self.checked_out
+
+
+class LoadedRevision(Struct, frozen=True, kw_only=True):
+    """A tree, the configuration in force, and the files by role."""
+
+    tree: TreeReference
+    config: Config
+    files: RevisionFiles
+
+
+def resolve_head(repository: Repository, revision: str) -> TreeReference:
+    """Return the tree to plan: a revision, or the working tree where none is named."""
+    if revision:
+        return TreeReference(label=revision, commit=repository.resolve(revision))
+    try:
+        return TreeReference(label=WORK_TREE, commit=None, checked_out=repository.resolve("HEAD"))
+    except OutsideError:
+        return TreeReference(label=WORK_TREE, commit=None)
+
+
+def resolve_base(repository: Repository, base: str, head: TreeReference) -> TreeReference | None:
+    """Return the tree to compare the head with; None where the repository has no commits yet.
+
+    The result is the merge base of the head and `base`, as for a pull request. `base` defaults to the upstream's
+    default branch; without an upstream the result is HEAD.
+    """
+    tip = head.tip
+    if tip is None:
+        if base:
+            raise OutsideError("the repository has no commits yet", hint="commit something first: git commit")
+        return None
+    name = base or repository.upstream_default()
+    if not name:
+        return TreeReference(label="HEAD", commit=head.checked_out or repository.resolve("HEAD"))
+    merge_base = repository.merge_base(repository.resolve(name).oid, tip.oid)
+    label = name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
+    if merge_base is None:
+        hint = "fetch more history: git fetch --unshallow" if repository.is_shallow else "name another base with --base"
+        raise OutsideError(f"{label} and {head.label} have no common ancestor", hint=hint)
+    return TreeReference(label=label, commit=repository.resolve(merge_base))
+
+
+def read_revision(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> LoadedRevision:
+    """List the files of a tree by role. `config` is the head's, also for the base."""
+    return LoadedRevision(tree=tree, config=config, files=assign_roles(config, _list(repository, tree, config, cache)))
+
+
+def read_past_files(repository: Repository, commit: str, config: Config) -> RevisionFiles:
+    """List the sources of an older commit by role."""
+    return assign_roles(config, split_tree(repository.tree(commit, config.sources), config.rendered))
+
+
+def _list(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> TreeFiles:
+    paths = read_paths(config)
+    if tree.tip is None:
+        return split_tree(repository.work_tree(paths), config.rendered)
+    files = _list_commit(repository, tree.tip, config, cache)
+    if tree.commit is None:
+        return apply_changes(files, repository.changed_since(tree.tip.oid, paths), config.rendered)
+    return files
+
+
+def _list_commit(repository: Repository, commit: Commit, config: Config, cache: Cache) -> TreeFiles:
+    """List a commit. The last few listings are cached by tree id: two of three plans ask for the same commit."""
+    paths = read_paths(config)
+    key = f"listing:{repository.root}:{paths}"
+    known = _load_listings(cache, key)
+    if commit.tree in known:
+        return known[commit.tree]
+    files = split_tree(repository.tree(commit.oid, paths), config.rendered)
+    kept = [*known.items()][-(_KEPT_LISTINGS - 1) :]
+    with suppress(UnicodeEncodeError):  # a file name that is not UTF-8: list such a tree each time
+        cache.put(key, msgspec.msgpack.encode({**dict(kept), commit.tree: files}))
+    return files
+
+
+_KEPT_LISTINGS = 2  # the head's and the base's
+_listings = msgspec.msgpack.Decoder(dict[str, TreeFiles])
+
+
+def _load_listings(cache: Cache, key: str) -> dict[str, TreeFiles]:
+    raw = cache.get(key)
+    try:
+        return _listings.decode(raw) if raw else {}
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+
+
+def read_config(
+    repository: Repository, tree: TreeReference, catalogue: Callable[[], "Catalogue"], cache: Cache
+) -> Config:
+    """Read `reconciler.yaml`. Raises `ConfigError` if it does not exist, `InvalidInput` if it is wrong.
+
+    The parsed file is cached by blob id, because reading YAML and schemas takes longer than the rest of a small verb.
+    """
+    entry = _config_entry(repository, tree)
+    key = f"config:{__version__}:{entry.oid}"
+    if (known := cache.get(key)) is not None:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            return msgspec.msgpack.decode(known, type=Config)
+    config = _parse_config(repository, entry, catalogue())
+    with suppress(OverflowError, ValueError):  # numbers over 64 bits
+        cache.put(key, msgspec.msgpack.encode(config))
+    return config
+
+
+def _config_entry(repository: Repository, tree: TreeReference) -> Entry:
+    if tree.commit is None:
+        entry = repository.work_file(CONFIG_PATH)
+    else:
+        entry = repository.tree(tree.commit.oid, (CONFIG_PATH,)).get(CONFIG_PATH)
+    if entry is None:
+        raise ConfigError(
+            f"{CONFIG_PATH} not found in {repository.root}",
+            hint="run this in a config repository, name one with --repo DIR, or create one: reconciler init DIR",
+        )
+    if not entry.is_file:
+        raise ConfigError(f"{CONFIG_PATH} in {repository.root} is not a regular file", hint="commit the file itself")
+    return entry
+
+
+def _parse_config(repository: Repository, entry: Entry, catalogue: "Catalogue") -> Config:
+    from reconciler.core.documents import read  # noqa: PLC0415 - not needed where the configuration is cached
+
+    (raw,) = repository.read([entry.oid])
+    reading = read(CONFIG_PATH, raw)
+    problems: list[Problem] = list(reading.problems)
+    for document in reading.documents:
+        problems += catalogue.validate(document)
+    configs = [document for document in reading.documents if document.kind == "ReconcilerConfig"]
+    if problems:
+        raise InvalidInput(problems)
+    if len(configs) != 1 or len(reading.documents) != 1:
+        count = len(configs)
+        message = (
+            f"contains {count} ReconcilerConfig document{'' if count == 1 else 's'}, expected exactly one document"
+        )
+        hint = "keep one ReconcilerConfig and nothing else in this file"
+        place = reading.documents[0].source if reading.documents else SourceRef(path=CONFIG_PATH)
+        raise InvalidInput([Problem(rule="config.count", place=place, message=message, hint=hint)])
+    config, problems_found = parse_config(configs[0])
+    if config is None:
+        raise InvalidInput(problems_found)
+    return config
