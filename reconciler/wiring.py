@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answers
     from reconciler.core.sizing.architecture import Architecture
     from reconciler.core.sizing.question import Question
-    from reconciler.index.head import Tools
+    from reconciler.index.build import Runtime
     from reconciler.ports import Cache, Predictor, Repository
 
 _log = Log(__name__)
@@ -46,37 +46,39 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
 def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Run:
     """Open the config repository around a folder and resolve the settings, including its own `spec.defaults`."""
     from reconciler.adapters.git import GitRepository
-    from reconciler.revision.sides import head_side, read_config
+    from reconciler.revision.revision import read_config, resolve_head
 
     early = resolve(flags, environ, {})
     if not Path(repo).is_dir():
         raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
     repository = GitRepository.open(Path(repo), environ=environ)
-    side = head_side(repository, early.revision)
+    tree = resolve_head(repository, early.revision)
     store, schemas = _cache(early, environ), catalogue()
-    config = read_config(repository, side, lambda: schemas, store)
+    config = read_config(repository, tree, lambda: schemas, store)
     settings = resolve(flags, environ, config.defaults)
     set_up(level=settings.log_level, form=settings.log_format)
     if settings.cache != early.cache:
         store = _cache(settings, environ)
-    _log.debug("repository %s at %s", repository.root, side.commit.oid if side.commit else "the working tree")
-    workspace = Workspace(tools=tools(repository, store, settings, schemas), side=side, config=config)
+    _log.debug("repository %s at %s", repository.root, tree.commit.oid if tree.commit else "the working tree")
+    workspace = Workspace(runtime=runtime(repository, store, settings, schemas), tree=tree, config=config)
     return Run(settings=settings, workspace=workspace)
 
 
-def tools(repository: "Repository", store: "Cache", settings: Settings, schemas: Catalogue | None = None) -> "Tools":
+def runtime(
+    repository: "Repository", store: "Cache", settings: Settings, schemas: Catalogue | None = None
+) -> "Runtime":
     """Combine a repository and a store with what ships with the package."""
-    from reconciler.index.head import Tools
+    from reconciler.index.build import Runtime
     from reconciler.index.workers import usable_processors
     from reconciler.outputs.progress import progress
 
     policies, registry = _policies(), kinds()
-    return Tools(
+    return Runtime(
         repository=repository,
         cache=store,
         kinds=registry,
         catalogue=schemas or catalogue(),
-        shipped=policies,
+        shipped_policies=policies,
         read_shipped=_read_bundle,
         bundle_digest=_engine_digest(registry, policies),
         processes=settings.processes or usable_processors(),
@@ -185,7 +187,7 @@ def write_edits(contents: Mapping[str, bytes], run: Run | None) -> None:
     """Write files in place: paths are below the root of the repository if there is one."""
     from reconciler.adapters.files import write_file
 
-    root = run.workspace.tools.repository.root if run else Path()
+    root = run.workspace.runtime.repository.root if run else Path()
     for path, content in contents.items():
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +209,7 @@ _MAX_CONFIG_BYTES = 1 << 20
 
 def find_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], near: Sequence[Path]) -> Run | None:
     """Open the config repository that holds the first named file, or `repo`; None if there is none."""
-    from reconciler.revision.layout import CONFIG_PATH
+    from reconciler.revision.files import CONFIG_PATH
 
     named = next((path for path in near if str(path) != "-"), None)
     start = Path(repo) if repo != "." or named is None else named.absolute().parent
@@ -227,7 +229,7 @@ def input_file(path: Path, run: Run | None) -> "InputFile":
     folder = path.absolute().parent
     inside = ""
     if run is not None:
-        root, resolved = run.workspace.tools.repository.root.resolve(), path.resolve()
+        root, resolved = run.workspace.runtime.repository.root.resolve(), path.resolve()
         inside = resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
     siblings = cache(lambda: _configurations(folder))
     return InputFile(path=str(path), content=content, inside=inside, folder=str(folder), siblings=siblings)
@@ -256,7 +258,7 @@ def engine_asker(run: Run, environ: Mapping[str, str], *, python: str, table: Pa
     from reconciler.adapters.predictors.batch import predict_all
     from reconciler.outputs.progress import progress
 
-    root = run.workspace.tools.repository.root
+    root = run.workspace.runtime.repository.root
 
     def ask(cluster: "Cluster", questions: "Sequence[Question]", recorded: "Answers") -> "Iterable[Reply]":
         with (

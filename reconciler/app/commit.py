@@ -7,8 +7,8 @@ from reconciler.outputs.commit import commit as commit_files
 from reconciler.outputs.logs import Log
 from reconciler.outputs.summary import description
 from reconciler.planning.gate import refuse
-from reconciler.planning.planning import Planned
-from reconciler.revision.layout import folders
+from reconciler.planning.plan import Planned
+from reconciler.revision.files import read_paths
 
 _log = Log(__name__)
 
@@ -21,7 +21,7 @@ def commit(
     Returns None if there is nothing to commit. Raises what forbids the plan (`InvalidInput`, `PolicyDenied`,
     `UnsafePlan`), and `ConfigError` for a plan of the working tree.
     """
-    plan, source = planned.plan, workspace.side.commit
+    plan, source = planned.plan, workspace.tree.commit
     refuse(plan)
     if source is None:
         raise ConfigError("a plan of the working tree cannot be committed", hint="plan a revision, such as HEAD")
@@ -29,7 +29,7 @@ def commit(
     if plan.breaches and plan.acknowledged:
         trailers[ACKNOWLEDGED] = acknowledge
     committed = commit_files(
-        workspace.tools.repository,
+        workspace.runtime.repository,
         files=planned.contents(),
         message=message or description(plan),
         trailers=trailers,
@@ -42,7 +42,7 @@ def commit(
 
 def uncommitted_sources(workspace: Workspace) -> tuple[str, ...]:
     """Return the paths of files with uncommitted changes that a plan reads, without `rendered/`."""
-    commit = workspace.side.commit
-    roots = tuple(root for root in folders(workspace.config) if root != workspace.config.rendered)
-    changed = workspace.tools.repository.changed_since(commit.oid if commit else None)
+    commit = workspace.tree.commit
+    roots = tuple(root for root in read_paths(workspace.config) if root != workspace.config.rendered)
+    changed = workspace.runtime.repository.changed_since(commit.oid if commit else None)
     return tuple(sorted(path for path in changed if path.startswith(roots)))

@@ -2,7 +2,7 @@
 
 from reconciler.app.workspace import Workspace
 from reconciler.core.plan.explanation import Explanation
-from reconciler.planning import explaining
+from reconciler.planning import explain as explaining
 
 
 def explain(workspace: Workspace, name: str, field: str = "") -> Explanation:
@@ -10,4 +10,4 @@ def explain(workspace: Workspace, name: str, field: str = "") -> Explanation:
 
     Raises `ConfigError` if the object or the field does not exist.
     """
-    return explaining.explain(workspace.compile(), name, field)
+    return explaining.explain(workspace.runtime, workspace.compile(), name, field)

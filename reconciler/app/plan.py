@@ -2,8 +2,7 @@
 
 from reconciler.app.workspace import Workspace
 from reconciler.outputs.logs import Log
-from reconciler.planning import planning
-from reconciler.planning.planning import Planned
+from reconciler.planning.plan import Planned, plan_tree
 
 _log = Log(__name__)
 
@@ -18,8 +17,15 @@ def plan(
     acknowledge: approval token of a plan over budget.
     against_head: compare the revision with its own `rendered/` instead, as `commit` and `verify` do.
     """
-    head = workspace.compile(writes=against_head)
-    planned = planning.plan(head, base=base, date=date, acknowledge=acknowledge, against_head=against_head)
+    planned = plan_tree(
+        workspace.runtime,
+        workspace.tree,
+        workspace.config,
+        base=base,
+        date=date,
+        acknowledge=acknowledge,
+        against_head=against_head,
+    )
     changes, errors = len(planned.plan.changes), len(planned.plan.errors)
     _log.info("plan %s: %d changes, %d errors", planned.plan.digest, changes, errors)
     return planned

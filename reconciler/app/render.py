@@ -3,13 +3,14 @@
 from reconciler.app.workspace import Workspace
 from reconciler.core.problems import Severity
 from reconciler.errors import InvalidInput
+from reconciler.index.build import Renderer
 
 
 def render(workspace: Workspace) -> dict[str, bytes]:
     """Return all manifests by path in the repository. Raises `InvalidInput` if a source file has errors."""
-    head = workspace.compile(writes=True)
-    errors = [problem for problem in head.problems() if problem.severity is Severity.ERROR]
+    index = workspace.compile(keep_contents=True)
+    errors = [problem for problem in index.problems() if problem.severity is Severity.ERROR]
     if errors:
         raise InvalidInput(errors)
-    contents = head.contents(sorted(head.rows))
-    return {f"{head.config.rendered}/{path}": content for path, content in contents.items()}
+    contents = Renderer(workspace.runtime, index).contents(sorted(index.desired))
+    return {f"{workspace.config.rendered}/{path}": content for path, content in contents.items()}

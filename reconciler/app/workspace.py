@@ -3,17 +3,18 @@
 from msgspec import Struct
 
 from reconciler.core.config import Config
-from reconciler.index.head import Head, Tools
-from reconciler.revision.sides import Side
+from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.planning.plan import compile_tree
+from reconciler.revision.revision import TreeReference
 
 
 class Workspace(Struct, frozen=True, kw_only=True, eq=False):
-    """A config repository, the revision to read, and the configuration in that revision."""
+    """A config repository, the tree to read, and the configuration in that tree."""
 
-    tools: Tools
-    side: Side
+    runtime: Runtime
+    tree: TreeReference
     config: Config
 
-    def compile(self, *, writes: bool = False) -> Head:
-        """Compile the revision. `writes` keeps the bytes of objects that differ from `rendered/`."""
-        return Head(self.tools, self.side, self.config, writes=writes)
+    def compile(self, *, keep_contents: bool = False) -> CompiledRevision:
+        """Compile the tree. `keep_contents` keeps the bytes of objects that differ from `rendered/`."""
+        return compile_tree(self.runtime, self.tree, self.config, keep_contents=keep_contents)

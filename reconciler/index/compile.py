@@ -13,11 +13,11 @@ from msgspec import Struct, field
 
 from reconciler.core.config import Cluster
 from reconciler.core.documents import Document, read, write
-from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.launch import is_configuration
-from reconciler.core.manifests.manifest import Manifest, manifest_path
-from reconciler.core.manifests.ownership import owned
+from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.manifests.ownership import own
 from reconciler.core.manifests.plain import render_plain
 from reconciler.core.manifests.size import size_problems
 from reconciler.core.objects import SourceRef, format_path
@@ -116,7 +116,7 @@ def _render(context: Context, draft: _Draft) -> None:
         source = _Source(context, document)
         for cluster in _selecting(context.clusters, document):
             lookup = Lookup(context, cluster, draft.dependencies)
-            manifests = _render_sized(source, lookup, draft) if is_sized(document, cluster) else None
+            manifests = _render_sized(context.kinds, source, lookup, draft) if is_sized(document, cluster) else None
             if manifests is None:
                 if was_sized(document, cluster):
                     draft.problems += outdated(document, lookup)
@@ -129,16 +129,16 @@ def _render(context: Context, draft: _Draft) -> None:
 def _validate_rendered(context: Context, draft: _Draft) -> None:
     """Validate the objects that are not what the user wrote."""
     for manifest, document in draft.manifests:
-        row = context.kinds.get((document.group, document.kind))
-        if (row is not None and row.render is not None) or manifest.sizing is not None:
+        if context.kinds.find(document.group, document.kind).render is not None or manifest.sizing is not None:
             draft.problems += _body_problems(context, manifest)
 
 
 def _serialize(context: Context, draft: _Draft) -> None:
     for manifest, document in draft.manifests:
-        rendered = _serialize_object(context, owned(manifest, document))
+        row = context.kinds.find(manifest.key.group, manifest.key.kind)
+        rendered = _serialize_object(context, own(manifest, document, is_shared=row.is_shared))
         draft.objects.append(rendered)
-        draft.problems += size_problems(rendered.manifest, rendered.content)
+        draft.problems += size_problems(rendered.manifest, rendered.content, data_limit=row.data_limit)
 
 
 def _evaluate_policies(context: Context, draft: _Draft) -> None:
@@ -157,38 +157,25 @@ def blob_id(content: bytes, object_format: str) -> str:
 def _serialize_object(context: Context, manifest: Manifest) -> RenderedObject:
     content = write(manifest.body)
     summary = summarize(
+        context.kinds,
         cluster=manifest.cluster,
         body=manifest.body,
-        path=manifest_path(manifest.cluster, manifest.key),
+        path=context.kinds.manifest_path(manifest.cluster, manifest.key),
         digest=blob_id(content, context.object_format),
         source=manifest.source,
     )
     return RenderedObject(manifest=manifest, content=content, summary=summary)
 
 
-_NOT_SOURCES = {
-    "gpureconciler.io": (
-        "layout.kind",
-        "a {kind} does not belong in a source folder",
-        "reconciler.yaml is at the root; evidence and exceptions are in folders of their own",
-    ),
-    "kustomize.config.k8s.io": (
-        "layout.kustomize",
-        "Kustomize is not run on sources: each file is read by itself",
-        "commit the output of `kustomize build`, or keep the overlay outside the source folders",
-    ),
-}
-"""API groups whose documents are not sources: rule, message, hint."""
-
-
 def _document_problems(context: Context, document: Document, raw: bytes) -> Sequence[Problem]:
-    if document.group in _NOT_SOURCES:
-        rule, message, hint = _NOT_SOURCES[document.group]
-        message = message.format(kind=document.kind or "document of this group")
-        return [Problem(rule=rule, place=document.source, field="kind", message=message, hint=hint)]
+    row = context.kinds.find(document.group, document.kind)
+    if row.refusal is not None:
+        refusal, kind = row.refusal, document.kind or "a document of this group"
+        message = refusal.message.format(kind=kind)
+        place = document.source
+        return [Problem(rule=refusal.rule, place=place, field="kind", message=message, hint=refusal.hint)]
     problems = list(context.catalogue.validate(document))
-    row = context.kinds.get((document.group, document.kind))
-    if row is not None and row.is_definition and document.kind.encode() not in raw:
+    if row.is_definition and document.kind.encode() not in raw:
         place = document.at(("kind",))
         message = "the kind is written with escapes, so other files cannot find this definition"
         hint = "write it without escapes"
@@ -216,12 +203,12 @@ class _Source:
 
     def __init__(self, context: Context, document: Document) -> None:
         self.document = document
-        self.row: Kind | None = context.kinds.get((document.group, document.kind))
+        self.row = context.kinds.find(document.group, document.kind)
         self._catalogue = context.catalogue
 
     @cached_property
     def _parsed(self) -> Parsed[Any]:
-        if self.row is None or self.row.parse is None:
+        if self.row.parse is None:
             return Parsed(intent=self.document)
         return self.row.parse(self.document)
 
@@ -233,7 +220,7 @@ class _Source:
 
     def render(self, lookup: Lookup, parsed: Parsed[Any] | None = None) -> Rendered:
         """Render for one cluster; `parsed` replaces the intent of the document."""
-        if self.row is None or self.row.render is None:
+        if self.row.render is None:
             return Rendered(manifests=(render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced),))
         parsed = parsed or self._parsed
         if parsed.intent is None:
@@ -242,7 +229,9 @@ class _Source:
         return Rendered(manifests=rendered.manifests, problems=(*parsed.problems, *rendered.problems))
 
 
-def _render_sized(source: _Source, lookup: Lookup, draft: _Draft) -> tuple[Manifest, ...] | None:
+def _render_sized(
+    kinds: Kinds, source: _Source, lookup: Lookup, draft: _Draft
+) -> tuple[Manifest, ...] | None:
     """Render a job with its numbers; None if it is not a known training. A pending job keeps what exists."""
     from reconciler.core.sized import sized_manifest, sized_torchrun_job, stamped  # noqa: PLC0415 - few need it
 
@@ -254,13 +243,13 @@ def _render_sized(source: _Source, lookup: Lookup, draft: _Draft) -> tuple[Manif
     if job is None or job.sized is None:
         rendered = source.render(lookup)
         draft.problems += rendered.problems
-        draft.pending.update(manifest_path(manifest.cluster, manifest.key) for manifest in rendered.manifests)
+        draft.pending.update(kinds.manifest_path(manifest.cluster, manifest.key) for manifest in rendered.manifests)
         return ()
-    if source.row is not None and source.row.render is not None:
+    if source.row.render is not None:
         rendered = source.render(lookup, sized_torchrun_job(job.sized))
         draft.problems += rendered.problems
-        return tuple(with_note(stamped(manifest, job.sized), job) for manifest in rendered.manifests)
-    return (with_note(sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job),)
+        return tuple(with_note(kinds, stamped(manifest, job.sized), job) for manifest in rendered.manifests)
+    return (with_note(kinds, sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job),)
 
 
 def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:

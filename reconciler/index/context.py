@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
-from reconciler.core.kinds.kind import Kind, KindId, Kinds
-from reconciler.core.kinds.kubernetes import NAMESPACE
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.launch import is_configuration
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
@@ -71,7 +71,7 @@ def may_define(raw: bytes, kinds: Kinds) -> bool:
 
     Compilation refuses definitions whose kind is written with escapes, which this would miss.
     """
-    return b"apiVersion" not in raw or any(kind in raw for kind in kinds.definition_marks)
+    return b"apiVersion" not in raw or any(row.kind.encode() in raw for row in kinds.definitions)
 
 
 def build_context(
@@ -94,8 +94,8 @@ def build_context(
     policy_set, policy_problems = load(own, config.rules, shipped=shipped_policies)
     known_policies = {one.key.name for one in (*own, *shipped_policies) if one.kind == "ValidatingAdmissionPolicy"}
     exceptions, exception_problems = load_exceptions(own)
-    measured = read_evidence(config, clusters, evidence)
-    catalogue = catalogue.with_crds(documents)
+    measured = read_evidence(config, clusters, kinds, evidence)
+    catalogue = catalogue.with_crds([one for one in documents if kinds.find(one.group, one.kind).defines_kinds])
     return Context(
         config=config,
         clusters=clusters,
@@ -116,7 +116,7 @@ def build_context(
         namespaces={
             (cluster.name, document.key.name): document.data
             for document in documents
-            if (document.group, document.kind) == NAMESPACE
+            if kinds.find(document.group, document.kind).is_namespace
             for cluster in clusters
             if selects(cluster, document.source.path, document.metadata.get("labels"))
         },
@@ -136,7 +136,7 @@ def _digest(engine: str, config: Config, policies: PolicySet, definitions: Seque
         digest
         for file in definitions
         for document, digest in zip(file.documents, file.digests, strict=True)
-        if (row := kinds.get((document.group, document.kind))) is not None and row.is_global
+        if kinds.find(document.group, document.kind).affects_all_files
     )
     return sha256(repr((engine, config, policies.digest, all_depend)).encode()).hexdigest()
 
@@ -148,8 +148,8 @@ def _definitions(
     found: dict[tuple[str, KindId, str], dict[str, Definition]] = {}
     for file in files:
         for document, is_valid, digest in zip(file.documents, file.is_valid, file.digests, strict=True):
-            row = kinds.get((document.group, document.kind))
-            if row is None or not row.is_definition or not is_valid:
+            row = kinds.find(document.group, document.kind)
+            if not row.is_definition or not is_valid:
                 continue
             key, definition = document.key, Definition(document, digest, row)
             is_namespaced = catalogue.is_namespaced(key.group, key.kind) is not False

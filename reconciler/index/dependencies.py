@@ -12,7 +12,8 @@ from msgspec import Struct
 from reconciler.core.config import Cluster, Engine
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
-from reconciler.core.kinds.kind import KindId
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kind import Kinds
 
 if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answer, Answers
@@ -83,6 +84,11 @@ class Lookup:
     def cluster(self) -> Cluster:
         """The cluster that is rendered for."""
         return self._cluster
+
+    @property
+    def kinds(self) -> Kinds:
+        """The registry of kinds."""
+        return self._context.kinds
 
     def inventory(self) -> Inventory | None:
         """Return the measured nodes of the cluster; None without evidence."""

@@ -7,7 +7,10 @@ from msgspec import Struct
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
-from reconciler.core.inventory import Inventory, parse_inventory
+from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.own import ANSWERS, INVENTORY
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
 from reconciler.index.parsed import ParsedFile
@@ -15,7 +18,6 @@ from reconciler.index.parsed import ParsedFile
 if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answers
 
-_GROUP = "gpureconciler.io"
 _Value = TypeVar("_Value")
 
 
@@ -27,35 +29,32 @@ class Evidence(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-def read_evidence(config: Config, clusters: tuple[Cluster, ...], files: Iterable[ParsedFile]) -> Evidence:
+def read_evidence(
+    config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, files: Iterable[ParsedFile]
+) -> Evidence:
     """Read the evidence about the given clusters. Problems are collected, never raised."""
     problems: list[Problem] = []
-    inventories: dict[str, Inventory] = {}
-    answers: dict[str, Any] = {}
+    values: dict[KindId, dict[str, Any]] = {}
     for cluster, document in _by_cluster(config, clusters, files, problems):
-        kind = (document.group, document.kind)
-        if kind == (_GROUP, "NodeInventory"):
-            inventory, wrong = parse_inventory(document, cluster)
-            problems += wrong
-            _add(inventories, cluster, inventory, document, problems)
-        elif kind == (_GROUP, "SizingAnswers"):
-            from reconciler.core.sizing.answers import parse_answers  # noqa: PLC0415 - most plans have no such file
-
-            recorded, wrong = parse_answers(document, cluster)
-            problems += wrong
-            _add(answers, cluster, recorded, document, problems)
-        else:
-            name = f"{document.kind} of group {document.group!r}" if document.group != _GROUP else document.kind
+        row = kinds.find(document.group, document.kind)
+        if row.evidence is None:
+            kind = f"{document.kind} ({document.api_version})" if document.kind else "a document without a kind"
             problems.append(
                 Problem(
                     rule="layout.kind",
                     place=document.source,
                     field="kind",
-                    message=f"{name} is not a kind of evidence, so it is not read",
+                    message=f"{kind} is not a kind of evidence, so it is not read",
                     hint="move it to a source folder, or remove it",
                 )
             )
-    return Evidence(inventories=inventories, answers=answers, problems=tuple(problems))
+            continue
+        value, wrong = row.evidence(document, cluster)
+        problems += wrong
+        _add(values.setdefault(row.id, {}), cluster, value, document, problems)
+    return Evidence(
+        inventories=values.get(INVENTORY, {}), answers=values.get(ANSWERS, {}), problems=tuple(problems)
+    )
 
 
 def _add(
@@ -83,6 +82,7 @@ def _by_cluster(
             message = (
                 f"cluster {cluster!r} does not exist in reconciler.yaml" if rest else "is not in a cluster's folder"
             )
+            place = SourceRef(path=file.path)
             hint = f"move the file to {config.evidence}/<cluster>/; clusters: {', '.join(known)}"
             problems.append(Problem(rule="evidence.cluster", place=place, message=message, hint=hint))
         if cluster in chosen:

@@ -93,8 +93,8 @@ class Parser:
     def _is_valid(self, document: Document, problems: Iterable[Problem]) -> bool:
         if any(problem.severity is Severity.ERROR for problem in problems):
             return False
-        row = self._kinds.get((document.group, document.kind))
-        if row is None or not row.is_definition or row.parse is None:
+        row = self._kinds.find(document.group, document.kind)
+        if not row.is_definition or row.parse is None:
             return True
         return row.parse(document).intent is not None
 
@@ -108,7 +108,7 @@ def digest_documents(documents: Sequence[Document], text: bytes) -> tuple[str, .
     lines = text.splitlines(keepends=True)
     starts = [document.source.line for document in documents]
     digests = []
-    for document, start, end in zip(documents, starts, [*starts[1:], len(lines) + 1], strict=True):
+    for document, start, end in zip(documents, starts, [*starts[1:], len(lines) + 1], strict=False):
         own = b"".join(lines[start - 1 : end - 1]) if 0 < start < end else text
         place = (document.source, document.index, document.root, document.data)
         digests.append(sha256(repr(place).encode("utf-8", "surrogatepass") + own).hexdigest())

@@ -10,15 +10,14 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, SizedKind, SizingSettings, Write
 from reconciler.core.documents import Document
-from reconciler.core.kinds.kind import Offer
-from reconciler.core.kinds.kueue import offered_products
+from reconciler.core.kinds.kind import Kinds, Offer
+from reconciler.core.kinds.kueue.offers import offered_products
 from reconciler.core.kinds.torchrun import JOB, QUEUE, offered_product
 from reconciler.core.kinds.torchrun.intent import TorchrunQueue
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
-from reconciler.core.summary.pods import KAI_QUEUE_LABELS, KUEUE_QUEUE_LABEL, mapping, text
-from reconciler.core.summary.workloads import read_workload
+from reconciler.core.values import mapping, text
 from reconciler.index.dependencies import Lookup
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 _SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.protocol`, which only sizing imports
 _KINDS = frozenset(kind.value for kind in SizedKind)
-_QUEUE_LABELS = (KUEUE_QUEUE_LABEL, *KAI_QUEUE_LABELS)
 
 
 def is_sized(document: Document, cluster: Cluster, *, again: bool = False) -> bool:
@@ -91,11 +89,9 @@ def writes_source(cluster: Cluster) -> bool:
     return cluster.sizing.write is Write.SOURCE
 
 
-def with_note(manifest: Manifest, job: "SizedJob") -> Manifest:
+def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
     """Attach the sizing note to the object that requests the GPUs, not to the job's volumes."""
-    body = manifest.body
-    runs = read_workload(manifest.key.group, manifest.key.kind, body, mapping(body.get("spec"))) is not None
-    return replace(manifest, sizing=job.told) if runs else manifest
+    return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.told)
 
 
 def surroundings(document: Document, lookup: Lookup) -> "Surroundings":
@@ -106,7 +102,7 @@ def surroundings(document: Document, lookup: Lookup) -> "Surroundings":
         found = lookup.file(path)
         return None if found is None else msgspec.json.encode(found.data)
 
-    namespace, name = document.key.namespace or lookup.cluster.namespace, _queue_name(document, lookup.cluster)
+    namespace, name = document.key.namespace or lookup.cluster.namespace, _queue_name(document, lookup)
     queue: TorchrunQueue | None = lookup.defined(QUEUE, namespace, name) if name else None
     offered, evidence = _offered(lookup, namespace, name, queue)
     return Surroundings(
@@ -149,13 +145,14 @@ def _offers(lookup: Lookup, namespace: str, name: str, queue: TorchrunQueue | No
         yield from offered_products(lookup, namespace, name)
 
 
-def _queue_name(document: Document, cluster: Cluster) -> str:
+def _queue_name(document: Document, lookup: Lookup) -> str:
     """Return the job's queue; while a placeholder label keeps it from running, the queue that it will get."""
-    labels = cluster.sizing.labels
-    if labels.done_key in _QUEUE_LABELS:
+    labels = lookup.cluster.sizing.labels
+    queue_labels = [label for label, _ in lookup.kinds.queue_labels]
+    if labels.done_key in queue_labels:
         return labels.done_value
     own = mapping(document.metadata.get("labels"))
-    named = next((text(own.get(label)) for label in _QUEUE_LABELS if text(own.get(label))), "")
+    named = next((text(own.get(label)) for label in queue_labels if text(own.get(label))), "")
     return named or text(mapping(document.data.get("spec")).get("jobQueue"))
 
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.documents import read
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.ownership import LABEL, OWNER, is_owned
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
@@ -54,8 +55,11 @@ class Baseline(Protocol):
 class RenderedTree:
     """The rendered files of one revision as a baseline; the version of an object is its blob id."""
 
-    def __init__(self, repository: Repository, folder: str, blobs: BlobIds, *, processes: int = 1) -> None:
+    def __init__(
+        self, repository: Repository, kinds: Kinds, folder: str, blobs: BlobIds, *, processes: int = 1
+    ) -> None:
         self._repository = repository
+        self._kinds = kinds
         self._folder = folder
         self._blobs = blobs
         self._processes = processes
@@ -95,7 +99,7 @@ class RenderedTree:
         body = self.body(path)
         if body is None:
             return ExistingObject(is_owned=False, summary=None)
-        summary = summarize(cluster=path.split("/", 1)[0], body=body, path=path, digest=self._blobs[path])
+        summary = summarize(self._kinds, cluster=path.split("/", 1)[0], body=body, path=path, digest=self._blobs[path])
         return ExistingObject(is_owned=is_owned(body), summary=summary)
 
     def foreign(self, path: str) -> Problem:

@@ -16,7 +16,7 @@ from reconciler.core.plan.make import make_plan
 from reconciler.core.policy.exceptions import apply_exceptions
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem, Severity
-from reconciler.core.queues import shapes_queues, without
+from reconciler.core.queues import defines_queues, subtract_workloads
 from reconciler.core.summary import ObjectSummary
 from reconciler.index.build import (
     CompiledRevision,
@@ -115,6 +115,7 @@ def plan_tree(
         evidence=digest_files(index.revision.files.evidence),
         policies=index.context.policies.digest,
         config=config,
+        kinds=runtime.kinds,
         desired=index.summaries(path for path in changed if path not in foreign),
         existing={path: owned[path] for path in differing},
         existing_rows=_existing_summaries(baseline, differing),
@@ -174,7 +175,7 @@ def _read_base(runtime: Runtime, index: CompiledRevision, base: str) -> LoadedRe
 def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
     rendered = revision.files.rendered
     blobs = below(rendered, runtime.cluster) if runtime.cluster else rendered
-    return RenderedTree(runtime.repository, revision.config.rendered, blobs, processes=runtime.processes)
+    return RenderedTree(runtime.repository, runtime.kinds, revision.config.rendered, blobs, processes=runtime.processes)
 
 
 def _foreign(
@@ -209,8 +210,8 @@ def _common(index: CompiledRevision, totals: Totals, changed: Sequence[str]) -> 
         return (row for row in index.first_summaries() if row.path not in names)
 
     gone = index.summaries(changed).values()
-    ledgers = None if any(map(shapes_queues, gone)) else without(totals.ledgers, gone)
-    return Common(count=len(index.desired) - len(names), rows=rows, ledgers=ledgers)
+    usage = None if any(map(defines_queues, gone)) else subtract_workloads(totals.usage, gone)
+    return Common(count=len(index.desired) - len(names), rows=rows, usage=usage)
 
 
 def _creations(changed: Sequence[str], owned: Mapping[str, str], *, moves: bool) -> list[str]:

@@ -62,7 +62,7 @@ def _compare(
         manifest, before = objects[path].manifest, baseline.body(path)
         namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
         updates[path] = Update(
-            compare(before, manifest, list_keys=catalogue.list_keys, is_quantity=catalogue.is_quantity),
+            compare(context.kinds, before, manifest, list_keys=catalogue.list_keys, is_quantity=catalogue.is_quantity),
             context.policies.evaluate(manifest, old=before, namespace=namespace),
         )
     return updates

@@ -173,12 +173,8 @@ def _parse_config(repository: Repository, entry: Entry, catalogue: "Catalogue") 
     if problems:
         raise InvalidInput(problems)
     if len(configs) != 1 or len(reading.documents) != 1:
-        count = len(configs)
-        message = (
-            f"contains {count} ReconcilerConfig document{'' if count == 1 else 's'}, expected exactly one document"
-        )
-        hint = "keep one ReconcilerConfig and nothing else in this file"
-        place = reading.documents[0].source if reading.documents else SourceRef(path=CONFIG_PATH)
+        message = f"contains {len(configs)} documents of kind ReconcilerConfig"
+        place, hint = SourceRef(path=CONFIG_PATH), "keep exactly one document"
         raise InvalidInput([Problem(rule="config.count", place=place, message=message, hint=hint)])
     config, problems_found = parse_config(configs[0])
     if config is None:

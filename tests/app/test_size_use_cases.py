@@ -165,10 +165,10 @@ def wrapped() -> MemoryRepository:
 
 def test_record_writes_what_the_engine_says(wrapped: MemoryRepository) -> None:
     opened = scope(wrapped)
-    assert opened.head is not None
+    assert opened.index is not None
     written: dict[str, bytes] = {}
     engine = FakeEngine(Outcome.ERROR)
-    (result,) = record(opened.head, size_selected(opened), ask=engine, write=written.__setitem__)
+    (result,) = record(opened.index, size_selected(opened), ask=engine, write=written.__setitem__)
     assert (result.asked, result.pending, result.failures) == (1, 0, ("no such model",))
     assert len(engine.asked) == 1
     assert list(written) == [result.path] == ["evidence/main/sizing.yaml"]
@@ -177,19 +177,19 @@ def test_record_writes_what_the_engine_says(wrapped: MemoryRepository) -> None:
 
 def test_record_leaves_out_what_may_pass(wrapped: MemoryRepository) -> None:
     opened = scope(wrapped)
-    assert opened.head is not None
+    assert opened.index is not None
     written: dict[str, bytes] = {}
     engine = FakeEngine(Outcome.ERROR, retryable=True)
-    (result,) = record(opened.head, size_selected(opened), ask=engine, write=written.__setitem__)
+    (result,) = record(opened.index, size_selected(opened), ask=engine, write=written.__setitem__)
     assert result.failures == ("no such model",)
     assert written == {}
 
 
 def test_record_without_an_external_engine() -> None:
     opened = scope(template_repository())
-    assert opened.head is not None
+    assert opened.index is not None
     engine = FakeEngine(Outcome.ERROR)
-    assert record(opened.head, size_selected(opened), ask=engine, write=lambda _path, _raw: None) == []
+    assert record(opened.index, size_selected(opened), ask=engine, write=lambda _path, _raw: None) == []
     assert engine.asked == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from reconciler import wiring
 from reconciler.adapters import bundle
 from reconciler.app.workspace import Workspace
-from reconciler.revision.sides import head_side, read_config
+from reconciler.revision.revision import read_config, resolve_head
 from reconciler.settings import Settings
 from tests.fakes.cache import MemoryCache
 from tests.fakes.repository import MemoryRepository
@@ -23,10 +23,10 @@ def template_repository() -> MemoryRepository:
 def open_workspace(repository: MemoryRepository, revision: str = "", *, cache: MemoryCache | None = None) -> Workspace:
     """Open a repository in memory at a revision (empty: the working tree)."""
     cache = cache or MemoryCache()
-    side = head_side(repository, revision)
-    config = read_config(repository, side, wiring.catalogue, cache)
-    tools = wiring.tools(repository, cache, Settings(processes=1))
-    return Workspace(tools=tools, side=side, config=config)
+    tree = resolve_head(repository, revision)
+    config = read_config(repository, tree, wiring.catalogue, cache)
+    runtime = wiring.runtime(repository, cache, Settings(processes=1))
+    return Workspace(runtime=runtime, tree=tree, config=config)
 
 
 def edit(repository: MemoryRepository, path: str, old: str, new: str) -> None:

@@ -19,10 +19,13 @@ from reconciler.core.sizing.gpus import closest_gpus, find_gpu
 from reconciler.core.sizing.question import engine_question
 from reconciler.core.training import is_done, is_training_kind
 from reconciler.errors import ConfigError, InvalidInput
-from reconciler.index.head import Head
+from reconciler.index.build import CompiledRevision, read_files
+from reconciler.index.context import Context
+from reconciler.index.dependencies import Lookup
 from reconciler.index.sizing import is_sized, surroundings
 from reconciler.outputs.sizes import SizeAnswer
-from reconciler.revision.layout import selects
+from reconciler.ports import Repository
+from reconciler.revision.files import selects
 
 KINDS = "PyTorchJob, AppWrapper, Job, JobSet, TrainJob, RayJob, TorchrunJob"
 
@@ -47,11 +50,12 @@ class SizingScope(Struct, frozen=True, kw_only=True, eq=False):
 
     catalogue: Catalogue
     settings: SizingSettings
-    head: Head | None = None
+    index: CompiledRevision | None = None
+    repository: Repository | None = None
 
     def has_source(self, file: InputFile) -> bool:
         """Whether a file is a source of the config repository, so that the repository's settings apply."""
-        return self.head is not None and file.inside in self.head.layout.sources
+        return self.index is not None and file.inside in self.index.revision.files.sources
 
 
 class FileJob(Struct, frozen=True, kw_only=True, eq=False):
@@ -119,23 +123,22 @@ def standalone_settings(
 
 def size_file(scope: SizingScope, file: InputFile, *, again: bool = True) -> SizedFile:
     """Size all training jobs of a file. `again`: also jobs with the label that marks them as sized."""
-    if scope.head is None or not scope.has_source(file):
+    if scope.index is None or not scope.has_source(file):
         return _size(file.path, file.content, _standalone_targets(scope.settings, file), scope.catalogue, again=again)
-    targets = _with_gpu(_repository_targets(scope.head, selected=False), scope.settings.default_gpu_model)
-    return _size(file.inside, file.content, targets, scope.head.context.catalogue, again=again)
+    targets = _with_gpu(_repository_targets(scope.index.context, selected=False), scope.settings.default_gpu_model)
+    return _size(file.inside, file.content, targets, scope.index.context.catalogue, again=again)
 
 
 def size_selected(scope: SizingScope, *, again: bool = False) -> list[SizedFile]:
     """Size the jobs that the settings of the config repository select; returns the files that have any."""
-    head = scope.head
-    if head is None:
+    index, repository = scope.index, scope.repository
+    if index is None or repository is None:
         raise ConfigError("not in a config repository", hint="name a file, or a repository with --repo DIR")
-    targets = _repository_targets(head, selected=True, again=again)
-    paths = sorted(head.layout.sources)
-    contents = head.tools.repository.read([head.layout.sources[path] for path in paths])
+    targets = _repository_targets(index.context, selected=True, again=again)
+    sources = index.revision.files.sources
     files = [
-        _size(path, raw, targets, head.context.catalogue, again=again, named=False)
-        for path, raw in zip(paths, contents, strict=True)
+        _size(path, raw, targets, index.context.catalogue, again=again, named=False)
+        for path, raw in read_files(repository, sources, [*sources])
     ]
     return [file for file in files if file.jobs]
 
@@ -210,9 +213,8 @@ def _pending(job: SizedJob, surrounding: SizingContext) -> Sized | None:
     return waiting(job.document, request, surrounding.settings) if request else None
 
 
-def _repository_targets(head: Head, *, selected: bool, again: bool = False) -> _Targets:
+def _repository_targets(context: Context, *, selected: bool, again: bool = False) -> _Targets:
     """Size for the clusters of a config repository; `selected`: only jobs that the settings select."""
-    context = head.context
 
     def targets(document: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
         labels = document.metadata.get("labels")
@@ -220,7 +222,7 @@ def _repository_targets(head: Head, *, selected: bool, again: bool = False) -> _
             if selects(cluster, document.source.path, labels) and (
                 not selected or is_sized(document, cluster, again=again)
             ):
-                yield cluster, surroundings(context, document, cluster)
+                yield cluster, surroundings(document, Lookup(context, cluster, set()))
 
     return targets
 

@@ -11,7 +11,7 @@ from reconciler.core.engines import Outcome
 from reconciler.core.sizing.answers import Answer, Answers, write_answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.question import Question
-from reconciler.index.head import Head
+from reconciler.index.build import CompiledRevision
 
 
 class Reply(Protocol):
@@ -52,7 +52,7 @@ def questions_of(files: Iterable[SizedFile]) -> dict[str, tuple[Question, ...]]:
 
 
 def record(
-    head: Head,
+    index: CompiledRevision,
     files: Sequence[SizedFile],
     *,
     ask: AskEngine,
@@ -66,12 +66,12 @@ def record(
     """
     results: list[Recorded] = []
     for name, questions in questions_of(files).items():
-        cluster = next(cluster for cluster in head.clusters if cluster.name == name)
-        known = head.context.answers.get(name, Answers()).for_engine(cluster.sizing.engine)
+        cluster = next(cluster for cluster in index.clusters if cluster.name == name)
+        known = index.context.evidence.answers.get(name, Answers()).for_engine(cluster.sizing.engine)
         pending = [question for question in questions if again or decide(question, known).is_pending]
         replies = list(ask(cluster, pending, known))
         answers = [reply.answer for reply in replies if not reply.retryable and not _is_worse(reply.answer, known)]
-        path = f"{head.config.evidence}/{name}/sizing.yaml"
+        path = f"{index.context.config.evidence}/{name}/sizing.yaml"
         if answers:
             write(path, write_answers(known.with_answers(answers), name))
         results.append(

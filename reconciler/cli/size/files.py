@@ -142,10 +142,10 @@ def record(files: tuple[Path, ...], **flags: Any) -> int:
     from reconciler.app.size.files import size_file, size_selected  # noqa: PLC0415
 
     scope, run, inputs = _open(files, flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
-    if run is None or scope.head is None:
+    if run is None or scope.index is None:
         raise click.UsageError("size record requires a config repository; name one with --repo DIR")
     results = use_case.record(
-        scope.head,
+        scope.index,
         [size_file(scope, file) for file in inputs] or size_selected(scope, again=flags["again"]),
         ask=wiring.engine_asker(run, options.environment(), python=flags["python"], table=flags["table"]),
         write=lambda path, content: wiring.write_edits({path: content}, run),
@@ -177,9 +177,10 @@ def _open(files: Sequence[Path], flags: dict[str, Any]) -> "tuple[SizingScope, R
         chosen["max_gpus"] = max(chosen["max_gpus"], flags["gpus"])
     settings = standalone_settings(**chosen)
     run = wiring.find_run(flags["repo"], options.setting_flags(flags), options.environment(), files)
-    head = run.workspace.compile() if run else None
-    catalogue = run.workspace.tools.catalogue if run else wiring.catalogue()
-    scope = SizingScope(catalogue=catalogue, settings=settings, head=head)
+    index = run.workspace.compile() if run else None
+    catalogue = run.workspace.runtime.catalogue if run else wiring.catalogue()
+    repository = run.workspace.runtime.repository if run else None
+    scope = SizingScope(catalogue=catalogue, settings=settings, index=index, repository=repository)
     inputs = [wiring.input_file(path, run) for path in files]
     if any(scope.has_source(file) for file in inputs):
         _warn_ignored(_STANDALONE_SETTINGS, "spec.sizing of the config repository applies")

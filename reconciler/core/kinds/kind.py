@@ -15,6 +15,7 @@ from reconciler.core.kinds.pods import replicated
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.objects import FieldPath, ObjectKey, format_path, split_api_version
 from reconciler.core.problems import Parsed, Problem
+from reconciler.core.reasons import Origin
 from reconciler.core.values import mapping, text
 
 Body = Mapping[str, Any]
@@ -47,6 +48,13 @@ class Lookup(Protocol):
         ...
 
 
+class Offer(Struct, frozen=True, kw_only=True):
+    """A GPU product (the value of the node label) that a queue offers, and the field that says so."""
+
+    product: str
+    origin: Origin
+
+
 class Role(StrEnum):
     """Where documents of a kind belong in a config repository."""
 
@@ -68,7 +76,6 @@ class Kind(Struct, frozen=True, kw_only=True):
         is_definition: other documents look it up (`Lookup.defined`), so its files are read before all others.
         affects_all_files: a change of it compiles every file again.
         defines_kinds: its documents are CustomResourceDefinitions.
-        offers_gpus: sized jobs depend on it to know which GPU products their queue offers.
 
     Rendered objects:
         pods: yields the pods of an object; its second argument is the prefix of the object's fields.
@@ -110,7 +117,6 @@ class Kind(Struct, frozen=True, kw_only=True):
     is_definition: bool = False
     affects_all_files: bool = False
     defines_kinds: bool = False
-    offers_gpus: bool = False
 
     pods: Callable[[Body, str], Iterable[PodSet]] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None
@@ -230,7 +236,7 @@ class Kinds(Mapping[KindId, Kind]):
         return tuple(
             row
             for row in self._rows.values()
-            if row.is_definition or row.affects_all_files or row.defines_kinds or row.offers_gpus
+            if row.is_definition or row.affects_all_files or row.defines_kinds
         )
 
 

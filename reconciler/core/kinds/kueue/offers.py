@@ -1,17 +1,14 @@
 """The GPU products that a LocalQueue offers: those of the flavors that its ClusterQueue lists."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.core.devices import product_label
 from reconciler.core.documents import Document
 from reconciler.core.kinds.kind import Lookup, Offer
+from reconciler.core.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR
 from reconciler.core.reasons import Origin
-from reconciler.core.summary.pods import mapping, product_label, text
-
-GROUP = "kueue.x-k8s.io"
-LOCAL_QUEUE = (GROUP, "LocalQueue")
-CLUSTER_QUEUE = (GROUP, "ClusterQueue")
-RESOURCE_FLAVOR = (GROUP, "ResourceFlavor")
+from reconciler.core.values import mapping, sequence, text
 
 
 def offered_products(lookup: Lookup, namespace: str, queue: str) -> Iterator[Offer]:
@@ -34,10 +31,6 @@ def _spec(document: Document | None) -> Mapping[str, Any]:
 
 
 def _flavor_names(spec: Mapping[str, Any]) -> Iterator[str]:
-    for group in _items(spec.get("resourceGroups")):
-        for flavor in _items(mapping(group).get("flavors")):
+    for group in sequence(spec.get("resourceGroups")):
+        for flavor in sequence(mapping(group).get("flavors")):
             yield text(mapping(flavor).get("name"))
-
-
-def _items(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()

@@ -2,7 +2,7 @@
 
 from reconciler.core.kinds.kind import Offer
 from reconciler.core.kinds.torchrun.intent import TorchrunQueue
-from reconciler.core.summary.pods import product_label
+from reconciler.core.devices import product_label
 
 
 def offered_product(queue: TorchrunQueue) -> Offer | None:

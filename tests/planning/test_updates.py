@@ -9,7 +9,7 @@ from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import FieldChange
 from reconciler.core.plan.comparison import Comparison
 from reconciler.core.reasons import Why
-from reconciler.planning.details import Detail, _encoded
+from reconciler.planning.updates import Update, encode_updates
 from tests.cli.fleet import IDENTITY, Fleet
 
 MANY = 450  # enough that forking pays
@@ -89,4 +89,4 @@ def test_what_cannot_travel_is_left_to_the_parent() -> None:
         whole=Why(rule="source"),
         replaces=True,
     )
-    assert _encoded({"path": Detail(comparison, ())}) == b""
+    assert encode_updates({"path": Update(comparison, ())}) == b""
