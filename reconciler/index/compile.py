@@ -229,9 +229,7 @@ class _Source:
         return Rendered(manifests=rendered.manifests, problems=(*parsed.problems, *rendered.problems))
 
 
-def _render_sized(
-    kinds: Kinds, source: _Source, lookup: Lookup, draft: _Draft
-) -> tuple[Manifest, ...] | None:
+def _render_sized(kinds: Kinds, source: _Source, lookup: Lookup, draft: _Draft) -> tuple[Manifest, ...] | None:
     """Render a job with its numbers; None if it is not a known training. A pending job keeps what exists."""
     from reconciler.core.sized import sized_manifest, sized_torchrun_job, stamped  # noqa: PLC0415 - few need it
 

@@ -8,7 +8,6 @@ from msgspec import Struct
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
-from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.own import ANSWERS, INVENTORY
 from reconciler.core.objects import SourceRef
@@ -16,6 +15,7 @@ from reconciler.core.problems import Problem
 from reconciler.index.parsed import ParsedFile
 
 if TYPE_CHECKING:
+    from reconciler.core.kinds.facts import KindId
     from reconciler.core.sizing.answers import Answers
 
 _Value = TypeVar("_Value")
@@ -29,9 +29,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-def read_evidence(
-    config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, files: Iterable[ParsedFile]
-) -> Evidence:
+def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, files: Iterable[ParsedFile]) -> Evidence:
     """Read the evidence about the given clusters. Problems are collected, never raised."""
     problems: list[Problem] = []
     values: dict[KindId, dict[str, Any]] = {}
@@ -52,9 +50,7 @@ def read_evidence(
         value, wrong = row.evidence(document, cluster)
         problems += wrong
         _add(values.setdefault(row.id, {}), cluster, value, document, problems)
-    return Evidence(
-        inventories=values.get(INVENTORY, {}), answers=values.get(ANSWERS, {}), problems=tuple(problems)
-    )
+    return Evidence(inventories=values.get(INVENTORY, {}), answers=values.get(ANSWERS, {}), problems=tuple(problems))
 
 
 def _add(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Totals(Struct, frozen=True, kw_only=True):
-    """Verdicts on links and on amounts, each with the digest of what it was computed from, and the usage of every queue."""
+    """Verdicts on links and on amounts, each with the digest of what it was computed from, and usage by cluster."""
 
     links_digest: bytes
     links: tuple[Verdict, ...]
@@ -57,7 +57,9 @@ def judge_totals(
     if known is not None and known.links_digest == links_digest:
         links = known.links
     else:
-        links = tuple(verdict for cluster in clusters for verdict in evaluate_links(kinds, rows[cluster.name], cluster, rules))
+        links = tuple(
+            verdict for cluster in clusters for verdict in evaluate_links(kinds, rows[cluster.name], cluster, rules)
+        )
     return Totals(
         links_digest=links_digest,
         links=links,

@@ -36,8 +36,10 @@ ROW = {"model": "meta-llama/Llama-3.1-8B", "method": "lora", "gpu_model": "NVIDI
 
 def scope(repository: MemoryRepository | None = None, **settings: Any) -> SizingScope:
     """Return what files are sized against: a repository in memory, or settings."""
-    head = open_workspace(repository).compile() if repository else None
-    return SizingScope(catalogue=wiring.catalogue(), settings=standalone_settings(**settings), head=head)
+    index = open_workspace(repository).compile() if repository else None
+    return SizingScope(
+        catalogue=wiring.catalogue(), settings=standalone_settings(**settings), index=index, repository=repository
+    )
 
 
 def test_ask() -> None:

@@ -37,18 +37,18 @@ def test_every_way_to_write_an_object(fleet: Fleet, path: str, text: str) -> Non
 @pytest.mark.parametrize(
     ("path", "text", "words"),
     [
-        ("evidence/nodes.yaml", INVENTORY, "lies in no cluster's folder"),
-        ("evidence/mian/nodes.yaml", INVENTORY, "there is no cluster 'mian'"),
-        ("evidence/main/more.yaml", CONFIG_MAP, "a ConfigMap is no evidence"),
+        ("evidence/nodes.yaml", INVENTORY, "not in a cluster's folder"),
+        ("evidence/mian/nodes.yaml", INVENTORY, "cluster 'mian' does not exist"),
+        ("evidence/main/more.yaml", CONFIG_MAP, "ConfigMap (v1) is not a kind of evidence"),
         ("policies/more.yaml", CLUSTER_POLICY, "no policy takes its parameters from a ClusterPolicy"),
         ("policies/more.yaml", INVENTORY, "no policy takes its parameters from a NodeInventory"),
         ("jobs/nodes.yaml", INVENTORY, "does not belong among the sources"),
-        ("jobs/A.YAML", CONFIG_MAP, "suffixes are in lower case"),
+        ("jobs/A.YAML", CONFIG_MAP, "the suffix is not in lower case"),
         ("jobs/values.yaml", "replicas: 3\n", "kind: required, but missing"),
         (
             "jobs/kustomization.yaml",
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [vision/vit.yaml]\n",
-            "Kustomize is not run on sources",
+            "sources are not built with Kustomize",
         ),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_source_folder_without_anything_is_told(fleet: Fleet) -> None:
     fleet.edit("reconciler.yaml", "sources: [queues, jobs]", "sources: [queues, jobs, jbos]")
     ran = fleet.run("lint")
     assert ran.code == 0
-    assert "nothing in the source folder jbos" in ran.out
+    assert "the source folder jbos is empty or does not exist" in ran.out
     fleet.write("jbos/README.md", "soon\n")
     assert "jbos" not in fleet.run("lint").out
 

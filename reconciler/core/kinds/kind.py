@@ -234,9 +234,7 @@ class Kinds(Mapping[KindId, Kind]):
     def definitions(self) -> tuple[Kind, ...]:
         """The kinds whose documents other files depend on."""
         return tuple(
-            row
-            for row in self._rows.values()
-            if row.is_definition or row.affects_all_files or row.defines_kinds
+            row for row in self._rows.values() if row.is_definition or row.affects_all_files or row.defines_kinds
         )
 
 

@@ -1,8 +1,8 @@
 """The GPU product that a TorchrunQueue offers."""
 
+from reconciler.core.devices import product_label
 from reconciler.core.kinds.kind import Offer
 from reconciler.core.kinds.torchrun.intent import TorchrunQueue
-from reconciler.core.devices import product_label
 
 
 def offered_product(queue: TorchrunQueue) -> Offer | None:
