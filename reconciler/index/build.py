@@ -54,8 +54,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     @property
     def engine(self) -> str:
         """The version of everything that decides on output: the package, its data, and installed kind families."""
-        families = "".join(f"+{name}-{version}" for name, version in self.kinds.versions)
-        return f"{__version__}+{self.bundle_digest[:12]}{families}"
+        return f"{__version__}+{self.bundle_digest[:12]}"
 
 
 class CompiledRevision(Struct, frozen=True, kw_only=True):

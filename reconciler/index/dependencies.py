@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.core.config import Cluster, Engine
+from reconciler.core.config import Cluster
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.facts import KindId
@@ -131,22 +131,22 @@ class Lookup:
         return found.document if found is not None else None
 
 
-class _RecordedAnswers(Mapping[tuple[Engine, str], "Answer"]):
+class _RecordedAnswers(Mapping[tuple[str, str], "Answer"]):
     """Answers by engine and question. Every access becomes a dependency."""
 
-    def __init__(self, lookup: Lookup, answers: Mapping[tuple[Engine, str], "Answer"]) -> None:
+    def __init__(self, lookup: Lookup, answers: Mapping[tuple[str, str], "Answer"]) -> None:
         self._lookup = lookup
         self._answers = answers
 
-    def __getitem__(self, key: tuple[Engine, str]) -> "Answer":
+    def __getitem__(self, key: tuple[str, str]) -> "Answer":
         """Return one answer."""
-        self._lookup.answer(key[0].value, key[1])
+        self._lookup.answer(*key)
         return self._answers[key]
 
-    def __iter__(self) -> Iterator[tuple[Engine, str]]:
+    def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield the questions that are answered."""
         for key in self._answers:
-            self._lookup.answer(key[0].value, key[1])
+            self._lookup.answer(*key)
             yield key
 
     def __len__(self) -> int:
@@ -216,7 +216,7 @@ class DependencyDigests:
         answers = self._context.evidence.answers.get(dependency.cluster)
         if answers is None or not dependency.engine:
             return bool(answers is not None and answers.recorded)
-        return repr(answers.recorded.get((Engine(dependency.engine), dependency.question)))
+        return repr(answers.recorded.get((dependency.engine, dependency.question)))
 
 
 def _digest_inventory(inventory: Inventory) -> str:

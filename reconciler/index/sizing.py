@@ -21,7 +21,7 @@ from reconciler.core.values import mapping, text
 from reconciler.index.dependencies import Lookup
 
 if TYPE_CHECKING:
-    from reconciler.core.sized.sizing import SizedJob, Surroundings
+    from reconciler.core.sized.sizing import SizedJob, SizingContext
     from reconciler.core.sizing.gpus import Gpu
 
 _SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.protocol`, which only sizing imports
@@ -50,7 +50,7 @@ def size(document: Document, lookup: Lookup) -> "SizedJob | None":
     """Size a document for a cluster; None if it is not a known kind of training."""
     from reconciler.core.sized.sizing import size_job
 
-    return size_job(document, surroundings(document, lookup))
+    return size_job(document, sizing_context(document, lookup))
 
 
 def unwritten(document: Document) -> Problem:
@@ -94,9 +94,9 @@ def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
     return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.told)
 
 
-def surroundings(document: Document, lookup: Lookup) -> "Surroundings":
+def sizing_context(document: Document, lookup: Lookup) -> "SizingContext":
     """Return what a document is sized against."""
-    from reconciler.core.sized.sizing import Surroundings
+    from reconciler.core.sized.sizing import SizingContext
 
     def file(path: str) -> bytes | None:
         found = lookup.file(path)
@@ -105,7 +105,7 @@ def surroundings(document: Document, lookup: Lookup) -> "Surroundings":
     namespace, name = document.key.namespace or lookup.cluster.namespace, _queue_name(document, lookup)
     queue: TorchrunQueue | None = lookup.defined(QUEUE, namespace, name) if name else None
     offered, evidence = _offered(lookup, namespace, name, queue)
-    return Surroundings(
+    return SizingContext(
         settings=_settings(lookup.cluster.sizing, document, queue),
         answers=lookup.answers(),
         offered=offered,

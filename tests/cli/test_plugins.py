@@ -61,11 +61,11 @@ def test_versions_of_packages_are_part_of_the_engine(
 ) -> None:
     """A plan names the engine that made it, so that a plan of another set of packages is another plan."""
     environ = {"RECONCILER_CACHE": "off"}
-    before = wiring.open_run(str(fleet.root), {}, environ).workspace.tools.engine
+    before = wiring.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
     folder = tmp_path / "site"
     folder.mkdir()
     install(folder, monkeypatch, FAMILY, name="acme_engine")
-    after = wiring.open_run(str(fleet.root), {}, environ).workspace.tools.engine
+    after = wiring.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
     assert before != after
     assert "acme-engine " in run_verb(fleet.capture, ["version"]).out
     assert fleet.run("plan", "--exit-code").code == 0

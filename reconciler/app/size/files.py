@@ -22,7 +22,7 @@ from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.context import Context
 from reconciler.index.dependencies import Lookup
-from reconciler.index.sizing import is_sized, surroundings
+from reconciler.index.sizing import is_sized, sizing_context
 from reconciler.outputs.sizes import SizeAnswer
 from reconciler.ports import Repository
 from reconciler.revision.files import selects
@@ -222,7 +222,7 @@ def _repository_targets(context: Context, *, selected: bool, again: bool = False
             if selects(cluster, document.source.path, labels) and (
                 not selected or is_sized(document, cluster, again=again)
             ):
-                yield cluster, surroundings(document, Lookup(context, cluster, set()))
+                yield cluster, sizing_context(document, Lookup(context, cluster, set()))
 
     return targets
 
