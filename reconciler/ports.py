@@ -1,4 +1,4 @@
-"""Everything outside, as Protocols: the pipeline and the outputs know these and nothing behind them."""
+"""Protocols of everything outside: Git repositories, the cache, sizing engines. Adapters implement them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +16,10 @@ FILE_MODES = frozenset({"100644", "100755"})
 
 
 class Entry(NamedTuple):
-    """What a path holds: git's mode in octal, and the id of its content.
+    """What is at a path: git's mode in octal, and the id of the content.
 
     Only `is_file` entries may be read. `120000` is a symlink, `160000` a submodule or a repository inside this one,
-    `000000` something that Git does not know (a device, a socket, a named pipe); their ids mean nothing here.
+    `000000` something that Git does not track (a device, a socket, a named pipe); their ids have no meaning.
     """
 
     mode: str
@@ -27,16 +27,16 @@ class Entry(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """A regular file: the only kind that is read."""
+        """Tell whether this is a regular file, which alone is read."""
         return self.mode in FILE_MODES
 
 
 Tree = Mapping[str, Entry]
-"""Paths below `Repository.root`, with `/` between parts; bytes that are not UTF-8 are kept as surrogates."""
+"""Entries by path below `Repository.root`, with `/`; bytes that are not UTF-8 are surrogates."""
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """A commit: ids of itself, of its tree and its parents; when it was made (ISO 8601 with offset); what it says."""
+    """A commit: its id, the ids of its tree and parents, its time (ISO 8601 with offset) and its message."""
 
     oid: str
     tree: str
@@ -47,11 +47,11 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A commit to be made on `parent`: whole contents by path (None deletes), and the complete message.
+    """A commit to be made on `parent`: complete contents by path (None deletes), and the message.
 
-    `branch` None means the checked-out branch (or the detached HEAD), in place: the files are updated in the working
-    tree and in the index, everything else there stays. A name means that branch, made from `parent` or, where it is at
-    `replaces`, moved from there; the working tree is left alone unless it is the checked-out one.
+    `branch` None means the checked-out branch (or the detached HEAD): these files are updated in the working tree and
+    in the index, and nothing else changes there. A name means that branch, created from `parent` or, if it is at
+    `replaces`, moved from there; the working tree does not change unless that branch is checked out.
     """
 
     parent: str
@@ -62,14 +62,14 @@ class Draft(Struct, frozen=True, kw_only=True):
 
 
 class Repository(Protocol):
-    """A Git repository that is read by object id and written by whole commits.
+    """A Git repository that is read by object id and written by complete commits.
 
-    Every method may raise `RepositoryError`. No hook, filter, prompt or network is ever used.
+    Every method may raise `RepositoryError`. Hooks, filters, prompts and the network are never used.
     """
 
     @property
     def root(self) -> Path:
-        """The folder that all paths are below: where `reconciler.yaml` is, or the top of the repository."""
+        """The folder that paths are relative to: that of `reconciler.yaml`, or the top of the repository."""
         ...
 
     @property
@@ -79,83 +79,83 @@ class Repository(Protocol):
 
     @property
     def is_shallow(self) -> bool:
-        """History is cut: `merge_base` may find nothing although there is one."""
+        """Tell whether history is truncated, so that `merge_base` may miss the merge base."""
         ...
 
     def head_branch(self) -> str | None:
-        """Name of the checked-out branch, also before its first commit; None with a detached HEAD."""
+        """Return the name of the checked-out branch, also before its first commit; None for a detached HEAD."""
         ...
 
     def branch(self, name: str) -> Commit | None:
-        """Return the tip of a local branch; None where there is no such branch."""
+        """Return the tip of a local branch; None if it does not exist."""
         ...
 
     def resolve(self, revision: str) -> Commit:
-        """Find the commit that a branch, tag, id or expression such as `HEAD~2` names."""
+        """Return the commit that a branch, tag, id or expression such as `HEAD~2` names."""
         ...
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """Find the best common ancestor of two commit ids."""
+        """Return the best common ancestor of two commit ids; None if there is none."""
         ...
 
     def last_change(self, commit: str, path: str) -> str | None:
-        """Find the newest commit, `commit` itself or an ancestor of it, that changed anything at or below `path`."""
+        """Return the newest commit, `commit` itself or an ancestor, that changed anything at or below `path`."""
         ...
 
     def upstream_default(self) -> str | None:
-        """Name the upstream's default branch as a full name (`refs/remotes/origin/main`), where it is known."""
+        """Return the full name of the upstream's default branch (`refs/remotes/origin/main`); None if unknown."""
         ...
 
     def tree(self, commit: str, paths: Sequence[str] = ()) -> Tree:
-        """Files of a commit id: all of them, or those at and below `paths`."""
+        """List the files of a commit id: all of them, or those at and below `paths`."""
         ...
 
     def changed(
         self, before: str, after: str, paths: Sequence[str] = ()
     ) -> Mapping[str, tuple[Entry | None, Entry | None]]:
-        """Compare two commit ids: (before, after), None where a path is absent."""
+        """Compare two commit ids: (before, after) by path, None for an absent path."""
         ...
 
     def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
-        """List what the working tree, with untracked files that are not ignored, has other than a commit."""
+        """List how the working tree, with untracked files that are not ignored, differs from a commit."""
         ...
 
     def work_file(self, path: str) -> Entry | None:
-        """Look at one path of the working tree, tracked or not; None where nothing is there."""
+        """Return one path of the working tree, tracked or not; None if it does not exist."""
         ...
 
     def work_tree(self, paths: Sequence[str] = (), *, head: str | None = None) -> Tree:
         """List the working tree with uncommitted changes and untracked files that are not ignored.
 
-        `head` is the id of the checked-out commit, where it was found already.
+        `head` is the id of the checked-out commit, if the caller knows it.
         """
         ...
 
     def read(self, oids: Iterable[str]) -> Iterator[bytes]:
-        """Contents by id, in the same order; of the working tree too, as they were when it was listed.
+        """Yield contents by id, in order; those of the working tree as they were when it was listed.
 
-        A file over the repository's limit on sizes comes as its first limit + 1 bytes, so that a reader refuses it.
+        A file over the repository's size limit is cut to limit + 1 bytes, so that the reader rejects it.
         """
         ...
 
     def commit(self, draft: Draft) -> str | None:
-        """Make one commit and return its id; None where it would change nothing.
+        """Make one commit and return its id; None if it would change nothing.
 
-        Raises `StalePlan` where the branch is no longer at the parent, `UnsafePlan` where edits of the user would be
-        lost, `ConfigError` where nobody is named as author.
+        Raises `StalePlan` if the branch is no longer at the parent, `UnsafePlan` if edits of the user would be lost,
+        `ConfigError` if no author is configured.
         """
         ...
 
 
 class Cache(Protocol):
-    """Bytes by key that may vanish at any time; it never fails and never returns anything but what was put."""
+    """Bytes by key. They may vanish at any time; a method never fails, and never returns anything but what was put."""
 
     def get(self, key: str) -> bytes | None:
-        """Return what was put under this key, or None."""
+        """Return the value of a key, or None."""
         ...
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a value if possible."""
+        """Store a value if possible."""
         ...
 
 
@@ -163,8 +163,8 @@ class Prediction(Struct, frozen=True, kw_only=True):
     """The reply of an external sizing engine to one question. `gpus` are those of one worker, as ado-autoconf counts.
 
     A REFUSAL with `chances` means that no number of GPUs is enough; one without, that the engine does not know the
-    model, the GPU or the method. `request` finds the answer to a PENDING question later. `chances` are (GPUs in all,
-    samples of one step over all of them, probability that the run fits). `text` is the engine's own reason, one line.
+    model, the GPU or the method. `request` finds the answer to a PENDING question later. `chances` are (total GPUs,
+    samples per step over all of them, probability that the run fits). `text` is the engine's own reason, one line.
     `versions` name everything that the reply depends on.
     """
 
@@ -176,32 +176,31 @@ class Prediction(Struct, frozen=True, kw_only=True):
     versions: tuple[tuple[str, str], ...] = ()
     text: str = ""
     request: str = ""
-    retryable: bool = False
 
     def __post_init__(self) -> None:
-        """Keep 0 GPUs from ever being an answer."""
+        """Reject a recommendation without GPUs, and GPUs without a recommendation."""
         if (self.outcome is Outcome.RECOMMENDATION) != (self.gpus > 0 and self.workers > 0):
             raise ValueError(f"{self.outcome}: {self.gpus} GPUs, {self.workers} workers")
 
 
 class Predictor(Protocol):
-    """A sizing engine outside. Every method may raise `PredictorError`; none takes longer than its deadlines."""
+    """An external sizing engine. Every method may raise `PredictorError`; none exceeds its deadline."""
 
     @property
     def engine(self) -> "Engine":
-        """Which one it is."""
+        """The row of the engine in the registry."""
         ...
 
     def versions(self) -> Mapping[str, str]:
-        """Name the versions of the engine and of its model, as far as they can be known."""
+        """Return the versions of the engine and of its model, as far as they are known."""
         ...
 
     def predict(self, question: "EngineQuestion", layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
-        """Answer one question; engines that give chances do so for `layouts`: (GPUs in all, samples of one step)."""
+        """Answer one question; engines that predict chances do so for `layouts`: (total GPUs, samples per step)."""
         ...
 
     def close(self) -> None:
-        """Stop whatever was started; may be called twice."""
+        """End everything that was started. May be called twice."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -211,12 +210,12 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class DeferredPredictor(Predictor, Protocol):
-    """An engine that takes a question now and answers it later, perhaps to another run."""
+    """An engine that accepts a question now and answers it later, perhaps in another run."""
 
     def submit(self, question: "EngineQuestion") -> str:
-        """Ask once and return the id of the request."""
+        """Submit a question once and return the id of the request."""
         ...
 
     def resume(self, question: "EngineQuestion", request: str) -> Prediction:
-        """Fetch the answer of an earlier request; `Outcome.PENDING` where there is none yet."""
+        """Return the answer of an earlier request; `Outcome.PENDING` if there is none yet."""
         ...

@@ -1,1 +1,1 @@
-"""The outside world, one module per thing; nothing else opens files, sockets, processes or devices."""
+"""Everything outside, one module each; no other package opens files, sockets, processes or devices."""

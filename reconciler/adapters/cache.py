@@ -1,4 +1,4 @@
-"""The cache on disk: safe to delete at any time, safe for several processes, never the reason for a failure."""
+"""The cache on disk: safe to delete at any time, safe for several processes, never the cause of a failure."""
 
 import hashlib
 import os
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-MOST_BYTES = 512 << 20  # about a hundred states of repositories with 10,000 documents
-_KEEP_SHARE = 0.75  # pruned down to this share of the limit, so that not every write prunes
-_FORGOTTEN_SECONDS = 3600  # a half-written file of this age belongs to a process that died
+MAX_BYTES = 512 << 20  # about a hundred indexes of repositories with 10,000 documents
+_PRUNED_SHARE = 0.75  # pruned to this share of the limit, so that not every write prunes
+_STALE_SECONDS = 3600  # a temporary file of this age belongs to a process that died
 _MAGIC = b"gpu-reconciler cache 1\n"
 _DIGEST_BYTES = 32
 _HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
@@ -18,34 +18,34 @@ _SUFFIX = ".cache"
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path | None:
-    """Say where the cache is: `RECONCILER_CACHE_DIR` (empty: nowhere), or `gpu-reconciler` under `XDG_CACHE_HOME`."""
+    """Return `RECONCILER_CACHE_DIR` (None if it is empty), or `gpu-reconciler` under `XDG_CACHE_HOME`."""
     if "RECONCILER_CACHE_DIR" in environ:
-        own = environ["RECONCILER_CACHE_DIR"]
-        return Path(own).absolute() if own else None
-    shared = Path(environ.get("XDG_CACHE_HOME", ""))
-    if not shared.is_absolute():  # the XDG specification says to ignore relative ones
+        folder = environ["RECONCILER_CACHE_DIR"]
+        return Path(folder).absolute() if folder else None
+    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # the XDG specification says to ignore relative ones
         home = Path(environ.get("HOME", ""))
         if not home.is_absolute():
             return None
-        shared = home / ".cache"
-    return shared / "gpu-reconciler"
+        base = home / ".cache"
+    return base / "gpu-reconciler"
 
 
 class DiskCache:
-    """One file per key, written aside and renamed, with a SHA-256 over stamp, key and value in front.
+    """One file per key, written to a temporary file and renamed. It begins with a SHA-256 over stamp, key and value.
 
-    A file that is torn, of another stamp, key or format is a miss. A folder that cannot be made, or that another
-    user owns or may write to, is not used at all. The least recently used files go when the limit is reached.
+    A truncated file, or one with another stamp, key or format, is a miss. A folder that cannot be created, or that
+    another user owns or may write to, is not used. The least recently used files are deleted at the limit.
     """
 
-    def __init__(self, folder: Path | None, *, most_bytes: int = MOST_BYTES, stamp: str = "") -> None:
-        self._most = most_bytes
+    def __init__(self, folder: Path | None, *, max_bytes: int = MAX_BYTES, stamp: str = "") -> None:
+        self._max_bytes = max_bytes
         self._stamp = stamp
-        self._until_pruning = 0  # bytes; the first write looks at what is there
+        self._until_pruning = 0  # bytes; the first write checks the folder
         self._folder = folder if folder is not None and _is_private(folder) else None
 
     def get(self, key: str) -> bytes | None:
-        """Return what was put under this key, or None."""
+        """Return the value of a key, or None."""
         if self._folder is None:
             return None
         with suppress(OSError):
@@ -55,21 +55,21 @@ class DiskCache:
         return None
 
     def _read(self, path: Path) -> tuple[bytes, bytes]:
-        """Return header and value; nothing if it is not a regular file or too big."""
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        """Return header and value; both empty if it is not a regular file, or too large."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            status = os.fstat(opened)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > self._most + _HEADER_BYTES:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > self._max_bytes + _HEADER_BYTES:
                 return b"", b""
-            os.utime(opened)  # used just now: pruned last
-            with os.fdopen(opened, "rb", buffering=0, closefd=False) as file:  # a buffer would copy every byte
+            os.utime(descriptor)  # most recently used, so pruned last
+            with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:  # a buffer would copy every byte
                 return file.read(_HEADER_BYTES), file.read()
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a value if possible."""
-        if self._folder is None or len(value) > self._most:
+        """Store a value if possible."""
+        if self._folder is None or len(value) > self._max_bytes:
             return
         with suppress(OSError):
             self._write(self._folder / _name(key), _header(self._stamp, key, value), value)
@@ -80,40 +80,40 @@ class DiskCache:
     @staticmethod
     def _write(path: Path, header: bytes, value: bytes) -> None:
         folder = path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been deleted meanwhile
-        aside = folder / f"new-{os.urandom(8).hex()}"
-        opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been deleted in the meantime
+        temporary = folder / f"new-{os.urandom(8).hex()}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            with os.fdopen(opened, "wb") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(header)
                 file.write(value)
-            aside.replace(path)
+            temporary.replace(path)
         except BaseException:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
     def _prune(self, folder: Path) -> None:
         files: list[tuple[float, int, str]] = []
         for item in os.scandir(folder):
-            with suppress(FileNotFoundError):  # another process prunes as well
+            with suppress(FileNotFoundError):  # another process is pruning as well
                 status = item.stat(follow_symlinks=False)
                 if item.name.endswith(_SUFFIX):
                     files.append((status.st_mtime, status.st_size, item.path))
-                elif item.name.startswith("new-") and status.st_mtime < time.time() - _FORGOTTEN_SECONDS:
+                elif item.name.startswith("new-") and status.st_mtime < time.time() - _STALE_SECONDS:
                     Path(item.path).unlink(missing_ok=True)
         total = sum(size for _, size, _ in files)
-        goal = int(self._most * _KEEP_SHARE)
-        if total > self._most:
+        target = int(self._max_bytes * _PRUNED_SHARE)
+        if total > self._max_bytes:
             for _, size, path in sorted(files):
-                if total <= goal:
+                if total <= target:
                     break
                 Path(path).unlink(missing_ok=True)
                 total -= size
-        self._until_pruning = self._most - total
+        self._until_pruning = self._max_bytes - total
 
 
 def _is_private(folder: Path) -> bool:
-    """Make the folder; say whether it is ours and nobody else may write to it."""
+    """Create the folder; tell whether it is ours and nobody else may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()

@@ -120,7 +120,7 @@ class HttpClient:
 
     def send(self, method: str, path: str, body: bytes | None = None) -> HttpResponse:
         """Send one request. Raises `HttpUnavailable` if no complete answer comes in time."""
-        call = _Call(self.endpoint, method, path, body, self._timeout)
+        call = _Exchange(self.endpoint, method, path, body, self._timeout)
         call.start()
         call.join(self._timeout)
         url = self.endpoint.url
@@ -184,7 +184,7 @@ def _reason(error: BaseException) -> str:
     return one_line(getattr(cause, "strerror", None) or str(cause) or type(cause).__name__)
 
 
-class _Call(Thread):
+class _Exchange(Thread):
     """One exchange, in a thread: nothing else bounds the lookup of a name."""
 
     def __init__(self, endpoint: Endpoint, method: str, path: str, body: bytes | None, timeout: float) -> None:
@@ -202,7 +202,7 @@ class _Call(Thread):
     def run(self) -> None:
         """Send the request and read the whole answer."""
         try:
-            self.outcome = self._exchange()
+            self.outcome = self._receive()
         except BaseException as error:  # noqa: BLE001 - raised again by `send`
             self.outcome = error
         finally:
@@ -213,7 +213,7 @@ class _Call(Thread):
         with suppress(OSError, AttributeError):  # not connected yet, or no longer
             self._connection.sock.shutdown(SHUT_RDWR)
 
-    def _exchange(self) -> HttpResponse:
+    def _receive(self) -> HttpResponse:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gpu-reconciler"}
         headers["Connection"] = "close"
         if self._endpoint.authorization:

@@ -51,7 +51,7 @@ class ProcessUnavailable(ProcessError):
     retryable = True
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class ChildCommand(Struct, frozen=True, kw_only=True):
     """What to run, and where. `name` is for messages.
 
     `memory_bytes` limits the resident memory of the child, measured in /proc. Where the system has prlimit(2), the
@@ -95,7 +95,7 @@ class ChildProcess:
     other child is waited for (`wait`), and all its output is messages.
     """
 
-    def __init__(self, command: Command, *, interactive: bool) -> None:
+    def __init__(self, command: ChildCommand, *, interactive: bool) -> None:
         self._command = command
         self._messages = bytearray()  # the end of what it printed
         self._reply = bytearray()

@@ -129,7 +129,7 @@ def test_a_full_disk_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
-    cache = DiskCache(tmp_path, most_bytes=100_000)
+    cache = DiskCache(tmp_path, max_bytes=100_000)
     for number in range(9):
         cache.put(str(number), bytes(10_000))
     for age, path in enumerate(files(tmp_path)):
@@ -154,7 +154,7 @@ def test_half_written_files_of_dead_processes_are_swept(tmp_path: Path) -> None:
 def test_processes_that_write_at_once_see_whole_values_only(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from reconciler.adapters.cache import DiskCache\n"
-        "cache = DiskCache(Path(sys.argv[1]), most_bytes=3_000_000)\n"
+        "cache = DiskCache(Path(sys.argv[1]), max_bytes=3_000_000)\n"
         "for turn in range(60):\n"
         "    cache.put('shared', sys.argv[2].encode() * 500_000); cache.put(sys.argv[2] + str(turn), bytes(100_000))\n"
         "    value = cache.get('shared'); assert value is None or len(set(value)) == 1 and len(value) == 500_000\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.adapters.process import (
+    ChildCommand,
     ChildProcess,
-    Command,
     ProcessError,
     ProcessUnavailable,
     kill_after,
@@ -52,7 +52,7 @@ HARMLESS = {
 
 
 def start(body: str, folder: Path, *, interactive: bool = False, memory_bytes: int = 1 << 30) -> ChildProcess:
-    command = Command(
+    command = ChildCommand(
         name="the child",
         argv=(sys.executable, "-c", f"import os, subprocess, sys, time\n{body}"),
         folder=folder,
@@ -117,7 +117,7 @@ def test_answers_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
-    command = Command(name="x", argv=("/no/such/program",), folder=tmp_path, environ={}, memory_bytes=1 << 30)
+    command = ChildCommand(name="x", argv=("/no/such/program",), folder=tmp_path, environ={}, memory_bytes=1 << 30)
     with pytest.raises(ProcessError, match="/no/such/program could not be started: No such file") as raised:
         ChildProcess(command, interactive=False)
     assert not raised.value.retryable

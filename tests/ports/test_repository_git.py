@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.adapters.git import GitRepository, command
 from reconciler.adapters.git.objects import blob_oid
-from reconciler.adapters.git.worktree import FileState, WorkTree
+from reconciler.adapters.git.worktree import CheckoutFile, WorkTree
 from reconciler.errors import RepositoryError
 from reconciler.ports import Draft
 from tests.fakes.gitrepo import Sandbox
@@ -572,7 +572,7 @@ def test_files_are_opened_without_following_links_even_if_git_was_deceived(tmp_p
     (top / "file").symlink_to(outside / "a")
     files = WorkTree(top=top)
     assert files.read("jobs/a") is None
-    assert files.read("file") == FileState(mode="120000")
+    assert files.read("file") == CheckoutFile(mode="120000")
     files.remove("jobs/a")
     for path in ("jobs/a", "jobs/new", "jobs/deep/new"):
         assert files.blocked(path, ())

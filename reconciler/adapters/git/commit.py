@@ -23,7 +23,7 @@ from reconciler.adapters.git.objects import (
     parse_unmerged,
     read_blobs,
 )
-from reconciler.adapters.git.worktree import FileState, WorkTree, split_path
+from reconciler.adapters.git.worktree import CheckoutFile, WorkTree, split_path
 from reconciler.errors import ConfigError, ReconcilerError, RepositoryError, StalePlan, UnsafePlan, printable
 from reconciler.ports import Draft, Entry
 
@@ -271,7 +271,7 @@ class Committer(Struct, frozen=True, kw_only=True):
             index={change.path: index.get(change.path, change.before) for change in changes},
         )
 
-    def _entry(self, file: FileState | None) -> Entry | None:
+    def _entry(self, file: CheckoutFile | None) -> Entry | None:
         if file is None:
             return None
         entry = Entry(file.mode, blob_oid(file.data, self.location.object_format))

@@ -17,7 +17,7 @@ TEMPORARY = ".reconciler.tmp"
 """The name of a file that is being written. A crash may leave one; the next commit removes it."""
 
 
-class FileState(Struct, frozen=True, kw_only=True):
+class CheckoutFile(Struct, frozen=True, kw_only=True):
     """What is at a path: the mode as in `Entry`, and the first bytes of a file."""
 
     mode: str
@@ -29,12 +29,12 @@ class WorkTree(Struct, frozen=True, kw_only=True):
 
     top: Path
 
-    def read(self, path: str, max_bytes: int = -1) -> FileState | None:
+    def read(self, path: str, max_bytes: int = -1) -> CheckoutFile | None:
         """Return what is at a path, at most `max_bytes` bytes of it (-1: all); None if the path does not exist."""
         (state,) = self.read_all((path,), max_bytes)
         return state
 
-    def read_all(self, paths: Iterable[str], max_bytes: int = -1) -> Iterator[FileState | None]:
+    def read_all(self, paths: Iterable[str], max_bytes: int = -1) -> Iterator[CheckoutFile | None]:
         """Yield what is at each path. Sorted paths open each folder once. A path through a symlink does not exist."""
         with _Folders(self.top) as folders:
             for path in paths:
@@ -151,19 +151,19 @@ class _Folders:
             os.close(self._descriptor)
 
 
-def _read_state(folder: int, name: str, max_bytes: int) -> FileState:
+def _read_state(folder: int, name: str, max_bytes: int) -> CheckoutFile:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
-        return FileState(mode="120000")
+        return CheckoutFile(mode="120000")
     if stat.S_ISDIR(status.st_mode):
-        return FileState(mode="160000")
+        return CheckoutFile(mode="160000")
     if not stat.S_ISREG(status.st_mode):
-        return FileState(mode="000000")
+        return CheckoutFile(mode="000000")
     # non-blocking: it may have become a named pipe in the meantime
     opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(opened, "rb") as file:
         mode = "100755" if status.st_mode & stat.S_IXUSR else "100644"
-        return FileState(mode=mode, data=file.read(max_bytes))
+        return CheckoutFile(mode=mode, data=file.read(max_bytes))
 
 
 def _replace(folder: int, name: str, data: bytes) -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 from msgspec import field
 
-from reconciler.adapters.predictors.installed import InstalledPredictor, Reply
+from reconciler.adapters.predictors.installed import ChildReply, InstalledPredictor
 from reconciler.adapters.predictors.recommender import candidate_layouts
 from reconciler.adapters.predictors.table import NumberRange, Table, TableHeader, TablePredictor
 from reconciler.core.config import Goal
@@ -27,7 +27,7 @@ Progress = Callable[[int], object]
 """Called with the number of rows done since the last call."""
 
 
-class _DescribeReply(Reply, frozen=True, kw_only=True):
+class _DescribeReply(ChildReply, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     borders: dict[str, tuple[float, ...]] = field(default_factory=dict)
     models: tuple[str, ...] = ()
@@ -39,11 +39,11 @@ class _DescribeReply(Reply, frozen=True, kw_only=True):
     model_sha256: str = ""
 
 
-class _ProbabilitiesReply(Reply, frozen=True, kw_only=True):
+class _ProbabilitiesReply(ChildReply, frozen=True, kw_only=True):
     probabilities: tuple[float, ...] = ()
 
 
-class _VerdictsReply(Reply, frozen=True, kw_only=True):
+class _VerdictsReply(ChildReply, frozen=True, kw_only=True):
     verdicts: tuple[int, ...] = ()
 
 

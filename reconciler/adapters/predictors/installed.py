@@ -17,7 +17,7 @@ from reconciler.adapters.predictors.recommender import (
     recommender_arguments,
     recommender_name,
 )
-from reconciler.adapters.process import ChildProcess, Command, absolute_program, without_credentials
+from reconciler.adapters.process import ChildCommand, ChildProcess, absolute_program, without_credentials
 from reconciler.core.engines import AUTOCONF, Outcome
 from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError, PredictorUnavailable, one_line
@@ -34,18 +34,18 @@ _CHILD = Path(__file__).with_name("autoconf_child.py")
 HINT = "install it with `pip install 'gpu-reconciler[autoconf]'`, or name the interpreter that has it"
 
 
-class Reply(Struct, frozen=True):
+class ChildReply(Struct, frozen=True):
     """The fields that every answer of the child has."""
 
     id: int
     error: str = ""
 
 
-class _VersionsReply(Reply, frozen=True, kw_only=True):
+class _VersionsReply(ChildReply, frozen=True, kw_only=True):
     versions: dict[str, str] = field(default_factory=dict)
 
 
-class _RecommendReply(Reply, frozen=True, kw_only=True):
+class _RecommendReply(ChildReply, frozen=True, kw_only=True):
     outcome: Outcome = Outcome.ERROR
     gpus: int = 0
     workers: int = 0
@@ -53,7 +53,7 @@ class _RecommendReply(Reply, frozen=True, kw_only=True):
     text: str = ""
 
 
-AnyReply = TypeVar("AnyReply", bound=Reply)
+AnyReply = TypeVar("AnyReply", bound=ChildReply)
 
 
 class InstalledPredictor:
@@ -140,7 +140,7 @@ class InstalledPredictor:
             try:
                 process = self._running()
                 if version and version not in self._loaded:
-                    self._call(process, "load", [version], Reply, self._start_seconds)
+                    self._call(process, "load", [version], ChildReply, self._start_seconds)
                     self._loaded.add(version)
                 answer = self._call(process, method, arguments, reply, self._call_seconds)
             except PredictorUnavailable as error:
@@ -194,10 +194,10 @@ class InstalledPredictor:
             raise PredictorError(f"ado-autoconf failed: {one_line(answer.error)}")
         return answer
 
-    def _command(self, folder: Path) -> Command:
+    def _command(self, folder: Path) -> ChildCommand:
         # One thread is enough for one question, and no release may fetch data or models from the network.
         settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TMPDIR": str(folder)}
-        return Command(
+        return ChildCommand(
             name="ado-autoconf",
             argv=(self._python, str(_CHILD)),
             folder=folder,

@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from reconciler.adapters.predictors.recommender import as_predictor_errors, parse_count
-from reconciler.adapters.process import ChildProcess, Command, absolute_program, without_credentials
+from reconciler.adapters.process import ChildCommand, ChildProcess, absolute_program, without_credentials
 from reconciler.core.engines import WRAPPER, Outcome
 from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError, one_line
@@ -72,7 +72,7 @@ class WrapperPredictor:
     def _run(self, folder: Path, out: Path, question: EngineQuestion) -> None:
         numbers = (str(question.tokens_per_sample), str(question.batch_size))
         names = (question.model, question.method, question.gpu_model)
-        command = Command(
+        command = ChildCommand(
             name="the wrapper script",
             argv=(self._python, str(self._script), str(out), *names, *numbers, question.model_version),
             folder=folder,
