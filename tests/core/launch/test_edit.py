@@ -1,4 +1,4 @@
-"""`edit_launch`: only the tokens of the flags change, and a real bash passes the new values."""
+"""`edit_launch`: only the words of the flags change, and bash passes the new values."""
 
 import shlex
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.launch import Launch, NotEditable, ProcessFlags, edit_launch, parse_launch, script_flag
-from tests.core.launch.bash_argv import bash_calls
-from tests.core.launch.test_shell_properties import FEW, QUOTED, WORD
+from tests.core.launch.shell.bash import bash_calls
+from tests.core.launch.shell.test_interpreter import FEW, QUOTED, WORD
 
 SCRIPT_FLAGS = {"--per_device_train_batch_size": "$AUTOCONF_PER_DEVICE_BATCH_SIZE"}
 LAUNCHER_FLAGS = {"--num_processes": "$AUTOCONF_NUM_PROCESSES", "--num_machines": "$AUTOCONF_NUM_MACHINES"}
@@ -16,9 +16,9 @@ VALUES = {"AUTOCONF_PER_DEVICE_BATCH_SIZE": "3", "AUTOCONF_NUM_PROCESSES": "16",
 
 
 def launch_of(script: str, env: dict[str, str | None] | None = None) -> Launch:
-    reading = parse_launch(["sh", "-c", script], [], env or {}, dict[str, bytes]().get)
-    assert reading.launch is not None, reading.diagnostics
-    return reading.launch
+    parsed = parse_launch(["sh", "-c", script], [], env or {}, dict[str, bytes]().get)
+    assert parsed.launch is not None, parsed.diagnostics
+    return parsed.launch
 
 
 def edited(
@@ -44,19 +44,19 @@ def edited(
             "accelerate launch \\\n  --num_processes 4 \\\n  -m t.s \\\n  --x 1 # keep\n",
             "accelerate launch --num_machines $AUTOCONF_NUM_MACHINES \\\n  --num_processes $AUTOCONF_NUM_PROCESSES \\\n"
             "  -m t.s --per_device_train_batch_size $AUTOCONF_PER_DEVICE_BATCH_SIZE \\\n  --x 1 # keep\n",
-            id="one flag a line",
+            id="one flag per line",
         ),
         pytest.param(
             "accelerate launch --num_processes '4' train.py --per_device_train_batch_size=\"$B\" | tee log",
             "accelerate launch --num_machines $AUTOCONF_NUM_MACHINES --num_processes $AUTOCONF_NUM_PROCESSES train.py "
             "--per_device_train_batch_size=$AUTOCONF_PER_DEVICE_BATCH_SIZE | tee log",
-            id="quotes and variables give way",
+            id="quotes and variables are replaced",
         ),
         pytest.param(
             "accelerate launch $A t.py $B",
             "accelerate launch $A --num_processes $AUTOCONF_NUM_PROCESSES --num_machines $AUTOCONF_NUM_MACHINES t.py "
             "$B --per_device_train_batch_size $AUTOCONF_PER_DEVICE_BATCH_SIZE",
-            id="what comes out of variables is overruled behind them",
+            id="flags after a variable override its flags",
         ),
         pytest.param(
             "accelerate launch --num_processes=$(N) -m t.s --name $$(date)",
@@ -66,8 +66,8 @@ def edited(
         ),
     ],
 )
-def test_only_the_tokens_change(before: str, after: str) -> None:
-    """F-012: quotes, line breaks, comments and all other words stay byte for byte."""
+def test_only_the_flags_change(before: str, after: str) -> None:
+    """F-012: quotes, line breaks, comments and all other words keep their bytes."""
     env: dict[str, str | None] = {
         "A": "--num_processes 2 --num_machines 1",
         "N": "4",
@@ -77,7 +77,7 @@ def test_only_the_tokens_change(before: str, after: str) -> None:
 
 
 def test_plain_arguments_get_literal_numbers() -> None:
-    """F-012: no shell expands an argument list; each flag stays in its list."""
+    """F-012: argument lists get literal numbers; each flag stays in its list."""
     command = ["accelerate", "launch", "--num_processes", "4"]
     args = ["-m", "tuning.sft_trainer", "--per_device_train_batch_size=8", "--x", "a b"]
     launch = parse_launch(command, args, {}, dict[str, bytes]().get).launch
@@ -113,7 +113,7 @@ def test_each_launcher_has_its_own_names(script: str, flags: tuple[str, str, boo
 
 
 def test_words_of_recipes() -> None:
-    """A framework that takes `name=value` gets such words, in place or at the end."""
+    """A framework that takes `name=value` words gets them, in place or at the end."""
     line = "tune run --nproc_per_node 4 full_finetune_distributed --config a/b batch_size=2 # x"
     assert edited(line, {"--nproc_per_node": "8"}, {"batch_size": "1", "gradient_accumulation_steps": "4"}) == (
         "tune run --nproc_per_node 8 full_finetune_distributed --config a/b batch_size=1 gradient_accumulation_steps=4 # x"
@@ -121,7 +121,7 @@ def test_words_of_recipes() -> None:
 
 
 def test_a_line_in_another_script_is_not_touched() -> None:
-    """What stands nowhere in the container's words cannot be edited, and says so beforehand."""
+    """A line that is not written in the container's words cannot be edited; `not_editable` says so."""
     for script in (
         "bash -c 'accelerate launch t.py'",
         "X='accelerate launch t.py'; eval $X",
@@ -154,7 +154,7 @@ GAP = st.sampled_from((" ", "  ", " \\\n  ", "\t"))
 def test_bash_passes_the_same_words_but_for_the_flags(
     launcher: list[str], script: list[str], gap: str, before: str, behind: str
 ) -> None:
-    """F-012: what bash passes after an edit is what it passed before with the flags set, and nothing else differs."""
+    """F-012: after an edit, bash passes the same arguments, with the flags set."""
     words = ["accelerate", "launch", *launcher, "-m", "tuning.sft_trainer", *script]
     text = before + gap.join(words) + behind
     real = bash_calls(text, {})
@@ -185,7 +185,7 @@ def _set(words: list[str], flags: dict[str, str]) -> list[str]:
 
 
 def _sorted(words: list[str] | tuple[str, ...]) -> list[str]:
-    """Take flags apart from their values: whether an equals sign stands between is the line's style."""
+    """Split flags from their values: `=` is a matter of style."""
     pieces: list[str] = []
     for word in words:
         pieces += word.split("=", 1) if word.startswith("--") else [word]
@@ -193,8 +193,8 @@ def _sorted(words: list[str] | tuple[str, ...]) -> list[str]:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12))
-def test_any_value_reaches_the_program_letter_by_letter(value: str) -> None:
-    """A value that is no reference is quoted, whatever it holds."""
+def test_any_value_reaches_the_program_literally(value: str) -> None:
+    """Any value without a reference is quoted."""
     if "$" in value:
         return
     new = edited("accelerate launch t.py", {}, {"--x": value})

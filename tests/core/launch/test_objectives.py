@@ -1,4 +1,4 @@
-"""What is no supervised fine-tuning is refused: it holds more than its model, and nobody sizes it as if it did not."""
+"""Trainings other than supervised fine-tuning are rejected: they need more memory than their model."""
 
 import pytest
 
@@ -9,8 +9,8 @@ FACTORY = "--model_name_or_path Qwen/Qwen2.5-7B --finetuning_type lora --per_dev
 
 
 def rules(script: str, files: dict[str, bytes] | None = None) -> list[str]:
-    reading = parse_launch(["bash", "-c"], [script], {}, (files or {}).get)
-    return [diagnostic.rule for diagnostic in reading.diagnostics]
+    parsed = parse_launch(["bash", "-c"], [script], {}, (files or {}).get)
+    return [diagnostic.rule for diagnostic in parsed.diagnostics]
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ def rules(script: str, files: dict[str, bytes] | None = None) -> list[str]:
         "tune run --nproc_per_node 2 knowledge_distillation_distributed --config qwen2/kd batch_size=1",
     ],
 )
-def test_other_objectives_are_refused(script: str) -> None:
+def test_other_objectives_are_rejected(script: str) -> None:
     assert "launch.value" in rules(script)
 
 
-def test_a_setting_of_a_file_counts() -> None:
-    """Axolotl says it in its file, LLaMA-Factory may."""
+def test_the_configuration_file_sets_the_objective() -> None:
+    """Axolotl sets the objective in its configuration file, LLaMA-Factory may."""
     axolotl = b"base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nsequence_len: 2048\nrl: dpo\n"
     assert "launch.value" in rules("axolotl train a.yaml", {"a.yaml": axolotl})
     assert rules("axolotl train a.yaml", {"a.yaml": axolotl.replace(b"rl: dpo\n", b"")}) == []
@@ -55,5 +55,5 @@ def test_a_setting_of_a_file_counts() -> None:
     ],
 )
 def test_supervised_training_is_read(script: str) -> None:
-    """A flag that another program calls the same means nothing here."""
+    """A flag of the same name in another framework has no effect."""
     assert rules(script) == []

@@ -1,4 +1,4 @@
-"""The tables of real launch lines: what they say, in a shell and as plain arguments, and where each fact stands."""
+"""The tables of real launch lines: their facts, in a shell and as plain arguments, and the place of each fact."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.core.launch import Launch, NotEditable, edit_launch, parse_launch, script_flag
 from reconciler.core.sizing.training import Attention, Method, Offload, Precision, Strategy
-from tests.core.launch.launch_lines import Case, cases, shown
+from tests.core.launch.cases import LaunchCase, cases, shown
 
 CASES = cases()
 WORDS = {
@@ -18,13 +18,13 @@ WORDS = {
 }
 
 
-def read_values(argv: Sequence[str], env: Mapping[str, str | None], case: Case) -> dict[str, str]:
-    reading = parse_launch(argv, [], env, case.files.get)
-    assert reading.launch is not None, reading.diagnostics
-    return {name: fact.value for name, fact in reading.launch.facts.items()}
+def read_values(argv: Sequence[str], env: Mapping[str, str | None], case: LaunchCase) -> dict[str, str]:
+    parsed = parse_launch(argv, [], env, case.files.get)
+    assert parsed.launch is not None, parsed.diagnostics
+    return {name: fact.value for name, fact in parsed.launch.facts.items()}
 
 
-def found(case: Case) -> Launch | None:
+def launch_of(case: LaunchCase) -> Launch | None:
     return parse_launch(["/bin/bash", "-ec"], [case.script], case.env, case.files.get).launch
 
 
@@ -34,29 +34,29 @@ def test_the_tables_are_long() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_script(case: Case) -> None:
-    """F-001: model, method, batch, length and all else from `sh -c` scripts, exactly as the table says."""
-    reading = parse_launch(["sh", "-c", case.script], [], case.env, case.files.get)
-    assert shown(reading) == case.expected
+def test_script(case: LaunchCase) -> None:
+    """F-001: all facts of `sh -c` scripts, exactly as in the table."""
+    parsed = parse_launch(["sh", "-c", case.script], [], case.env, case.files.get)
+    assert shown(parsed) == case.expected
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_plain_arguments(case: Case) -> None:
-    """F-002: the same words as an argument list, with `--k v` and `--k=v`, say the same."""
-    launch = found(case)
+def test_plain_arguments(case: LaunchCase) -> None:
+    """F-002: an argument list with the same words, as `--k v` or `--k=v`, has the same facts."""
+    launch = launch_of(case)
     if launch is None or launch.unresolved:
         return
     argv = [field.text for field in launch.line.invocation.fields]
     here = {name: fact.value for name, fact in launch.facts.items()}
     env = launch.line.env
     assert read_values(argv, env, case) == here
-    joined = _respelt(argv)
+    joined = _split_flags(argv)
     if launch.framework.name not in {"torchtune", "litgpt"}:
         assert read_values(joined, env, case) == here
 
 
-def _respelt(argv: Sequence[str]) -> list[str]:
-    """Spell `--k v` where the line has `--k=v`."""
+def _split_flags(argv: Sequence[str]) -> list[str]:
+    """Replace `--k=v` by `--k v`."""
     words: list[str] = []
     for word in argv:
         name, separator, value = word.partition("=")
@@ -65,9 +65,9 @@ def _respelt(argv: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_each_fact_is_where_its_spot_says(case: Case) -> None:
-    """The characters at a fact's place are the words that it shows."""
-    launch = found(case)
+def test_each_fact_is_where_its_spot_says(case: LaunchCase) -> None:
+    """The characters at the span of a fact are its snippet."""
+    launch = launch_of(case)
     if launch is None:
         return
     texts = {"command": launch.command, "args": launch.args}
@@ -84,9 +84,9 @@ def test_each_fact_is_where_its_spot_says(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_numbers_are_written_back(case: Case) -> None:
-    """F-012: after an edit the same line says the new numbers, and all else as before."""
-    launch = found(case)
+def test_edited_numbers_are_read_back(case: LaunchCase) -> None:
+    """F-012: after an edit, the line has the new numbers, and all other facts as before."""
+    launch = launch_of(case)
     if launch is None or any(field.may_split for field in launch.line.invocation.fields):
         return
     flags = launch.line.invocation.process_flags

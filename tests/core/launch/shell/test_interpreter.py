@@ -1,4 +1,4 @@
-"""The shell reader against a real bash: what bash passes to a program is what we read, or allow for."""
+"""The interpreter against bash: the arguments that bash passes are those that we expand, or allow."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from reconciler.core.launch.shell.ast import ShellError
-from tests.core.launch.bash_argv import bash_calls, bash_program_calls, known, matches, our_calls
+from tests.core.launch.shell.bash import bash_calls, bash_program_calls, known, matches, our_calls
 
 NAMES = ("A", "B", "C", "D")
 PLAIN = st.text("abcXYZ019-_=./:,+@%^", min_size=1, max_size=6)
@@ -131,10 +131,8 @@ FEW = settings(max_examples=250, deadline=None, suppress_health_check=[HealthChe
 @example(['accelerate launch "${A:-"b c"}" ${B:-"d e" f}'], {}, [])
 @example(["accelerate launch 'a'\"b\"\\ c$'\\x41\\u0042'"], {}, [])
 @example(['L=(a \'b c\'); L+=(--d); accelerate launch "${L[@]}" x"$@"y'], {}, ["1", "2"])
-def test_straight_scripts_give_the_words_that_bash_passes(
-    statements: list[str], env: dict[str, str], arguments: list[str]
-) -> None:
-    """F-001: with no branches, calls are the same in number, order and every letter (or marked unknown)."""
+def test_arguments_are_those_of_bash(statements: list[str], env: dict[str, str], arguments: list[str]) -> None:
+    """F-001: without branches, the calls have the same number, order and arguments (or unknown ones)."""
     script = "\n".join(statements)
     real = bash_calls(script, env, arguments)
     if real is None:
@@ -149,10 +147,8 @@ def test_straight_scripts_give_the_words_that_bash_passes(
 
 @FEW
 @given(st.lists(BRANCHED, min_size=1, max_size=5), ENV, ARGUMENTS)
-def test_what_bash_passes_is_among_what_we_allow_for(
-    statements: list[str], env: dict[str, str], arguments: list[str]
-) -> None:
-    """Whatever way a script takes, each call is one of ours, with what is not certain marked unknown."""
+def test_calls_of_any_branch_are_among_ours(statements: list[str], env: dict[str, str], arguments: list[str]) -> None:
+    """Each call that bash makes, on any branch, is among ours."""
     script = "\n".join(statements)
     real = bash_calls(script, env, arguments)
     if real is None:
@@ -164,8 +160,8 @@ def test_what_bash_passes_is_among_what_we_allow_for(
 
 @FEW
 @given(st.text("ab \n'\"\\$(){}`;&|<>#=!*[]-1", max_size=40))
-def test_any_text_is_read_or_refused_like_bash(text: str) -> None:
-    """What bash takes as syntax we take as well, apart from what is beyond us, and never another exception."""
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
+    """Any text is parsed, or raises ShellError."""
     places: list[int] = []
     try:
         our_calls(text, {})
@@ -186,5 +182,5 @@ def test_any_text_is_read_or_refused_like_bash(text: str) -> None:
     ],
 )
 def test_wrapped_programs_are_started_all_the_same(tmp_path: Path, script: str) -> None:
-    """F-001: bash does start what stands behind `env`, `exec`, `nohup` and their like."""
+    """F-001: bash starts the program after `env`, `exec`, `nohup` and similar ones."""
     assert bash_program_calls(tmp_path, script, {})

@@ -1,4 +1,4 @@
-"""Runs scripts in a real bash in which `accelerate` prints its arguments, and reads them with ours."""
+"""Runs scripts in bash, where `accelerate` prints its arguments, and in the interpreter."""
 
 import os
 import re
@@ -25,12 +25,12 @@ _PROGRAM = "#!/bin/sh\nprintf 'CALL\\0'\n[ $# -eq 0 ] || printf '=%s\\0' \"$@\"\
 
 
 def bash_calls(script: str, env: Mapping[str, str], arguments: Sequence[str] = ()) -> Calls | None:
-    """Return the arguments of every call that bash makes; None where it refuses the script."""
+    """Return the arguments of every call that bash makes; None where it rejects the script."""
     return _run(["bash", "-c", _STUB + script, "name", *arguments], env)
 
 
 def bash_program_calls(folder: Path, script: str, env: Mapping[str, str]) -> Calls | None:
-    """Do the same with a program `accelerate` in the path, which `env`, `nohup` and `exec` find as well."""
+    """Do the same with a program `accelerate` in the path, which `env`, `nohup` and `exec` can start."""
     program = folder / "accelerate"
     if not program.exists():
         program.write_text(_PROGRAM)
@@ -53,7 +53,7 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> Calls | None:
 
 
 def our_calls(script: str, env: Mapping[str, str | None], arguments: Sequence[str] = ()) -> list[list[Field]]:
-    """Return the words of every `accelerate` that our interpreter finds."""
+    """Return the arguments of every `accelerate` that the interpreter finds."""
     calls: list[list[Field]] = []
 
     def on_command(fields: Sequence[Field], _variables: Variables) -> None:
@@ -65,7 +65,7 @@ def our_calls(script: str, env: Mapping[str, str | None], arguments: Sequence[st
 
 
 def matches(ours: Sequence[Field], real: Sequence[str]) -> bool:
-    """Tell whether what bash passed is one of the things that our words allow for."""
+    """Whether our arguments, with their unknown parts, match those of bash."""
     pattern = ""
     for field in ours:
         pieces = [re.escape(piece) for piece in field.text.split(UNKNOWN)]
@@ -74,7 +74,7 @@ def matches(ours: Sequence[Field], real: Sequence[str]) -> bool:
 
 
 def known(calls: Sequence[Sequence[Field]]) -> Calls | None:
-    """Return calls as plain words; None where one of them is not known."""
+    """Return calls as plain words; None where one is unknown."""
     if any(UNKNOWN in field.text for call in calls for field in call):
         return None
     return [tuple(field.text for field in call) for call in calls]

@@ -1,8 +1,8 @@
-"""Reads the tables in `lines/`: scripts, variables, files, and what reading them must give.
+"""The tables in `lines/`: scripts, variables, files, and the expected result.
 
-A case begins with `## name`. `%env NAME=value` is a container's variable, `%from NAME` one that comes from a
-reference, `%file path` begins a file of the repository. Lines with `=>` are expected: launcher, framework and program;
-facts; defaults; one line for each diagnostic. What is not listed must not be there.
+A case begins with `## name`. `%env NAME=value` is a variable of the container, `%from NAME` one from a reference,
+`%file path` begins a file of the repository. Lines with `=>` are expected: launcher, framework and program; facts;
+defaults; one line for each diagnostic.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from reconciler.core.launch import ParsedLaunch
 TABLES = sorted((Path(__file__).parent / "lines").glob("*.txt"))
 
 
-class Case(Struct, frozen=True, kw_only=True):
+class LaunchCase(Struct, frozen=True, kw_only=True):
     name: str
     script: str
     env: dict[str, str | None]
@@ -23,12 +23,12 @@ class Case(Struct, frozen=True, kw_only=True):
     expected: tuple[str, ...]
 
 
-def cases() -> list[Case]:
+def cases() -> list[LaunchCase]:
     """Return all cases of all tables."""
     return [case for path in TABLES for case in _cases(path.read_text())]
 
 
-def _cases(text: str) -> Iterator[Case]:
+def _cases(text: str) -> Iterator[LaunchCase]:
     for block in f"\n{text}".split("\n## ")[1:]:
         name, _, rest = block.partition("\n")
         script: list[str] = []
@@ -49,15 +49,17 @@ def _cases(text: str) -> Iterator[Case]:
             else:
                 target.append(line)
         contents = {path: "\n".join([*lines, ""]).encode() for path, lines in files.items()}
-        yield Case(name=name, script="\n".join(script).strip("\n"), env=env, files=contents, expected=tuple(expected))
+        yield LaunchCase(
+            name=name, script="\n".join(script).strip("\n"), env=env, files=contents, expected=tuple(expected)
+        )
 
 
-def shown(reading: ParsedLaunch) -> tuple[str, ...]:
-    """Return what reading gave, in the words of the tables."""
+def shown(parsed: ParsedLaunch) -> tuple[str, ...]:
+    """Format a result as in the tables."""
     lines: list[str] = []
-    if (launch := reading.launch) is not None:
+    if (launch := parsed.launch) is not None:
         lines.append(f"=> {launch.launcher.name} {launch.framework.name or '-'} {launch.line.invocation.name}")
         lines.append("=> " + " ".join(f"{name}={fact.value}" for name, fact in sorted(launch.facts.items())))
         lines.append("=> default " + " ".join(f"{name}={fact.value}" for name, fact in sorted(launch.defaults.items())))
-    lines += [f"=> {diagnostic.rule} {diagnostic.message}" for diagnostic in reading.diagnostics]
+    lines += [f"=> {diagnostic.rule} {diagnostic.message}" for diagnostic in parsed.diagnostics]
     return tuple(line.rstrip() for line in lines)

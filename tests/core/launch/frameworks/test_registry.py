@@ -1,0 +1,132 @@
+"""The registry of frameworks: a new one is one module and one row, and only that module knows its name."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import reconciler
+from reconciler.core.launch import (
+    FRAMEWORKS,
+    Framework,
+    Launch,
+    ProcessFlags,
+    edit_launch,
+    is_configuration,
+    parse_launch,
+    script_flag,
+)
+from reconciler.core.launch.launchers import CLI, TORCHRUN
+from tests.core.launch.frameworks.acme import ACME
+
+PACKAGE = Path(reconciler.__file__).parent
+OWN_FILES = PACKAGE / "core" / "launch" / "frameworks"
+NAMES = {framework.name for framework in FRAMEWORKS} - {""}
+RECIPE = b"acme_version: 1\nbase: org/model\nmode: adapters\ndata:\n  micro: 3\n  context: 2048\n"
+
+
+def parse(script: str) -> Launch:
+    files = {"recipe.yaml": RECIPE}
+    parsed = parse_launch(["sh", "-c", script], [], {}, files.get, frameworks=(ACME, *FRAMEWORKS))
+    assert parsed.launch is not None, parsed.diagnostics
+    assert not parsed.diagnostics
+    return parsed.launch
+
+
+def values(launch: Launch) -> dict[str, str]:
+    return {name: fact.value for name, fact in launch.facts.items()}
+
+
+def test_a_command_of_a_new_framework_is_parsed() -> None:
+    launch = parse("acme fit --workers 8 --hosts 2 recipe.yaml data.steps=4")
+    assert launch.framework is ACME
+    assert launch.launcher is CLI
+    assert values(launch) == {
+        "model": "org/model",
+        "method": "lora",
+        "batch": "3",
+        "sequence": "2048",
+        "accumulation": "4",
+        "processes": "8",
+        "machines": "2",
+    }
+    assert {name: fact.value for name, fact in launch.defaults.items()} == {
+        "precision": "bf16",
+        "lora_rank": "4",
+        "lora_targets": "all-linear",
+        "strategy": "ddp",
+        "offload": "none",
+    }
+    assert launch.defaults["precision"].origin == "default of acme 1.0"
+    assert launch.facts["batch"].origin == "file recipe.yaml"
+
+
+def test_a_script_of_a_new_framework_is_parsed_under_a_launcher() -> None:
+    launch = parse("torchrun --nproc_per_node 4 -m acme.fit --base m --mode all --data.micro 1 --data.context 512")
+    assert launch.framework is ACME
+    assert launch.launcher is TORCHRUN
+    assert values(launch) == {"model": "m", "method": "full", "batch": "1", "sequence": "512", "processes": "4"}
+
+
+def test_a_line_of_a_new_framework_is_edited() -> None:
+    launch = parse("acme fit --workers 8 --hosts 2 recipe.yaml data.steps=4 | tee log")
+    assert launch.line.invocation.process_flags == ProcessFlags(
+        processes="--workers", machines="--hosts", counts_all=True, of_script=True
+    )
+    flags = {
+        "--workers": "16",
+        "--hosts": "4",
+        script_flag(launch, "batch"): "6",
+        script_flag(launch, "accumulation"): "1",
+    }
+    command, _ = edit_launch(launch, {}, flags)
+    assert command[2] == "acme fit --workers 16 --hosts 4 recipe.yaml data.steps=1 data.micro=6 | tee log"
+    assert values(parse(command[2])) == values(launch) | {
+        "processes": "16",
+        "machines": "4",
+        "batch": "6",
+        "accumulation": "1",
+    }
+
+
+def test_other_objectives_of_a_new_framework_are_rejected() -> None:
+    parsed = parse_launch(["acme", "tune"], ["--base", "m", "--data.context=8"], {}, lambda _: None, frameworks=(ACME,))
+    assert [diagnostic.rule for diagnostic in parsed.diagnostics] == ["launch.value"]
+    assert "acme tune" in parsed.diagnostics[0].message
+
+
+def test_a_new_framework_is_unknown_to_the_registry() -> None:
+    """The registry is a value: a row that is not passed has no effect."""
+    parsed = parse_launch(["acme", "fit", "--base", "m"], [], {}, lambda _: None)
+    assert [diagnostic.rule for diagnostic in parsed.diagnostics] == ["launch.none"]
+    assert is_configuration({"acme_version": 1}, (ACME,))
+    assert not is_configuration({"acme_version": 1})
+
+
+def test_the_message_lists_the_commands_of_the_registry() -> None:
+    parsed = parse_launch(["sleep", "1"], [], {}, lambda _: None, frameworks=(ACME,))
+    assert parsed.diagnostics[0].message == (
+        "no launch line found; expected `accelerate launch`, `torchrun`, `deepspeed`, `acme fit` or a Python script"
+    )
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_other_module_compares_names_of_frameworks(path: Path) -> None:
+    if OWN_FILES in path.parents:
+        return
+    compared = [
+        constant.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare | ast.MatchValue)
+        for constant in ast.walk(node)
+        if isinstance(constant, ast.Constant)
+    ]
+    assert not NAMES.intersection(value for value in compared if isinstance(value, str))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.name or "script")
+def test_rows_are_complete(framework: Framework) -> None:
+    """Each row is recognised by something, and names the settings of the facts that sizing needs."""
+    assert framework.commands or framework.programs or framework.matches
+    assert {"model", "batch", "sequence"} <= framework.settings.keys()
+    assert bool(framework.defaults) <= bool(framework.source)
