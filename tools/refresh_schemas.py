@@ -14,16 +14,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.core.schemas.archive import member
-from reconciler.core.schemas.closing import Schema, close_builtin
-from reconciler.core.schemas.definitions import Defined, defined
+from reconciler.core.schemas.schema import Schema
+from reconciler.core.schemas.sources import CustomKind, member_name, parse_definition
 from tests.cluster.build import control_plane, crds, to_stderr
 from tests.cluster.openapi import dump
 from tests.cluster.parts import CRD_MODULES, KUBERNETES
 from tests.cluster.server import api_server
+from tools.schemas.builtin import strict_builtin
 
+<<<<<<<< HEAD:tools/refresh_schemas.py
 TARGET = Path(__file__).parents[1] / "schemas" / "kubernetes"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
+========
+TARGET = Path(__file__).parents[1] / "schemas" / "kubernetes"
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+>>>>>>>> c69816b (core/schemas: nine modules instead of seventeen, Violation instead of Finding, plain messages; tools/schemas makes the shipped schemas):tools/schemas/refresh.py
 _ONE_OBJECT = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/(?P<namespaced>namespaces/\{namespace\}/)?[^/{}]+/\{name\}")
 
 
@@ -32,19 +37,19 @@ def refresh(documents: Iterable[Mapping[str, Any]], definitions: Iterable[dict[s
     schemas: dict[str, Schema] = {}
     index: dict[str, dict[str, dict[str, Any]]] = {}
     bodies = list(definitions)
-    custom = {body["spec"]["group"] for body in bodies}
+    crd_groups = {body["spec"]["group"] for body in bodies}
     for group, version, kind, namespaced, schema in _builtin(documents):
-        if group not in custom:
-            schemas[member(group, kind, version)] = schema
-            _note(index, group, kind, version, namespaced=namespaced)
-    for found in _custom(bodies, schemas[member("", "ConfigMap", "v1")]):
-        for version, schema in found.schemas.items():
-            schemas[member(found.group, found.kind, version)] = schema
-            _note(index, found.group, found.kind, version, namespaced=found.served.namespaced)
+        if group not in crd_groups:
+            schemas[member_name(group, kind, version)] = schema
+            _add_to_index(index, group, kind, version, namespaced=namespaced)
+    for custom in _custom(bodies, schemas[member_name("", "ConfigMap", "v1")]):
+        for version, schema in custom.schemas.items():
+            schemas[member_name(custom.group, custom.kind, version)] = schema
+            _add_to_index(index, custom.group, custom.kind, version, namespaced=custom.served.namespaced)
     target.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target / "kinds.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in [("index.json", index), *sorted(schemas.items())]:
-            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry = zipfile.ZipInfo(name, _TIMESTAMP)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             archive.writestr(entry, json.dumps(content, sort_keys=True, separators=(",", ":")))
     versions = {"kubernetes": KUBERNETES} | {module.path: module.version for module in CRD_MODULES}
@@ -52,7 +57,7 @@ def refresh(documents: Iterable[Mapping[str, Any]], definitions: Iterable[dict[s
     return len(schemas)
 
 
-def _note(
+def _add_to_index(
     index: dict[str, dict[str, dict[str, Any]]], group: str, kind: str, version: str, *, namespaced: bool
 ) -> None:
     entry = index.setdefault(group, {}).setdefault(kind, {"versions": [], "namespaced": namespaced})
@@ -69,7 +74,7 @@ def _preference(version: str) -> tuple[int, int, int, str]:
 
 
 def _builtin(documents: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, str, bool, Schema]]:
-    """Kinds that can be applied: those with a PATCH on one object."""
+    """Yield the kinds that can be applied: those with a PATCH operation on a single object."""
     for document in documents:
         components = document.get("components", {}).get("schemas", {})
         roots = {
@@ -84,20 +89,20 @@ def _builtin(documents: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str,
             gvk = operations["patch"]["x-kubernetes-group-version-kind"]
             group, version, kind = gvk["group"], gvk["version"], gvk["kind"]
             root = roots[(group, version, kind)]
-            yield group, version, kind, match["namespaced"] is not None, close_builtin(root, components)
+            yield group, version, kind, match["namespaced"] is not None, strict_builtin(root, components)
 
 
-def _custom(bodies: Iterable[dict[str, Any]], configmap: Schema) -> Iterator[Defined]:
-    for body in sorted(bodies, key=lambda one: str(one["metadata"]["name"])):
-        found = defined(body, lambda: configmap)
-        if found is None:
-            raise ValueError(f"{body['metadata']['name']} has no schema that can be used")
-        yield found
+def _custom(bodies: Iterable[dict[str, Any]], configmap: Schema) -> Iterator[CustomKind]:
+    for body in sorted(bodies, key=lambda body: str(body["metadata"]["name"])):
+        kind = parse_definition(body, lambda: configmap)
+        if kind is None:
+            raise ValueError(f"{body['metadata']['name']} has no usable schema")
+        yield kind
 
 
 def main() -> int:
     """Refresh the schemas in place; return the exit code."""
-    parser = argparse.ArgumentParser(description="Make schemas/kubernetes from a server's OpenAPI and its CRDs.")
+    parser = argparse.ArgumentParser(description="Write schemas/kubernetes from a server's OpenAPI and its CRDs.")
     parser.add_argument("--openapi", type=Path, help="a folder that tests.cluster.openapi wrote")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,26 +1,27 @@
-"""A finding about the input: stable rule id, place, field, what is wrong and what to do."""
+"""`Problem`: one error or warning about the input, with a stable rule id, its place, and what to do."""
 
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from reconciler.core.objects import SourceRef
+from reconciler.core.objects import FieldPath, SourceRef, format_path
 
 Intent = TypeVar("Intent")
 
 
 class Severity(StrEnum):
-    """How much a problem matters: an error stops `commit`, a warning is shown."""
+    """An error stops `commit`; a warning is only shown."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong in one place.
+    """One error or warning at one place.
 
-    `rule` is stable (`yaml.duplicate-key`); `message` never holds a whole document or a secret; `hint` is what to do.
+    `rule` is a stable id (`yaml.duplicate-key`). `message` never contains a whole document or a secret. `hint` says
+    what to do.
     """
 
     rule: str
@@ -41,8 +42,33 @@ class Problem(Struct, frozen=True, kw_only=True):
         return (self.place.path, self.place.line, self.place.column, self.rule, self.field, self.message)
 
 
+class Violation(Struct, frozen=True, kw_only=True):
+    """A problem of the value at `path`, before its place in a file is known.
+
+    `at_key` places the problem at the key of the value instead of at the value.
+    """
+
+    rule: str
+    path: FieldPath
+    message: str
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+    at_key: bool = False
+
+    def at(self, place: SourceRef) -> Problem:
+        """Return the problem at its place."""
+        return Problem(
+            rule=self.rule,
+            place=place,
+            field=format_path(self.path),
+            message=self.message,
+            hint=self.hint,
+            severity=self.severity,
+        )
+
+
 class Parsed(Struct, Generic[Intent], frozen=True, kw_only=True):
-    """The meaning of a document; None where an error is among the problems (warnings leave it usable)."""
+    """The intent of a document, or None if there is an error among the problems."""
 
     intent: Intent | None
     problems: tuple[Problem, ...] = ()

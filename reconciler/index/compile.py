@@ -251,15 +251,15 @@ def _render_sized(kinds: Kinds, source: _Source, lookup: Lookup, draft: _Draft) 
 
 
 def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:
-    """Yield what the API server would say about a rendered object, at the source of the offending value."""
-    for finding in context.catalogue.findings(manifest.body):
-        why = manifest.why(finding.path)
+    """Yield what an API server would refuse in a rendered object, at the source of each value."""
+    for violation in context.catalogue.violations(manifest.body):
+        why = manifest.why(violation.path)
         place: SourceRef = why.places[0] if why.places else manifest.source
         yield Problem(
-            rule=finding.rule,
+            rule=violation.rule,
             place=place,
             field=why.fields[0] if why.fields else "",
-            message=f"{manifest.key.kind} {format_path(finding.path)}: {finding.message}",
-            hint=finding.hint,
-            severity=finding.severity,
+            message=f"{manifest.key.kind} {format_path(violation.path)}: {violation.message}",
+            hint=violation.hint,
+            severity=violation.severity,
         )

@@ -44,7 +44,7 @@ def test_every_way_to_write_an_object(fleet: Fleet, path: str, text: str) -> Non
         ("policies/more.yaml", INVENTORY, "no policy takes its parameters from a NodeInventory"),
         ("jobs/nodes.yaml", INVENTORY, "does not belong among the sources"),
         ("jobs/A.YAML", CONFIG_MAP, "the suffix is not in lower case"),
-        ("jobs/values.yaml", "replicas: 3\n", "kind: required, but missing"),
+        ("jobs/values.yaml", "replicas: 3\n", "kind: is required"),
         (
             "jobs/kustomization.yaml",
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [vision/vit.yaml]\n",

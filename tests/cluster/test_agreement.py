@@ -13,9 +13,9 @@ import yaml
 
 from reconciler.adapters import bundle
 from reconciler.core.objects import FieldPath
-from reconciler.core.problems import Severity
-from reconciler.core.schemas import Catalogue, Finding
-from reconciler.core.schemas.shape import at
+from reconciler.core.problems import Severity, Violation
+from reconciler.core.schemas import Catalogue
+from reconciler.core.schemas.schema import at
 from tests.cluster.client import Cause, Result
 from tests.cluster.mutations import Mutation, mutations
 from tests.cluster.server import ApiServer
@@ -68,7 +68,7 @@ def test_same_verdict_as_the_server(api_server: ApiServer, good: dict[str, Any],
     assert results[0].ok, results[0].message
     false_alarms, missed = [], []
     for case, result in zip(cases, results, strict=True):
-        ours = [finding for finding in CATALOGUE.findings(case.body) if finding.severity is Severity.ERROR]
+        ours = [finding for finding in CATALOGUE.violations(case.body) if finding.severity is Severity.ERROR]
         if result.ok and ours and not all(_server_keeps_another_value(one, case, result) for one in ours):
             false_alarms.append(f"{case.name}: {ours[0]}")
         if both_ways and not result.ok and not ours and not _beyond_us(result, good):
@@ -96,9 +96,11 @@ def _served(api_server: ApiServer) -> Iterator[tuple[tuple[str, str, str], bool]
                 yield (group, version, entry["kind"]), entry["namespaced"]
 
 
-def _server_keeps_another_value(finding: Finding, case: Mutation, result: Result) -> bool:
+def _server_keeps_another_value(violation: Violation, case: Mutation, result: Result) -> bool:
     """Numbers beyond 32 bits: server-side apply cuts them to what is left of them and takes that. We refuse them."""
-    return finding.rule == "schema.out-of-range" and _get(result.body, finding.path) != _get(case.body, finding.path)
+    return violation.rule == "schema.out-of-range" and _get(result.body, violation.path) != _get(
+        case.body, violation.path
+    )
 
 
 def _get(body: Any, path: FieldPath) -> Any:

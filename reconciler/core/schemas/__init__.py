@@ -1,13 +1,11 @@
-"""What an API server would say of an object, offline: unknown fields, types, enums, required, formats, quantities.
+"""Offline validation as a strict API server does it: fields, types, enums, formats, quantities, names.
 
-`jsonschema-rs` decides over closed schemas made from the server's own OpenAPI; a few rules that OpenAPI cannot express
-follow in our own code. `tests/cluster/test_agreement.py` compares both with a real server.
-Not evaluated: `x-kubernetes-validations` (CEL) of custom kinds, admission webhooks, and anything that needs the objects
-that live in a cluster.
+`jsonschema-rs` validates against strict schemas made from the server's own OpenAPI; rules that OpenAPI cannot express
+follow in code. `tests/cluster/test_agreement.py` compares the result with a real server. Not evaluated: CEL rules of
+custom kinds (`x-kubernetes-validations`), admission webhooks, and whatever depends on the state of a cluster.
 """
 
-from reconciler.core.schemas.archive import Bundle, Served
 from reconciler.core.schemas.catalogue import Catalogue, KindName
-from reconciler.core.schemas.finding import Finding
+from reconciler.core.schemas.sources import Bundle, Served
 
-__all__ = ["Bundle", "Catalogue", "Finding", "KindName", "Served"]
+__all__ = ["Bundle", "Catalogue", "KindName", "Served"]

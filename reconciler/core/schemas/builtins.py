@@ -1,5 +1,6 @@
-"""What the server checks between the fields of built-in kinds; what it checks of one field is in `tightened`.
+"""Rules between the fields of built-in kinds, beyond what their schemas express.
 
+Rules about single fields are part of the schemas (`tools/schemas/constraints.py`).
 Sources: pkg/apis/{batch,apps,core,autoscaling}/validation/validation.go of Kubernetes 1.36.
 """
 
@@ -7,151 +8,136 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath
+from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
-from reconciler.core.schemas.finding import Finding
-from reconciler.core.schemas.metadata import LONGEST_LABEL, volume_name_findings
-from reconciler.core.schemas.pods import template_findings
-from reconciler.core.schemas.words import choices
+from reconciler.core.schemas.messages import bad_value, format_choices, missing
+from reconciler.core.schemas.metadata import LABEL_LENGTH, volume_name_violations
+from reconciler.core.schemas.pods import duplicate, template_violations
 
 Data = dict[str, Any]
-_TARGETS = ("averageUtilization", "averageValue", "value")
-_ANY, _ALWAYS, _ENDING = ("Always", "OnFailure", "Never"), ("Always",), ("", "Never", "OnFailure")
+_METRIC_TARGETS = ("averageUtilization", "averageValue", "value")
+_ANY_RESTART, _ALWAYS, _NOT_ALWAYS = ("Always", "OnFailure", "Never"), ("Always",), ("", "Never", "OnFailure")
 
 
-def builtin_findings(data: Data, group: str, kind: str) -> Iterator[Finding]:
-    """Yield what the server's own validation of a built-in kind refuses; the schema has accepted `data`."""
-    check = _CHECKS.get((group, kind))
-    if check is not None:
-        yield from check(data)
+def builtin_violations(data: Data, group: str, kind: str) -> Iterator[Violation]:
+    """Validate an object of a built-in kind that its schema has accepted."""
+    validate = _VALIDATORS.get((group, kind))
+    if validate is not None:
+        yield from validate(data)
 
 
-def _pod(data: Data) -> Iterator[Finding]:
-    yield from template_findings({"spec": data["spec"]}, (), _ANY)
+def _pod(data: Data) -> Iterator[Violation]:
+    yield from template_violations({"spec": data["spec"]}, (), _ANY_RESTART)
     for field in ("initContainers", "containers"):
         for index, container in enumerate(data["spec"].get(field) or ()):
             if container["image"] != container["image"].strip():
-                yield Finding(
-                    rule="schema.bad-value",
-                    path=("spec", field, index, "image"),
-                    message="blanks before or after the image",
-                    hint="remove them",
-                )
+                path: FieldPath = ("spec", field, index, "image")
+                yield bad_value(path, "has leading or trailing whitespace", "remove it")
 
 
-def _job(data: Data) -> Iterator[Finding]:
+def _job(data: Data) -> Iterator[Violation]:
     yield from _job_spec(data["spec"], ("spec",))
-    name = _name(data)
     if data["spec"].get("completionMode") == "Indexed":
-        # Pods of an Indexed Job get the host name <job>-<index>, a DNS label.
+        # Pods of an Indexed Job have the host name <job>-<index>, a DNS label.
+        name = _name(data)
         last = f"{name}-{max((data['spec'].get('completions') or 1) - 1, 0)}"
-        if "." in name or len(last) > LONGEST_LABEL:
-            yield Finding(
+        if "." in name or len(last) > LABEL_LENGTH:
+            yield Violation(
                 rule="schema.bad-name",
                 path=("metadata", "name"),
-                message=f"pods of an Indexed Job are called like {last}, which must be a host name",
-                hint=f"leave out '.' and stay within {LONGEST_LABEL} characters with the index",
+                message=f"pods of an Indexed Job use their name, such as {last}, as host name",
+                hint=f"do not use '.', and use at most {LABEL_LENGTH} characters including the index",
             )
 
 
-def _cron_job(data: Data) -> Iterator[Finding]:
-    template = data["spec"]["jobTemplate"]
-    if not template.get("spec"):
-        yield _missing(("spec", "jobTemplate", "spec"))
-        return
-    yield from _job_spec(template["spec"], ("spec", "jobTemplate", "spec"))
+def _cron_job(data: Data) -> Iterator[Violation]:
+    path: FieldPath = ("spec", "jobTemplate", "spec")
+    spec = data["spec"]["jobTemplate"].get("spec")
+    if spec:
+        yield from _job_spec(spec, path)
+    else:
+        yield missing(path)
 
 
-def _job_spec(spec: Data, path: FieldPath) -> Iterator[Finding]:
+def _job_spec(spec: Data, path: FieldPath) -> Iterator[Violation]:
     template, indexed = spec["template"], spec.get("completionMode") == "Indexed"
-    yield from template_findings(template, (*path, "template"), _ENDING)
+    yield from template_violations(template, (*path, "template"), _NOT_ALWAYS)
     for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
         if spec.get(field) is not None and not indexed:
-            message, hint = "only an Indexed Job has indexes", "set completionMode: Indexed"
-            yield Finding(rule="schema.bad-value", path=(*path, field), message=message, hint=hint)
+            yield bad_value((*path, field), "requires an Indexed Job", "set completionMode: Indexed")
     if indexed and spec.get("completions") is None:
-        yield _missing((*path, "completions"))
+        yield missing((*path, "completions"))
     pod = template["spec"]
-    names = [one["name"] for field in ("initContainers", "containers") for one in pod.get(field) or ()]
+    names = [container["name"] for field in ("initContainers", "containers") for container in pod.get(field) or ()]
     for index, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
         yield from _failure_rule(rule, (*path, "podFailurePolicy", "rules", index), names)
 
 
-def _failure_rule(rule: Data, path: FieldPath, containers: list[str]) -> Iterator[Finding]:
-    codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
-    if bool(codes) == bool(conditions):
-        yield Finding(
-            rule="schema.bad-value",
-            path=path,
-            message="a rule looks at exit codes or at pod conditions",
-            hint="give one of onExitCodes, onPodConditions",
-        )
+def _failure_rule(rule: Data, path: FieldPath, containers: list[str]) -> Iterator[Violation]:
+    codes = rule.get("onExitCodes")
+    if bool(codes) == bool(rule.get("onPodConditions")):
+        hint = "set either onExitCodes or onPodConditions"
+        yield bad_value(path, "must match either exit codes or pod conditions", hint)
     if not codes:
         return
     name = codes.get("containerName")
     if name is not None and name not in containers:
-        yield Finding(
-            rule="schema.bad-value",
-            path=(*path, "onExitCodes", "containerName"),
-            message=f"the pod has no container {name}",
-            hint=f"use one of {choices(containers)}",
-        )
+        hint = f"allowed values: {format_choices(containers)}"
+        yield bad_value((*path, "onExitCodes", "containerName"), f"container {name} not found in the pod", hint)
     if codes["operator"] == "In" and 0 in codes["values"]:
-        place: FieldPath = (*path, "onExitCodes", "values", codes["values"].index(0))
-        yield Finding(rule="schema.bad-value", path=place, message="exit code 0 is no failure", hint="remove it")
+        index = codes["values"].index(0)
+        yield bad_value((*path, "onExitCodes", "values", index), "exit code 0 is not a failure", "remove it")
 
 
-def _controller(data: Data) -> Iterator[Finding]:
+def _controller(data: Data) -> Iterator[Violation]:
     spec = data["spec"]
     claims: set[str] = set()
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        name, place = (claim.get("metadata") or {}).get("name"), ("spec", "volumeClaimTemplates", index)
+        path: FieldPath = ("spec", "volumeClaimTemplates", index, "metadata", "name")
+        name = _name(claim)
         if name:
-            yield from volume_name_findings(name, (*place, "metadata", "name"))
+            yield from volume_name_violations(name, path)
             claims.add(name)
         else:
-            yield _missing((*place, "metadata", "name"))
-    yield from template_findings(spec["template"], ("spec", "template"), _ALWAYS, frozenset(claims))
-    yield from _selected(spec)
+            yield missing(path)
+    yield from template_violations(spec["template"], ("spec", "template"), _ALWAYS, frozenset(claims))
+    yield from _selector(spec)
     yield from _rollout(spec)
     ready, deadline = spec.get("minReadySeconds") or 0, spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= ready and data["kind"] == "Deployment":
-        message, hint = f"it must be more than minReadySeconds ({ready})", "raise it"
-        yield Finding(rule="schema.bad-value", path=("spec", "progressDeadlineSeconds"), message=message, hint=hint)
+        message = f"must be greater than minReadySeconds ({ready})"
+        yield bad_value(("spec", "progressDeadlineSeconds"), message, "raise it")
 
 
-def _rollout(spec: Data) -> Iterator[Finding]:
-    for field, surge in (("strategy", "25%"), ("updateStrategy", 0)):
+def _rollout(spec: Data) -> Iterator[Violation]:
+    for field, default_surge in (("strategy", "25%"), ("updateStrategy", 0)):
         rolling = (spec.get(field) or {}).get("rollingUpdate") or {}
-        if rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge", surge) in (0, "0%"):
-            yield Finding(
-                rule="schema.bad-value",
-                path=("spec", field, "rollingUpdate", "maxUnavailable"),
-                message="with maxSurge 0 too, no pod could ever be replaced",
-                hint="allow one of the two",
-            )
+        if rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge", default_surge) in (0, "0%"):
+            path: FieldPath = ("spec", field, "rollingUpdate", "maxUnavailable")
+            yield bad_value(path, "must not be 0 when maxSurge is 0: no pod could be replaced", "raise one of the two")
 
 
-def _selected(spec: Data) -> Iterator[Finding]:
+def _selector(spec: Data) -> Iterator[Violation]:
     selector = spec["selector"]
-    wanted, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
-    if not wanted and not expressions:
-        yield Finding(
+    required, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
+    if not required and not expressions:
+        yield Violation(
             rule="schema.missing-field",
             path=("spec", "selector"),
-            message="an empty selector would take every pod",
-            hint="give matchLabels as in template.metadata.labels",
+            message="an empty selector matches every pod",
+            hint="set matchLabels to the labels in template.metadata.labels",
         )
         return
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    texts = {key: value or "" for key, value in labels.items()}
-    if any(texts.get(key) != (value or "") for key, value in wanted.items()) or not all(
-        _matches(expression, texts) for expression in expressions
+    labels = {key: value or "" for key, value in labels.items()}
+    if any(labels.get(key) != (value or "") for key, value in required.items()) or not all(
+        _matches(expression, labels) for expression in expressions
     ):
-        yield Finding(
+        yield Violation(
             rule="schema.selector-mismatch",
             path=("spec", "template", "metadata", "labels"),
-            message="the selector does not match the labels of the template",
-            hint="repeat spec.selector.matchLabels here",
+            message="spec.selector does not match the labels of the template",
+            hint="add the labels in spec.selector.matchLabels here",
         )
 
 
@@ -168,95 +154,82 @@ def _matches(expression: Data, labels: Mapping[str, str]) -> bool:
             return key not in labels
 
 
-def _service(data: Data) -> Iterator[Finding]:
+def _service(data: Data) -> Iterator[Violation]:
     spec = data["spec"] or {}
     ports = spec.get("ports") or ()
     if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        yield _missing(("spec", "ports"))
+        yield missing(("spec", "ports"))
     if spec.get("type") == "ExternalName" and not spec.get("externalName"):
-        yield _missing(("spec", "externalName"))
+        yield missing(("spec", "externalName"))
     names: set[str] = set()
     for index, port in enumerate(ports):
-        name = port.get("name")
+        name, path = port.get("name"), ("spec", "ports", index, "name")
         if len(ports) > 1 and not name:
-            hint = "several ports of a Service need names"
-            yield Finding(
-                rule="schema.missing-field",
-                path=("spec", "ports", index, "name"),
-                message="required, but missing",
-                hint=f"add it; {hint}",
-            )
+            yield missing(path, "add it; a Service with several ports needs a name for each")
         elif name and name in names:
-            message = f"another port is called {name} too"
-            yield Finding(
-                rule="schema.duplicate-item", path=("spec", "ports", index, "name"), message=message, hint="rename it"
-            )
+            yield duplicate(path, f"the name {name} is used by another port", "rename it")
         names.add(name)
 
 
-def _autoscaler(data: Data) -> Iterator[Finding]:
+def _autoscaler(data: Data) -> Iterator[Violation]:
     spec, target = data["spec"], data["spec"]["scaleTargetRef"]
     if "/" not in (target.get("apiVersion") or "") and target["kind"] != "ReplicationController":
-        yield Finding(
-            rule="schema.bad-value",
-            path=("spec", "scaleTargetRef", "apiVersion"),
-            message="it must name the group of the kind",
-            hint="write apps/v1 for a Deployment or StatefulSet",
-        )
+        hint = "write apps/v1 for a Deployment or StatefulSet"
+        yield bad_value(("spec", "scaleTargetRef", "apiVersion"), "must include the group of the kind", hint)
     least = spec.get("minReplicas") or 1
     if spec["maxReplicas"] < least:
-        message = f"it must not be less than minReplicas ({least})"
-        yield Finding(rule="schema.bad-value", path=("spec", "maxReplicas"), message=message, hint="raise it")
+        yield bad_value(("spec", "maxReplicas"), f"must not be less than minReplicas ({least})", "raise it")
     for index, metric in enumerate(spec.get("metrics") or ()):
-        source = metric["type"][:1].lower() + metric["type"][1:]
-        held = metric.get(source)
-        if not held:
-            yield _missing(("spec", "metrics", index, source))
-        elif source in ("resource", "containerResource") and not any(held["target"].get(name) for name in _TARGETS):
-            yield _missing(("spec", "metrics", index, source, "target", "averageUtilization"))
+        field = metric["type"][:1].lower() + metric["type"][1:]
+        source = metric.get(field)
+        if not source:
+            yield missing(("spec", "metrics", index, field))
+        elif field in ("resource", "containerResource") and not any(map(source["target"].get, _METRIC_TARGETS)):
+            yield missing(("spec", "metrics", index, field, "target", "averageUtilization"))
 
 
-def _limit_range(data: Data) -> Iterator[Finding]:
+def _limit_range(data: Data) -> Iterator[Violation]:
     seen: set[str] = set()
     for index, item in enumerate((data.get("spec") or {}).get("limits") or ()):
-        place: FieldPath = ("spec", "limits", index)
+        path: FieldPath = ("spec", "limits", index)
         if item["type"] in seen:
-            message, hint = f"limits of a {item['type']} are given above", "merge the two"
-            yield Finding(rule="schema.duplicate-item", path=(*place, "type"), message=message, hint=hint)
+            yield duplicate((*path, "type"), f"type {item['type']} already has limits", "merge the two")
         seen.add(item["type"])
         defaults = item.get("default") or {}
         for name, amount in (item.get("defaultRequest") or {}).items():
-            least, most = parse_quantity(amount or 0), parse_quantity(defaults.get(name, amount) or 0)
-            if least is not None and most is not None and least > most:
-                message, hint = f"{amount} is more than the default limit {defaults[name]}", "raise the limit"
-                yield Finding(
-                    rule="schema.request-over-limit", path=(*place, "defaultRequest", name), message=message, hint=hint
+            request, limit = parse_quantity(amount or 0), parse_quantity(defaults.get(name, amount) or 0)
+            if request is not None and limit is not None and request > limit:
+                yield Violation(
+                    rule="schema.request-over-limit",
+                    path=(*path, "defaultRequest", name),
+                    message=f"{amount} exceeds the default limit {defaults[name]}",
+                    hint="raise the limit",
                 )
 
 
-def _definition(data: Data) -> Iterator[Finding]:
+def _definition(data: Data) -> Iterator[Violation]:
     spec = data["spec"]
     expected = f"{spec['names']['plural']}.{spec['group']}"
     if _name(data) not in ("", expected):
-        message = "it must be the plural and the group"
-        yield Finding(rule="schema.bad-name", path=("metadata", "name"), message=message, hint=f"use {expected}")
-    stored = [version for version in spec["versions"] if version.get("storage")]
-    if len(stored) != 1:
-        message, hint = f"{len(stored)} versions are stored, it must be one", "set storage: true on exactly one version"
-        yield Finding(rule="schema.bad-value", path=("spec", "versions"), message=message, hint=hint)
+        message = "must be <plural>.<group>"
+        yield Violation(rule="schema.bad-name", path=("metadata", "name"), message=message, hint=f"use {expected}")
+    stored = sum(bool(version.get("storage")) for version in spec["versions"])
+    if stored != 1:
+        message = f"exactly one version must have storage: true, not {stored}"
+        yield bad_value(("spec", "versions"), message, "set storage: true on one version")
     for index, version in enumerate(spec["versions"]):
-        place: FieldPath = ("spec", "versions", index, "schema", "openAPIV3Schema")
-        yield from _structural(version["schema"]["openAPIV3Schema"], place, root=True)
+        path: FieldPath = ("spec", "versions", index, "schema", "openAPIV3Schema")
+        yield from _structural(version["schema"]["openAPIV3Schema"], path, root=True)
 
 
-def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterator[Finding]:
-    """Check that a structural schema gives the type of every field (KEP-1693)."""
-    loose = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
-    if not schema.get("type") and (root or not loose):
-        yield _missing((*path, "type"))
+def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterator[Violation]:
+    """Check that a structural schema sets the type of every field (KEP-1693)."""
+    untyped = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if not schema.get("type") and (root or not untyped):
+        yield missing((*path, "type"))
     elif root and schema["type"] != "object":
-        message, hint = f"{schema['type']} is not possible at the root", "use object"
-        yield Finding(rule="schema.not-allowed", path=(*path, "type"), message=message, hint=hint)
+        message = f"{schema['type']} is not allowed at the root"
+        yield Violation(rule="schema.not-allowed", path=(*path, "type"), message=message, hint="use object")
     for name, child in (schema.get("properties") or {}).items():
         yield from _structural(child or {}, (*path, "properties", name))
     for field in ("items", "additionalProperties"):
@@ -264,29 +237,26 @@ def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterato
             yield from _structural(schema[field], (*path, field))
 
 
-def _disruption(data: Data) -> Iterator[Finding]:
+def _disruption_budget(data: Data) -> Iterator[Violation]:
     spec = data.get("spec") or {}
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        message, hint = "minAvailable and maxUnavailable exclude each other", "remove one of the two"
-        yield Finding(rule="schema.bad-value", path=("spec", "maxUnavailable"), message=message, hint=hint)
+        message = "minAvailable and maxUnavailable are mutually exclusive"
+        yield bad_value(("spec", "maxUnavailable"), message, "remove one of the two")
 
 
-def _binding(data: Data) -> Iterator[Finding]:
+def _role_binding(data: Data) -> Iterator[Violation]:
     allowed = ["ClusterRole"] if data["kind"] == "ClusterRoleBinding" else ["Role", "ClusterRole"]
-    if data["roleRef"]["kind"] not in allowed:
-        message, hint = f"{data['roleRef']['kind']} is not allowed", f"use {' or '.join(allowed)}"
-        yield Finding(rule="schema.not-allowed", path=("roleRef", "kind"), message=message, hint=hint)
+    kind = data["roleRef"]["kind"]
+    if kind not in allowed:
+        message, hint = f"{kind} is not allowed", f"use {' or '.join(allowed)}"
+        yield Violation(rule="schema.not-allowed", path=("roleRef", "kind"), message=message, hint=hint)
 
 
 def _name(data: Data) -> str:
     return (data.get("metadata") or {}).get("name") or ""
 
 
-def _missing(path: FieldPath) -> Finding:
-    return Finding(rule="schema.missing-field", path=path, message="required, but missing", hint="add it")
-
-
-_CHECKS: Mapping[tuple[str, str], Callable[[Data], Iterator[Finding]]] = {
+_VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("", "Pod"): _pod,
     ("batch", "Job"): _job,
     ("batch", "CronJob"): _cron_job,
@@ -297,8 +267,9 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Data], Iterator[Finding]]] = {
     ("", "Service"): _service,
     ("", "LimitRange"): _limit_range,
     ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
-    ("policy", "PodDisruptionBudget"): _disruption,
-    ("rbac.authorization.k8s.io", "RoleBinding"): _binding,
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _binding,
+    ("policy", "PodDisruptionBudget"): _disruption_budget,
+    ("rbac.authorization.k8s.io", "RoleBinding"): _role_binding,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _role_binding,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
 }
+"""Which server-side validation each kind has, beside its schema: data of the API server, keyed as it keys it."""

@@ -1,6 +1,6 @@
-"""Names, labels and annotations as every API server checks them.
+"""Names, namespaces, labels and annotations as every API server validates them.
 
-Sources: k8s.io/apimachinery/pkg/util/validation, pkg/api/validation/objectmeta.go (limits and grammar).
+Sources: k8s.io/apimachinery/pkg/util/validation and pkg/api/validation/objectmeta.go (limits and grammar).
 """
 
 import json
@@ -10,163 +10,163 @@ from functools import lru_cache
 from typing import Any
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.problems import Severity
-from reconciler.core.schemas.finding import Finding
+from reconciler.core.problems import Severity, Violation
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-LONGEST_LABEL = 63
+LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+LETTER_LABEL_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+MIXED_LABEL_PATTERN = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
+LABEL_VALUE_PATTERN = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+LABEL_KEY_PATTERN = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$"
+)
+LABEL_LENGTH = 63
 _SUBDOMAIN_LENGTH = 253
 _CRON_JOB_LENGTH = 52  # the controller appends eleven characters to the name of each Job
 _ANNOTATIONS_BYTES = 256 * 1024
+
+_LABEL = re.compile(LABEL_PATTERN[1:-1])
+_SUBDOMAIN = re.compile(SUBDOMAIN_PATTERN[1:-1])
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_KIND = re.compile(MIXED_LABEL_PATTERN[1:-1])
 _DNS_LABEL_KINDS = frozenset({("", "Service"), ("", "Namespace"), ("apps", "StatefulSet")})
-_PATH_GROUPS = frozenset({"rbac.authorization.k8s.io", "policy"})  # names may hold anything that fits a URL segment
+_PATH_GROUPS = frozenset({"rbac.authorization.k8s.io", "policy"})  # names can be anything that fits in a URL path
 _FREE_NAMES = frozenset({("networking.k8s.io", "IPAddress"), ("certificates.k8s.io", "CertificateSigningRequest")})
-# Written by the server alone: a manifest that carries them conflicts or is refused when it is applied.
+# Only the server sets these: applying a manifest that contains them conflicts or fails.
 _SERVER_FIELDS = ("managedFields", "uid", "resourceVersion")
 
 
-def metadata_findings(data: dict[str, Any], group: str, kind: str, *, namespaced: bool | None) -> Iterator[Finding]:
-    """Yield what is wrong with the `metadata` of an object whose fields already have the right types."""
+def metadata_violations(data: dict[str, Any], group: str, kind: str, *, namespaced: bool | None) -> Iterator[Violation]:
+    """Validate the `metadata` of an object whose fields already have the right types."""
     metadata = data.get("metadata") or {}
-    name = metadata.get("name")
-    if not name:
-        hint = "add metadata.name; generateName cannot be applied twice" if metadata.get("generateName") else "add it"
-        yield Finding(
-            rule="schema.missing-field", path=("metadata", "name"), message="required, but missing", hint=hint
-        )
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    path: FieldPath = ("metadata", "name")
+    if name:
+        yield from _validate_name(name, group, kind)
     else:
-        yield from _name(name, group, kind)
-    namespace = metadata.get("namespace")
-    if namespace:
-        yield from _namespace(namespace, kind, namespaced=namespaced)
-    for field in _SERVER_FIELDS:
-        if metadata.get(field):
-            yield Finding(
-                rule="schema.server-field",
-                path=("metadata", field),
-                message="only the server may write this field",
-                hint="remove it",
-                at_key=True,
-            )
-    yield from label_findings(metadata, ("metadata",))
-
-
-def _name(name: str, group: str, kind: str) -> Iterator[Finding]:
-    place: FieldPath = ("metadata", "name")
-    if not name.isprintable():
-        # A server takes such names for a few kinds; but an object's name is the name of its rendered file.
-        yield _bad(place, name, "remove line breaks, tabs and other control characters")
-        return
-    if (group, kind) in _FREE_NAMES:
-        return
-    if group in _PATH_GROUPS:
-        if name in (".", "..") or "/" in name or "%" in name:
-            yield _bad(place, name, "leave out '/' and '%'")
-        return
-    length = LONGEST_LABEL if (group, kind) in _DNS_LABEL_KINDS else _SUBDOMAIN_LENGTH
-    length = _CRON_JOB_LENGTH if (group, kind) == ("batch", "CronJob") else length
-    form = _LABEL if (group, kind) in _DNS_LABEL_KINDS else _SUBDOMAIN
-    yield from _dns(name, place, form, length)
-
-
-def _dns(name: str, place: FieldPath, form: re.Pattern[str], length: int) -> Iterator[Finding]:
-    if not form.fullmatch(name):
-        signs = "lower-case letters, digits and '-'" if form is _LABEL else "lower-case letters, digits, '-' and '.'"
-        likely = re.sub(r"[^a-z0-9.-]+" if form is _SUBDOMAIN else r"[^a-z0-9-]+", "-", name.lower()).strip("-.")
-        example = f", for example {likely}" if likely and form.fullmatch(likely) else ""
-        yield _bad(place, name, f"use {signs}, starting and ending with a letter or digit{example}")
-    elif len(name) > length:
-        yield Finding(
-            rule="schema.bad-name",
-            path=place,
-            message=f"{len(name)} characters long, {length} are allowed",
-            hint="choose a shorter name",
-        )
-
-
-def volume_name_findings(name: str, place: FieldPath) -> Iterator[Finding]:
-    """Judge the name of a claim template, which becomes the name of a volume."""
-    yield from _dns(name, place, _LABEL, LONGEST_LABEL)
-
-
-def _bad(place: FieldPath, name: str, hint: str) -> Finding:
-    shortened = name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
-    message = f"{json.dumps(shortened)} is not a valid name"
-    return Finding(rule="schema.bad-name", path=place, message=message, hint=hint)
-
-
-def _namespace(namespace: str, kind: str, *, namespaced: bool | None) -> Iterator[Finding]:
-    place: FieldPath = ("metadata", "namespace")
-    if namespaced is False:
-        yield Finding(
+        hint = "add metadata.name; generateName cannot be applied" if metadata.get("generateName") else "add it"
+        yield Violation(rule="schema.missing-field", path=path, message="is required", hint=hint)
+    if namespace and namespaced is False:
+        yield Violation(
             rule="schema.namespace",
-            path=place,
-            message=f"a {kind} belongs to no namespace, the server drops this",
+            path=("metadata", "namespace"),
+            message=f"{kind} is cluster-scoped, so the server ignores the namespace",
             hint="remove the line",
             at_key=True,
             severity=Severity.WARNING,
         )
-    else:
-        yield from _dns(namespace, place, _LABEL, LONGEST_LABEL)
+    elif namespace:
+        yield from _validate_dns(namespace, ("metadata", "namespace"), _LABEL, LABEL_LENGTH)
+    for field in _SERVER_FIELDS:
+        if metadata.get(field):
+            yield Violation(
+                rule="schema.server-field",
+                path=("metadata", field),
+                message="only the server sets this field",
+                hint="remove it",
+                at_key=True,
+            )
+    yield from label_violations(metadata, ("metadata",))
 
 
-def label_findings(metadata: dict[str, Any], path: FieldPath) -> Iterator[Finding]:
-    """Labels and annotations of any `metadata`: of the object, or of a template in it."""
+def is_kind(name: str) -> bool:
+    """Whether a CustomResourceDefinition could define a kind of this name."""
+    return len(name) <= LABEL_LENGTH and _KIND.fullmatch(name) is not None
+
+
+def _validate_name(name: str, group: str, kind: str) -> Iterator[Violation]:
+    path: FieldPath = ("metadata", "name")
+    if not name.isprintable():
+        # A server allows such names for a few kinds, but the name is part of the rendered file's name.
+        yield _bad_name(path, name, "remove line breaks, tabs and other control characters")
+    elif group in _PATH_GROUPS:
+        if name in (".", "..") or "/" in name or "%" in name:
+            yield _bad_name(path, name, "remove '/' and '%'")
+    elif (group, kind) not in _FREE_NAMES:
+        is_label = (group, kind) in _DNS_LABEL_KINDS
+        length = LABEL_LENGTH if is_label else _SUBDOMAIN_LENGTH
+        length = _CRON_JOB_LENGTH if (group, kind) == ("batch", "CronJob") else length
+        yield from _validate_dns(name, path, _LABEL if is_label else _SUBDOMAIN, length)
+
+
+def _validate_dns(name: str, path: FieldPath, form: re.Pattern[str], length: int) -> Iterator[Violation]:
+    if not form.fullmatch(name):
+        characters = "lowercase letters, digits and '-'" if form is _LABEL else "lowercase letters, digits, '-' and '.'"
+        likely = re.sub(r"[^a-z0-9.-]+" if form is _SUBDOMAIN else r"[^a-z0-9-]+", "-", name.lower()).strip("-.")
+        example = f", for example {likely}" if likely and form.fullmatch(likely) else ""
+        yield _bad_name(path, name, f"use {characters}, starting and ending with a letter or digit{example}")
+    elif len(name) > length:
+        message = f"has {len(name)} characters, the maximum is {length}"
+        yield Violation(rule="schema.bad-name", path=path, message=message, hint="choose a shorter name")
+
+
+def volume_name_violations(name: str, path: FieldPath) -> Iterator[Violation]:
+    """Validate the name of a volumeClaimTemplate, which becomes the name of a volume."""
+    yield from _validate_dns(name, path, _LABEL, LABEL_LENGTH)
+
+
+def _bad_name(path: FieldPath, name: str, hint: str) -> Violation:
+    shortened = name if len(name) <= LABEL_LENGTH else name[: LABEL_LENGTH - 1] + "…"
+    message = f"{json.dumps(shortened)} is not a valid name"
+    return Violation(rule="schema.bad-name", path=path, message=message, hint=hint)
+
+
+def label_violations(metadata: dict[str, Any], path: FieldPath) -> Iterator[Violation]:
+    """Validate the labels and annotations of an object or of a template in it."""
     labels = metadata.get("labels")
     if labels:
         for key, value in labels.items():
-            if not _is_key(key):
+            if not _is_label_key(key):
                 yield _bad_key((*path, "labels", key), "label")
             if value and not _is_label_value(value):
-                yield from label_value_findings(value, (*path, "labels", key))
+                yield from label_value_violations(value, (*path, "labels", key))
     annotations = metadata.get("annotations")
     if annotations:
         size = 0
         for key, value in annotations.items():
-            if not _is_key(key.lower()):  # the server judges annotation keys in lower case
+            if not _is_label_key(key.lower()):  # the server validates annotation keys in lower case
                 yield _bad_key((*path, "annotations", key), "annotation")
             size += len(key.encode()) + len((value or "").encode())
         if size > _ANNOTATIONS_BYTES:
-            yield Finding(
+            yield Violation(
                 rule="schema.bad-annotation",
                 path=(*path, "annotations"),
-                message=f"{size} bytes in all, {_ANNOTATIONS_BYTES} are allowed",
-                hint="move the data into a ConfigMap",
+                message=f"annotations have {size} bytes in total, the maximum is {_ANNOTATIONS_BYTES}",
+                hint="move the data to a ConfigMap",
             )
 
 
 @lru_cache(maxsize=4096)
-def _is_key(key: str) -> bool:
-    """Whether a label may be called so; the same few keys come with every object."""
+def _is_label_key(key: str) -> bool:
+    """Whether a key is a qualified name. Cached: most objects use the same few keys."""
     prefix, slash, name = key.rpartition("/")
     good_prefix = not slash or (len(prefix) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(prefix))
-    return bool(good_prefix and len(name) <= LONGEST_LABEL and _QUALIFIED.fullmatch(name))
+    return bool(good_prefix and len(name) <= LABEL_LENGTH and _QUALIFIED.fullmatch(name))
 
 
-def _bad_key(path: FieldPath, what: str) -> Finding:
-    return Finding(
+def _bad_key(path: FieldPath, what: str) -> Violation:
+    return Violation(
         rule=f"schema.bad-{what}",
         path=path,
-        message=f"not a valid {what} key",
-        hint="write name or domain/name: at most 63 letters, digits, '-', '_' and '.' in the name",
+        message=f"is not a valid {what} key",
+        hint="write name or domain/name, with at most 63 letters, digits, '-', '_' and '.' in the name",
         at_key=True,
     )
 
 
 def _is_label_value(value: str) -> bool:
-    return len(value) <= LONGEST_LABEL and _QUALIFIED.fullmatch(value) is not None
+    return len(value) <= LABEL_LENGTH and _QUALIFIED.fullmatch(value) is not None
 
 
-def label_value_findings(value: str | None, path: FieldPath) -> Iterator[Finding]:
-    """Judge a label's value, or a selector's: empty, or at most 63 characters of the usual alphabet."""
+def label_value_violations(value: str | None, path: FieldPath) -> Iterator[Violation]:
+    """Validate the value of a label or of a selector."""
     if value and not _is_label_value(value):
-        long = f"{len(value)} characters long, {LONGEST_LABEL} are allowed"
-        yield Finding(
+        too_long = f"has {len(value)} characters, the maximum is {LABEL_LENGTH}"
+        yield Violation(
             rule="schema.bad-label",
             path=path,
-            message=long if len(value) > LONGEST_LABEL else f'"{value}" is not a valid label value',
+            message=too_long if len(value) > LABEL_LENGTH else f"{json.dumps(value)} is not a valid label value",
             hint="use letters, digits, '-', '_' and '.', starting and ending with a letter or digit; "
-            "longer texts belong into an annotation",
+            "write longer text in an annotation",
         )

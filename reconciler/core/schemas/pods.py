@@ -1,4 +1,4 @@
-"""What the server checks between the fields of a pod: names that must be known, amounts that must agree.
+"""Rules between the fields of a pod: names that refer to each other, requests and limits.
 
 Sources: pkg/apis/core/validation/validation.go (ValidatePodSpec), pkg/apis/core/v1/helper (extended resources).
 """
@@ -7,144 +7,139 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.objects import FieldPath
+from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
-from reconciler.core.schemas.finding import Finding
-from reconciler.core.schemas.metadata import label_findings
-from reconciler.core.schemas.words import did_you_mean
-
-Claims = frozenset[str]
-"""Names of volumes that come from elsewhere: the claim templates of a StatefulSet."""
+from reconciler.core.schemas.messages import bad_value, closest
+from reconciler.core.schemas.metadata import label_violations
 
 
-def template_findings(
-    template: Mapping[str, Any], path: FieldPath, restart: tuple[str, ...], claims: Claims = frozenset()
-) -> Iterator[Finding]:
-    """Judge a pod template (or a pod); `restart` are the restart policies that its owner allows, first the default.
+def template_violations(
+    template: Mapping[str, Any],
+    path: FieldPath,
+    restart_policies: tuple[str, ...],
+    claims: frozenset[str] = frozenset(),
+) -> Iterator[Violation]:
+    """Validate a pod template or a pod.
 
-    An owner whose default is empty wants one to be written.
+    `restart_policies` are those that its owner allows, the default first; an empty default means that the field is
+    required. `claims` are volumes from the claim templates of a StatefulSet.
     """
     metadata, spec = template.get("metadata"), template.get("spec") or {}
     if metadata:
-        yield from label_findings(metadata, (*path, "metadata"))
+        yield from label_violations(metadata, (*path, "metadata"))
     path = (*path, "spec")
-    policy = spec.get("restartPolicy") or restart[0]
-    if policy not in restart or not policy:
-        yield _restart(policy, (*path, "restartPolicy"), [name for name in restart if name])
-    yield from _containers(spec, path, claims)
-    sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
-    if sysctls:
-        yield from _twice(
-            [(one["name"], index) for index, one in enumerate(sysctls)], (*path, "securityContext", "sysctls")
+    policy = spec.get("restartPolicy") or restart_policies[0]
+    if policy not in restart_policies or not policy:
+        yield Violation(
+            rule="schema.not-allowed" if policy else "schema.missing-field",
+            path=(*path, "restartPolicy"),
+            message=f"{policy} is not allowed here" if policy else "is required",
+            hint=f"use {' or '.join(name for name in restart_policies if name)}",
         )
+    yield from _validate_containers(spec, path, claims)
+    sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
+    names = [(sysctl["name"], index) for index, sysctl in enumerate(sysctls)]
+    yield from _find_repeated(names, (*path, "securityContext", "sysctls"))
     for index, volume in enumerate(spec.get("volumes") or ()):
         if volume.get("projected"):
-            place = (*path, "volumes", index, "projected", "sources")
-            yield from _twice(_projected(volume["projected"].get("sources") or ()), place)
+            sources = volume["projected"].get("sources") or ()
+            yield from _find_repeated(_projected_paths(sources), (*path, "volumes", index, "projected", "sources"))
 
 
-def _projected(sources: Sequence[Mapping[str, Any] | None]) -> Iterator[tuple[str, int]]:
-    """Yield each path in a projected volume and the position of the source it comes from."""
+def _projected_paths(sources: Sequence[Mapping[str, Any] | None]) -> Iterator[tuple[str, int]]:
+    """Yield each path in a projected volume and the position of its source."""
     for index, source in enumerate(sources):
-        for held in (source or {}).values():
-            for item in [held, *(held.get("items") or ())] if held else ():
+        for projection in (source or {}).values():
+            for item in [projection, *(projection.get("items") or ())] if projection else ():
                 if item.get("path"):
                     yield item["path"], index
 
 
-def _twice(names: Iterable[tuple[str, int]], path: FieldPath) -> Iterator[Finding]:
+def duplicate(path: FieldPath, message: str, hint: str) -> Violation:
+    """Return the violation for a name that is already in use, of rule `schema.duplicate-item`."""
+    return Violation(rule="schema.duplicate-item", path=path, message=message, hint=hint)
+
+
+def _find_repeated(names: Iterable[tuple[str, int]], path: FieldPath) -> Iterator[Violation]:
     seen: set[str] = set()
     for name, index in names:
         if name in seen:
-            message = f"{name} is given above"
-            yield Finding(
-                rule="schema.duplicate-item", path=(*path, index), message=message, hint="remove one of the two"
-            )
+            yield duplicate((*path, index), f"{name} is already in the list", "remove one of the two")
         seen.add(name)
 
 
-def _restart(policy: str, path: FieldPath, allowed: list[str]) -> Finding:
-    message = f"{policy} is not possible here" if policy else "required, but missing"
-    rule = "schema.not-allowed" if policy else "schema.missing-field"
-    return Finding(rule=rule, path=path, message=message, hint=f"use {' or '.join(allowed)}")
-
-
-def _containers(spec: Mapping[str, Any], path: FieldPath, claims: Claims) -> Iterator[Finding]:
-    devices = {
-        one["name"] for one in spec.get("volumes") or () if one.get("persistentVolumeClaim") or one.get("ephemeral")
-    }
-    volumes = {volume["name"] for volume in spec.get("volumes") or ()} | claims
+def _validate_containers(spec: Mapping[str, Any], path: FieldPath, claims: frozenset[str]) -> Iterator[Violation]:
+    volumes = spec.get("volumes") or ()
+    block = {volume["name"] for volume in volumes if volume.get("persistentVolumeClaim") or volume.get("ephemeral")}
+    known = {volume["name"] for volume in volumes} | claims
     names: set[str] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
-            place = (*path, field, index)
-            if container["name"] in names:
-                message = f"another container is called {container['name']} too"
-                yield Finding(
-                    rule="schema.duplicate-item", path=(*place, "name"), message=message, hint="rename one of the two"
-                )
-            names.add(container["name"])
-            yield from _mounts(container, place, volumes, devices | claims)
+            container_path, name = (*path, field, index), container["name"]
+            if name in names:
+                message = f"the name {name} is used by another container"
+                yield duplicate((*container_path, "name"), message, "rename one of the two")
+            names.add(name)
+            yield from _validate_mounts(container, container_path, known, block | claims)
             if container.get("resources"):
-                yield from _resources(container["resources"], (*place, "resources"))
-            yield from _ports(container, place, host_network=spec.get("hostNetwork") is True)
+                yield from _validate_resources(container["resources"], (*container_path, "resources"))
+            yield from _validate_ports(container, container_path, host_network=spec.get("hostNetwork") is True)
 
 
-def _mounts(container: Mapping[str, Any], path: FieldPath, volumes: set[str], devices: set[str]) -> Iterator[Finding]:
+def _validate_mounts(
+    container: Mapping[str, Any], path: FieldPath, volumes: set[str], block: set[str]
+) -> Iterator[Violation]:
     taken: set[str] = set()
-    for field, where in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
+    for field, target in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
         for index, mount in enumerate(container.get(field) or ()):
-            name, place = mount["name"], (*path, field, index)
+            name, mount_path = mount["name"], (*path, field, index)
             if name not in volumes:
-                close = did_you_mean(name, sorted(volumes))
-                yield Finding(
+                match = closest(name, sorted(volumes))
+                yield Violation(
                     rule="schema.unknown-volume",
-                    path=(*place, "name"),
-                    message=f"the pod has no volume {name}",
-                    hint=f"did you mean {close}?" if close else "add it under volumes",
+                    path=(*mount_path, "name"),
+                    message=f"volume {name} not found in the pod",
+                    hint=f"did you mean {match}?" if match else "add it under volumes",
                 )
-            elif field == "volumeDevices" and name not in devices:
-                message = f"{name} is no block device"
+            elif field == "volumeDevices" and name not in block:
                 hint = "use a persistentVolumeClaim or an ephemeral volume"
-                yield Finding(rule="schema.bad-value", path=(*place, "name"), message=message, hint=hint)
-            if mount[where] in taken:
-                message = f"{mount[where]} is taken by another volume"
-                yield Finding(
-                    rule="schema.duplicate-item", path=(*place, where), message=message, hint="choose another path"
-                )
-            taken.add(mount[where])
+                yield bad_value((*mount_path, "name"), f"volume {name} is not a block device", hint)
+            if mount[target] in taken:
+                message = f"{mount[target]} is used by another volume"
+                yield duplicate((*mount_path, target), message, "choose another path")
+            taken.add(mount[target])
 
 
-def _ports(container: Mapping[str, Any], path: FieldPath, *, host_network: bool) -> Iterator[Finding]:
+def _validate_ports(container: Mapping[str, Any], path: FieldPath, *, host_network: bool) -> Iterator[Violation]:
     names: set[str] = set()
     for index, port in enumerate(container.get("ports") or ()):
-        place = (*path, "ports", index)
+        port_path = (*path, "ports", index)
         name, host = port.get("name"), port.get("hostPort")
         if name and name in names:
-            message = f"another port of the container is called {name} too"
-            yield Finding(rule="schema.duplicate-item", path=(*place, "name"), message=message, hint="rename it")
+            message = f"the name {name} is used by another port of the container"
+            yield duplicate((*port_path, "name"), message, "rename it")
         names.add(name)
         if host_network and host and host != port["containerPort"]:
-            message = "with hostNetwork it must be the same as containerPort"
-            hint = f"use {port['containerPort']} or leave it out"
-            yield Finding(rule="schema.bad-value", path=(*place, "hostPort"), message=message, hint=hint)
+            hint = f"use {port['containerPort']} or remove it"
+            yield bad_value((*port_path, "hostPort"), "must equal containerPort when hostNetwork is true", hint)
 
 
 def is_extended(resource: str) -> bool:
-    """Whether a resource is counted in whole devices and cannot be overcommitted, as GPUs are."""
+    """Whether a resource is an extended resource, such as GPUs: whole numbers, no overcommit."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
-def _resources(resources: Mapping[str, Any], path: FieldPath) -> Iterator[Finding]:
+def _validate_resources(resources: Mapping[str, Any], path: FieldPath) -> Iterator[Violation]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             if type(amount) is not int and is_extended(name) and not _is_whole(amount):
-                message = f"{amount} of {name}, but devices are counted in whole numbers"
+                message = f"{amount} is not a whole number of {name}"
                 hint = "write a whole number"
-                yield Finding(rule="schema.bad-quantity", path=(*path, field, name), message=message, hint=hint)
+                yield Violation(rule="schema.bad-quantity", path=(*path, field, name), message=message, hint=hint)
     for name, amount in requests.items():
         if name not in limits or amount != limits[name]:
-            yield from _request(name, amount, limits, path)
+            yield from _validate_request(name, amount, limits, path)
 
 
 def _is_whole(amount: Any) -> bool:
@@ -152,22 +147,22 @@ def _is_whole(amount: Any) -> bool:
     return value is None or value.denominator == 1
 
 
-def _request(name: str, amount: Any, limits: Mapping[str, Any], path: FieldPath) -> Iterator[Finding]:
-    strict = is_extended(name) or name.startswith("hugepages-")
-    place: FieldPath = (*path, "requests", name)
+def _validate_request(name: str, amount: Any, limits: Mapping[str, Any], path: FieldPath) -> Iterator[Violation]:
+    no_overcommit = is_extended(name) or name.startswith("hugepages-")
+    path = (*path, "requests", name)
     if name not in limits:
-        if strict:
-            message = f"{name} is requested, but not limited"
-            hint = f"add limits: {{{name}: {amount}}}; devices are never overcommitted"
-            yield Finding(rule="schema.request-without-limit", path=place, message=message, hint=hint)
+        if no_overcommit:
+            hint = f"add limits: {{{name}: {amount}}}; {name} cannot be overcommitted"
+            message = f"{name} has a request but no limit"
+            yield Violation(rule="schema.request-without-limit", path=path, message=message, hint=hint)
         return
     request, limit = parse_quantity(amount or 0), parse_quantity(limits[name] or 0)
     if request is None or limit is None:
         return
-    if strict and request != limit:
+    if no_overcommit and request != limit:
         message = f"request {amount} and limit {limits[name]} of {name} differ"
-        hint = "make them equal; devices are never overcommitted"
-        yield Finding(rule="schema.request-differs-from-limit", path=place, message=message, hint=hint)
+        hint = f"set both to the same value; {name} cannot be overcommitted"
+        yield Violation(rule="schema.request-differs-from-limit", path=path, message=message, hint=hint)
     elif request > limit:
-        message = f"request {amount} is more than the limit {limits[name]}"
-        yield Finding(rule="schema.request-over-limit", path=place, message=message, hint="raise the limit")
+        message = f"request {amount} exceeds the limit {limits[name]}"
+        yield Violation(rule="schema.request-over-limit", path=path, message=message, hint="raise the limit")

@@ -110,7 +110,7 @@ def test_passed_as_recorded(name: str, judged: Judge) -> None:
 
 
 def findings(catalogue: Catalogue, body: dict[str, object]) -> list[str]:
-    return [finding.message for finding in catalogue.findings(body)]
+    return [finding.message for finding in catalogue.violations(body)]
 
 
 def test_the_cases_are_all_sources() -> None:

@@ -103,5 +103,5 @@ def rendered(
                 manifests += found.manifests
                 problems += found.problems
     for manifest in manifests:
-        assert CATALOGUE.validate_body(manifest.body, manifest.source) == ()
+        assert not list(CATALOGUE.violations(manifest.body))
     return Result(manifests=tuple(manifests), problems=tuple(problems))

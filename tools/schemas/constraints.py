@@ -1,14 +1,22 @@
-"""What the server checks of single fields in Go, and its OpenAPI does not say: fragments of JSON Schema by component.
+"""What an API server validates in Go beyond its OpenAPI, as fragments of JSON Schema by component.
 
-Source: pkg/apis/*/validation/*.go of Kubernetes 1.36; `tests/cluster/test_agreement.py` compares with a running server.
-Applied when the shipped schemas are made, so that a run pays nothing for it.
+Source: pkg/apis/*/validation/*.go of Kubernetes 1.36. `tests/cluster/test_agreement.py` compares the result with a
+running server. The shipped schemas contain these constraints.
 """
 
 from collections.abc import Mapping
 
-from reconciler.core.schemas.forms import (
+from reconciler.core.schemas.messages import ABSOLUTE_PATTERN, PORT_NAME_PATTERN, SCHEDULE_PATTERN
+from reconciler.core.schemas.metadata import (
+    LABEL_KEY_PATTERN,
+    LABEL_PATTERN,
+    LETTER_LABEL_PATTERN,
+    MIXED_LABEL_PATTERN,
+    SUBDOMAIN_PATTERN,
+)
+from reconciler.core.schemas.schema import Schema
+from tools.schemas.fragments import (
     ABSOLUTE,
-    ABSOLUTE_PATTERN,
     ADDRESS,
     AMOUNT,
     AMOUNTS,
@@ -18,38 +26,30 @@ from reconciler.core.schemas.forms import (
     HANDLERS,
     KEY,
     LABEL,
-    LABEL_KEY_PATTERN,
-    LABEL_PATTERN,
     LABELS,
     LETTER_LABEL,
-    LETTER_LABEL_PATTERN,
     LIMITED,
     MIXED_LABEL,
-    MIXED_LABEL_PATTERN,
     MODE,
     NATURAL,
     PORT,
     PORT_NAME,
-    PORT_NAME_PATTERN,
     PORT_OR_NAME,
     POSITIVE,
     PROBE,
     QUOTA_RESOURCE_PATTERN,
     RBAC,
     ROLLOUT,
-    SCHEDULE_PATTERN,
     SELECTOR_REQUIREMENT,
     SOME,
     STORAGE,
     SUBDOMAIN,
     SUBDOMAIN_OR_EMPTY,
-    SUBDOMAIN_PATTERN,
     TEXT,
     USER,
     VALUE,
     VOLUME_SOURCES,
     WITH_VALUES,
-    Schema,
     any_of,
     holds,
     needs,
@@ -206,7 +206,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
         **dict.fromkeys(("default", "defaultRequest", "max", "min", "maxLimitRequestRatio"), LIMITED),
         "type": {"pattern": r"^(Pod|Container|PersistentVolumeClaim|[a-z0-9][-a-z0-9.]*/[-A-Za-z0-9_.]+)$"},
     },
-    # --- rights
+    # --- RBAC
     "PolicyRule": {"verbs": SOME},
     "RoleRef": {"apiGroup": RBAC},
     "Subject": {"kind": {"enum": ["ServiceAccount", "User", "Group"]}},
@@ -241,9 +241,9 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
         "type": {"enum": ["array", "boolean", "integer", "number", "object", "string", "", None]},
     },
 }
-"""By component and field."""
+"""Constraints by component and field."""
 
-WHOLE: Mapping[str, Schema] = {
+OBJECTS: Mapping[str, Schema] = {
     "Probe": one_of(*HANDLERS),
     "LifecycleHandler": one_of("exec", "httpGet", "sleep", "tcpSocket"),
     "LabelSelectorRequirement": WITH_VALUES,
@@ -346,11 +346,11 @@ WHOLE: Mapping[str, Schema] = {
     "CustomResourceDefinitionVersion": {"required": ["schema"]},
     "CustomResourceValidation": {"required": ["openAPIV3Schema"]},
 }
-"""By component: of the object as a whole."""
+"""Constraints of whole objects, by component."""
 
 NOT_EMPTY: frozenset[str] = frozenset(
     {
-        # Elsewhere an empty text stands for "not given" in a field that takes one of several words.
+        # An empty string means "not set" in every other enum.
         "PersistentVolumeClaimSpec.volumeMode",
         "VolumeMount.mountPropagation",
         "StorageClass.volumeBindingMode",
@@ -361,9 +361,9 @@ NOT_EMPTY: frozenset[str] = frozenset(
     }
 )
 
-LAX: frozenset[str] = frozenset(
+OPTIONAL: frozenset[str] = frozenset(
     {
-        # The published schema requires these, the server takes objects without them.
+        # The published schema requires these fields, the server does not.
         "LimitRangeSpec.limits",
         "PodFailurePolicy.rules",
         "CustomResourceDefinitionVersion.served",

@@ -1,35 +1,29 @@
-"""Forms of values that the server checks: patterns, and fragments of JSON Schema made of them.
+"""Fragments of JSON Schema for the values that an API server validates.
 
 Sources: k8s.io/apimachinery/pkg/util/validation, pkg/apis/*/validation of Kubernetes 1.36.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-Schema = dict[str, Any]
+from reconciler.core.schemas.messages import (
+    ABSOLUTE_PATTERN,
+    CONFIG_KEY_PATTERN,
+    CONTAINER_RESOURCE_PATTERN,
+    PORT_NAME_PATTERN,
+)
+from reconciler.core.schemas.metadata import (
+    LABEL_KEY_PATTERN,
+    LABEL_PATTERN,
+    LABEL_VALUE_PATTERN,
+    LETTER_LABEL_PATTERN,
+    MIXED_LABEL_PATTERN,
+    SUBDOMAIN_PATTERN,
+)
+from reconciler.core.schemas.schema import Schema
 
-LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-LETTER_LABEL_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
-MIXED_LABEL_PATTERN = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
-LABEL_VALUE_PATTERN = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
-LABEL_KEY_PATTERN = (
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-    r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$"
-)
-PORT_NAME_PATTERN = r"^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$"
-CONFIG_KEY_PATTERN = r"^[-._a-zA-Z0-9]+$"
-CONTAINER_RESOURCE_PATTERN = (
-    r"^(cpu|memory|ephemeral-storage|hugepages-.+|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9_.]+)$"
-)
 QUOTA_RESOURCE_PATTERN = (
     r"^(cpu|memory|storage|ephemeral-storage|pods|services|services\.(nodeports|loadbalancers)|replicationcontrollers"
     r"|resourcequotas|secrets|configmaps|persistentvolumeclaims|(requests|limits)\..+|hugepages-.+|.+/.+)$"
-)
-ABSOLUTE_PATTERN = r"^/"
-_CRON_FIELD = r"[-*/,?0-9A-Za-z]+"
-SCHEDULE_PATTERN = (
-    rf"^\s*(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)|{_CRON_FIELD}(\s+{_CRON_FIELD}){{4}})\s*$"
 )
 
 LABEL: Schema = {"pattern": LABEL_PATTERN, "maxLength": 63}
@@ -68,25 +62,25 @@ ROLLOUT: Schema = {"minimum": 0, "pattern": "^[0-9]+%$"}
 
 
 def needs(field: str, value: str, *required: str) -> Schema:
-    """If `field` has this value, `required` must be given."""
+    """Require fields if `field` has this value."""
     return {
         "if": {"required": [field], "properties": {field: {"const": value}}},
         "then": {"required": list(required)},
     }
 
 
-def holds(field: str, held: Schema) -> Schema:
-    """`field` is given, and its value fits `held`."""
-    return {"type": "object", "required": [field], "properties": {field: held}}
+def holds(field: str, schema: Schema) -> Schema:
+    """Require `field`, with a value that matches `schema`."""
+    return {"type": "object", "required": [field], "properties": {field: schema}}
 
 
 def one_of(*fields: str) -> Schema:
-    """Exactly one of these fields holds something."""
+    """Require exactly one of these fields."""
     return {"oneOf": [{"type": "null"}, *(holds(field, {"not": {"type": "null"}}) for field in fields)]}
 
 
 def any_of(*fields: str) -> Schema:
-    """At least one of these lists or mappings holds something."""
+    """Require at least one of these lists or mappings to have an item."""
     full = {"type": ["array", "object"], "minItems": 1, "minProperties": 1}
     return {"anyOf": [holds(field, full) for field in fields]}
 
