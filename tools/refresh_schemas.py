@@ -22,13 +22,8 @@ from tests.cluster.parts import CRD_MODULES, KUBERNETES
 from tests.cluster.server import api_server
 from tools.schemas.builtin import strict_builtin
 
-<<<<<<<< HEAD:tools/refresh_schemas.py
-TARGET = Path(__file__).parents[1] / "schemas" / "kubernetes"
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
-========
 TARGET = Path(__file__).parents[1] / "schemas" / "kubernetes"
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
->>>>>>>> c69816b (core/schemas: nine modules instead of seventeen, Violation instead of Finding, plain messages; tools/schemas makes the shipped schemas):tools/schemas/refresh.py
 _ONE_OBJECT = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/(?P<namespaced>namespaces/\{namespace\}/)?[^/{}]+/\{name\}")
 
 

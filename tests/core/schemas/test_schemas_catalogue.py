@@ -92,7 +92,7 @@ def test_good_object_has_no_problems() -> None:
             "          image: train:1\n          env: [{name: A, value: 8}]\n",
             (
                 "jobs/a.yaml:11:34: spec.template.spec.containers[0].env[0].value: must be a string, "
-                'this is a number (8); quote it: "8" [schema.wrong-type]'
+                'not a number (8); quote it: "8" [schema.wrong-type]'
             ),
         ),
         (
