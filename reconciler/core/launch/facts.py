@@ -2,6 +2,9 @@
 
 from msgspec import Struct
 
+from reconciler.core.objects import SourceRef
+from reconciler.core.problems import Problem
+
 
 class Span(Struct, frozen=True, kw_only=True, order=True, gc=False):
     """A place in a container's `command` or `args` (`field`): item `index`, characters `start` to `end`."""
@@ -25,9 +28,13 @@ class Fact(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):
-    """Why a launch line cannot be sized. It becomes a Problem once the document's place is known."""
+    """Why a launch line cannot be sized. `to_problem` adds the place in the document."""
 
     rule: str
     message: str
     hint: str
     span: Span | None = None
+
+    def to_problem(self, place: SourceRef, field: str) -> Problem:
+        """Return the problem at a place of the document, which is that of `span` or of the container."""
+        return Problem(rule=self.rule, place=place, field=field, message=self.message, hint=self.hint)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from msgspec import Struct
 
@@ -131,6 +132,11 @@ CLI = Launcher(name="cli", read_processes=_one_process)
 LAUNCHERS = (ACCELERATE, TORCHRUN, DEEPSPEED)
 """Launchers with a program of their own."""
 
+_PROGRAMS = {
+    program.partition(" ")[0]: (launcher, program.partition(" ")[2])
+    for launcher in LAUNCHERS
+    for program in launcher.programs
+}
 _MODULES = {module: launcher for launcher in LAUNCHERS for module in launcher.modules}
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _PYTHON_FLAGS_WITH_VALUE = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
@@ -143,37 +149,33 @@ _OTHER_MODULES = frozenset(
 """Python modules that run before and after a training."""
 
 
-def parse_invocation(fields: Sequence[Field], frameworks: Sequence[Framework]) -> Invocation | None:
+def parse_invocation(fields: Sequence[Field], frameworks: tuple[Framework, ...]) -> Invocation | None:
     """Parse the words of a program that may start a training; None for every other program."""
     name = program_name(fields[0].text)
-    for launcher in LAUNCHERS:
-        for program in launcher.programs:
-            head, _, verb = program.partition(" ")
-            if name == head:
-                if verb and (len(fields) == 1 or fields[1].text != verb):
-                    return None
-                return _launcher_invocation(launcher, fields, 2 if verb else 1, frameworks)
-    if (own := _find_command(name, frameworks)) is not None:
+    if (match := _PROGRAMS.get(name)) is not None:
+        launcher, verb = match
+        if verb and (len(fields) == 1 or fields[1].text != verb):
+            return None
+        return _launcher_invocation(launcher, fields, 2 if verb else 1, frameworks)
+    if (own := _commands(frameworks).get(name)) is not None:
         return _command_invocation(*own, fields)
     return _python_invocation(fields, frameworks) if _PYTHON.fullmatch(name) else None
 
 
-def _find_command(name: str, frameworks: Sequence[Framework]) -> tuple[Framework, Command] | None:
-    return next(
-        ((framework, command) for framework in frameworks for command in framework.commands if command.program == name),
-        None,
-    )
+@cache
+def _commands(frameworks: tuple[Framework, ...]) -> dict[str, tuple[Framework, Command]]:
+    return {command.program: (framework, command) for framework in frameworks for command in framework.commands}
 
 
 def _launcher_invocation(
-    launcher: Launcher, fields: Sequence[Field], start: int, frameworks: Sequence[Framework]
+    launcher: Launcher, fields: Sequence[Field], start: int, frameworks: tuple[Framework, ...]
 ) -> Invocation | None:
     arguments = launcher_arguments(fields, start, launcher.switches)
     program = arguments.stop
     if program >= len(fields):
         return None
     names = {option.name for option in arguments.options}
-    own = _find_command(program_name(fields[program].text), frameworks) if "no_python" in names else None
+    own = _commands(frameworks).get(program_name(fields[program].text)) if "no_python" in names else None
     if own is None:
         return Invocation(launcher, fields, start - 1, program, arguments, bool(names & {"m", "module"}))
     framework, command = own  # `torchrun --no-python llamafactory-cli train …`
@@ -193,7 +195,7 @@ def _command_invocation(framework: Framework, command: Command, fields: Sequence
     return Invocation(CLI, fields, 1, arguments.stop, arguments, command=command, framework=framework)
 
 
-def _python_invocation(fields: Sequence[Field], frameworks: Sequence[Framework]) -> Invocation | None:
+def _python_invocation(fields: Sequence[Field], frameworks: tuple[Framework, ...]) -> Invocation | None:
     at = 1
     while at < len(fields) and is_flag(text := fields[at].text):
         if text == "-m" and at + 1 < len(fields):
@@ -208,7 +210,7 @@ def _python_invocation(fields: Sequence[Field], frameworks: Sequence[Framework])
     return Invocation(PYTHON, fields, at - 1, at, Arguments(stop=at))
 
 
-def _module_invocation(fields: Sequence[Field], at: int, frameworks: Sequence[Framework]) -> Invocation | None:
+def _module_invocation(fields: Sequence[Field], at: int, frameworks: tuple[Framework, ...]) -> Invocation | None:
     module = fields[at].text
     if (launcher := _MODULES.get(module)) is not None:
         return _launcher_invocation(launcher, fields, at + 1, frameworks)
@@ -223,56 +225,48 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 class _WrapperProgram(Struct, frozen=True):
-    """What stands between its name and the program: a verb, flags (`valued` take a value), positional words.
+    """What comes between its name and the program: a verb, flags (`valued` lists those with a value), words.
 
     `assigns`: `NAME=value` words set variables for the program.
     """
 
     verb: str = ""
-    valued: frozenset[str] = frozenset()
+    valued: str = ""
     words: int = 0
     assigns: bool = False
 
 
-def _valued(*options: str) -> frozenset[str]:
-    return frozenset(options)
-
-
 _WRAPPERS = {
-    "env": _WrapperProgram(valued=_valued("-u", "--unset", "-C", "--chdir"), assigns=True),
-    "sudo": _WrapperProgram(valued=_valued("-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T"), assigns=True),
+    "env": _WrapperProgram(valued="-u --unset -C --chdir", assigns=True),
+    "sudo": _WrapperProgram(valued="-u -g -h -p -C -D -R -T", assigns=True),
     "nohup": _WrapperProgram(),
-    "time": _WrapperProgram(valued=_valued("-f", "-o", "--format", "--output")),
-    "exec": _WrapperProgram(valued=_valued("-a")),
+    "time": _WrapperProgram(valued="-f -o --format --output"),
+    "exec": _WrapperProgram(valued="-a"),
     "command": _WrapperProgram(),
     "builtin": _WrapperProgram(),
     "setsid": _WrapperProgram(),
-    "stdbuf": _WrapperProgram(valued=_valued("-i", "-o", "-e")),
-    "nice": _WrapperProgram(valued=_valued("-n", "--adjustment")),
-    "ionice": _WrapperProgram(valued=_valued("-c", "-n", "-p")),
-    "timeout": _WrapperProgram(valued=_valued("-k", "-s", "--kill-after", "--signal"), words=1),
-    "numactl": _WrapperProgram(
-        valued=_valued("-N", "-m", "-i", "-C", "-p", "--cpunodebind", "--membind", "--physcpubind")
-    ),
+    "stdbuf": _WrapperProgram(valued="-i -o -e"),
+    "nice": _WrapperProgram(valued="-n --adjustment"),
+    "ionice": _WrapperProgram(valued="-c -n -p"),
+    "timeout": _WrapperProgram(valued="-k -s --kill-after --signal", words=1),
+    "numactl": _WrapperProgram(valued="-N -m -i -C -p --cpunodebind --membind --physcpubind"),
     "taskset": _WrapperProgram(words=1),
-    "tini": _WrapperProgram(valued=_valued("-p", "-e")),
-    "dumb-init": _WrapperProgram(valued=_valued("-r", "--rewrite")),
+    "tini": _WrapperProgram(valued="-p -e"),
+    "dumb-init": _WrapperProgram(valued="-r --rewrite"),
     "catchsegv": _WrapperProgram(),
     "unbuffer": _WrapperProgram(),
-    "xvfb-run": _WrapperProgram(valued=_valued("-n", "-s", "--server-args", "--server-num")),
-    "uv": _WrapperProgram(
-        verb="run", valued=_valued("--with", "--extra", "--python", "-p", "--project", "--env-file", "--group")
-    ),
+    "xvfb-run": _WrapperProgram(valued="-n -s --server-args --server-num"),
+    "uv": _WrapperProgram(verb="run", valued="--with --extra --python -p --project --env-file --group"),
     "poetry": _WrapperProgram(verb="run"),
     "pipenv": _WrapperProgram(verb="run"),
-    "pixi": _WrapperProgram(verb="run", valued=_valued("-e", "--environment", "--manifest-path")),
-    "conda": _WrapperProgram(verb="run", valued=_valued("-n", "--name", "-p", "--prefix", "--cwd")),
-    "mamba": _WrapperProgram(verb="run", valued=_valued("-n", "--name", "-p", "--prefix", "--cwd")),
-    "micromamba": _WrapperProgram(verb="run", valued=_valued("-n", "--name", "-p", "--prefix", "--cwd")),
-    "nsys": _WrapperProgram(verb="profile", valued=_valued("-o", "-t", "-w", "-f", "-s", "-c", "-x")),
-    "ncu": _WrapperProgram(valued=_valued("-o", "-k", "-c", "-s")),
-    "compute-sanitizer": _WrapperProgram(valued=_valued("--tool")),
-    "opentelemetry-instrument": _WrapperProgram(valued=_valued("--service_name", "--traces_exporter")),
+    "pixi": _WrapperProgram(verb="run", valued="-e --environment --manifest-path"),
+    "conda": _WrapperProgram(verb="run", valued="-n --name -p --prefix --cwd"),
+    "mamba": _WrapperProgram(verb="run", valued="-n --name -p --prefix --cwd"),
+    "micromamba": _WrapperProgram(verb="run", valued="-n --name -p --prefix --cwd"),
+    "nsys": _WrapperProgram(verb="profile", valued="-o -t -w -f -s -c -x"),
+    "ncu": _WrapperProgram(valued="-o -k -c -s"),
+    "compute-sanitizer": _WrapperProgram(valued="--tool"),
+    "opentelemetry-instrument": _WrapperProgram(valued="--service_name --traces_exporter"),
 }
 
 
@@ -304,7 +298,7 @@ def _skip(fields: Sequence[Field], wrapper: _WrapperProgram, assignments: dict[s
             at += 1
             break
         if text.startswith("-") and text != "-":
-            at += 2 if text in wrapper.valued else 1
+            at += 2 if text in wrapper.valued.split() else 1
         elif wrapper.assigns and (match := _ASSIGNMENT.fullmatch(text)):
             assignments[match[1]] = None if UNKNOWN in match[2] else match[2]
             at += 1

@@ -38,7 +38,7 @@ def find_launch_line(
     args: tuple[str, ...],
     env: Mapping[str, str | None],
     files: FileReader,
-    frameworks: Sequence[Framework] = FRAMEWORKS,
+    frameworks: tuple[Framework, ...] = FRAMEWORKS,
 ) -> LaunchLine | Diagnostic:
     """Return the launch line, or why there is none: no line, several lines, or a script that cannot be parsed.
 
@@ -85,7 +85,7 @@ def _reason(item: ContainerArgument) -> str:
 
 
 class _Search:
-    def __init__(self, files: FileReader, frameworks: Sequence[Framework]) -> None:
+    def __init__(self, files: FileReader, frameworks: tuple[Framework, ...]) -> None:
         self.files = files
         self.frameworks = frameworks
         self.launched: list[LaunchLine] = []  # by a launcher, or a framework's own command

@@ -201,11 +201,12 @@ def _problem(  # noqa: PLR0917 - the parts of a problem
     )
 
 
-def _problems(job: TrainingJob, troubles: Iterable[Diagnostic]) -> Iterator[Problem]:
-    for trouble in troubles:
-        at = job.lead.container.path if trouble.span is None else job.word_path(trouble.span.field, trouble.span.index)
-        place = job.document.at(at) if trouble.span is None else _place(job, trouble.span)
-        yield Problem(rule=trouble.rule, place=place, field=format_path(at), message=trouble.message, hint=trouble.hint)
+def _problems(job: TrainingJob, diagnostics: Iterable[Diagnostic]) -> Iterator[Problem]:
+    for diagnostic in diagnostics:
+        span = diagnostic.span
+        at = job.lead.container.path if span is None else job.word_path(span.field, span.index)
+        place = job.document.at(at) if span is None else _place(job, span)
+        yield diagnostic.to_problem(place, format_path(at))
 
 
 def _place(job: TrainingJob, span: Span) -> SourceRef:

@@ -66,7 +66,7 @@ HOSTILE_SCRIPTS = {
 
 @pytest.mark.parametrize("name", HOSTILE_SCRIPTS)
 @pytest.mark.timeout(20)
-def test_monsters_give_troubles(name: str) -> None:
+def test_hostile_scripts_give_diagnostics(name: str) -> None:
     """Depth, length and steps are limited; the diagnostic names the limit."""
     parsed = read(HOSTILE_SCRIPTS[name])
     assert parsed.launch is None

@@ -65,7 +65,7 @@ def _split_flags(argv: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_each_fact_is_where_its_spot_says(case: LaunchCase) -> None:
+def test_each_fact_is_at_its_span(case: LaunchCase) -> None:
     """The characters at the span of a fact are its snippet."""
     launch = launch_of(case)
     if launch is None:

@@ -1,6 +1,6 @@
 """The registry of training frameworks: one module and one row each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -48,7 +48,7 @@ _OTHER_CONFIG_KEYS = frozenset(
 )
 
 
-def find_framework(invocation: Invocation, frameworks: Sequence[Framework] = FRAMEWORKS) -> Framework:
+def find_framework(invocation: Invocation, frameworks: tuple[Framework, ...] = FRAMEWORKS) -> Framework:
     """Return the framework of an invocation: by its command or program, else by its script and flags."""
     if invocation.framework is not None:
         return invocation.framework

@@ -41,14 +41,14 @@ _ENDS_COMMAND = frozenset("\0\n;&|)")
 
 def parse(text: str) -> Script:
     """Parse a script. Raises ShellError with the offset of the first error."""
-    parser = _Parser(text)
+    parser = _ScriptParser(text)
     script = parser.script()
     if parser.text[parser.position] != END_OF_TEXT or parser.position < len(text):
         raise parser.fail("expected a command")
     return script
 
 
-class _Parser(Lexer):
+class _ScriptParser(Lexer):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.pending: list[tuple[Redirection, str]] = []
