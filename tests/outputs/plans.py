@@ -428,7 +428,7 @@ def everything() -> Plan:
         breaches=(
             Breach(
                 budget="gpu-quota.count",
-                message="guaranteed GPUs change by 16 over all queues, 8 are allowed",
+                message="guaranteed GPUs change by 16 in total; the budget allows 8",
                 limit="8",
                 actual="16",
             ),

@@ -1,4 +1,4 @@
-"""Desired against existing: the plan, its reasons, its meaning in GPUs, its budgets and its digest."""
+"""The plan: what changes from the existing objects to the desired ones, and why."""
 
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.digest import acknowledgement, digest

@@ -1,4 +1,4 @@
-"""Budgets: what a plan may do without somebody saying that it is meant."""
+"""Budgets: limits on what a plan may change without an explicit approval."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -16,7 +16,7 @@ def breaches(
     queues: Iterable[QueueLine],
     folders: Mapping[str, tuple[int, int]],
 ) -> tuple[Breach, ...]:
-    """Return every budget that is exceeded. `existed` counts the objects before."""
+    """Return every exceeded budget. `existed` is the number of objects before the plan."""
     deletes = sum(
         change.operation is Operation.DELETE
         or (change.operation is Operation.MOVE and kinds.find(change.key.group, change.key.kind).is_stateful)
@@ -31,9 +31,10 @@ def breaches(
 
 def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:
     if budgets.delete_count is not None and deletes > budgets.delete_count:
+        objects = f"{deletes} object{'' if deletes == 1 else 's'}"
         yield Breach(
             budget="deletes.count",
-            message=f"{deletes} objects are deleted, {budgets.delete_count} are allowed",
+            message=f"the plan deletes {objects}; the budget allows {budgets.delete_count}",
             limit=str(budgets.delete_count),
             actual=str(deletes),
         )
@@ -41,14 +42,14 @@ def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:
         limit, actual = f"{budgets.delete_share:.0%}", f"{deletes / existed:.1%}"
         yield Breach(
             budget="deletes.share",
-            message=f"{deletes} of {existed} objects are deleted ({actual}), {limit} are allowed",
+            message=f"the plan deletes {deletes} of {existed} objects ({actual}); the budget allows {limit}",
             limit=limit,
             actual=actual,
         )
 
 
 def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
-    """Add |after - before| over all queues; an existing queue that becomes or was unlimited exceeds any limit."""
+    """Add up |after - before| of all queues. A change from or to unlimited exceeds any budget."""
     if budgets.gpu_quota_count is None and budgets.gpu_quota_share is None:
         return
     change, total = 0.0, 0.0
@@ -59,7 +60,7 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
             was, now = _gpus(line.before), _gpus(line.after)
             yield Breach(
                 budget="gpu-quota.unlimited",
-                message=f"queue {line.queue} of {line.cluster} goes from {was} to {now} guaranteed GPUs",
+                message=f"queue {line.queue} on {line.cluster} changes from {was} to {now} guaranteed GPUs",
                 limit="no change from or to unlimited",
                 actual=f"{was} to {now}",
             )
@@ -67,7 +68,7 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
     if budgets.gpu_quota_count is not None and change > budgets.gpu_quota_count:
         yield Breach(
             budget="gpu-quota.count",
-            message=f"guaranteed GPUs change by {change:g} over all queues, {budgets.gpu_quota_count} are allowed",
+            message=f"guaranteed GPUs change by {change:g} in total; the budget allows {budgets.gpu_quota_count}",
             limit=str(budgets.gpu_quota_count),
             actual=f"{change:g}",
         )
@@ -75,7 +76,7 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
         limit, actual = f"{budgets.gpu_quota_share:.0%}", f"{change / total:.1%}"
         yield Breach(
             budget="gpu-quota.share",
-            message=f"guaranteed GPUs change by {change:g} of {total:g} ({actual}), {limit} are allowed",
+            message=f"guaranteed GPUs change by {change:g} of {total:g} ({actual}); the budget allows {limit}",
             limit=limit,
             actual=actual,
         )
@@ -92,7 +93,7 @@ def _folders(budgets: Budgets, folders: Mapping[str, tuple[int, int]]) -> Iterat
         if before and not after:
             yield Breach(
                 budget="sources.empty",
-                message=f"the source folder {folder} held {before} file{'' if before == 1 else 's'} and now holds none",
+                message=f"the source folder {folder} had {before} file{'' if before == 1 else 's'} and is now empty",
                 limit="no source folder becomes empty",
                 actual=folder,
             )

@@ -1,4 +1,4 @@
-"""`Comparison`: all of a change that depends on the bodies of an object; what depends on rows and sides comes later."""
+"""`Comparison`: everything about a change that needs the bodies of both objects. Worker processes can compute it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -21,19 +21,19 @@ Body = Mapping[str, Any]
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """A rendered object beside what it replaces. It can be encoded, so that workers may make it."""
+    """A rendered object compared with the existing object that it replaces."""
 
     cluster: str
     key: ObjectKey
     source: SourceRef
     sizing: SizingSummary | None
     fields: tuple[FieldChange, ...]
-    whole: Why  # why there is the object at all
+    why: Why  # why the object exists
     replaces: bool
-    is_immutable: bool = False  # its owner forbids changes
-    frozen: tuple[str, ...] = ()  # fields that differ, and that an API server accepts on new objects only
-    unapplied: tuple[str, ...] = ()  # fields that differ, and that reach no running pod
-    storage: tuple[Any, Any] = (None, None)  # what a claim asks for, before and after
+    is_immutable: bool = False  # its owner marked it as immutable
+    frozen: tuple[str, ...] = ()  # fields that differ and that the API server accepts only on new objects
+    unapplied: tuple[str, ...] = ()  # fields that differ and do not reach running pods
+    storage: tuple[Any, Any] = (None, None)  # requested size of a volume, before and after
 
 
 def compare(
@@ -44,7 +44,7 @@ def compare(
     list_keys: Callable[[str, str, FieldPath], tuple[str, ...] | None],
     is_quantity: Callable[[str, str, FieldPath], bool],
 ) -> Comparison:
-    """Compare a rendered object with what it replaces (None: nothing)."""
+    """Compare a rendered object with the existing one; None if there is none."""
     key = manifest.key
     fields = differences(
         before,
@@ -53,40 +53,36 @@ def compare(
         is_quantity=lambda path: is_quantity(key.group, key.kind, path),
         why=manifest.why,
     )
-    found = Comparison(
+    comparison = Comparison(
         cluster=manifest.cluster,
         key=key,
         source=manifest.source,
         sizing=manifest.sizing() if manifest.sizing else None,
-        fields=redacted(fields),
-        whole=manifest.why(()),
+        fields=redact_reasons(fields),
+        why=manifest.why(()),
         replaces=before is not None,
     )
-    return found if before is None else _with_risks(kinds, found, before, manifest.body)
+    return comparison if before is None else _with_restrictions(kinds, comparison, before, manifest.body)
 
 
-def _with_risks(kinds: Kinds, found: Comparison, before: Body, after: Body) -> Comparison:
-    kind = kinds.find(found.key.group, found.key.kind)
-    annotations = _mapping(_mapping(before.get("metadata")).get("annotations"))
+def _with_restrictions(kinds: Kinds, comparison: Comparison, before: Body, after: Body) -> Comparison:
+    """Add what the registry of kinds knows about updates of the object."""
+    kind = kinds.find(comparison.key.group, comparison.key.kind)
     return replace(
-        found,
-        is_immutable=annotations.get(IMMUTABLE) == "true",
+        comparison,
+        is_immutable=value_at(before, ("metadata", "annotations", IMMUTABLE)) == "true",
         frozen=tuple(kind.immutable(before, after)) if kind.immutable else (),
         unapplied=tuple(kind.unapplied(before, after)) if kind.unapplied else (),
         storage=(value_at(before, kind.storage), value_at(after, kind.storage)) if kind.storage else (None, None),
     )
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def redacted(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
-    """Hide secrets that a reason's sentence repeats."""
-    found = []
+def redact_reasons(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+    """Mask secrets that the text of a reason repeats."""
+    redacted = []
     for field in fields:
-        text = field.why.text if field.why else ""
-        clean = redact(text) if text else text
-        kept = field if clean == text or field.why is None else replace(field, why=replace(field.why, text=clean))
-        found.append(kept)
-    return tuple(found)
+        why = field.why
+        if why is not None and why.text:
+            field = replace(field, why=replace(why, text=redact(why.text)))  # noqa: PLW2901
+        redacted.append(field)
+    return tuple(redacted)

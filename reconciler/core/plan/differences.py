@@ -1,62 +1,56 @@
-"""Two bodies of an object in, the fields that differ out.
+"""The fields that differ between two bodies of an object.
 
-Own recursion rather than a library: it knows the lists that go by a key, quantities that are equal though written
-differently (`1Gi`, `1024Mi`), and it hides secrets before they become part of a plan.
+No library is used, because items of lists are matched by their keys, quantities can be equal although they are written
+differently (`1Gi`, `1024Mi`), and secrets must be masked before they become part of a plan.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.plan.listing import ListKeys, Matched, by_position, matched, unknown_lists
 from reconciler.core.plan.masking import CHANGED, MASK, follows_secret_flag, is_secret_field, redact
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.reasons import Why
 
-__all__ = ["ListKeys", "Reasoner", "differences", "same", "unknown_lists"]
+ListKeys = Callable[[FieldPath], tuple[str, ...] | None]
+"""Returns the keys of the list at a path; `()` if its items match by position; None if no schema is known."""
 
 Reasoner = Callable[[FieldPath], Why]
-"""Why the value at a path of the body after is what it is."""
-
+"""Returns the reason of the value at a path of the new body."""
 
 Quantities = Callable[[FieldPath], bool]
-"""Whether the schema says that the value at a path is a quantity."""
-
-
-def no_quantity(_: FieldPath) -> bool:
-    """Know of no quantity but those that are told by the name of their field (`limits`, `sizeLimit` ...)."""
-    return False
+"""Returns whether the schema defines the value at a path as a quantity."""
 
 
 def differences(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
     *,
-    list_keys: ListKeys = unknown_lists,
-    is_quantity: Quantities = no_quantity,
+    list_keys: ListKeys = lambda _: None,
+    is_quantity: Quantities = lambda _: False,
     why: Reasoner | None = None,
 ) -> tuple[FieldChange, ...]:
-    """Return the fields that differ, in the order of the body after; None on a side: the object is not there.
+    """Return the fields that differ, in the order of the new body. A body is None if the object does not exist.
 
-    Items of keyed lists are matched by their keys; a new order alone is shown once, as `… (order)`. An object that is
-    created or deleted gives all its leaves. Secret values are masked.
+    Items of keyed lists are matched by their keys; a changed order is one difference, `… (order)`. An object that is
+    created or deleted differs in all its leaves. Secret values are masked.
     """
     kind = (after or before or {}).get("kind")
-    walk = _Walk(kind if isinstance(kind, str) else "", list_keys, is_quantity, why)
+    walker = _Walker(kind if isinstance(kind, str) else "", list_keys, is_quantity, why)
     if before is not None and after is not None:
-        walk.compare(dict(before), dict(after), _ROOT)
+        walker.compare(dict(before), dict(after), _ROOT)
     elif after is not None:
-        walk.leaves(dict(after), _ROOT, added=True)
+        walker.leaves(dict(after), _ROOT, added=True)
     elif before is not None:
-        walk.leaves(dict(before), _ROOT, added=False)
-    return tuple(walk.found)
+        walker.leaves(dict(before), _ROOT, added=False)
+    return tuple(walker.changes)
 
 
 def same(before: Any, after: Any, *, quantity: bool = False) -> bool:
-    """Tell whether two leaves mean the same; a bool is no number, and `"1"` is 1 only as a quantity."""
+    """Return whether two leaves are equal. A boolean never equals a number, and `"1"` equals 1 only as a quantity."""
     if isinstance(before, bool) or isinstance(after, bool):
         return before is after
     if before == after:
@@ -67,8 +61,132 @@ def same(before: Any, after: Any, *, quantity: bool = False) -> bool:
     return left is not None and left == parse_quantity(after)
 
 
-class _At(NamedTuple):
-    """Where the walk stands. `field` is the path in the body it walks, `near` the nearest path of the body after."""
+class ItemPair(NamedTuple):
+    """Positions of one list item on both sides (None: absent), and its label in paths."""
+
+    before: int | None
+    after: int | None
+    label: str
+
+
+class Pairing(NamedTuple):
+    """Matched items in their order after the change, removed ones last. `moved` has the labels in both orders."""
+
+    items: list[ItemPair]
+    moved: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    keys: tuple[str, ...] = ()  # fields that the labels contain
+
+
+_KEYS_BY_FIELD: dict[str, tuple[str, ...]] = {
+    "ports": ("containerPort", "protocol"),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "workerGroupSpecs": ("groupName",),
+    "hostAliases": ("ip",),
+    "ownerReferences": ("uid",),
+    "tolerations": ("key", "operator", "value", "effect"),
+    "matchExpressions": ("key",),
+    "components": (),
+    "resourceGroups": (),
+    "args": (),
+    "command": (),
+}
+"""Keys of lists without a schema: patchMergeKey of k8s.io/api, and list-map-keys of Kueue and KubeRay."""
+
+_COMMON_KEYS = (("name",), ("key",), ("port", "protocol"), ("mountPath",), ("groupName",), ("type",), ("id",))
+_DEFAULTS = {"protocol": "TCP"}
+_UNORDERED = frozenset(("accessModes", "finalizers", "verbs", "apiGroups", "resourceNames", "coveredResources"))
+_SCALARS = (str, int, float, bool)
+
+
+def match_items(path: FieldPath, before: list[Any], after: list[Any], list_keys: ListKeys) -> Pairing | None:
+    """Match the items of a keyed list. Return None if the items match by position."""
+    name = next((part for part in reversed(path) if isinstance(part, str)), "")
+    if name in _UNORDERED and path and path[-1] == name:
+        return _match(_as_set(before), _as_set(after), ())
+    keys = list_keys(path)
+    if keys is not None:
+        candidates: Iterable[tuple[str, ...]] = (keys,) if keys else ()
+    else:
+        fixed = _KEYS_BY_FIELD.get(name)
+        candidates = () if fixed == () else (fixed, *_COMMON_KEYS) if fixed else _COMMON_KEYS
+    for candidate in candidates:
+        left, right = _labels(before, candidate), _labels(after, candidate)
+        if left is not None and right is not None:
+            return _match(left, right, candidate)
+    return None
+
+
+def _as_set(items: list[Any]) -> list[str] | None:
+    names = [str(item) for item in items if type(item) is str]
+    return names if len(set(names)) == len(items) else None
+
+
+def _labels(items: list[Any], keys: tuple[str, ...]) -> list[str] | None:
+    """Label each item by `keys`. Return None if an item has no such key, or if two items have the same."""
+    names = []
+    for item in items:
+        if type(item) is not dict:
+            return None
+        parts = []
+        for key in keys:
+            value = item.get(key, _DEFAULTS.get(key))
+            if value is None and len(keys) > 1:
+                continue
+            if type(value) not in _SCALARS:
+                return None
+            parts.append(f"{key}={_format_key(value)}")
+        if not parts:
+            return None
+        names.append(",".join(parts))
+    return names if len(set(names)) == len(names) else None
+
+
+def _format_key(value: Any) -> str:
+    text = "true" if value is True else "false" if value is False else str(value)
+    if text.isprintable() and not any(character in text for character in '[]",= '):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _match(left: list[str] | None, right: list[str] | None, keys: tuple[str, ...]) -> Pairing | None:
+    if left is None or right is None:
+        return None
+    old = {name: index for index, name in enumerate(left)}
+    items = [ItemPair(old.get(name), index, name) for index, name in enumerate(right)]
+    remaining = set(right)
+    items += [ItemPair(index, None, name) for index, name in enumerate(left) if name not in remaining]
+    both_before = tuple(name for name in left if name in remaining)
+    both_after = tuple(name for name in right if name in old)
+    return Pairing(items, (both_before, both_after) if keys and both_before != both_after else None, keys)
+
+
+def match_by_position(before: Sequence[Any], after: Sequence[Any]) -> Pairing:
+    """Match by position between equal starts and ends, so that an inserted item is one change."""
+    shorter = min(len(before), len(after))
+    head = 0
+    while head < shorter and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < shorter - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    stop = max(len(before), len(after)) - tail
+    items = []
+    for index in range(stop):
+        if index < head:
+            items.append(ItemPair(index, index, str(index)))
+            continue
+        left = index if index < len(before) - tail else None
+        right = index if index < len(after) - tail else None
+        items.append(ItemPair(left, right, str(index)))
+    offset = len(after) - len(before)
+    items += [ItemPair(index - offset, index, str(index)) for index in range(len(after) - tail, len(after))]
+    return Pairing(items)
+
+
+class _Position(NamedTuple):
+    """A position in a body. `field` is its path, `near` the nearest path that exists in the new body."""
 
     text: str
     field: FieldPath
@@ -77,24 +195,24 @@ class _At(NamedTuple):
     quantity: bool
 
 
-_ROOT = _At("", (), (), secret=False, quantity=False)
+_ROOT = _Position("", (), (), secret=False, quantity=False)
 _QUANTITY_MAPS = frozenset(("limits", "requests", "hard", "capacity", "minResources", "overhead", "defaultRequest"))
 _QUANTITIES = frozenset(("sizeLimit", "nominalQuota", "borrowingLimit", "lendingLimit", "divisor"))
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/")
 
 
-class _Walk:
-    __slots__ = ("found", "is_quantity", "kind", "list_keys", "why")
+class _Walker:
+    __slots__ = ("changes", "is_quantity", "kind", "list_keys", "why")
 
     def __init__(self, kind: str, list_keys: ListKeys, is_quantity: Quantities, why: Reasoner | None) -> None:
         self.is_quantity = is_quantity
         self.kind = kind
         self.list_keys = list_keys
         self.why = why
-        self.found: list[FieldChange] = []
+        self.changes: list[FieldChange] = []
 
-    def compare(self, before: Any, after: Any, at: _At) -> None:
-        """Compare two values that are both there."""
+    def compare(self, before: Any, after: Any, at: _Position) -> None:
+        """Compare two values that both exist."""
         shape = type(before)
         if shape is not type(after) and (shape in _CONTAINERS or type(after) in _CONTAINERS):
             self.leaves(before, at, added=False)
@@ -106,14 +224,14 @@ class _Walk:
         elif not (same(before, after) or same(before, after, quantity=at.quantity or self.is_quantity(at.field))):
             self.change(at, before, after)
 
-    def mappings(self, before: dict[str, Any], after: dict[str, Any], at: _At) -> None:
-        """Compare name by name."""
+    def mappings(self, before: dict[str, Any], after: dict[str, Any], at: _Position) -> None:
+        """Compare two mappings."""
         for name, value in after.items():
             if name in before and _identical(before[name], value):
                 continue
             below = self.step(at, after, name, present=True)
             if name in before:
-                # Either side may tell that the value is secret: an item's name can change together with its value.
+                # Both sides decide whether the value is secret, because its name can change together with it.
                 hidden = below.secret or self.step(at, before, name, present=True).secret
                 self.compare(before[name], value, below._replace(secret=hidden))
             else:
@@ -122,11 +240,11 @@ class _Walk:
             if name not in after:
                 self.leaves(value, self.step(at, before, name, present=False), added=False)
 
-    def lists(self, before: list[Any], after: list[Any], at: _At) -> None:
-        """Compare items that belong together: by their keys, or else by position."""
-        pairs = matched(at.field, before, after, self.list_keys)
+    def lists(self, before: list[Any], after: list[Any], at: _Position) -> None:
+        """Compare two lists by the keys of their items, or else by position."""
+        pairs = match_items(at.field, before, after, self.list_keys)
         if pairs is None:
-            pairs = by_position(before, after)
+            pairs = match_by_position(before, after)
         for pair in pairs.items:
             if pair.before is None:
                 self.item_leaves(after[pair.after or 0], _item(at, pair, after, present=True), pairs.keys, added=True)
@@ -140,29 +258,29 @@ class _Walk:
             order = at._replace(text=f"{at.text} (order)")
             self.change(order, list(pairs.moved[0]), list(pairs.moved[1]))
 
-    def leaves(self, value: Any, at: _At, *, added: bool) -> None:
-        """List every leaf of a value that is on one side only."""
+    def leaves(self, value: Any, at: _Position, *, added: bool) -> None:
+        """List every leaf of a value that exists on one side only."""
         if type(value) is dict and value:
             for name, inner in value.items():
                 self.leaves(inner, self.step(at, value, name, present=added), added=added)
         elif type(value) is list and value:
-            pairs = matched(at.field, [] if added else value, value if added else [], self.list_keys)
+            pairs = match_items(at.field, [] if added else value, value if added else [], self.list_keys)
             if pairs is None:
-                pairs = by_position([], value) if added else by_position(value, [])
+                pairs = match_by_position([], value) if added else match_by_position(value, [])
             for pair in pairs.items:
                 index = pair.after if added else pair.before
                 self.item_leaves(value[index or 0], _item(at, pair, value, present=added), pairs.keys, added=added)
         elif added:
-            self.found.append(
+            self.changes.append(
                 FieldChange(path=at.text, after=_shown(value, at.secret), has_before=False, why=self.reason(at))
             )
         else:
-            self.found.append(
+            self.changes.append(
                 FieldChange(path=at.text, before=_shown(value, at.secret), has_after=False, why=self.reason(at))
             )
 
-    def item_leaves(self, item: Any, at: _At, keys: tuple[str, ...], *, added: bool) -> None:
-        """List the leaves of an item; its keys are told by the path already, unless it holds nothing else."""
+    def item_leaves(self, item: Any, at: _Position, keys: tuple[str, ...], *, added: bool) -> None:
+        """List the leaves of an item without its keys, which its path contains, unless it has nothing else."""
         if keys and type(item) is dict and len(item) > sum(key in item for key in keys):
             for name, inner in item.items():
                 if name not in keys:
@@ -170,19 +288,19 @@ class _Walk:
         else:
             self.leaves(item, at, added=added)
 
-    def change(self, at: _At, before: Any, after: Any) -> None:
-        """Record one field whose value differs; where masking hides the difference, it says that there is one."""
+    def change(self, at: _Position, before: Any, after: Any) -> None:
+        """Add a field whose value differs, with a marker if both values look the same because they are masked."""
         left, right = _shown(before, at.secret), _shown(after, at.secret)
         if left == right and isinstance(right, str):
             right += CHANGED
-        self.found.append(FieldChange(path=at.text, before=left, after=right, why=self.reason(at)))
+        self.changes.append(FieldChange(path=at.text, before=left, after=right, why=self.reason(at)))
 
-    def reason(self, at: _At) -> Why | None:
-        """Return why the value, or the nearest one that is still there, is what it is."""
+    def reason(self, at: _Position) -> Why | None:
+        """Return the reason of the value, or of the nearest one that still exists."""
         return self.why(at.near) if self.why else None
 
-    def step(self, at: _At, holder: dict[str, Any], name: Any, *, present: bool) -> _At:
-        """Step into a mapping."""
+    def step(self, at: _Position, holder: dict[str, Any], name: Any, *, present: bool) -> _Position:
+        """Return the position of a value in a mapping."""
         key = str(name)
         piece = key if key and _UNQUOTED.issuperset(key) else _quoted(key)
         text = f"{at.text}.{piece}" if at.text and piece[0] != "[" else at.text + piece
@@ -193,25 +311,25 @@ class _Walk:
             secret = is_secret_field(self.kind, depth, str(parent), holder, key)
         quantity = key in _QUANTITIES or parent in _QUANTITY_MAPS
         field = (*at.field, name)
-        return _At(text, field, field if present else at.near, secret, quantity)
+        return _Position(text, field, field if present else at.near, secret, quantity)
 
 
 _CONTAINERS = (dict, list)
 
 
 def _identical(before: Any, after: Any) -> bool:
-    """Tell quickly that nothing differs. `==` alone would take True for 1; the encoding, in C, tells them apart."""
+    """Return whether two values are equal, quickly. The encoding distinguishes True from 1, which `==` does not."""
     return before is after or (bool(before == after) and _ENCODE(before) == _ENCODE(after))
 
 
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def _item(at: _At, pair: Matched, items: list[Any], *, present: bool) -> _At:
+def _item(at: _Position, pair: ItemPair, items: list[Any], *, present: bool) -> _Position:
     index = (pair.after if present else pair.before) or 0
     field = (*at.field, index)
     secret = at.secret or follows_secret_flag(items, index)
-    return _At(f"{at.text}[{pair.label}]", field, field if present else at.near, secret, at.quantity)
+    return _Position(f"{at.text}[{pair.label}]", field, field if present else at.near, secret, at.quantity)
 
 
 def _quoted(key: str) -> str:
@@ -219,7 +337,7 @@ def _quoted(key: str) -> str:
     return f'["{escaped}"]'
 
 
-def _shown(value: Any, secret: bool) -> Any:  # noqa: FBT001 - the one flag says it all
+def _shown(value: Any, secret: bool) -> Any:  # noqa: FBT001 - the only flag
     if secret:
         return MASK
     return redact(value) if type(value) is str else value

@@ -1,29 +1,34 @@
-"""`Edit`: a change together with what it was made from, which risks are judged by and a plan does not keep."""
+"""`Edit`: a change with the summaries and the comparison that it was computed from, which a plan does not keep."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.objects import ObjectKey
-from reconciler.core.plan.comparison import Comparison, compare, redacted
+from reconciler.core.plan.changed_paths import ChangedPaths
+from reconciler.core.plan.comparison import Comparison, compare, redact_reasons
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.moves import Move, find_moves
 from reconciler.core.plan.plan import Change, FieldChange, Operation
-from reconciler.core.plan.sides import Sides
 from reconciler.core.reasons import Why
 from reconciler.core.summary import ObjectSummary
 
 MOST_DETAILED = 500
-"""Creations (and deletions) that are listed field by field, the first by path. Nobody reads thousands of whole objects
-in a plan, and they would fill the memory; `rendered/` shows them, and `explain` says why they are what they are."""
+"""Most creations, and most deletions, whose fields a plan lists; the first by path.
 
-_MOST_REASONS = 8  # that a change lists of its own: every field has its own anyway
+A plan with thousands of whole objects would fill the memory. `rendered/` has them, and `explain` has their reasons.
+"""
+
+_MAX_REASONS = 8  # that a change lists besides those of its fields
+_NO_SOURCE = (Why(rule="plan.no-source", text="no source document defines it any more"),)
+_SAME_MEANING = (Why(rule="plan.formatting", text="the bytes differ, but not the meaning"),)
 
 
 class Edit(Struct, frozen=True, kw_only=True):
-    """One change and what it was computed from; what is only counted, or only goes, was compared with nothing."""
+    """A change and what it was computed from. Deletions and creations without details have no comparison."""
 
     change: Change
     comparison: Comparison | None
@@ -31,117 +36,109 @@ class Edit(Struct, frozen=True, kw_only=True):
     row_after: ObjectSummary | None
 
 
-def edits(inputs: Inputs, sides: Sides) -> tuple[Edit, ...]:
-    """Return every change, in the order of clusters, namespaces, kinds and names."""
-    moves = find_moves(inputs, sides)
-    arrived, left = {move.new for move in moves}, {move.old for move in moves}
-    created = [path for path in sides.created if path not in arrived]
-    deleted = [path for path in sides.deleted if path not in left]
-    found = [_moved(inputs, sides, move) for move in moves]
-    found += [_written(inputs, sides, path, Operation.CREATE) for path in created[:MOST_DETAILED]]
-    found += [_created(inputs, sides, path) for path in created[MOST_DETAILED:]]
-    found += [_written(inputs, sides, path, Operation.UPDATE) for path in sides.updated]
-    found += [_deleted(inputs, sides, path) for path in deleted[:MOST_DETAILED]]
-    found += [_deleted(inputs, sides, path, detailed=False) for path in deleted[MOST_DETAILED:]]
-    return tuple(sorted(found, key=lambda edit: _order(edit.change)))
+def make_edits(inputs: Inputs, paths: ChangedPaths) -> tuple[Edit, ...]:
+    """Return every change, ordered by cluster, namespace, kind and name."""
+    moves = find_moves(inputs, paths)
+    new, old = {move.new for move in moves}, {move.old for move in moves}
+    created = [path for path in paths.created if path not in new]
+    deleted = [path for path in paths.deleted if path not in old]
+    edits = [
+        *(_move(inputs, paths, move) for move in moves),
+        *(_compare(inputs, paths, Operation.CREATE, path, path) for path in created[:MOST_DETAILED]),
+        *(_create(inputs, paths, path) for path in created[MOST_DETAILED:]),
+        *(_compare(inputs, paths, Operation.UPDATE, path, path) for path in paths.updated),
+        *(_delete(inputs, paths, path, detailed=True) for path in deleted[:MOST_DETAILED]),
+        *(_delete(inputs, paths, path, detailed=False) for path in deleted[MOST_DETAILED:]),
+    ]
+    return tuple(sorted(edits, key=lambda edit: _sort_key(edit.change)))
 
 
-def _order(change: Change) -> tuple[str, str, str, str, str]:
+def _sort_key(change: Change) -> tuple[str, str, str, str, str]:
     key = change.key
     return (change.cluster, key.namespace, key.kind, key.name, change.path)
 
 
-def running(row: ObjectSummary | None) -> int:
-    """GPUs that a row asks for now: none while it is suspended."""
+def running_gpus(row: ObjectSummary | None) -> int:
+    """Return the GPUs that an object requests now: none while it is suspended."""
     return 0 if row is None or row.suspended else row.gpus
 
 
-def _written(inputs: Inputs, sides: Sides, path: str, operation: Operation) -> Edit:
-    return _edit(inputs, sides, operation, path, path)
-
-
-def _moved(inputs: Inputs, sides: Sides, move: Move) -> Edit:
-    edit = _edit(inputs, sides, Operation.MOVE, move.old, move.new)
+def _move(inputs: Inputs, paths: ChangedPaths, move: Move) -> Edit:
+    edit = _compare(inputs, paths, Operation.MOVE, move.old, move.new)
     return replace(edit, change=replace(edit.change, moved_from=f"{inputs.config.rendered}/{move.old}"))
 
 
-def _edit(inputs: Inputs, sides: Sides, operation: Operation, old: str, new: str) -> Edit:
-    found = inputs.comparisons.get(new) if operation is Operation.UPDATE else None
-    if found is None:
+def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str, new: str) -> Edit:
+    """Compare a rendered object with the existing one, unless that has been done already."""
+    comparison = inputs.comparisons.get(new) if operation is Operation.UPDATE else None
+    if comparison is None:
         before = None if operation is Operation.CREATE else inputs.body(old)
-        found = compare(
+        comparison = compare(
             inputs.kinds, before, inputs.manifest(new), list_keys=inputs.list_keys, is_quantity=inputs.is_quantity
         )
-    row_before, row_after = sides.before.get(old) if found.replaces else None, sides.after[new]
+    row_before, row_after = paths.before.get(old) if comparison.replaces else None, paths.after[new]
     change = Change(
         operation=operation,
-        cluster=found.cluster,
-        key=found.key,
+        cluster=comparison.cluster,
+        key=comparison.key,
         path=f"{inputs.config.rendered}/{new}",
-        source=found.source,
-        fields=found.fields,
-        because=_because(found.fields) or (_SAME_MEANING if found.replaces else (found.whole,)),
-        gpus_before=running(row_before),
-        gpus_after=running(row_after),
+        source=comparison.source,
+        fields=comparison.fields,
+        because=_main_reasons(comparison.fields) or (_SAME_MEANING if comparison.replaces else (comparison.why,)),
+        gpus_before=running_gpus(row_before),
+        gpus_after=running_gpus(row_after),
         digest_before=inputs.existing.get(old, "") if operation is not Operation.CREATE else "",
         digest_after=row_after.digest,
-        sizing=found.sizing,
+        sizing=comparison.sizing,
     )
-    return Edit(change=change, comparison=found, row_before=row_before, row_after=row_after)
+    return Edit(change=change, comparison=comparison, row_before=row_before, row_after=row_after)
 
 
-_SAME_MEANING = (Why(rule="plan.formatting", text="the bytes differ, the meaning does not"),)
-_NO_SOURCE = (Why(rule="plan.no-source", text="no document asks for it any more"),)
-
-
-def _created(inputs: Inputs, sides: Sides, path: str) -> Edit:
-    """Make a creation from its row alone: no manifest is rendered for it."""
-    row = sides.after[path]
+def _create(inputs: Inputs, paths: ChangedPaths, path: str) -> Edit:
+    """Return a creation without fields. It needs no manifest."""
+    row = paths.after[path]
+    reason = Why(rule="plan.new", text="a source document defines it", places=(row.place,), fields=("",))
     change = Change(
         operation=Operation.CREATE,
         cluster=row.cluster,
         key=row.key,
         path=f"{inputs.config.rendered}/{path}",
         source=row.place,
-        because=(Why(rule="plan.new", text="a document asks for it", places=(row.place,), fields=("",)),),
-        gpus_after=running(row),
+        because=(reason,),
+        gpus_after=running_gpus(row),
         digest_after=row.digest,
     )
     return Edit(change=change, comparison=None, row_before=None, row_after=row)
 
 
-def _deleted(inputs: Inputs, sides: Sides, path: str, *, detailed: bool = True) -> Edit:
-    body, row = inputs.body(path), sides.before.get(path)
+def _delete(inputs: Inputs, paths: ChangedPaths, path: str, *, detailed: bool) -> Edit:
+    body, row = inputs.body(path), paths.before.get(path)
     change = Change(
         operation=Operation.DELETE,
         cluster=row.cluster if row else path.partition("/")[0],
-        key=row.key if row else _key_of(path),
+        key=row.key if row else _key_from_path(path),
         path=f"{inputs.config.rendered}/{path}",
         source=None,
-        fields=redacted(differences(body, None)) if body and detailed else (),
+        fields=redact_reasons(differences(body, None)) if body and detailed else (),
         because=_NO_SOURCE,
-        gpus_before=running(row),
+        gpus_before=running_gpus(row),
         digest_before=inputs.existing[path],
     )
     return Edit(change=change, comparison=None, row_before=row, row_after=None)
 
 
-def _key_of(path: str) -> ObjectKey:
-    """Guess a key from a path: all there is of a file that cannot be read."""
+def _key_from_path(path: str) -> ObjectKey:
+    """Return the key that a path suggests, for a file that cannot be read."""
     _, _, below = path.partition("/")
     namespace, _, file = below.rpartition("/")
     kind, _, name = file.removesuffix(".yaml").partition("-")
     return ObjectKey(group="", kind=kind, namespace="" if namespace == "_cluster" else namespace, name=name)
 
 
-def _because(fields: Iterable[FieldChange]) -> tuple[Why, ...]:
-    """Distinct reasons of the fields, the one that speaks for most of them first; places are those of its fields."""
-    weights: dict[tuple[str, str], int] = {}
-    first: dict[tuple[str, str], Why] = {}
-    for change in fields:
-        if change.why is not None:
-            reason = (change.why.rule, change.why.text)
-            weights[reason] = weights.get(reason, 0) + 1
-            first.setdefault(reason, change.why)
-    ordered = sorted(first, key=lambda reason: (-weights[reason], reason))
-    return tuple(first[reason] for reason in ordered[:_MOST_REASONS])
+def _main_reasons(fields: Iterable[FieldChange]) -> tuple[Why, ...]:
+    """Return the distinct reasons of the fields, the most frequent first, with the places of their first field."""
+    reasons = [change.why for change in fields if change.why is not None]
+    counts = Counter((why.rule, why.text) for why in reasons)
+    first = {(why.rule, why.text): why for why in reversed(reasons)}
+    ordered = sorted(counts, key=lambda reason: (-counts[reason], reason))
+    return tuple(first[reason] for reason in ordered[:_MAX_REASONS])

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.core.devices import is_slice
 from reconciler.core.inventory import Inventory
-from reconciler.core.plan.edits import Edit, running
+from reconciler.core.plan.edits import Edit, running_gpus
 from reconciler.core.plan.plan import CapacityLine, GpuLine, JobChange, QueueLine
 from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, requests_of_quota
 from reconciler.core.summary import ObjectSummary, Quota
@@ -189,8 +189,8 @@ def job_changes(edits: Iterable[Edit], before: Usage, after: Usage) -> tuple[Job
                 key=row.key,
                 queue=queue,
                 product=row.product,
-                gpus_before=running(edit.row_before),
-                gpus_after=running(edit.row_after),
+                gpus_before=running_gpus(edit.row_before),
+                gpus_after=running_gpus(edit.row_after),
                 source=edit.change.source,
             )
         )

@@ -1,4 +1,4 @@
-"""`Inputs`: everything a plan is made from. The pipeline fills it; nothing else has any influence."""
+"""`Inputs`: everything that a plan depends on."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -19,27 +19,28 @@ from reconciler.core.queues import QueueUsage
 from reconciler.core.summary import ObjectSummary
 
 KindListKeys = Callable[[str, str, FieldPath], tuple[str, ...] | None]
-"""`(group, kind, path)`, as `Catalogue.list_keys`: keys of the list there; `()`: by position; None: unknown."""
+"""Returns the keys of the list at `(group, kind, path)`; `()` if items match by position; None if unknown."""
 
 
 def no_schema(_: str, __: str, ___: FieldPath) -> tuple[str, ...] | None:
-    """Tell of no list by what it goes."""
+    """Return None: no schema is known."""
     return None
 
 
 KindQuantities = Callable[[str, str, FieldPath], bool]
-"""`(group, kind, path)`, as `Catalogue.is_quantity`: whether the value there is a quantity."""
+"""Returns whether the value at `(group, kind, path)` is a quantity."""
 
 
 def no_schema_quantity(_: str, __: str, ___: FieldPath) -> bool:
-    """Tell of no value that it is a quantity."""
+    """Return False: no schema is known."""
     return False
 
 
 class Common(Struct, frozen=True, kw_only=True):
-    """Objects that are the same on both sides, which a plan only has to count.
+    """Objects that are equal on both sides, which a plan only counts.
 
-    `usage` is their GPUs by queue, if it is known. `rows` gives them one by one, for the few questions that need it.
+    rows: yields their summaries, for the few questions that need each of them.
+    usage: their queues and requests by cluster; None if they were not added up.
     """
 
     count: int = 0
@@ -48,17 +49,23 @@ class Common(Struct, frozen=True, kw_only=True):
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
-    """Desired and existing objects, what was found about them, and what pins them.
+    """Desired and existing objects, findings about them, and the identity of both revisions.
 
-    Paths are below the rendered folder (`<cluster>/<namespace>/<kind>-<name>.yaml`). `existing` lists
-    the base's files that we own (foreign ones are the pipeline's errors) with their blob ids. `existing_rows` holds a
-    row for each of them that is not desired with the same blob id: rows of the others are those of `desired`.
-    What is the same on both sides may be left out of these three and told by `common`.
-    `manifest` and `body` are asked only for paths that differ; `body` gives None where the file cannot be read.
-    `comparisons` holds updates that were compared already.
-    `origins` tells which existing paths came from source files that now have errors: those are held back. None says
-    that nobody knows: then everything that would vanish while any file has errors is held back. `waiting` are paths
-    whose document cannot be rendered before an answer comes: what exists there stays.
+    Paths are relative to the rendered folder: `<cluster>/<namespace>/<kind>-<name>.yaml`.
+
+    desired: summaries of the objects that the sources define.
+    existing: blob ids of the rendered files of the base that we own.
+    existing_rows: summaries of the existing objects whose blob id differs from the desired one.
+    common: objects that are equal on both sides and not part of the three mappings above.
+    manifest: returns the desired object at a path, with reasons. It is called for changes only.
+    body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
+    comparisons: updates that were compared already.
+    origins: source files of existing objects whose source now has errors, so they are held back. None if they are
+        unknown; then all deletions are held back while any file has errors.
+    waiting: paths whose sources wait for a sizing answer; existing files stay.
+    inventories: measured nodes by cluster.
+    folders: number of files in each source folder, before and after.
+    acknowledgement: the token that the user gave to accept exceeded budgets.
     """
 
     engine: str
@@ -78,10 +85,10 @@ class Inputs(Struct, frozen=True, kw_only=True):
     is_quantity: KindQuantities = no_schema_quantity
     origins: Mapping[str, str] | None = None
     waiting: frozenset[str] = frozenset()
-    inventories: Mapping[str, Inventory] = field(default_factory=dict)  # by cluster; none: never measured
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()
-    folders: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # files in each source folder: before, after
+    folders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     common: Common = Common()
-    acknowledgement: str = ""  # what the user gave to go over budget
+    acknowledgement: str = ""

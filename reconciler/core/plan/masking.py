@@ -1,7 +1,7 @@
-"""Secrets never enter a plan: which fields are secret as a whole, and what is blotted out inside other strings.
+"""Masking of secrets: which fields are secret, and which parts of other strings. No secret enters a plan.
 
-Names are judged by their words, so that `HF_TOKEN` is a secret and `MAX_TOKENS` or `TOKENIZERS_PARALLELISM` is not.
-In doubt a value is hidden: a reviewer still sees that it changed.
+Names are split into words, so that `HF_TOKEN` is secret but `MAX_TOKENS` and `TOKENIZERS_PARALLELISM` are not. In doubt
+a value is masked: reviewers still see that it changed.
 """
 
 import re
@@ -30,13 +30,13 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a free name (an environment variable, a key of a ConfigMap) is that of a secret."""
+    """Return whether a name chosen by users (of an environment variable or a ConfigMap key) is that of a secret."""
     return not _SECRET_WORDS.isdisjoint(_words(name))
 
 
 @lru_cache(maxsize=4096)
 def _is_secret_key(name: str) -> bool:
-    """Tell whether a field's name is that of a secret; `topologyKey` and `secretName` are not."""
+    """Return whether the name of a field is that of a secret; `topologyKey` and `secretName` are not."""
     words = _words(name)
     if not words:
         return False
@@ -46,15 +46,15 @@ def _is_secret_key(name: str) -> bool:
 
 
 def is_secret_field(kind: str, depth: int, parent: str, holder: Any, name: str) -> bool:
-    """Tell whether the value of `name` in the mapping `holder` is secret as a whole.
+    """Return whether the value of `name` in the mapping `holder` is secret.
 
-    `depth` is that of `holder` below the object, `parent` the key it stands under.
+    `depth` is the depth of `holder` in the object, and `parent` its key.
     """
     if depth == 0:
         return kind == "Secret" and name in _NAMED_MAPS
     if name == "value":
-        named = holder.get("name")
-        return isinstance(named, str) and is_secret_name(named)
+        variable = holder.get("name")
+        return isinstance(variable, str) and is_secret_name(variable)
     if depth == 1 and parent in _NAMED_MAPS:
         return is_secret_name(name)
     return _is_secret_key(name)
@@ -66,14 +66,14 @@ _SECRET_FLAG = later(
 
 
 def follows_secret_flag(items: Sequence[Any], index: int) -> bool:
-    """Tell whether an item of a list is the value of the flag before it, as in `[--password, hunter2]`."""
+    """Return whether a list item is the value of a secret flag before it, as in `[--password, hunter2]`."""
     flag, value = items[index - 1] if index else None, items[index]
     if not isinstance(flag, str) or not isinstance(value, str) or value.startswith(("-", "$")):
         return False
     return _SECRET_FLAG.fullmatch(flag) is not None
 
 
-# Every repetition is bounded, or stops at what the next one starts with: hostile text must not cost quadratic time.
+# All repetitions are bounded or disjoint from what follows, so that hostile text cannot cost quadratic time.
 _REPLACEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (later(r"(?P<keep>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)[^\s/@'\"]+@"), rf"\g<keep>{MASK}@"),
     (
@@ -119,8 +119,8 @@ _SUSPECT = later(
 
 
 def redact(text: str) -> str:
-    """Return `text` without credentials in URLs, query strings, flags, assignments, and well-known token shapes."""
-    if len(text) < 6 or not _SUSPECT.search(text):  # noqa: PLR2004 - no credential with its context is shorter
+    """Mask credentials in URLs, query strings, flags and assignments, and tokens in well-known formats."""
+    if len(text) < 6 or not _SUSPECT.search(text):  # noqa: PLR2004 - shorter than any credential with its context
         return text
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)

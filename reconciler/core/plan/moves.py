@@ -1,7 +1,7 @@
-"""Renames: an object that is deleted here and created there with (nearly) the same content is one move.
+"""Moves: a deletion and a creation of nearly the same content, shown as one change.
 
-Kubernetes knows no rename: the old object goes and a new one comes. Risks and budgets say so; the reviewer sees one
-small change instead of two large ones.
+Kubernetes cannot rename objects: it deletes the old one and creates a new one, and risks and budgets say so. Reviewers
+see one small change instead of two large ones.
 """
 
 import re
@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.plan.changed_paths import ChangedPaths, source_of
 from reconciler.core.plan.inputs import Inputs
-from reconciler.core.plan.sides import Sides, origin_of
 
-NEARLY = 0.9
-"""Share of equal leaves from which two objects of one kind, that differ in name, count as one."""
+SIMILAR = 0.9
+"""Least share of equal fields for two objects of one kind to count as one."""
 
-_MOST_PAIRS = 2_000  # comparisons of one kind; beyond, only equal content is recognised
+_MAX_PAIRS = 2_000  # comparisons per kind; with more, only equal objects are matched
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -27,89 +28,86 @@ class Move(Struct, frozen=True, kw_only=True):
     new: str
 
 
-class _Candidate(Struct, frozen=True, kw_only=True):
+class _MoveCandidate(Struct, frozen=True, kw_only=True):
     path: str
     source: str
     leaves: frozenset[str]
 
 
-def find_moves(inputs: Inputs, sides: Sides) -> tuple[Move, ...]:
-    """Pair deletions with creations of the same group and kind: equal content first, then the most alike."""
-    if not sides.created or not sides.deleted:
+def find_moves(inputs: Inputs, paths: ChangedPaths) -> tuple[Move, ...]:
+    """Match deletions and creations of the same kind: equal content first, then the most similar."""
+    if not paths.created or not paths.deleted:
         return ()
-    old_by_kind = _grouped(_old(inputs, sides))
-    new_by_kind = _grouped(_new(inputs, sides, set(old_by_kind)))
+    old_by_kind = _group(_deleted(inputs, paths))
+    new_by_kind = _group(_created(inputs, paths, set(old_by_kind)))
     moves: list[Move] = []
     for kind in sorted(new_by_kind):
         moves += _pair(old_by_kind[kind], new_by_kind[kind])
     return tuple(sorted(moves, key=lambda move: move.new))
 
 
-_Kind = tuple[str, str]
+def _group(candidates: Iterator[tuple[KindId, _MoveCandidate]]) -> dict[KindId, list[_MoveCandidate]]:
+    groups: dict[KindId, list[_MoveCandidate]] = {}
+    for kind, candidate in candidates:
+        groups.setdefault(kind, []).append(candidate)
+    return groups
 
 
-def _grouped(found: Iterator[tuple[_Kind, _Candidate]]) -> dict[_Kind, list[_Candidate]]:
-    grouped: dict[_Kind, list[_Candidate]] = {}
-    for kind, candidate in found:
-        grouped.setdefault(kind, []).append(candidate)
-    return grouped
-
-
-def _old(inputs: Inputs, sides: Sides) -> Iterator[tuple[_Kind, _Candidate]]:
-    for path in sides.deleted:
-        row = sides.before.get(path)
+def _deleted(inputs: Inputs, paths: ChangedPaths) -> Iterator[tuple[KindId, _MoveCandidate]]:
+    for path in paths.deleted:
+        row = paths.before.get(path)
         if row is None or inputs.kinds.find(row.group, row.kind).never_moves:
             continue
         body = inputs.body(path)
         if body:
             leaves = fingerprint(body, row.name, row.namespace)
-            yield (row.group, row.kind), _Candidate(path=path, source=origin_of(inputs, path), leaves=leaves)
+            yield (row.group, row.kind), _MoveCandidate(path=path, source=source_of(inputs, path), leaves=leaves)
 
 
-def _new(inputs: Inputs, sides: Sides, kinds: set[_Kind]) -> Iterator[tuple[_Kind, _Candidate]]:
-    for path in sides.created:
-        row = sides.after[path]
+def _created(inputs: Inputs, paths: ChangedPaths, kinds: set[KindId]) -> Iterator[tuple[KindId, _MoveCandidate]]:
+    for path in paths.created:
+        row = paths.after[path]
         if (row.group, row.kind) in kinds:
             leaves = fingerprint(inputs.manifest(path).body, row.name, row.namespace)
-            yield (row.group, row.kind), _Candidate(path=path, source=row.source, leaves=leaves)
+            yield (row.group, row.kind), _MoveCandidate(path=path, source=row.source, leaves=leaves)
 
 
-def _pair(old: list[_Candidate], new: list[_Candidate]) -> Iterator[Move]:
-    waiting: dict[frozenset[str], list[_Candidate]] = {}
+def _pair(old: list[_MoveCandidate], new: list[_MoveCandidate]) -> Iterator[Move]:
+    unmatched: dict[frozenset[str], list[_MoveCandidate]] = {}
     for candidate in old:
-        waiting.setdefault(candidate.leaves, []).append(candidate)
-    rest = []
+        unmatched.setdefault(candidate.leaves, []).append(candidate)
+    remaining = []
     for candidate in new:
-        equal = waiting.get(candidate.leaves)
+        equal = unmatched.get(candidate.leaves)
         if equal:
             yield Move(old=equal.pop(0).path, new=candidate.path)
         else:
-            rest.append(candidate)
-    left = [candidate for candidates in waiting.values() for candidate in candidates]
-    if left and rest and len(left) * len(rest) <= _MOST_PAIRS:
-        yield from _most_alike(left, rest)
+            remaining.append(candidate)
+    left = [candidate for candidates in unmatched.values() for candidate in candidates]
+    if left and remaining and len(left) * len(remaining) <= _MAX_PAIRS:
+        yield from _most_similar(left, remaining)
 
 
-def _most_alike(old: list[_Candidate], new: list[_Candidate]) -> Iterator[Move]:
-    """Pair greedily by likeness; of two equally alike, the one from the same source file, then by path."""
-    scored = []
-    for gone in old:
-        for come in new:
-            likeness = len(gone.leaves & come.leaves) / max(len(gone.leaves), len(come.leaves), 1)
-            if likeness >= NEARLY:
-                elsewhere = not gone.source or gone.source != come.source
-                scored.append((-likeness, elsewhere, gone.path, come.path))
-    taken: set[str] = set()
-    for _, _, gone_path, come_path in sorted(scored):
-        if gone_path not in taken and come_path not in taken:
-            taken |= {gone_path, come_path}
-            yield Move(old=gone_path, new=come_path)
+def _most_similar(old: list[_MoveCandidate], new: list[_MoveCandidate]) -> Iterator[Move]:
+    """Match greedily by similarity. Ties prefer objects of the same source file, then the first path."""
+    scores = []
+    for before in old:
+        for after in new:
+            similarity = len(before.leaves & after.leaves) / max(len(before.leaves), len(after.leaves), 1)
+            if similarity >= SIMILAR:
+                is_other_file = not before.source or before.source != after.source
+                scores.append((-similarity, is_other_file, before.path, after.path))
+    matched: set[str] = set()
+    for _, _, old_path, new_path in sorted(scores):
+        if old_path not in matched and new_path not in matched:
+            matched |= {old_path, new_path}
+            yield Move(old=old_path, new=new_path)
 
 
 def fingerprint(body: Mapping[str, Any], name: str, namespace: str) -> frozenset[str]:
-    """Return the leaves of a body with its own name and namespace left open, as `path=value`."""
+    """Return the fields of an object as `path=value`, with a placeholder for its own name and namespace."""
     own = [re.escape(word) for word in (name, namespace) if word]
-    # Only as a whole word: a queue called `a` must not tear holes into every other value.
+    # Whole words only: the name `a` must not be replaced inside other values.
     pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(own)})(?![A-Za-z0-9])") if own else None
     return frozenset(_leaves(body, "", pattern))
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.manifests.ownership import IMMUTABLE, KEEP
 from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.plan.changed_paths import ChangedPaths
 from reconciler.core.plan.edits import Edit
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Operation, QueueLine, Risk
-from reconciler.core.plan.sides import Sides
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.queues import QueueUsage
 
@@ -23,10 +23,10 @@ class RiskContext:
     """What the checks look at besides one change."""
 
     def __init__(
-        self, inputs: Inputs, sides: Sides, queues: Iterable[QueueLine], usage: Mapping[str, QueueUsage]
+        self, inputs: Inputs, paths: ChangedPaths, queues: Iterable[QueueLine], usage: Mapping[str, QueueUsage]
     ) -> None:
         self.inputs = inputs
-        self.sides = sides
+        self.paths = paths
         self.queues = queues
         self.usage = usage
 
@@ -35,7 +35,7 @@ class RiskContext:
         """Number of references to an object after the plan, by its cluster, kind, namespace and name."""
         return Counter(
             (row.cluster, (reference.group, reference.kind), reference.namespace, reference.name)
-            for row in chain(self.inputs.common.rows(), self.sides.after.values())
+            for row in chain(self.inputs.common.rows(), self.paths.after.values())
             for reference in row.references
         )
 
@@ -187,8 +187,8 @@ def _suspend(edit: Edit, _: RiskContext) -> RiskText | None:
 
 
 def _find_kept(context: RiskContext) -> Iterator[Risk]:
-    for path in context.sides.kept:
-        row = context.sides.before.get(path)
+    for path in context.paths.kept:
+        row = context.paths.before.get(path)
         if row is not None:
             yield Risk(
                 rule="risk.kept",

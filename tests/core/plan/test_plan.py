@@ -322,7 +322,7 @@ def test_what_is_no_plan_is_refused(data: bytes) -> None:
 
 def test_a_plan_file_with_values_of_other_types_is_refused() -> None:
     made = to_json(make_plan(everything()))
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot read"):
         from_json({**made, "changes": [{"operation": "explode"}]})
 
 
