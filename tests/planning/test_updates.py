@@ -86,7 +86,7 @@ def test_what_cannot_travel_is_left_to_the_parent() -> None:
         source=SourceRef(path="a.yaml"),
         sizing=None,
         fields=(FieldChange(path="data", before=0, after=2**70),),
-        whole=Why(rule="source"),
+        why=Why(rule="source"),
         replaces=True,
     )
     assert encode_updates({"path": Update(comparison, ())}) == b""
