@@ -17,6 +17,7 @@ from reconciler.adapters.predictors.table import TablePredictor, read_table
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
 from reconciler.core.config import SizingSettings
 from reconciler.core.documents import Document, read
+from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.sized.sizing import SizingContext, size_job
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
@@ -72,7 +73,7 @@ def main() -> int:
     print(f"one question decided (all candidates)    {each:10.1f} us")
     print(f"{JOBS:,} different questions decided      {each * JOBS / 1e6:10.2f} s")
     documents = [_document(number) for number in range(JOBS // 10)]
-    around = SizingContext(settings=SizingSettings(), answers=Answers(), file=lambda _: None)
+    around = SizingContext(kinds=BUILT_IN, settings=SizingSettings(), answers=Answers(), file=lambda _: None)
     whole = _each(lambda: [size_job(one, around) for one in documents], len(documents))
     print(f"job file: line read, decided, rewritten  {whole:10.1f} us")
     _table(questions)

@@ -42,3 +42,8 @@ def value_at(data: Any, path: FieldPath) -> Any:
         else:
             return None
     return data
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 GPU`, `2 GPUs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

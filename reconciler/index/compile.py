@@ -116,9 +116,13 @@ def _render(context: Context, draft: _Draft) -> None:
         source = _Source(context, document)
         for cluster in _selecting(context.clusters, document):
             lookup = Lookup(context, cluster, draft.dependencies)
-            manifests = _render_sized(context.kinds, source, lookup, draft) if is_sized(document, cluster) else None
+            manifests = (
+                _render_sized(context.kinds, source, lookup, draft)
+                if is_sized(context.kinds, document, cluster)
+                else None
+            )
             if manifests is None:
-                if was_sized(document, cluster):
+                if was_sized(context.kinds, document, cluster):
                     draft.problems += outdated(document, lookup)
                 rendered = source.render(lookup)
                 draft.problems += rendered.problems
@@ -231,7 +235,7 @@ class _Source:
 
 def _render_sized(kinds: Kinds, source: _Source, lookup: Lookup, draft: _Draft) -> tuple[Manifest, ...] | None:
     """Render a job with its numbers; None if it is not a known training. A pending job keeps what exists."""
-    from reconciler.core.sized import sized_manifest, sized_torchrun_job, stamped  # noqa: PLC0415 - few need it
+    from reconciler.core.sized import sized_intent, sized_manifest, stamp  # noqa: PLC0415 - few need it
 
     document, cluster = source.document, lookup.cluster
     job = None if writes_source(cluster) else size(document, lookup)
@@ -244,9 +248,9 @@ def _render_sized(kinds: Kinds, source: _Source, lookup: Lookup, draft: _Draft) 
         draft.pending.update(kinds.manifest_path(manifest.cluster, manifest.key) for manifest in rendered.manifests)
         return ()
     if source.row.render is not None:
-        rendered = source.render(lookup, sized_torchrun_job(job.sized))
+        rendered = source.render(lookup, sized_intent(source.row, job.sized))
         draft.problems += rendered.problems
-        return tuple(with_note(kinds, stamped(manifest, job.sized), job) for manifest in rendered.manifests)
+        return tuple(with_note(kinds, stamp(kinds, manifest, job.sized), job) for manifest in rendered.manifests)
     return (with_note(kinds, sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job),)
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.core.config import Cluster, SizedKind, SizingSettings, Write
+from reconciler.core.config import Cluster, SizingSettings, Write
 from reconciler.core.documents import Document
 from reconciler.core.kinds.kind import Kinds, Offer
 from reconciler.core.kinds.kueue.offers import offered_products
 from reconciler.core.kinds.torchrun import JOB, QUEUE, offered_product
 from reconciler.core.kinds.torchrun.intent import TorchrunQueue
+from reconciler.core.kinds.training import is_selected
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
@@ -25,25 +26,24 @@ if TYPE_CHECKING:
     from reconciler.core.sizing.gpus import Gpu
 
 _SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.protocol`, which only sizing imports
-_KINDS = frozenset(kind.value for kind in SizedKind)
 
 
-def is_sized(document: Document, cluster: Cluster, *, again: bool = False) -> bool:
+def is_sized(kinds: Kinds, document: Document, cluster: Cluster, *, again: bool = False) -> bool:
     """Return whether a document is to be sized for a cluster; `again`: also one that is done."""
-    if document.kind.lower() not in _KINDS:
-        return False
     settings, labels = cluster.sizing, mapping(document.metadata.get("labels"))
     if not settings.select.every and settings.select.label_key not in labels:
         return False
-    from reconciler.core.training import is_selected
-
-    return is_selected(document, settings, cluster.namespace, again=again)
+    return is_selected(kinds, document, settings, cluster.namespace, again=again)
 
 
-def was_sized(document: Document, cluster: Cluster) -> bool:
+def was_sized(kinds: Kinds, document: Document, cluster: Cluster) -> bool:
     """Return whether a document was sized by us and would be sized again if it did not say so."""
     annotations = mapping(document.metadata.get("annotations"))
-    return _SIZING in annotations and not is_sized(document, cluster) and is_sized(document, cluster, again=True)
+    return (
+        _SIZING in annotations
+        and not is_sized(kinds, document, cluster)
+        and is_sized(kinds, document, cluster, again=True)
+    )
 
 
 def size(document: Document, lookup: Lookup) -> "SizedJob | None":
@@ -106,6 +106,7 @@ def sizing_context(document: Document, lookup: Lookup) -> "SizingContext":
     queue: TorchrunQueue | None = lookup.defined(QUEUE, namespace, name) if name else None
     offered, evidence = _offered(lookup, namespace, name, queue)
     return SizingContext(
+        kinds=lookup.kinds,
         settings=_settings(lookup.cluster.sizing, document, queue),
         answers=lookup.answers(),
         offered=offered,

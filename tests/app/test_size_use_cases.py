@@ -23,6 +23,7 @@ from reconciler.app.size.table import predict_table
 from reconciler.app.size.write import edited_files
 from reconciler.core.config import Cluster
 from reconciler.core.engines import Outcome
+from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.sizing.answers import Answer, Answers
 from reconciler.core.sizing.gpu_sweep import Bounds
 from reconciler.core.sizing.question import Question, engine_question
@@ -38,7 +39,11 @@ def scope(repository: MemoryRepository | None = None, **settings: Any) -> Sizing
     """Return what files are sized against: a repository in memory, or settings."""
     index = open_workspace(repository).compile() if repository else None
     return SizingScope(
-        catalogue=wiring.catalogue(), settings=standalone_settings(**settings), index=index, repository=repository
+        kinds=BUILT_IN,
+        catalogue=wiring.catalogue(),
+        settings=standalone_settings(**settings),
+        index=index,
+        repository=repository,
     )
 
 
@@ -69,16 +74,16 @@ def test_file_outside_a_repository() -> None:
     (answer,) = answers_of(sized, gpus=16)
     assert answer.decision.chosen is not None
     assert answer.requested is not None
-    require_jobs([sized])
+    require_jobs(BUILT_IN, [sized])
 
 
 def test_files_without_a_job_and_with_errors() -> None:
     config_map = InputFile(path="a.yaml", content=b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
     with pytest.raises(ConfigError, match=r"^a\.yaml: no training job found"):
-        require_jobs([size_file(scope(), config_map)])
+        require_jobs(BUILT_IN, [size_file(scope(), config_map)])
     broken = size_file(scope(), InputFile(path="b.yaml", content=b"a: [\n"))
     with pytest.raises(InvalidInput) as caught:
-        require_jobs([broken])
+        require_jobs(BUILT_IN, [broken])
     assert caught.value.problems == tuple(broken.errors)
 
 

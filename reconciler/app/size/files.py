@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, Goal, SizingSettings
 from reconciler.core.documents import Document, read
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.training import is_training_kind, training_kind_names
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sized.apply import waiting
@@ -17,7 +19,7 @@ from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.gpus import closest_gpus, find_gpu
 from reconciler.core.sizing.question import engine_question
-from reconciler.core.training import is_done, is_training_kind
+from reconciler.core.training import is_done
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.context import Context
@@ -26,8 +28,6 @@ from reconciler.index.sizing import is_sized, sizing_context
 from reconciler.outputs.sizes import SizeAnswer
 from reconciler.ports import Repository
 from reconciler.revision.files import selects
-
-KINDS = "PyTorchJob, AppWrapper, Job, JobSet, TrainJob, RayJob, TorchrunJob"
 
 
 class InputFile(Struct, frozen=True, kw_only=True, eq=False):
@@ -48,6 +48,7 @@ class InputFile(Struct, frozen=True, kw_only=True, eq=False):
 class SizingScope(Struct, frozen=True, kw_only=True, eq=False):
     """What files are sized against: a config repository, or `settings` for files outside of it."""
 
+    kinds: Kinds
     catalogue: Catalogue
     settings: SizingSettings
     index: CompiledRevision | None = None
@@ -124,9 +125,9 @@ def standalone_settings(
 def size_file(scope: SizingScope, file: InputFile, *, again: bool = True) -> SizedFile:
     """Size all training jobs of a file. `again`: also jobs with the label that marks them as sized."""
     if scope.index is None or not scope.has_source(file):
-        return _size(file.path, file.content, _standalone_targets(scope.settings, file), scope.catalogue, again=again)
+        return _size(scope, file.path, file.content, _standalone_targets(scope, file), again=again)
     targets = _with_gpu(_repository_targets(scope.index.context, selected=False), scope.settings.default_gpu_model)
-    return _size(file.inside, file.content, targets, scope.index.context.catalogue, again=again)
+    return _size(scope, file.inside, file.content, targets, again=again)
 
 
 def size_selected(scope: SizingScope, *, again: bool = False) -> list[SizedFile]:
@@ -137,20 +138,22 @@ def size_selected(scope: SizingScope, *, again: bool = False) -> list[SizedFile]
     targets = _repository_targets(index.context, selected=True, again=again)
     sources = index.revision.files.sources
     files = [
-        _size(path, raw, targets, index.context.catalogue, again=again, named=False)
+        _size(scope, path, raw, targets, again=again, named=False)
         for path, raw in read_files(repository, sources, [*sources])
     ]
     return [file for file in files if file.jobs]
 
 
-def require_jobs(files: Sequence[SizedFile]) -> None:
+def require_jobs(kinds: Kinds, files: Sequence[SizedFile]) -> None:
     """Raise `InvalidInput` with the errors of all files, and `ConfigError` if there is no training job in them."""
     errors = [problem for file in files for problem in file.errors]
     if errors:
         raise InvalidInput(errors)
     if not any(file.jobs for file in files):
         paths = ", ".join(file.path for file in files)
-        raise ConfigError(f"{paths}: no training job found", hint=f"supported kinds: {KINDS}")
+        raise ConfigError(
+            f"{paths}: no training job found", hint=f"supported kinds: {', '.join(training_kind_names(kinds))}"
+        )
 
 
 def answers_of(file: SizedFile, gpus: int | None = None) -> list[SizeAnswer]:
@@ -180,14 +183,15 @@ def _answer(found: FileJob, gpus: int | None) -> SizeAnswer:
 
 
 def _size(
-    path: str, raw: bytes, targets: _Targets, catalogue: Catalogue, *, again: bool, named: bool = True
+    scope: SizingScope, path: str, raw: bytes, targets: _Targets, *, again: bool, named: bool = True
 ) -> SizedFile:
+    catalogue = scope.catalogue if scope.index is None else scope.index.context.catalogue
     reading = read(path, raw)
     problems = list(reading.problems)
     jobs: list[FileJob] = []
     done = 0
     for document in reading.documents:
-        if not is_training_kind(document):
+        if not is_training_kind(scope.kinds, document):
             continue
         invalid = catalogue.validate(document)
         problems += invalid
@@ -220,7 +224,7 @@ def _repository_targets(context: Context, *, selected: bool, again: bool = False
         labels = document.metadata.get("labels")
         for cluster in context.clusters:
             if selects(cluster, document.source.path, labels) and (
-                not selected or is_sized(document, cluster, again=again)
+                not selected or is_sized(context.kinds, document, cluster, again=again)
             ):
                 yield cluster, sizing_context(document, Lookup(context, cluster, set()))
 
@@ -239,15 +243,16 @@ def _with_gpu(targets: _Targets, product: str) -> _Targets:
     return with_gpu
 
 
-def _standalone_targets(settings: SizingSettings, file: InputFile) -> _Targets:
+def _standalone_targets(scope: SizingScope, file: InputFile) -> _Targets:
     """Size without a repository: a launch line may name the configurations beside the file, and nothing else."""
 
     def targets(_: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
-        siblings = file.siblings()
+        settings, siblings = scope.settings, file.siblings()
         offered = tuple(filter(None, [find_gpu(settings.default_gpu_model)]))
         yield (
             None,
             SizingContext(
+                kinds=scope.kinds,
                 settings=settings,
                 answers=Answers(),
                 offered=offered,

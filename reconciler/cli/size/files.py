@@ -68,7 +68,7 @@ def file_(files: tuple[Path, ...], **flags: Any) -> int:
     if answers:
         settings = run.settings if run else wiring.resolve_settings(options.setting_flags(flags), options.environment())
         click.echo(format_sizes(answers, settings), nl=False)
-    require_jobs(sized)
+    require_jobs(scope.kinds, sized)
     return 0
 
 
@@ -180,7 +180,9 @@ def _open(files: Sequence[Path], flags: dict[str, Any]) -> "tuple[SizingScope, R
     index = run.workspace.compile() if run else None
     catalogue = run.workspace.runtime.catalogue if run else wiring.catalogue()
     repository = run.workspace.runtime.repository if run else None
-    scope = SizingScope(catalogue=catalogue, settings=settings, index=index, repository=repository)
+    scope = SizingScope(
+        kinds=wiring.kinds(), catalogue=catalogue, settings=settings, index=index, repository=repository
+    )
     inputs = [wiring.input_file(path, run) for path in files]
     if any(scope.has_source(file) for file in inputs):
         _warn_ignored(_STANDALONE_SETTINGS, "spec.sizing of the config repository applies")

@@ -23,18 +23,6 @@ class Goal(StrEnum):
     THROUGHPUT = "throughput"  # the most tokens per second
 
 
-class SizedKind(StrEnum):
-    """A kind of job that can be sized."""
-
-    PYTORCHJOB = "pytorchjob"
-    APPWRAPPER = "appwrapper"
-    JOB = "job"
-    JOBSET = "jobset"
-    TRAINJOB = "trainjob"
-    RAYJOB = "rayjob"
-    TORCHRUNJOB = "torchrunjob"
-
-
 class Write(StrEnum):
     """Where the numbers are written: `rendered/`, or the source file by `reconciler size --write`."""
 
@@ -76,7 +64,7 @@ class SizingSettings(Struct, frozen=True, kw_only=True):
     """
 
     select: SizedJobs = SizedJobs()
-    kinds: tuple[SizedKind, ...] = tuple(SizedKind)
+    kinds: tuple[str, ...] = ()  # lower-case names; empty: every kind that can be sized
     engine_name: str = ANALYTIC.name
     engine_section: tuple[tuple[str, str | int], ...] = ()
     goal: Goal = Goal.MIN_GPU
@@ -106,10 +94,10 @@ class SizingSettings(Struct, frozen=True, kw_only=True):
         settings = self.engine.settings
         return None if settings is None else msgspec.convert(dict(self.engine_section), settings)
 
-    def selects(self, kind: SizedKind, namespace: str, labels: Mapping[str, Any]) -> bool:
+    def selects(self, kind: str, namespace: str, labels: Mapping[str, Any]) -> bool:
         """Return whether a job of this kind and namespace, with these labels, is to be sized."""
         select = self.select
-        if kind not in self.kinds or (select.namespaces and namespace not in select.namespaces):
+        if (self.kinds and kind not in self.kinds) or (select.namespaces and namespace not in select.namespaces):
             return False
         return select.every or labels.get(select.label_key) == select.label_value
 
@@ -152,7 +140,7 @@ def sizing_settings(spec: Mapping[str, Any]) -> SizingSettings:
     return SizingSettings(
         **{field: spec[key] for key, field in _PLAIN_SETTINGS if key in spec},
         select=_select(spec.get("select", {})),
-        kinds=tuple(SizedKind(kind) for kind in spec.get("kinds", defaults.kinds)),
+        kinds=tuple(spec.get("kinds", defaults.kinds)),
         engine_name=engine.name,
         engine_section=tuple(sorted(spec[engine.name].items())) if engine.settings else (),
         goal=Goal(spec.get("goal", defaults.goal)),

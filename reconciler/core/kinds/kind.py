@@ -16,6 +16,8 @@ from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.objects import FieldPath, ObjectKey, format_path, split_api_version
 from reconciler.core.problems import Parsed, Problem
 from reconciler.core.reasons import Origin
+from reconciler.core.training.job import TrainingJob
+from reconciler.core.training.reader import JobReader
 from reconciler.core.values import mapping, text
 
 Body = Mapping[str, Any]
@@ -76,6 +78,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         is_definition: other documents look it up (`Lookup.defined`), so its files are read before all others.
         affects_all_files: a change of it compiles every file again.
         defines_kinds: its documents are CustomResourceDefinitions.
+        training: reads the training job of a document, for sizing.
 
     Rendered objects:
         pods: yields the pods of an object; its second argument is the prefix of the object's fields.
@@ -117,6 +120,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     is_definition: bool = False
     affects_all_files: bool = False
     defines_kinds: bool = False
+    training: Callable[[JobReader], TrainingJob | None] | None = None
 
     pods: Callable[[Body, str], Iterable[PodSet]] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None

@@ -3,7 +3,7 @@
 from reconciler.core.sized.apply import apply_decision, refused, waiting
 from reconciler.core.sized.line import Line
 from reconciler.core.sized.protocol import SIZING, particulars, recommendation
-from reconciler.core.sized.sized import Sized, sized_manifest, sized_torchrun_job, stamped
+from reconciler.core.sized.sized import Sized, sized_intent, sized_manifest, stamp
 
 __all__ = [
     "SIZING",
@@ -13,8 +13,8 @@ __all__ = [
     "particulars",
     "recommendation",
     "refused",
+    "sized_intent",
     "sized_manifest",
-    "sized_torchrun_job",
-    "stamped",
+    "stamp",
     "waiting",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from reconciler.core.config import SizingSettings
+from reconciler.core.devices import PRODUCT_LABEL
 from reconciler.core.documents import Document
 from reconciler.core.launch import Launch
 from reconciler.core.objects import FieldPath, format_path
@@ -11,7 +12,6 @@ from reconciler.core.reasons import Origin
 from reconciler.core.sized.draft import Draft, Misfit
 from reconciler.core.sized.grounds import Grounds
 from reconciler.core.sized.line import Line, line_origins, line_warnings, sized_line
-from reconciler.core.sized.product import set_product
 from reconciler.core.sized.protocol import set_done, set_waiting
 from reconciler.core.sized.replicas import set_replicas
 from reconciler.core.sized.resources import set_resources
@@ -19,7 +19,7 @@ from reconciler.core.sized.sized import Sized, finished, unchanged
 from reconciler.core.sized.variables import set_variables, variables
 from reconciler.core.sizing.decision import Decision
 from reconciler.core.sizing.question import Question
-from reconciler.core.training import Kind, TrainingJob
+from reconciler.core.training import TrainingJob
 
 
 def apply_decision(  # noqa: PLR0917 - who, what, why
@@ -60,15 +60,16 @@ def _set_numbers(
 ) -> None:
     set_replicas(draft, job, grounds)
     wanted = list(variables(job, grounds))
-    for container in (*_trainers(draft, job), *job.seen_by):
+    for container in (*job.format.containers(draft, job), *job.seen_by):
         set_variables(draft, (*container, "env"), wanted)
-    for container in _trainers(draft, job):
-        if job.kind is not Kind.TORCHRUN_JOB:
-            name = "resourcesPerNode" if job.kind is Kind.TRAIN_JOB else "resources"
-            set_resources(draft, (*container, name), grounds, settings)
+    for container in job.format.containers(draft, job):
+        if job.format.resources:
+            set_resources(draft, (*container, job.format.resources), grounds, settings)
         _set_line(draft, job, container, line, grounds)
     if pin_gpu:
-        set_product(draft, job, grounds)
+        gpu = grounds.chosen.gpu
+        reason = grounds.because("gpu", f"the job names no GPU product; {grounds.memory}")
+        job.format.select_product(draft, job, PRODUCT_LABEL[gpu.vendor], gpu.product, reason)
     if settings.unsuspend:
         _unsuspend(draft, job, grounds)
 
@@ -104,8 +105,8 @@ def _problems(job: TrainingJob, grounds: Grounds) -> list[Problem]:
         found.append(
             _problem(job.document, "sizing.effective-batch", (), message, "choose a batch that the GPUs divide")
         )
-    if grounds.workers > 1 and not job.meets:
-        message = f"needs {grounds.workers} nodes, but nothing tells the pods of this {job.kind.value} of each other"
+    if grounds.workers > 1 and not job.has_rendezvous:
+        message = f"needs {grounds.workers} nodes, but nothing tells the pods of this {job.kind} of each other"
         hint = "make it a PyTorchJob, TrainJob or TorchrunJob, or name the main process in the launch line"
         found.append(_problem(job.document, "sizing.rendezvous", job.lead.container.path, message, hint))
     return found
@@ -113,16 +114,6 @@ def _problems(job: TrainingJob, grounds: Grounds) -> list[Problem]:
 
 def _problem(document: Document, rule: str, path: FieldPath, message: str, hint: str) -> Problem:
     return Problem(rule=rule, place=document.at(path), field=format_path(path), message=message, hint=hint)
-
-
-def _trainers(draft: Draft, job: TrainingJob) -> list[FieldPath]:
-    """Return the containers that run the line once it is sized: a Worker may have come or gone."""
-    lead = job.lead.container.path
-    if job.kind is not Kind.PYTORCH_JOB:
-        return [lead]
-    specs: FieldPath = (*job.root, "spec", "pytorchReplicaSpecs")
-    others = [pods.container.path for pods in job.pods[1:]] or [(*specs, "Worker", *lead[len(specs) + 1 :])]
-    return [lead, *(path for path in others if draft.get(path) is not None)]
 
 
 def _set_line(draft: Draft, job: TrainingJob, container: FieldPath, line: Line, grounds: Grounds) -> None:
@@ -138,7 +129,6 @@ def _set_line(draft: Draft, job: TrainingJob, container: FieldPath, line: Line, 
 
 def _unsuspend(draft: Draft, job: TrainingJob, grounds: Grounds) -> None:
     """Let a suspended job run, where it or its wrapper says that it waits."""
-    inner: FieldPath = ("runPolicy",) if job.kind is Kind.PYTORCH_JOB else ()
-    path: FieldPath = ("spec", "suspend") if job.is_wrapped else ("spec", *inner, "suspend")
+    path: FieldPath = ("spec", "suspend") if job.is_wrapped else job.format.suspend
     if draft.get(path) is True:
         draft.set(path, value=False, reason=grounds.because("suspend", "sized, so it may run (sizing.unsuspend)"))

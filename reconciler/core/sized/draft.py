@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath
 from reconciler.core.reasons import Origin, Reason
-from reconciler.core.training.job import value_at
+from reconciler.core.values import value_at
 
 
 class Misfit(Exception):

@@ -5,6 +5,7 @@ from msgspec import Struct
 from reconciler.core.reasons import Origin, Reason
 from reconciler.core.sizing.decision import Candidate
 from reconciler.core.sizing.question import Question
+from reconciler.core.values import plural
 
 
 class Grounds(Struct, frozen=True, kw_only=True, eq=False):
@@ -29,6 +30,11 @@ class Grounds(Struct, frozen=True, kw_only=True, eq=False):
         """GPUs of a node."""
         return self.chosen.layout.gpus_per_worker
 
+    @property
+    def resource(self) -> str:
+        """Extended resource of the GPUs."""
+        return self.chosen.gpu.vendor.resource
+
     def because(self, rule: str, text: str) -> Reason:
         """Return a reason."""
         return Reason(rule=f"sizing.{rule}", text=text, origins=self.origins)
@@ -37,8 +43,8 @@ class Grounds(Struct, frozen=True, kw_only=True, eq=False):
     def spread(self) -> str:
         """The layout in words."""
         if self.workers == 1:
-            return f"{counted(self.gpus, 'GPU')} on 1 node"
-        return f"{counted(self.gpus, 'GPU')} / {self.workers} nodes = {self.per_worker} a node"
+            return f"{plural(self.gpus, 'GPU')} on 1 node"
+        return f"{plural(self.gpus, 'GPU')} / {self.workers} nodes = {self.per_worker} a node"
 
     @property
     def memory(self) -> str:
@@ -52,13 +58,8 @@ class Grounds(Struct, frozen=True, kw_only=True, eq=False):
     def batch(self) -> str:
         """The effective batch, before and after."""
         layout, asked = self.chosen.layout, self.question
-        after = f"{layout.batch} a GPU x {counted(layout.gpus, 'GPU')} x {counted(layout.accumulation, 'step')}"
+        after = f"{layout.batch} a GPU x {plural(layout.gpus, 'GPU')} x {plural(layout.accumulation, 'step')}"
         before = f"{asked.batch} x {asked.processes} x {asked.accumulation}"
         if layout.effective_batch == asked.effective_batch:
             return f"effective batch {layout.effective_batch} = {after}, as before ({before})"
         return f"effective batch {layout.effective_batch} = {after}, instead of {asked.effective_batch} ({before})"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

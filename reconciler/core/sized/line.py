@@ -9,7 +9,7 @@ from reconciler.core.reasons import Origin
 from reconciler.core.sized.variables import ACCUMULATION, BATCH, NUM_GPUS, NUM_MACHINES, NUM_PROCESSES
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.training import Layout
-from reconciler.core.training import Kind, TrainingJob
+from reconciler.core.training import TrainingJob
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Lay
     words that no shell expands, and the lines of Ray and torchrun jobs, get the numbers themselves. Problems:
     `sizing.one-process` (nothing starts a process for each GPU), `sizing.line` (the words cannot be edited).
     """
-    if launch.launcher.starts_one_process and layout.gpus > 1 and job.kind not in _STARTS_PROCESSES:
+    if launch.launcher.starts_one_process and layout.gpus > 1 and not job.format.starts_processes:
         message = f"needs {layout.gpus} GPUs, but the line starts one process"
         hint = "start it with `accelerate launch` or `torchrun`, which start one process for each GPU"
         return _problem(job, "sizing.one-process", message, hint)
@@ -53,8 +53,8 @@ def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Pro
     if not flags or layout.workers == 1 or any(launch.option(flag) for flag in flags):
         return ()
     message = f"runs on {layout.workers} nodes, but the line does not set the machine's rank"
-    rank, address = ("PET_NODE_RANK", "PET_MASTER") if job.kind is Kind.TRAIN_JOB else ("RANK", "MASTER")
-    arguments = f"--machine_rank=${rank} --main_process_ip=${address}_ADDR --main_process_port=${address}_PORT"
+    rank, main = job.format.rank_variable, job.format.main_variable
+    arguments = f"--machine_rank=${rank} --main_process_ip=${main}_ADDR --main_process_port=${main}_PORT"
     hint = f"add {arguments} to the line"
     return (_problem(job, "sizing.machine-rank", message, hint, Severity.WARNING),)
 
@@ -64,13 +64,6 @@ def line_origins(job: TrainingJob, launch: Launch) -> tuple[Origin, ...]:
     spans = sorted({fact.span for fact in launch.facts.values() if fact.span is not None})
     paths = dict.fromkeys(job.word_path(span.field, span.index) for span in spans)
     return tuple(Origin(document=job.document, field=path) for path in paths)
-
-
-_STARTS_PROCESSES = frozenset({Kind.TORCHRUN_JOB, Kind.RAY_JOB})
-"""Kinds that start the processes themselves, whatever their line says."""
-
-_TELLS_PROCESSES = frozenset({Kind.PYTORCH_JOB, Kind.TRAIN_JOB})
-"""Kinds whose operator tells torchrun how many processes and nodes there are (`PET_NPROC_PER_NODE`, `PET_NNODES`)."""
 
 
 class _Numbers:
@@ -107,7 +100,7 @@ def _process_flags(job: TrainingJob, launch: Launch, numbers: _Numbers) -> tuple
     if not known.processes:
         return {}, {}
     always = launch.launcher.explicit
-    told = job.kind in _TELLS_PROCESSES and launch.launcher.reads_pet
+    told = job.format.passes_process_counts and launch.launcher.reads_pet
     flags: Flags = {}
     processes, machines = (launch.option(flag, of_script=known.of_script) for flag in (known.processes, known.machines))
     if always or (processes is None and not told) or (processes is not None and processes.value not in _AUTOMATIC):

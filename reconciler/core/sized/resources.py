@@ -1,11 +1,11 @@
 """GPUs and CPUs of a container: request and limit equal, as Kubernetes wants it of extended resources."""
 
-from typing import Any
-
 from reconciler.core.config import SizingSettings, Vendor
 from reconciler.core.objects import FieldPath
 from reconciler.core.sized.draft import Draft
-from reconciler.core.sized.grounds import Grounds, counted
+from reconciler.core.sized.grounds import Grounds
+from reconciler.core.training.job import as_written
+from reconciler.core.values import plural
 
 _SECTIONS = ("requests", "limits")
 CPUS_PER_GPU = 2
@@ -25,7 +25,7 @@ def set_resources(draft: Draft, resources: FieldPath, grounds: Grounds, settings
         draft.set(path, as_written(draft.get(path), gpus), reason)
     if settings.patch_cpu_request:
         cpus = CPUS_PER_GPU * max(1, gpus)
-        reason = grounds.because("cpu", f"{CPUS_PER_GPU} CPUs a GPU x {counted(gpus, 'GPU')} = {cpus}")
+        reason = grounds.because("cpu", f"{CPUS_PER_GPU} CPUs a GPU x {plural(gpus, 'GPU')} = {cpus}")
         for section in _SECTIONS:
             path = (*resources, section, "cpu")
             draft.set(path, as_written(draft.get(path), cpus), reason)
@@ -33,8 +33,3 @@ def set_resources(draft: Draft, resources: FieldPath, grounds: Grounds, settings
 
 def _is_gpu(name: str) -> bool:
     return name in {vendor.resource for vendor in Vendor} or name.startswith("nvidia.com/mig-")
-
-
-def as_written(before: Any, number: int) -> int | str:
-    """Return a quantity in the form that stands there: `"8"` stays text."""
-    return str(number) if isinstance(before, str) else number

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Cluster
 from reconciler.core.documents import Document
-from reconciler.core.kinds.torchrun.intent import TorchrunJob, job_intent
+from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.plain import render_plain
 from reconciler.core.problems import Parsed, Problem
@@ -43,24 +43,24 @@ def sized_manifest(sized: Sized, cluster: Cluster, *, namespaced: bool) -> Manif
     return replace(rendered, reasons={**rendered.reasons, **sized.reasons})
 
 
-def sized_torchrun_job(sized: Sized) -> Parsed[TorchrunJob]:
-    """Read a sized TorchrunJob again, so that its queue spreads the GPUs; what changed has its reasons."""
-    parsed = job_intent(_document(sized))
+def sized_intent(kind: Kind, sized: Sized) -> Parsed[Any]:
+    """Parse a sized document again, so that its family renders the numbers; changed values have their reasons."""
+    if kind.parse is None:
+        return Parsed(intent=None)
+    parsed = kind.parse(_document(sized))
     if parsed.intent is None:
         return parsed
-    job = parsed.intent
-    names = ("command", "gpus", "nodes", "suspend")
-    changed: dict[str, Any] = {name: _retraced(getattr(job, name), sized.reasons) for name in names}
-    changed["env"] = tuple(_retraced(item, sized.reasons) for item in job.env)
-    return Parsed(intent=replace(job, **changed), problems=parsed.problems)
+    fields = {name: getattr(parsed.intent, name) for name in parsed.intent.__struct_fields__}
+    changed = {name: _retrace(value, sized.reasons) for name, value in fields.items()}
+    return Parsed(intent=replace(parsed.intent, **changed), problems=parsed.problems)
 
 
-def stamped(manifest: Manifest, sized: Sized) -> Manifest:
-    """Return the workload of a TorchrunJob with the labels and annotations that sizing gave to the job.
+def stamp(kinds: Kinds, manifest: Manifest, sized: Sized) -> Manifest:
+    """Return the workload of a rendered job with the labels and annotations that sizing gave to the job.
 
     Labels that rendering set (Kueue's queue) stay; other objects of the job come back as they are.
     """
-    if manifest.key.kind not in {"Job", "PyTorchJob"} or manifest.key.name != sized.document.key.name:
+    if manifest.key.name != sized.document.key.name or kinds.pod_sets(manifest.body) is None:
         return manifest
     metadata = dict(manifest.body["metadata"])
     reasons = dict(manifest.reasons)
@@ -80,7 +80,9 @@ def _document(sized: Sized) -> Document:
     return replace(sized.document, data=sized.data)
 
 
-def _retraced(value: Any, reasons: Reasons) -> Any:
+def _retrace(value: Any, reasons: Reasons) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_retrace(item, reasons) for item in value)
     if not isinstance(value, Traced) or not value.reason.origins:
         return value
     reason: Reason | None = reasons.get(value.reason.origins[0].field)

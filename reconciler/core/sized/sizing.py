@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from reconciler.core.config import SizingSettings, Unanswered
 from reconciler.core.documents import Document
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.training import training_job
 from reconciler.core.launch import Diagnostic, Launch, ParsedLaunch, Span, find_launch_line, parse_launch, resolve_file
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem, Severity
@@ -24,14 +26,12 @@ from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
 from reconciler.core.training import (
     Container,
-    Kind,
     TrainingJob,
     allows_product,
     is_done,
     is_watched,
     named_product,
     requested_gpus,
-    training_job,
     word_place,
 )
 
@@ -49,6 +49,7 @@ class SizingContext(Struct, frozen=True, kw_only=True):
     """
 
     settings: SizingSettings
+    kinds: Kinds
     answers: Answers
     offered: tuple[Gpu, ...] = ()
     evidence: tuple[Origin, ...] = ()
@@ -78,7 +79,7 @@ def size_job(document: Document, around: SizingContext, *, named: bool = False) 
     None: nothing asks for it by name (all jobs are sized), and it trains nothing that we know of.
     """
     files = _Files(document.source.path, around)
-    parsed = training_job(document, lambda container: _launches(container, files))
+    parsed = training_job(around.kinds, document, lambda container: _launches(container, files))
     watched = named or is_watched(document, around.settings)
     if parsed.intent is None:
         return SizedJob(document=document, problems=parsed.problems) if watched else None
@@ -111,7 +112,7 @@ def ask_of(job: TrainingJob, launch: Launch, around: SizingContext, files: "_Fil
         offered=tuple(gpu for gpu in around.offered if allows_product(job, gpu.vendor, gpu.product)),
         files=files.exact,
         folder=job.document.source.path.rpartition("/")[0],
-        starts_processes=job.kind is Kind.TORCHRUN_JOB,
+        starts_processes=job.format.has_process_per_gpu,
     )
 
 

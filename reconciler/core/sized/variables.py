@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from reconciler.core.objects import FieldPath
 from reconciler.core.reasons import Reason
 from reconciler.core.sized.draft import Draft, Row, same
-from reconciler.core.sized.grounds import Grounds, counted
-from reconciler.core.training import Kind, TrainingJob
+from reconciler.core.sized.grounds import Grounds
+from reconciler.core.training import TrainingJob
+from reconciler.core.values import plural
 
 NUM_GPUS = "AUTOCONF_NUM_GPUS"
 NUM_PROCESSES = "AUTOCONF_NUM_PROCESSES"
@@ -26,7 +27,7 @@ def variables(job: TrainingJob, grounds: Grounds) -> Iterator[Variable]:
     """
     layout, training = grounds.chosen.layout, grounds.question.training
     nodes, memory, batch = grounds.spread, grounds.memory, grounds.batch
-    if job.kind is not Kind.TORCHRUN_JOB:
+    if not job.format.total_gpus:
         yield NUM_GPUS, str(grounds.per_worker), grounds.because("gpus", nodes)
     yield "AUTOCONF_TOTAL_GPUS", str(layout.gpus), grounds.because("gpus", f"{nodes}; {memory}")
     yield (
@@ -34,7 +35,7 @@ def variables(job: TrainingJob, grounds: Grounds) -> Iterator[Variable]:
         str(max(1, layout.gpus)),
         grounds.because("processes", f"a process for each GPU: {layout.gpus}"),
     )
-    if job.kind is not Kind.TORCHRUN_JOB:
+    if not job.format.total_gpus:
         yield NUM_MACHINES, str(layout.workers), grounds.because("workers", nodes)
     yield BATCH, str(layout.batch), grounds.because("batch", batch)
     read = "as the launch line says"
@@ -47,7 +48,7 @@ def variables(job: TrainingJob, grounds: Grounds) -> Iterator[Variable]:
     yield "AUTOCONF_METHOD", training.method.value, grounds.because("method", read)
     yield "AUTOCONF_GPU_MODEL", grounds.chosen.gpu.product, grounds.because("gpu", memory)
     step = layout.batch * layout.gpus
-    text = f"{layout.batch} a GPU x {counted(layout.gpus, 'GPU')} = {step}"
+    text = f"{layout.batch} a GPU x {plural(layout.gpus, 'GPU')} = {step}"
     yield "AUTOCONF_BATCH_SIZE", str(step), grounds.because("batch", text)
     if layout.accumulation != grounds.question.accumulation or any(name == ACCUMULATION for name, _ in job.env):
         yield ACCUMULATION, str(layout.accumulation), grounds.because("batch", batch)

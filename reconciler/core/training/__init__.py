@@ -1,23 +1,22 @@
-"""Training jobs of all kinds: where in a document the line stands that starts a training, and how many pods run it."""
+"""Training jobs of all kinds as one value: the container that starts the training, and the pods that run it."""
 
 from reconciler.core.training.container import Container
-from reconciler.core.training.job import Kind, Pods, TrainingJob, allows_product, named_product, requested_gpus
-from reconciler.core.training.place import word_place
-from reconciler.core.training.reading import is_training_kind, training_job
-from reconciler.core.training.selection import is_done, is_selected, is_watched
+from reconciler.core.training.gpus import allows_product, named_product, requested_gpus
+from reconciler.core.training.job import JobFormat, Pods, TrainingJob, word_place
+from reconciler.core.training.labels import is_done, is_watched
+from reconciler.core.training.reader import JobReader, Launches
 
 __all__ = [
     "Container",
-    "Kind",
+    "JobFormat",
+    "JobReader",
+    "Launches",
     "Pods",
     "TrainingJob",
     "allows_product",
     "is_done",
-    "is_selected",
-    "is_training_kind",
     "is_watched",
     "named_product",
     "requested_gpus",
-    "training_job",
     "word_place",
 ]

@@ -6,12 +6,13 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.objects import FieldPath
+from reconciler.core.values import mapping, sequence, text
 
 
 class Container(Struct, frozen=True, kw_only=True, eq=False):
     """What a container runs. `path` is where it stands in the document.
 
-    `env` holds the variables in order; None is a value that the document does not know (`valueFrom`).
+    `env` holds the variables in order; the value is None if the document does not hold it (`valueFrom`).
     """
 
     path: FieldPath
@@ -21,46 +22,51 @@ class Container(Struct, frozen=True, kw_only=True, eq=False):
     env: tuple[tuple[str, str | None], ...] = ()
     resources: Mapping[str, Any]
 
+    @property
+    def has_rendezvous(self) -> bool:
+        """Whether its words or variables tell several pods how to find each other, without an operator's help."""
+        words = " ".join((*self.command, *self.args))
+        return any(word in words for word in _RENDEZVOUS) or any(name in _RENDEZVOUS_VARIABLES for name, _ in self.env)
 
-def containers(pod: Mapping[str, Any], path: FieldPath) -> list[Container]:
-    """Return the containers of a pod spec that run beside each other; sidecars (`restartPolicy: Always`) do not count.
 
-    Init containers stand in a list of their own, and with them the sidecars of Kubernetes 1.29 and later.
-    """
+_RENDEZVOUS = (
+    *("--main_process_ip", "--main-process-ip", "--master_addr", "--master-addr", "--rdzv", "MASTER_ADDR"),
+    *("--hostfile", "--deepspeed_multinode_launcher", "PET_RDZV"),
+)
+_RENDEZVOUS_VARIABLES = frozenset({"MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT"})
+"""Variables of torch.distributed and torchrun (`PET_*`)."""
+
+
+def parse_containers(pod: Mapping[str, Any], path: FieldPath) -> list[Container]:
+    """Return the main containers of a pod spec, without sidecars (`restartPolicy: Always`)."""
     return [
-        container_of(item, (*path, "containers", index))
-        for index, item in enumerate(_list(pod.get("containers")))
+        parse_container(item, (*path, "containers", index))
+        for index, item in enumerate(sequence(pod.get("containers")))
         if isinstance(item, dict) and item.get("restartPolicy") != "Always"
     ]
 
 
-def container_of(item: Mapping[str, Any], path: FieldPath, *, resources: str = "resources") -> Container:
-    """Read one container; `resources` is what the field is called (`resourcesPerNode` in a TrainJob)."""
-    found, name = item.get(resources), item.get("name")
+def parse_container(item: Mapping[str, Any], path: FieldPath, *, resources: str = "resources") -> Container:
+    """Parse a container; `resources` is the name of the field (`resourcesPerNode` in a TrainJob)."""
     return Container(
         path=path,
-        name=name if isinstance(name, str) else "",
-        command=words(item.get("command")),
-        args=words(item.get("args")),
-        env=environment(item.get("env")),
-        resources=found if isinstance(found, dict) else {},
+        name=text(item.get("name")),
+        command=_strings(item.get("command")),
+        args=_strings(item.get("args")),
+        env=parse_environment(item.get("env")),
+        resources=mapping(item.get(resources)),
     )
 
 
-def words(value: Any) -> tuple[str, ...]:
-    """Return a list of strings; anything else in it is left to the schema."""
-    return tuple(word for word in _list(value) if isinstance(word, str))
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(word for word in sequence(value) if isinstance(word, str))
 
 
-def environment(value: Any) -> tuple[tuple[str, str | None], ...]:
-    """Return the names with their literal values; None where the value comes from elsewhere."""
+def parse_environment(value: Any) -> tuple[tuple[str, str | None], ...]:
+    """Return the names with their literal values; None for values from elsewhere."""
     entries = []
-    for item in _list(value):
+    for item in sequence(value):
         if isinstance(item, dict) and isinstance(item.get("name"), str):
             literal = item.get("value", None if item.get("valueFrom") else "")
             entries.append((item["name"], literal if isinstance(literal, str) else None))
     return tuple(entries)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

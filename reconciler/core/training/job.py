@@ -1,34 +1,124 @@
 """`TrainingJob`: what all kinds of training jobs have in common, with the place of each part in the document."""
 
-from collections.abc import Iterator
-from enum import StrEnum
-from fractions import Fraction
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from msgspec import Struct
 
-from reconciler.core.config import Vendor
 from reconciler.core.documents import Document
-from reconciler.core.objects import FieldPath
-from reconciler.core.quantities import parse_quantity
+from reconciler.core.objects import FieldPath, SourceRef
+from reconciler.core.reasons import Reason
 from reconciler.core.training.container import Container
+from reconciler.core.values import value_at
+
+PodCounts = Mapping[FieldPath, int]
+"""Numbers of pods by the path of their template."""
 
 
-class Kind(StrEnum):
-    """Kinds whose GPUs can be sized."""
+class Editor(Protocol):
+    """A copy of the job's document that sizing changes. Paths begin at the document's root."""
 
-    PYTORCH_JOB = "PyTorchJob"
-    JOB = "Job"
-    JOB_SET = "JobSet"
-    TRAIN_JOB = "TrainJob"
-    RAY_JOB = "RayJob"
-    TORCHRUN_JOB = "TorchrunJob"
+    def get(self, path: FieldPath) -> Any:
+        """Return the value at `path`; None if there is none."""
+        ...
+
+    def set(self, path: FieldPath, value: Any, reason: Reason) -> None:
+        """Write a value."""
+        ...
+
+    def remove(self, path: FieldPath, reason: Reason) -> None:
+        """Remove a key."""
+        ...
+
+    def duplicate(self, source: FieldPath, target: FieldPath, rule: str, text: str) -> None:
+        """Copy the value at `source` to `target`."""
+        ...
+
+    def set_rows(self, path: FieldPath, rows: list[tuple[Any, Reason | int]]) -> None:
+        """Write a list of new items, each with its reason, and of old ones, each with its old index."""
+        ...
+
+
+class Allocation(Protocol):
+    """The nodes and GPUs that sizing chose for a job, with the sentences for its reasons."""
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """Nodes."""
+        ...
+
+    @property
+    def per_worker(self) -> int:
+        """GPUs per node."""
+        ...
+
+    @property
+    def resource(self) -> str:
+        """Extended resource of the GPUs."""
+        ...
+
+    @property
+    def spread(self) -> str:
+        """The layout as a sentence."""
+        ...
+
+    @property
+    def memory(self) -> str:
+        """The predicted memory as a sentence."""
+        ...
+
+    def because(self, rule: str, text: str) -> Reason:
+        """Return a reason of the rule `sizing.<rule>`."""
+        ...
+
+
+class JobFormat:
+    """How a kind of job writes down what sizing chooses. Families subclass it; the defaults suit a Job.
+
+    kind: name of the kind, for messages.
+    resources: field of a container with its resources; empty if the job requests no resources itself.
+    total_gpus: field of the job with its GPUs over all nodes, for kinds whose queue decides the nodes; else ().
+    suspend: field of the job that suspends it.
+    starts_processes: the kind starts one process per GPU, so the launch line need not.
+    has_process_per_gpu: it does so even if the launch line starts a different number.
+    passes_process_counts: its operator tells torchrun the number of processes and nodes (`PET_NPROC_PER_NODE` ...).
+    rank_variable, main_variable: variables with the rank of a pod, and the prefix of the main pod's address and port.
+    """
+
+    kind = "Job"
+    resources = "resources"
+    total_gpus: FieldPath = ()
+    suspend: FieldPath = ("spec", "suspend")
+    starts_processes = False
+    has_process_per_gpu = False
+    passes_process_counts = False
+    rank_variable = "RANK"
+    main_variable = "MASTER"
+
+    def set_replicas(self, editor: Editor, job: "TrainingJob", allocation: Allocation) -> PodCounts:
+        """Write the nodes as the kind counts them; return the pods of each template."""
+        raise NotImplementedError
+
+    def containers(self, editor: Editor, job: "TrainingJob") -> list[FieldPath]:
+        """Return the containers that run the launch line after `set_replicas`."""
+        del editor
+        return [job.lead.container.path]
+
+    def select_product(self, editor: Editor, job: "TrainingJob", label: str, product: str, reason: Reason) -> None:
+        """Bind the pods that train to nodes with a label."""
+        for pods in job.pods:
+            editor.set((*pods.template, "spec", "nodeSelector", label), product, reason)
 
 
 class Pods(Struct, frozen=True, kw_only=True, eq=False):
-    """Pods of one template that run the line: how many, the container in them, where their template stands.
+    """Pods of one template that run the launch line.
 
-    `template` is empty where the kind has none of its own (TrainJob, TorchrunJob).
+    `template` is the path of their template; () if the kind has none of its own (TrainJob, TorchrunJob).
     """
 
     role: str
@@ -38,16 +128,21 @@ class Pods(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
-    """A job that is trained by one line. `root` is where the job stands in the document: () or inside an AppWrapper.
+    """A job that runs one training by one launch line.
 
-    `command` and `args` are read as a kubelet would: a kind that holds its line in one string (`line` says where)
-    gives `("/bin/sh", "-c", line)`. `pods[0]` leads (the Master); others run the same line. `env` are the variables
-    that the line can see; `seen_by` are further containers that give it some (Ray's head, which runs it). `meets`
-    says that several pods of it find each other: the operator tells them how, or the line does.
+    format: how its kind writes down what sizing chooses.
+    root: path of the job in the document: (), or inside a wrapper.
+    pods: the first is the lead (the Master); the others run the same line.
+    command, args: as a kubelet would read them. A kind with its line in one string gives `("/bin/sh", "-c", line)`.
+    env: the variables that the line can use.
+    line: path of the launch line, for kinds that have it in one string.
+    seen_by: further containers whose variables the line can use (Ray's head, which runs it).
+    has_rendezvous: several pods can find each other: the operator or the line tells them how.
+    node_selectors, node_affinities: paths that bind its pods to nodes; by default those of the lead's template.
     """
 
     document: Document
-    kind: Kind
+    format: JobFormat
     root: FieldPath = ()
     pods: tuple[Pods, ...]
     command: tuple[str, ...]
@@ -55,8 +150,15 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
     env: tuple[tuple[str, str | None], ...]
     line: FieldPath | None = None
     seen_by: tuple[FieldPath, ...] = ()
-    meets: bool = True
+    has_rendezvous: bool = True
     suspended: bool = False
+    node_selectors: tuple[FieldPath, ...] | None = None
+    node_affinities: tuple[FieldPath, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind, for messages."""
+        return self.format.kind
 
     @property
     def lead(self) -> Pods:
@@ -70,148 +172,67 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the document (of an AppWrapper: its own)."""
-        return _texts(self.document.metadata.get("labels"))
+        """Labels of the document, which are those of the wrapper if there is one."""
+        return _strings(self.document.metadata.get("labels"))
 
     @property
     def annotations(self) -> dict[str, str]:
         """Annotations of the document."""
-        return _texts(self.document.metadata.get("annotations"))
+        return _strings(self.document.metadata.get("annotations"))
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether an AppWrapper holds the job."""
+        """Whether a wrapper holds the job."""
         return bool(self.root)
 
     def word_path(self, field: str, index: int) -> FieldPath:
-        """Return where item `index` of `command` or `args` stands in the document."""
+        """Return the path of item `index` of `command` or `args`."""
         return self.line if self.line is not None else (*self.lead.container.path, field, index)
 
     def get(self, *path: str | int) -> Any:
-        """Return the value at a path of the document; None where there is none."""
+        """Return the value at a path of the document; None if there is none."""
         return value_at(self.document.data, path)
 
 
-def value_at(data: Any, path: FieldPath) -> Any:
-    """Return what stands at `path` in plain data; None where there is nothing."""
-    for part in path:
-        kind = type(data)
-        if kind is dict:
-            data = data.get(part)
-        elif kind is list and type(part) is int and part < len(data):
-            data = data[part]
-        else:
-            return None
-    return data
-
-
-def requested_gpus(job: TrainingJob) -> int | None:
-    """Return the GPUs that all pods of the job ask for today; None where they ask for none.
-
-    A TorchrunJob without `numGPUs` takes what its queue's nodes have, which is not in its document: None.
-    """
-    if job.kind is Kind.TORCHRUN_JOB:
-        total = job.get("spec", "numGPUs")
-        return total if isinstance(total, int) and total > 0 else None
-    gpus = sum(pods.replicas * _gpus(pods.container) for pods in job.pods)
-    return gpus or None
-
-
-def _gpus(container: Container) -> int:
-    """Kubernetes wants request and limit of an extended resource equal; a limit alone is enough."""
-    for vendor in Vendor:
-        for section in ("limits", "requests"):
-            amounts = container.resources.get(section)
-            text = amounts.get(vendor.resource) if isinstance(amounts, dict) else None
-            amount = parse_quantity(text) if isinstance(text, str | int | float) else None
-            if amount is not None and amount == Fraction(int(amount)):
-                return int(amount)
-    return 0
-
-
-PRODUCT_LABELS = {Vendor.NVIDIA: "nvidia.com/gpu.product", Vendor.AMD: "amd.com/gpu.product-name"}
-"""Labels by which nodes name their cards: NVIDIA's GPU feature discovery, AMD's node labeller."""
-
-
-def named_product(job: TrainingJob) -> tuple[str, FieldPath] | None:
-    """Return the card that the job's node selector, or else its required node affinity, names, and where.
-
-    An affinity counts only where every one of its terms (they are alternatives) allows exactly one and the same
-    product: of two products nobody knows which one the job will get.
-    """
-    for selector in _selectors(job):
-        for label in PRODUCT_LABELS.values():
-            value = job.get(*selector, label)
-            if isinstance(value, str) and value:
-                return value, (*selector, label)
-    for affinity in _affinities(job):
-        found = _of_affinity(job, affinity)
-        if found:
-            return found
-    return None
-
-
-def allows_product(job: TrainingJob, vendor: Vendor, product: str) -> bool:
-    """Whether the job's required node affinity lets it run on a card; conditions on other labels are not judged."""
-    for path in _affinities(job):
-        terms = job.get(*path)
-        if isinstance(terms, list) and terms and not any(_term_allows(term, vendor, product) for term in terms):
-            return False
-    return True
-
-
-def _term_allows(term: Any, vendor: Vendor, product: str) -> bool:
-    expressions = term.get("matchExpressions") if isinstance(term, dict) else None
-    for expression in expressions if isinstance(expressions, list) else ():
-        if not isinstance(expression, dict) or expression.get("key") not in PRODUCT_LABELS.values():
-            continue
-        own = expression["key"] == PRODUCT_LABELS[vendor]  # nodes with other cards lack the label
-        values = expression.get("values")
-        listed = own and isinstance(values, list) and product in values
-        allowed = {"In": listed, "NotIn": not listed, "Exists": own, "DoesNotExist": not own}
-        if not allowed.get(str(expression.get("operator")), True):
-            return False
-    return True
-
-
-def _selectors(job: TrainingJob) -> Iterator[FieldPath]:
-    if job.kind is Kind.TRAIN_JOB:
-        overrides = job.get(*job.root, "spec", "podSpecOverrides")
-        for index in range(len(overrides) if isinstance(overrides, list) else 0):
-            yield (*job.root, "spec", "podSpecOverrides", index, "nodeSelector")
-    elif job.kind is Kind.TORCHRUN_JOB:
-        yield ("spec", "scheduling", "nodeSelector")
-    else:
-        yield (*job.lead.template, "spec", "nodeSelector")
-
-
-def _affinities(job: TrainingJob) -> Iterator[FieldPath]:
-    at = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    if job.kind is Kind.TORCHRUN_JOB:
-        yield ("spec", "scheduling", "affinity", *at)
-    elif job.lead.template:
-        yield (*job.lead.template, "spec", "affinity", *at)
-
-
-def _of_affinity(job: TrainingJob, path: FieldPath) -> tuple[str, FieldPath] | None:
-    terms = job.get(*path)
-    found = [_of_term(term, (*path, index)) for index, term in enumerate(terms)] if isinstance(terms, list) else []
-    first = found[0] if found else None
-    return first if first and all(other is not None and other[0] == first[0] for other in found) else None
-
-
-def _of_term(term: Any, path: FieldPath) -> tuple[str, FieldPath] | None:
-    expressions = term.get("matchExpressions") if isinstance(term, dict) else None
-    for index, expression in enumerate(expressions if isinstance(expressions, list) else ()):
-        named = isinstance(expression, dict) and expression.get("key") in PRODUCT_LABELS.values()
-        if named and expression.get("operator") == "In":
-            values = expression.get("values")
-            if isinstance(values, list) and len(values) == 1 and isinstance(values[0], str):
-                return values[0], (*path, "matchExpressions", index, "values", 0)
-    return None
-
-
-def _texts(value: Any) -> dict[str, str]:
+def _strings(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
     return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def word_place(job: TrainingJob, field: str, index: int, start: int = 0) -> SourceRef:
+    """Return the place of character `start` of item `index` of `command` or `args`.
+
+    It is exact in literal blocks (`|`), and for scalars on one line without escapes before the word; otherwise (folded
+    text) it is the beginning of the scalar.
+    """
+    path = job.word_path(field, index)
+    begin = job.document.at(path)
+    value = job.get(*path)
+    lines = job.document.text.decode("utf-8", "replace").split("\n")
+    if not isinstance(value, str) or not 0 < begin.line <= len(lines):
+        return begin
+    written = lines[begin.line - 1][begin.column - 1 :]
+    if written.startswith("|"):
+        return _place_in_block(begin, lines, value, start)
+    quote = 1 if written[:1] in {"'", '"'} else 0
+    if written[quote:].startswith(value[: start + 1]):
+        return SourceRef(path=begin.path, line=begin.line, column=begin.column + quote + start)
+    return begin
+
+
+def _place_in_block(begin: SourceRef, lines: list[str], value: str, start: int) -> SourceRef:
+    """Return the place in a literal block: as many lines below its header as there are line breaks before the word."""
+    before = value[:start]
+    number = begin.line + before.count("\n")
+    text = value.split("\n")[before.count("\n")]
+    source = lines[number].removesuffix("\r") if number < len(lines) else ""
+    if not source.endswith(text):
+        return begin
+    column = len(source) - len(text) + start - (before.rfind("\n") + 1) + 1
+    return SourceRef(path=begin.path, line=number + 1, column=column)
+
+
+def as_written(before: Any, number: int) -> int | str:
+    """Return a quantity in the form of the one that it replaces: `"8"` stays a string."""
+    return str(number) if isinstance(before, str) else number

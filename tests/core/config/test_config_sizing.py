@@ -8,7 +8,6 @@ from reconciler.core.config import (
     Goal,
     Labels,
     SizedJobs,
-    SizedKind,
     SizingSettings,
     Unanswered,
     Write,
@@ -58,8 +57,8 @@ def test_without_settings_those_of_the_autoconf_controller_hold() -> None:
         waiting_key="waiting-for-ado-request-id",
         annotation_key="ado-autoconf.ibm.com/recommendation",
     )
-    assert found.selects(SizedKind.PYTORCHJOB, "team", WATCH)
-    assert not found.selects(SizedKind.PYTORCHJOB, "team", {})
+    assert found.selects("pytorchjob", "team", WATCH)
+    assert not found.selects("pytorchjob", "team", {})
 
 
 def test_every_setting() -> None:
@@ -75,7 +74,7 @@ def test_every_setting() -> None:
     )
     assert found == SizingSettings(
         select=SizedJobs(label_key="team/size", label_value="me", namespaces=("a", "b"), every=True),
-        kinds=(SizedKind.JOB, SizedKind.RAYJOB),
+        kinds=("job", "rayjob"),
         engine_name="rest",
         engine_section=(("deadlineSeconds", 60), ("timeoutSeconds", 5), ("url", "http://ado:8000/")),
         goal=Goal.AVOID_OOM,
@@ -101,20 +100,18 @@ def test_every_setting() -> None:
 @pytest.mark.parametrize(
     ("sizing", "kind", "namespace", "labels", "selected"),
     [
-        ("{kinds: [job]}", SizedKind.JOB, "a", WATCH, True),
-        ("{kinds: [job]}", SizedKind.PYTORCHJOB, "a", WATCH, False),
-        ("{select: {namespaces: [a]}}", SizedKind.JOB, "a", WATCH, True),
-        ("{select: {namespaces: [a]}}", SizedKind.JOB, "b", WATCH, False),
-        ("{select: {namespaces: [a]}}", SizedKind.JOB, "a", {}, False),
-        ("{select: {namespaces: [a], all: true}}", SizedKind.JOB, "a", {}, True),
-        ("{select: {namespaces: [a], all: true}}", SizedKind.JOB, "b", {}, False),
-        ("{select: {label: {value: other}}}", SizedKind.JOB, "a", WATCH, False),
-        ("{select: {label: {value: other}}}", SizedKind.JOB, "a", {"autoconf-plugin-name": "other"}, True),
+        ("{kinds: [job]}", "job", "a", WATCH, True),
+        ("{kinds: [job]}", "pytorchjob", "a", WATCH, False),
+        ("{select: {namespaces: [a]}}", "job", "a", WATCH, True),
+        ("{select: {namespaces: [a]}}", "job", "b", WATCH, False),
+        ("{select: {namespaces: [a]}}", "job", "a", {}, False),
+        ("{select: {namespaces: [a], all: true}}", "job", "a", {}, True),
+        ("{select: {namespaces: [a], all: true}}", "job", "b", {}, False),
+        ("{select: {label: {value: other}}}", "job", "a", WATCH, False),
+        ("{select: {label: {value: other}}}", "job", "a", {"autoconf-plugin-name": "other"}, True),
     ],
 )
-def test_which_jobs_are_sized(
-    sizing: str, kind: SizedKind, namespace: str, labels: dict[str, str], selected: bool
-) -> None:
+def test_which_jobs_are_sized(sizing: str, kind: str, namespace: str, labels: dict[str, str], selected: bool) -> None:
     """F-017: by label, by namespace, by kind."""
     assert settings(sizing).selects(kind, namespace, labels) is selected
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from reconciler.adapters import bundle
 from reconciler.core.documents import Document, read
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.kinds.training import training_job
 from reconciler.core.launch import Launch, parse_launch
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.architecture import Architecture
@@ -12,7 +14,7 @@ from reconciler.core.sizing.estimate import Confidence, Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Goal, Question
 from reconciler.core.sizing.training import Layout, Method, Training
-from reconciler.core.training import Container, TrainingJob, training_job
+from reconciler.core.training import Container, TrainingJob
 
 SOURCES = Path(__file__).parent / "sources"
 CATALOGUE = Catalogue(bundle)
@@ -63,7 +65,7 @@ def launch_of(job: TrainingJob) -> Launch:
 
 def job_of(text: str | bytes) -> TrainingJob:
     """Read a training job that has no problems."""
-    parsed = training_job(document(text), starts)
+    parsed = training_job(BUILT_IN, document(text), starts)
     assert [str(problem) for problem in parsed.problems] == []
     assert parsed.intent is not None
     return parsed.intent

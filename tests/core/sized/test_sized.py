@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from reconciler.core.config import Backend, Cluster, Labels, SizedJobs, SizingSettings, Vendor
 from reconciler.core.documents import Document, write
+from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.kinds.torchrun.intent import queue_intent
 from reconciler.core.kinds.torchrun.render import render_job
+from reconciler.core.kinds.training import is_selected, training_job
 from reconciler.core.launch import parse_launch
 from reconciler.core.manifests.ownership import own
 from reconciler.core.manifests.plain import render_plain
@@ -25,16 +27,16 @@ from reconciler.core.sized import (
     Sized,
     apply_decision,
     refused,
+    sized_intent,
     sized_manifest,
-    sized_torchrun_job,
-    stamped,
+    stamp,
     waiting,
 )
 from reconciler.core.sized.inplace import edit_source
 from reconciler.core.sizing.decision import Decision
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Goal, Question
-from reconciler.core.training import is_selected, named_product, requested_gpus, training_job
+from reconciler.core.training import named_product, requested_gpus
 from tests.cluster.judges import Judge
 from tests.core.kinds.torchrun.torchrun_cases import documents
 from tests.core.sized.sized_cases import (
@@ -318,11 +320,11 @@ def test_waiting_is_marked_in_the_source_and_taken_away_again() -> None:
     marked = waiting(document(raw), "f6db88", SETTINGS)
     edited = edit_source(raw, [(marked.document, marked.data)])
     assert edited.content.decode().count("waiting-for-ado-request-id: f6db88") == 1
-    assert is_selected(document(edited.content), SETTINGS)
+    assert is_selected(BUILT_IN, document(edited.content), SETTINGS)
     found = size(edited.content.decode(), question(32), decision(8, 1, 4))
     again = edit_source(edited.content, [(found.document, found.data)])
     assert b"waiting" not in again.content
-    assert not is_selected(document(again.content), SETTINGS)
+    assert not is_selected(BUILT_IN, document(again.content), SETTINGS)
     direct = size(source("pytorchjob"), question(32), decision(8, 1, 4))
     assert again.content == edit_source(raw, [(direct.document, direct.data)]).content
 
@@ -333,11 +335,11 @@ def test_the_queue_name_trick(answer: Decision, judged: Judge) -> None:
     settings = SizingSettings(labels=Labels(done_key=KUEUE, done_value="team-queue"))
     text = source("appwrapper")
     assert document(text).metadata["labels"][KUEUE] == "fake"
-    assert is_selected(document(text), settings)
+    assert is_selected(BUILT_IN, document(text), settings)
     found = size(text, question(8, 4), answer, settings)
     manifest = own(sized_manifest(found, CLUSTER, namespaced=True), found.document)
     assert manifest.body["metadata"]["labels"][KUEUE] == "team-queue"
-    assert not is_selected(document(write(manifest.body)), settings)
+    assert not is_selected(BUILT_IN, document(write(manifest.body)), settings)
     judged([manifest])
 
 
@@ -355,7 +357,7 @@ def test_no_recommendation_passes_as_it_is() -> None:
     assert why.text == "64 GPUs are not enough"
     again = sized_manifest(refused(document(source("pytorchjob")), no_decision(), SETTINGS), CLUSTER, namespaced=True)
     assert write(again.body) == write(manifest.body)
-    assert not is_selected(document(write(manifest.body)), SETTINGS)
+    assert not is_selected(BUILT_IN, document(write(manifest.body)), SETTINGS)
 
 
 @pytest.mark.parametrize("name", ["pytorchjob", "appwrapper", "job", "jobset", "trainjob", "rayjob", "torchrunjob"])
@@ -365,7 +367,7 @@ def test_the_same_source_gives_the_same_bytes(name: str) -> None:
     first, second = (size(source(name), asked, chosen) for _ in range(2))
     assert first.problems == ()
     assert write(first.data) == write(second.data)
-    assert not is_selected(document(write(first.data)), SizingSettings(select=SizedJobs(every=True)))
+    assert not is_selected(BUILT_IN, document(write(first.data)), SizingSettings(select=SizedJobs(every=True)))
     # Sized once more by force, nothing but the line's flags is written again: the numbers are there already.
     third = size(write(first.data).decode(), asked, chosen)
     assert third.problems == ()
@@ -476,14 +478,14 @@ spec:
 def test_a_torchrun_job_goes_through_its_queue(gpus: int, nodes: int, judged: Judge) -> None:
     """F-012: the GPUs of a TorchrunJob are spread by its queue; the workload carries label and annotations."""
     found = size(source("torchrunjob"), question(16), decision(gpus, nodes, 16 // gpus))
-    parsed = sized_torchrun_job(found)
+    parsed = sized_intent(BUILT_IN["torchrun.ai", "TorchrunJob"], found)
     assert parsed.problems == ()
     assert parsed.intent is not None
     (queue_document,) = documents(QUEUE, "queues/h100.yaml")
     queue = queue_intent(queue_document).intent
     rendered = render_job(parsed.intent, queue, CLUSTER, None)
     assert rendered.problems == ()
-    manifests = [own(stamped(manifest, found), found.document) for manifest in rendered.manifests]
+    manifests = [own(stamp(BUILT_IN, manifest, found), found.document) for manifest in rendered.manifests]
     (job,) = (manifest for manifest in manifests if manifest.key.kind == "Job")
     assert job.body["spec"]["parallelism"] == nodes
     trainer = job.body["spec"]["template"]["spec"]["containers"][0]
@@ -569,9 +571,9 @@ def test_junk_is_never_a_crash(name: str, junk: list[tuple[int, Any]]) -> None:
         node[last] = json.loads(json.dumps(new))
     text = json.dumps(data)
     found = document(text)
-    is_selected(found, SETTINGS)
+    is_selected(BUILT_IN, found, SETTINGS)
     refused(found, no_decision(), SETTINGS)
-    parsed = training_job(found, starts)
+    parsed = training_job(BUILT_IN, found, starts)
     assert (parsed.intent is None) == bool(parsed.problems)
     job = parsed.intent
     launch = None if job is None else parse_launch(job.command, job.args, dict(job.env), no_files).launch

@@ -12,12 +12,13 @@ import yaml
 
 from reconciler.core.config import Backend, Cluster, SizingSettings
 from reconciler.core.documents import read, write
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.kinds.training import training_job
 from reconciler.core.manifests.ownership import own
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sized import Sized, apply_decision, refused, sized_manifest
 from reconciler.core.sized.inplace import edit_source
 from reconciler.core.sizing.decision import Decision
-from reconciler.core.training import training_job
 from tests.cluster.judges import Judge
 from tests.core.sized.sized_cases import (
     CATALOGUE,
@@ -125,7 +126,7 @@ def whole_edit(name: str, text: str, index: int = 0) -> tuple[str, Sized]:
     """Size one document of a file and edit the file."""
     raw = text.encode()
     found = read("jobs/a.yaml", raw).documents[index]
-    job = training_job(found, starts).intent
+    job = training_job(BUILT_IN, found, starts).intent
     assert job is not None
     asked, chosen = CASES[name]
     result = apply_decision(job, launch_of(job), asked, chosen, SETTINGS)

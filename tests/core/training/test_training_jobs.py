@@ -5,18 +5,16 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.core.config import Labels, SizedJobs, SizedKind, SizingSettings
+from reconciler.core.config import Labels, SizedJobs, SizingSettings
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.kinds.training import is_selected, is_training_kind, training_job
 from reconciler.core.objects import format_path
 from reconciler.core.problems import Problem
 from reconciler.core.training import (
-    Kind,
     is_done,
-    is_selected,
-    is_training_kind,
     is_watched,
     named_product,
     requested_gpus,
-    training_job,
     word_place,
 )
 from tests.core.sized.sized_cases import CATALOGUE, document, job_of, source, starts
@@ -42,7 +40,7 @@ def changed(name: str, *edits: tuple[str, Any]) -> str:
 
 
 def problems(text: str) -> tuple[Problem, ...]:
-    parsed = training_job(document(text), starts)
+    parsed = training_job(BUILT_IN, document(text), starts)
     assert (parsed.intent is None) == bool(parsed.problems)
     return parsed.problems
 
@@ -62,22 +60,22 @@ def test_the_sources_are_valid(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "container", "pods", "gpus"),
     [
-        ("pytorchjob", Kind.PYTORCH_JOB, "spec.pytorchReplicaSpecs.Master.template.spec.containers[0]", 1, 1),
+        ("pytorchjob", "PyTorchJob", "spec.pytorchReplicaSpecs.Master.template.spec.containers[0]", 1, 1),
         (
             "appwrapper",
-            Kind.PYTORCH_JOB,
+            "PyTorchJob",
             "spec.components[0].template.spec.pytorchReplicaSpecs.Master.template.spec.containers[0]",
             1,
             4,
         ),
-        ("job", Kind.JOB, "spec.template.spec.containers[1]", 2, 16),
-        ("jobset", Kind.JOB_SET, "spec.replicatedJobs[1].template.spec.template.spec.containers[0]", 1, 8),
-        ("trainjob", Kind.TRAIN_JOB, "spec.trainer", 1, 1),
-        ("rayjob", Kind.RAY_JOB, "spec.rayClusterSpec.workerGroupSpecs[0].template.spec.containers[0]", 1, 1),
-        ("torchrunjob", Kind.TORCHRUN_JOB, "spec", 1, 1),
+        ("job", "Job", "spec.template.spec.containers[1]", 2, 16),
+        ("jobset", "JobSet", "spec.replicatedJobs[1].template.spec.template.spec.containers[0]", 1, 8),
+        ("trainjob", "TrainJob", "spec.trainer", 1, 1),
+        ("rayjob", "RayJob", "spec.rayClusterSpec.workerGroupSpecs[0].template.spec.containers[0]", 1, 1),
+        ("torchrunjob", "TorchrunJob", "spec", 1, 1),
     ],
 )
-def test_each_kind_says_where_its_line_stands(name: str, kind: Kind, container: str, pods: int, gpus: int) -> None:
+def test_each_kind_says_where_its_line_stands(name: str, kind: str, container: str, pods: int, gpus: int) -> None:
     """F-014: PyTorchJob and AppWrapper are read, and five kinds more."""
     job = job_of(source(name))
     assert job.kind is kind
@@ -256,12 +254,12 @@ def test_the_card_is_found_where_each_kind_has_it(name: str, path: str) -> None:
 
 @pytest.mark.parametrize(("name", "meets"), [("pytorchjob", True), ("job", True), ("jobset", True), ("trainjob", True)])
 def test_pods_that_meet(name: str, meets: bool) -> None:
-    assert job_of(source(name)).meets is meets
+    assert job_of(source(name)).has_rendezvous is meets
 
 
 def test_a_plain_job_without_a_rendezvous_stays_on_one_node() -> None:
     at = "spec/template/spec/containers/1/command"
-    assert not job_of(changed("job", (at, ["torchrun", "--standalone", "train.py"]))).meets
+    assert not job_of(changed("job", (at, ["torchrun", "--standalone", "train.py"]))).has_rendezvous
 
 
 def test_suspended_jobs_say_so() -> None:
@@ -275,49 +273,51 @@ SETTINGS = SizingSettings()
 def test_the_watch_label_selects() -> None:
     """F-015: a source is selected by the watch label's key and value, whichever they are."""
     watched = document(source("pytorchjob"))
-    assert is_selected(watched, SETTINGS)
+    assert is_selected(BUILT_IN, watched, SETTINGS)
     assert is_watched(watched, SETTINGS)
-    assert not is_selected(document(changed("pytorchjob", ("metadata/labels", {}))), SETTINGS)
-    assert not is_selected(document(changed("pytorchjob", ("metadata/labels/autoconf-plugin-name", "x"))), SETTINGS)
+    assert not is_selected(BUILT_IN, document(changed("pytorchjob", ("metadata/labels", {}))), SETTINGS)
+    assert not is_selected(
+        BUILT_IN, document(changed("pytorchjob", ("metadata/labels/autoconf-plugin-name", "x"))), SETTINGS
+    )
     own = SizingSettings(select=SizedJobs(label_key="size", label_value="me"))
-    assert not is_selected(watched, own)
-    assert is_selected(document(changed("pytorchjob", ("metadata/labels", {"size": "me"}))), own)
+    assert not is_selected(BUILT_IN, watched, own)
+    assert is_selected(BUILT_IN, document(changed("pytorchjob", ("metadata/labels", {"size": "me"}))), own)
 
 
 def test_what_is_done_is_not_sized_again() -> None:
     """F-015: the done label's value counts: with Kueue's queue name as the key, `fake` waits."""
     done = document(changed("pytorchjob", ("metadata/labels/autoconf-plugin-done", "yes")))
     assert is_done(done, SETTINGS)
-    assert not is_selected(done, SETTINGS)
+    assert not is_selected(BUILT_IN, done, SETTINGS)
     kueue = SizingSettings(labels=Labels(done_key="kueue.x-k8s.io/queue-name", done_value="team"))
-    assert is_selected(document(source("appwrapper")), kueue)
+    assert is_selected(BUILT_IN, document(source("appwrapper")), kueue)
     real = document(source("appwrapper").replace("fake", "team"))
-    assert not is_selected(real, kueue)
+    assert not is_selected(BUILT_IN, real, kueue)
 
 
 def test_namespaces_and_kinds_limit() -> None:
     """F-017: only named namespaces; a document without one counts as its cluster's. Only enabled kinds."""
     only = SizingSettings(select=SizedJobs(namespaces=("research",)))
-    assert is_selected(document(source("pytorchjob")), only)
-    assert not is_selected(document(changed("pytorchjob", ("metadata/namespace", "other"))), only)
+    assert is_selected(BUILT_IN, document(source("pytorchjob")), only)
+    assert not is_selected(BUILT_IN, document(changed("pytorchjob", ("metadata/namespace", "other"))), only)
     nowhere = document(changed("pytorchjob", ("metadata/namespace", ...)))
-    assert not is_selected(nowhere, only)
-    assert is_selected(nowhere, only, namespace="research")
-    wrappers = SizingSettings(kinds=(SizedKind.APPWRAPPER,))
-    assert is_selected(document(source("appwrapper")), wrappers)
-    assert not is_selected(document(source("pytorchjob")), wrappers)
+    assert not is_selected(BUILT_IN, nowhere, only)
+    assert is_selected(BUILT_IN, nowhere, only, namespace="research")
+    wrappers = SizingSettings(kinds=("appwrapper",))
+    assert is_selected(BUILT_IN, document(source("appwrapper")), wrappers)
+    assert not is_selected(BUILT_IN, document(source("pytorchjob")), wrappers)
 
 
 def test_every_training_kind_without_a_label() -> None:
     """All jobs may be sized; a kind that trains nothing never is."""
     every = SizingSettings(select=SizedJobs(every=True))
-    assert all(is_selected(document(source(name)), every) for name in KINDS)
+    assert all(is_selected(BUILT_IN, document(source(name)), every) for name in KINDS)
     assert not is_watched(document(source("jobset")), every)
     pod = document("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
     volcano = document("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: p}\n")
-    assert not is_training_kind(pod)
-    assert not is_selected(pod, every)
-    assert not is_selected(volcano, every)
+    assert not is_training_kind(BUILT_IN, pod)
+    assert not is_selected(BUILT_IN, pod, every)
+    assert not is_selected(BUILT_IN, volcano, every)
 
 
 LINES = """\
@@ -346,7 +346,7 @@ spec:
 )
 def test_words_have_places(args: str, word: str, place: tuple[int, int]) -> None:
     """A reviewer is led to the very word where it can be told, else to where its text begins."""
-    parsed = training_job(document(LINES.format(command="[sh, -c]", args=args)), starts)
+    parsed = training_job(BUILT_IN, document(LINES.format(command="[sh, -c]", args=args)), starts)
     job = parsed.intent
     assert job is not None
     found = word_place(job, "args", 0, job.args[0].index(word))

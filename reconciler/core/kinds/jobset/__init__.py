@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.immutable import Body, differing, value_of
+from reconciler.core.kinds.jobset.training import job_set_training
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.pods import batch_job, of_spec
 from reconciler.core.values import count, mapping, sequence
@@ -30,5 +31,6 @@ KINDS = (
         kind="JobSet",
         pods=of_spec(_pods),
         immutable=_immutable,
+        training=job_set_training,
     ),
 )

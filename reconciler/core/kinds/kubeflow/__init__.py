@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.immutable import Body, only, value_of
 from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.kubeflow.training import pytorch_job_training, train_job_training
 from reconciler.core.kinds.pods import Reader, of_spec, replicated
 from reconciler.core.values import count, mapping, sequence
 
@@ -61,6 +62,7 @@ KINDS = (
         kind="PyTorchJob",
         pods=of_spec(_roles("pytorchReplicaSpecs")),
         unapplied=_unapplied,
+        training=pytorch_job_training,
     ),
     _job("TFJob", "tfReplicaSpecs"),
     _job("MPIJob", "mpiReplicaSpecs"),
@@ -72,5 +74,6 @@ KINDS = (
         kind="TrainJob",
         pods=of_spec(_train_job),
         immutable=only("spec.runtimeRef", "spec.managedBy"),  # transition rules of its CRD
+        training=train_job_training,
     ),
 )

@@ -5,6 +5,7 @@ from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
 from reconciler.core.kinds.torchrun.offers import offered_product
 from reconciler.core.kinds.torchrun.render import render_job, render_queue
+from reconciler.core.kinds.torchrun.training import torchrun_training
 
 __all__ = ["JOB", "KINDS", "QUEUE", "offered_product"]
 
@@ -26,5 +27,5 @@ def _job(job: TorchrunJob, lookup: Lookup) -> Rendered:
 
 KINDS = (
     Kind(group=GROUP, kind="TorchrunQueue", parse=queue_intent, render=_queue, is_definition=True),
-    Kind(group=GROUP, kind="TorchrunJob", parse=job_intent, render=_job),
+    Kind(group=GROUP, kind="TorchrunJob", parse=job_intent, render=_job, training=torchrun_training),
 )

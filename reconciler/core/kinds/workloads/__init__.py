@@ -10,6 +10,7 @@ from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.pods import batch_job, of_spec, replicated
 from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.kinds.workloads import immutable
+from reconciler.core.kinds.workloads.training import job_training
 from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.values import mapping, text
 
@@ -72,7 +73,7 @@ _RUNNING = (
         runs_on_each_node=True,
         immutable=immutable.selector,
     ),
-    Kind(group="batch", kind="Job", pods=of_spec(batch_job), immutable=immutable.job),
+    Kind(group="batch", kind="Job", pods=of_spec(batch_job), immutable=immutable.job, training=job_training),
     Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job)),
 )
 
