@@ -56,13 +56,13 @@ def encode_updates(updates: Mapping[str, Update]) -> bytes:
 def _compare(
     index: CompiledRevision, baseline: Baseline, paths: Iterable[str], objects: Mapping[str, RenderedObject]
 ) -> dict[str, Update]:
-    context, catalogue = index.context, index.context.catalogue
+    context = index.context
     updates = {}
     for path in paths:
         manifest, before = objects[path].manifest, baseline.body(path)
         namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
         updates[path] = Update(
-            compare(context.kinds, before, manifest, list_keys=catalogue.list_keys, is_quantity=catalogue.is_quantity),
+            compare(context.kinds, context.catalogue, before, manifest),
             context.policies.evaluate(manifest, old=before, namespace=namespace),
         )
     return updates

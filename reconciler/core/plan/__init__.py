@@ -2,7 +2,7 @@
 
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.digest import acknowledgement, digest
-from reconciler.core.plan.inputs import Inputs, KindListKeys
+from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.make import make_plan
 from reconciler.core.plan.plan import (
     Breach,
@@ -28,7 +28,6 @@ __all__ = [
     "GpuLine",
     "Inputs",
     "JobChange",
-    "KindListKeys",
     "Operation",
     "Plan",
     "QueueLine",

@@ -1,7 +1,7 @@
 """`Comparison`: everything about a change that needs the bodies of both objects. Worker processes can compute it."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,21 +36,38 @@ class Comparison(Struct, frozen=True, kw_only=True):
     storage: tuple[Any, Any] = (None, None)  # requested size of a volume, before and after
 
 
-def compare(
-    kinds: Kinds,
-    before: Body | None,
-    manifest: Manifest,
-    *,
-    list_keys: Callable[[str, str, FieldPath], tuple[str, ...] | None],
-    is_quantity: Callable[[str, str, FieldPath], bool],
-) -> Comparison:
+class FieldSchemas(Protocol):
+    """What the schema of a kind says about a field."""
+
+    def list_keys(self, group: str, kind: str, path: FieldPath) -> tuple[str, ...] | None:
+        """Return the keys of a list; `()` if its items match by position; None if no schema is known."""
+        ...
+
+    def is_quantity(self, group: str, kind: str, path: FieldPath) -> bool:
+        """Return whether a value is a quantity."""
+        ...
+
+
+class _NoSchemas:
+    def list_keys(self, _: str, __: str, ___: FieldPath) -> None:
+        return None
+
+    def is_quantity(self, _: str, __: str, ___: FieldPath) -> bool:
+        return False
+
+
+NO_SCHEMAS: FieldSchemas = _NoSchemas()
+"""For comparisons without schemas."""
+
+
+def compare(kinds: Kinds, schemas: FieldSchemas, before: Body | None, manifest: Manifest) -> Comparison:
     """Compare a rendered object with the existing one; None if there is none."""
     key = manifest.key
     fields = differences(
         before,
         manifest.body,
-        list_keys=lambda path: list_keys(key.group, key.kind, path),
-        is_quantity=lambda path: is_quantity(key.group, key.kind, path),
+        list_keys=lambda path: schemas.list_keys(key.group, key.kind, path),
+        is_quantity=lambda path: schemas.is_quantity(key.group, key.kind, path),
         why=manifest.why,
     )
     comparison = Comparison(

@@ -73,9 +73,7 @@ def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str
     comparison = inputs.comparisons.get(new) if operation is Operation.UPDATE else None
     if comparison is None:
         before = None if operation is Operation.CREATE else inputs.body(old)
-        comparison = compare(
-            inputs.kinds, before, inputs.manifest(new), list_keys=inputs.list_keys, is_quantity=inputs.is_quantity
-        )
+        comparison = compare(inputs.kinds, inputs.schemas, before, inputs.manifest(new))
     row_before, row_after = paths.before.get(old) if comparison.replaces else None, paths.after[new]
     change = Change(
         operation=operation,

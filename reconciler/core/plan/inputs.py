@@ -9,31 +9,13 @@ from reconciler.core.config import Config
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.objects import FieldPath
-from reconciler.core.plan.comparison import Comparison
+from reconciler.core.plan.comparison import NO_SCHEMAS, Comparison, FieldSchemas
 from reconciler.core.plan.plan import Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.queues import QueueUsage
 from reconciler.core.summary import ObjectSummary
-
-KindListKeys = Callable[[str, str, FieldPath], tuple[str, ...] | None]
-"""Returns the keys of the list at `(group, kind, path)`; `()` if items match by position; None if unknown."""
-
-
-def no_schema(_: str, __: str, ___: FieldPath) -> tuple[str, ...] | None:
-    """Return None: no schema is known."""
-    return None
-
-
-KindQuantities = Callable[[str, str, FieldPath], bool]
-"""Returns whether the value at `(group, kind, path)` is a quantity."""
-
-
-def no_schema_quantity(_: str, __: str, ___: FieldPath) -> bool:
-    """Return False: no schema is known."""
-    return False
 
 
 class Common(Struct, frozen=True, kw_only=True):
@@ -60,6 +42,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     manifest: returns the desired object at a path, with reasons. It is called for changes only.
     body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
     comparisons: updates that were compared already.
+    schemas: how to compare lists and quantities.
     origins: source files of existing objects whose source now has errors, so they are held back. None if they are
         unknown; then all deletions are held back while any file has errors.
     waiting: paths whose sources wait for a sizing answer; existing files stay.
@@ -81,8 +64,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     manifest: Callable[[str], Manifest]
     body: Callable[[str], Mapping[str, Any] | None]
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
-    list_keys: KindListKeys = no_schema
-    is_quantity: KindQuantities = no_schema_quantity
+    schemas: FieldSchemas = NO_SCHEMAS
     origins: Mapping[str, str] | None = None
     waiting: frozenset[str] = frozenset()
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
