@@ -9,7 +9,6 @@ import io
 import os
 import resource
 import selectors
-import shutil
 import signal
 import subprocess
 import threading
@@ -68,6 +67,8 @@ class ChildCommand(Struct, frozen=True, kw_only=True):
 
 def absolute_program(command: str) -> str:
     """Resolve a program name or relative path against PATH and the current folder. Keeps links: a venv is one."""
+    import shutil  # noqa: PLC0415 - imports the archive modules
+
     return os.path.abspath(command if os.sep in command else shutil.which(command) or command)  # noqa: PTH100 - keeps links
 
 

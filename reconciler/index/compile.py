@@ -15,7 +15,6 @@ from reconciler.core.config import Cluster
 from reconciler.core.documents import Document, read, write
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.rendered import Rendered
-from reconciler.core.launch import is_configuration
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import own
 from reconciler.core.manifests.plain import render_plain
@@ -24,7 +23,7 @@ from reconciler.core.objects import SourceRef, format_path
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Parsed, Problem, Severity
 from reconciler.core.summary import ObjectSummary, summarize
-from reconciler.index.context import Context
+from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, Lookup
 from reconciler.index.sizing import is_sized, outdated, size, unwritten, was_sized, with_note, writes_source
 from reconciler.revision.files import selects
@@ -103,7 +102,7 @@ def _parse(_: Context, draft: _Draft) -> None:
 
 def _validate(context: Context, draft: _Draft) -> None:
     for document in draft.documents:
-        if is_configuration(document.data):  # launch lines name it; it is never rendered
+        if is_launch_configuration(document.data):  # launch lines name it; it is never rendered
             continue
         problems = _document_problems(context, document, draft.raw)
         draft.problems += problems

@@ -11,7 +11,6 @@ from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kind, Kinds
-from reconciler.core.launch import is_configuration
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.policy.switches import switch_problems
@@ -66,6 +65,15 @@ class Context(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
+def is_launch_configuration(data: Mapping[str, Any]) -> bool:
+    """Whether a document is a configuration file that launch lines name. Such files are never rendered."""
+    if "kind" in data or "apiVersion" in data:
+        return False
+    from reconciler.core.launch import is_configuration  # noqa: PLC0415 - imports all frameworks, which few runs need
+
+    return is_configuration(data)
+
+
 def may_define(raw: bytes, kinds: Kinds) -> bool:
     """Return whether a file may hold a definition. False positives are possible, false negatives are not.
 
@@ -111,7 +119,7 @@ def build_context(
             file.path: Definition(document, digest)
             for file in definitions
             for document, digest in zip(file.documents, file.digests, strict=True)
-            if is_configuration(document.data)
+            if is_launch_configuration(document.data)
         },
         namespaces={
             (cluster.name, document.key.name): document.data
