@@ -2,7 +2,7 @@
 
 A `console` block holds commands (`$ …`) and, after each, the lines that it prints. The blocks of a page run in order, in
 one temporary folder. `…` on a line of its own stands for any number of lines, inside a line for any text. A command without
-printed output may print anything, and has to succeed. `GOLDEN=1` rewrites outputs without such a line.
+printed output may print anything. Every command has to succeed. `GOLDEN=1` rewrites outputs without such a line.
 """
 
 import os
@@ -36,11 +36,6 @@ NOT_RUN = {
     "reconciler size record --table": "needs a table that ado-autoconf was compiled into",
 }
 """Commands that no test can run, by their first words, with the reason."""
-
-EXIT_CODES = {
-    "reconciler plan --exit-code": 1,
-}
-"""Commands that are documented to end with another code than 0."""
 
 SETUP = {
     "docs/sizing.md": {
@@ -147,8 +142,7 @@ def test_examples_run_as_printed(page: Path, tmp_path: Path) -> None:
         code, printed = shell.run(example.command)
         for path in [path for path in pending if (tmp_path / path).parent.is_dir()]:
             (tmp_path / path).write_text(pending.pop(path))
-        expected_code = next((code for words, code in EXIT_CODES.items() if example.command.startswith(words)), 0)
-        assert code == expected_code, f"$ {example.command}\n{printed}"
+        assert code == 0, f"$ {example.command}\n{printed}"
         if example.output and not matches(printed, example.output):
             if os.environ.get("GOLDEN") and "…" not in example.output.splitlines():
                 corrections.append((example, printed))
@@ -164,7 +158,7 @@ def test_examples_run_as_printed(page: Path, tmp_path: Path) -> None:
 def test_every_exception_is_used() -> None:
     """A command that no page uses any more is dropped from the lists, too."""
     commands = [example.command for page in PAGES for example in examples(page.read_text())]
-    for words in (*NOT_RUN, *EXIT_CODES):
+    for words in NOT_RUN:
         assert any(f"{command} ".startswith(f"{words} ") for command in commands), words
 
 
