@@ -3,13 +3,13 @@
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from reconciler.core.patterns import later
-from reconciler.core.plan import Change, FieldChange, Operation
+from reconciler.core.plan import Change, FieldChange, Operation, Plan
 from reconciler.core.reasons import Why
 from reconciler.outputs.findings import where
 from reconciler.outputs.summary import plural
@@ -229,25 +229,23 @@ class ChangeGroup(Struct, frozen=True, kw_only=True):
     others: tuple[Change, ...] = ()
 
 
-def group_changes(changes: Iterable[Change]) -> tuple[ChangeGroup, ...]:
+def group_changes(plan: Plan) -> tuple[ChangeGroup, ...]:
     """Group updates that change the same fields in the same way for the same reasons.
 
     Changes of GPUs come first, then changes of queues, then deletions and moves, then the others with changed fields.
     """
+    queues = {(line.cluster, line.queue) for line in plan.queues}
     groups: dict[object, list[Change]] = {}
-    for position, change in enumerate(sorted(changes, key=_rank)):
+    for position, change in enumerate(sorted(plan.changes, key=lambda change: _rank(change, queues))):
         key: object = position if change.operation is not Operation.UPDATE else _edit_key(change)
         groups.setdefault(key, []).append(change)
     return tuple(ChangeGroup(first=members[0], others=tuple(members[1:])) for members in groups.values())
 
 
-_QUEUES = frozenset({"Queue", "ClusterQueue", "LocalQueue", "Cohort"})
-
-
-def _rank(change: Change) -> int:
+def _rank(change: Change, queues: Container[tuple[str, str]]) -> int:
     tests = (
         change.gpus_before != change.gpus_after,
-        change.key.kind in _QUEUES,
+        not change.key.namespace and (change.cluster, change.key.name) in queues,
         change.operation in (Operation.DELETE, Operation.MOVE),
         bool(change.fields),
     )

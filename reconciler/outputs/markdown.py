@@ -268,7 +268,7 @@ def _objects(plan: Plan, room: int, *, full: bool) -> str:
     parts = [f"#### Objects: {len(plan.changes):,}"]
     used, left = size(parts[0]), len(plan.changes)
     reserved = size(_omitted(left)) + 2
-    for group in group_changes(plan.changes):
+    for group in group_changes(plan):
         members = 1 + len(group.others)
         reserve = reserved if left > members else 0
         for block in (_full_block(group, full=full), _short_block(group)):

@@ -240,7 +240,7 @@ def _objects(page: Page, plan: Plan, *, full: bool) -> None:
     if not plan.changes:
         return
     page.heading("Objects", Styled(f" ({len(plan.changes):,})", Style.DIM))
-    for group in group_changes(plan.changes):
+    for group in group_changes(plan):
         page.blank()
         _change_group(page, group, full=full)
 

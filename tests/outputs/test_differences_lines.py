@@ -4,9 +4,17 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from reconciler.core.plan import FieldChange
+from reconciler.core.plan import Change, FieldChange
 from reconciler.core.reasons import Why
-from reconciler.outputs.differences import diff_lines, format_reason, group_changes, group_fields, key_fields, scalar
+from reconciler.outputs.differences import (
+    ChangeGroup,
+    diff_lines,
+    format_reason,
+    group_changes,
+    group_fields,
+    key_fields,
+    scalar,
+)
 from tests.outputs import plans
 from tests.outputs.strategies import FIELD
 
@@ -94,21 +102,24 @@ def test_reasons() -> None:
     assert format_reason(Why(rule="source")) == "no reason recorded"
 
 
-def test_equal_edits_are_a_family_and_gpus_come_first() -> None:
-    changes = (plans.bumped("a"), plans.DELETED, plans.bumped("b"), plans.GROWN, plans.RESIZED)
-    found = group_changes(changes)
-    assert [family.first.key.name for family in found] == [
+def group(*changes: Change) -> tuple[ChangeGroup, ...]:
+    return group_changes(replace(plans.everything(), changes=changes))
+
+
+def test_equal_edits_are_one_group_and_gpus_come_first() -> None:
+    groups = group(plans.bumped("a"), plans.DELETED, plans.bumped("b"), plans.GROWN, plans.RESIZED)
+    assert [members.first.key.name for members in groups] == [
         "gpt-35b-pretrain",
         "h200-research",
         "old-run-workspace",
         "a",
     ]
-    assert [other.key.name for other in found[3].others] == ["b"]
+    assert [other.key.name for other in groups[3].others] == ["b"]
     other = replace(plans.bumped("c"), fields=plans.bumped("c").fields[:1])
-    assert len(group_changes((plans.bumped("a"), other))) == 2
+    assert len(group(plans.bumped("a"), other)) == 2
 
 
-def test_a_new_object_is_told_by_a_few_fields() -> None:
+def test_a_new_object_is_shown_by_its_key_fields() -> None:
     assert key_fields(plans.ADDED)[0] == ("image", "ghcr.io/lab/llama-sft:2026.11.1")
     assert ("queue", "h200-research") in key_fields(plans.ADDED)
     assert len(key_fields(plans.ADDED)) <= 6
