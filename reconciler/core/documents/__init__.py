@@ -1,4 +1,4 @@
-"""YAML and JSON files as Kubernetes reads them: bytes in, `Document`s with exact places or problems out."""
+"""Read YAML and JSON files as Kubernetes does, with the place of every value; write objects as YAML."""
 
 from reconciler.core.documents.document import Document, Reading
 from reconciler.core.documents.parser import Limits

@@ -1,20 +1,20 @@
-"""`Document`: one object of a file, and where each of its values is written."""
+"""`Document`: one object of a file, with the places of its values."""
 
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.documents.places import locate, scalar_text
+from reconciler.core.documents.tree import locate, scalar_text
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.problems import Problem
 
 
 class Document(Struct, frozen=True, kw_only=True, eq=False):
-    """One Kubernetes object as written: `data` holds plain JSON types only (dict, list, str, int, float, bool, None).
+    """One Kubernetes object as written. `data` contains JSON types only (dict, list, str, int, float, bool, None).
 
-    `source` is the place of its first key. `text` is the whole file, `index` the number of the document in it (cut
-    at `---` lines, empty ones counted). Items of a `List` kind become documents of their own; `root` is the path from
-    the list to the item. `ambiguous` holds the paths and texts of plain scalars that other parsers read differently.
+    `source` is the place of its first key. `text` is the whole file, and `index` the number of the document in it
+    (split at `---` lines, including empty documents). Items of a `List` kind are documents; `root` is the path from
+    the list to the item. `ambiguous` are the paths and texts of plain scalars that other YAML parsers read differently.
     """
 
     source: SourceRef
@@ -25,9 +25,9 @@ class Document(Struct, frozen=True, kw_only=True, eq=False):
     ambiguous: tuple[tuple[FieldPath, str], ...] = ()
 
     def at(self, field: FieldPath, *, key: bool = False) -> SourceRef:
-        """Place of the value at `field` (or of its key); of the key of the nearest ancestor where it is absent.
+        """Return the place of the value at `field` or of its key; if absent, the key of its nearest ancestor.
 
-        Composes the document again (0.1 ms for 2 KB); further questions about the same document are cheap.
+        Composes the document again (0.1 ms for 2 KB); further lookups in the same document are cheap.
         """
         if not field:
             return self.source
@@ -37,35 +37,35 @@ class Document(Struct, frozen=True, kw_only=True, eq=False):
         return SourceRef(path=self.source.path, line=place[0], column=place[1])
 
     def written(self, field: FieldPath) -> str | None:
-        """Text of the scalar at `field` before any type was made of it (`no`, `1e3`); None where there is none."""
+        """Return the text of the scalar at `field` as written (`no`, `1e3`), or None if there is no scalar."""
         return scalar_text(self.text, self.index, (*self.root, *field))
 
     @property
     def api_version(self) -> str:
-        """`apiVersion`, empty where it is missing or not a string."""
+        """`apiVersion`; empty if it is missing or not a string."""
         value = self.data.get("apiVersion")
         return value if isinstance(value, str) else ""
 
     @property
     def kind(self) -> str:
-        """`kind`, empty where it is missing or not a string."""
+        """`kind`; empty if it is missing or not a string."""
         value = self.data.get("kind")
         return value if isinstance(value, str) else ""
 
     @property
     def group(self) -> str:
-        """The group of `apiVersion`; the core group is empty."""
+        """The group of `apiVersion`; empty for the core group."""
         return split_api_version(self.api_version)[0]
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """`metadata`, empty where it is missing or not a mapping."""
+        """`metadata`; empty if it is missing or not a mapping."""
         value = self.data.get("metadata")
         return value if isinstance(value, dict) else {}
 
     @property
     def key(self) -> ObjectKey:
-        """The identity as written; an absent namespace stays empty."""
+        """The identity as written; the namespace may be empty."""
         metadata = self.metadata
         name, namespace = metadata.get("name"), metadata.get("namespace")
         return ObjectKey(
@@ -77,7 +77,7 @@ class Document(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """What one file holds: its documents, and everything that is wrong with it."""
+    """The documents and problems of one file."""
 
     documents: tuple[Document, ...] = ()
     problems: tuple[Problem, ...] = ()

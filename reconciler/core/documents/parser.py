@@ -1,35 +1,78 @@
-"""From the bytes of a file to node trees, by PyYAML's C parser behind guards that no input gets around.
+"""Parse the bytes of a file into node trees with PyYAML's C parser, within limits.
 
-The C composer recurses on the C stack and builds its tree before anybody can look at it, so text that could be
-nested deeply or hold very many nodes is composed by a subclass that counts while it goes. All other text, which is
-nearly all there is, takes a path without hooks.
+The C composer recurses on the C stack and builds the whole tree at once, so text that could be nested deeply or
+contain very many nodes is composed by a subclass that counts nodes. All other text, which is nearly all, takes a path
+without hooks.
 """
 
 import json
 import operator
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
+from yaml import _yaml
 from yaml._yaml import CParser
-
-from reconciler.core.documents.nodes import MappingNode, Node, ScalarNode, SequenceNode, composed_as_ours
-
-__all__ = ["MappingNode", "Node", "ScalarNode", "SequenceNode"]
 
 PLAIN, QUOTED, COLLECTION = "plain", "quoted", "collection"
 """What `node.tag` holds for nodes without an explicit tag; compared by identity."""
 
 _SAFE_LEVELS = 8000
-"""The C composer survives 20,000 levels on a stack of 8 MiB and dies before 50,000."""
+"""The C composer handles 20,000 levels on a stack of 8 MiB and crashes before 50,000."""
 _CHEAP_BRACKETS = 100
-"""The C scanner looks at all open brackets at each token: thousands of them cost milliseconds a kilobyte."""
+"""The C scanner visits all open brackets at each token: thousands of them cost milliseconds per kilobyte."""
 _JSON_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
 _JSON_BREAKS = {"\t": " ", "\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
+class YamlNode(Struct, eq=False):
+    """A node of a document's tree, with PyYAML's fields; the marks count lines and columns from 0."""
+
+    tag: str
+    value: Any
+    start_mark: Any
+    end_mark: Any
+
+
+class ScalarNode(YamlNode, eq=False, gc=False):
+    """A scalar; `value` is its text."""
+
+    style: str | None = None
+
+
+class SequenceNode(YamlNode, eq=False):
+    """A list; `value` is its items."""
+
+    flow_style: bool | None = None
+
+
+class MappingNode(YamlNode, eq=False):
+    """A mapping; `value` is its pairs of nodes in order, including duplicates."""
+
+    flow_style: bool | None = None
+
+
+_NODE_CLASSES = {"ScalarNode": ScalarNode, "SequenceNode": SequenceNode, "MappingNode": MappingNode}
+
+
+@contextmanager
+def _own_node_classes() -> Iterator[None]:
+    """Make PyYAML's C composer create nodes of these classes.
+
+    It looks its classes up by name for each node, and they are Python code, which takes a sixth of the reading time.
+    """
+    original = {name: getattr(_yaml, name) for name in _NODE_CLASSES}
+    vars(_yaml).update(_NODE_CLASSES)
+    try:
+        yield
+    finally:
+        vars(_yaml).update(original)
+
+
 class Limits(Struct, frozen=True, kw_only=True):
-    """What one file may cost. Defaults follow what an API server accepts (etcd takes 1.5 MiB a request).
+    """Limits for one file. The defaults follow what an API server accepts (etcd: 1.5 MiB per request).
 
     `nodes` counts values and keys after aliases are expanded, over all documents of the file.
     """
@@ -41,7 +84,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
-    """One document's text: the lines from a `---` to the next. `line` counts the file's lines before it."""
+    """The text of one document, from a `---` line to the next; `line` is the number of lines before it."""
 
     text: bytes
     index: int
@@ -49,30 +92,30 @@ class Chunk(Struct, frozen=True, kw_only=True):
 
 
 class LimitExceeded(Exception):
-    """A document is nested too deeply or holds too many values; `node` is the last one before that."""
+    """A document is nested too deeply or has too many values; `node` is the last one within the limit."""
 
-    def __init__(self, limit: str, node: Node | None) -> None:
+    def __init__(self, limit: str, node: YamlNode | None) -> None:
         super().__init__(limit)
         self.limit = limit
         self.node = node
 
 
 class _Parser(CParser):
-    """The C parser and composer with Kubernetes' view of tags: only whether a scalar is plain matters here."""
+    """The C parser and composer; the tag of an untagged node only says whether a scalar is plain."""
 
-    # PyYAML's path resolvers are not used: what is called for every node instead does nothing, at the speed of C.
+    # PyYAML's path resolvers are not used: these C functions do nothing, which is the fastest.
     descend_resolver: Any = operator.is_
     ascend_resolver: Any = bool
 
-    def resolve(self, kind: type[Node], _value: str | None, implicit: tuple[bool, bool]) -> str:
-        """Name the kind of an untagged node."""
+    def resolve(self, kind: type[YamlNode], _value: str | None, implicit: tuple[bool, bool]) -> str:
+        """Return the tag of a node without an explicit one."""
         if kind is ScalarNode:
             return PLAIN if implicit[0] else QUOTED
         return COLLECTION
 
 
 class _CountingParser(_Parser):
-    """Stops composing at the limits."""
+    """Raises LimitExceeded at the limits."""
 
     def __init__(self, text: bytes, limits: Limits) -> None:
         super().__init__(text)
@@ -80,8 +123,8 @@ class _CountingParser(_Parser):
         self.depth = 0
         self.nodes = 0
 
-    def descend_resolver(self, parent: Node | None, index: object) -> None:  # noqa: ARG002 - PyYAML calls it so
-        """Count one more node, one level deeper."""
+    def descend_resolver(self, parent: YamlNode | None, index: object) -> None:  # noqa: ARG002 - PyYAML calls it so
+        """Count a node and go one level down."""
         self.depth += 1
         self.nodes += 1
         if self.depth > self.limits.depth + 1:
@@ -90,7 +133,7 @@ class _CountingParser(_Parser):
             raise LimitExceeded("nodes", parent)
 
     def ascend_resolver(self) -> None:
-        """One level up again."""
+        """Go one level up."""
         self.depth -= 1
 
 
@@ -109,21 +152,24 @@ def split(raw: bytes) -> list[Chunk]:
     return chunks
 
 
-def compose(text: bytes, limits: Limits) -> Node | None:
+def compose(text: bytes, limits: Limits) -> YamlNode | None:
     """Compose the only document of `text` (valid UTF-8); None where it is empty. Raises YAMLError or LimitExceeded."""
     if text.startswith(b"---"):
         text = b"#--" + text[3:]  # Kubernetes' decoder drops the separator line; every place stays the same
     elif text.lstrip()[:1] == b"{":
         text = _json_as_yaml(text)
-    parser = _Parser(text) if _is_harmless(text, limits) else _CountingParser(text, limits)
-    with composed_as_ours():
+    parser = _Parser(text) if _is_cheap(text, limits) else _CountingParser(text, limits)
+    with _own_node_classes():
         node: Any = parser.get_single_node()
-    found: Node | None = node
-    return found
+    root: YamlNode | None = node
+    return root
 
 
-def _is_harmless(text: bytes, limits: Limits) -> bool:
-    """Bound levels and nodes from above by counting characters; a level costs a bracket or half of a line's width."""
+def _is_cheap(text: bytes, limits: Limits) -> bool:
+    """Whether upper bounds of levels and nodes, from counting characters, are within the limits.
+
+    Each level takes a bracket or half of a line's width.
+    """
     brackets = text.count(b"[") + text.count(b"{")
     if brackets > _CHEAP_BRACKETS:
         return False
@@ -136,9 +182,9 @@ def _is_harmless(text: bytes, limits: Limits) -> bool:
 
 
 def _json_as_yaml(text: bytes) -> bytes:
-    """Rewrite what JSON allows and YAML 1.1 does not: tabs between tokens, surrogate pairs, raw line separators.
+    """Replace what JSON allows and YAML 1.1 does not: tabs between tokens, surrogate pairs, raw line separators.
 
-    Text that is no JSON comes back as it is. Tabs keep their width, so that places stay exact.
+    Text that is not JSON is returned unchanged. A tab becomes one space, so that places stay exact.
     """
     if text.isascii() and b"\t" not in text and b"\\u" not in text:
         return text

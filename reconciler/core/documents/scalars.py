@@ -1,8 +1,8 @@
-"""Plain scalars: what Kubernetes makes of them, and which ones other YAML parsers read differently.
+"""Plain scalars: the values that Kubernetes reads, and the scalars that other YAML parsers read differently.
 
-Kubernetes reads YAML by sigs.k8s.io/yaml (a fork of go-yaml v2: mostly YAML 1.1, with Go's number syntax), turns it
-into JSON and decodes that with 64-bit integers kept. `resolve` gives the value after both steps. `is_ambiguous`
-compares it with YAML 1.2's core schema and with YAML 1.1 as PyYAML and Ruby read it.
+Kubernetes reads YAML with sigs.k8s.io/yaml (a fork of go-yaml v2: mostly YAML 1.1, with Go's number syntax), converts
+it to JSON and decodes that with 64-bit integers. `resolve` returns the value after both steps. `is_ambiguous` compares
+it with YAML 1.2's core schema and with YAML 1.1 as PyYAML and Ruby implement it.
 """
 
 import math
@@ -27,10 +27,10 @@ _WORDS: dict[str, Scalar] = (
 _EVERYWHERE = frozenset(
     (*_NULL, "true", "True", "TRUE", "false", "False", "FALSE"),
 )
-"""Words that every parser reads alike."""
+"""Words that every parser reads the same way."""
 _NUMERIC_START = frozenset("0123456789+-.")
 
-# strconv.ParseInt(text, 0, 64), strconv.ParseUint and go-yaml's yamlStyleFloat, after underscores were taken out
+# strconv.ParseInt(text, 0, 64), strconv.ParseUint and go-yaml's yamlStyleFloat, after removing underscores
 _GO_INTEGER = later(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
 _GO_FLOAT = later(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _GO_DOT_FLOAT = later(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?", re.ASCII)
@@ -40,7 +40,7 @@ _GO_SIGN_INSIDE = later(r"0b([-+][01]{1,64})", re.ASCII)
 _CORE_INTEGER = later(r"[-+]?[0-9]+", re.ASCII)
 _CORE_BASED = later(r"0o([0-7]+)|0x([0-9a-fA-F]+)", re.ASCII)
 
-# https://yaml.org/type/int.html, float.html and timestamp.html, in the form in which PyYAML and Psych use them
+# https://yaml.org/type/int.html, float.html and timestamp.html, as PyYAML and Psych use them
 _OLD_INTEGER = later(
     r"([-+]?)(?:0b([01_]+)|0x([0-9a-fA-F_]+)|0([0-7_]+)|(0|[1-9][0-9_]*)|([1-9][0-9_]*(?::[0-5]?[0-9])+))", re.ASCII
 )
@@ -57,14 +57,14 @@ _OLD_OTHER = later(
 _INT64 = range(-(2**63), 2**63)
 _UINT64_MAX = 2**64 - 1
 _LONGEST_INTEGER = 128
-"""No integer of 64 bits needs more digits, leading zeros aside."""
+"""No 64-bit integer has more digits, not counting leading zeros."""
 _LONGEST_NUMBER = 256
-"""Beyond this, whatever is written with the characters of a number is taken for one that nobody reads alike."""
+"""Anything longer that looks like a number counts as ambiguous."""
 _NUMERIC = later(r"[-+.:_0-9]+(?:[eE][-+]?[0-9]+)?|0[xX][0-9a-fA-F_]+", re.ASCII)
 
 
 def resolve(text: str) -> Scalar:
-    """Return the value that Kubernetes reads from a plain scalar; NaN and infinities come back as such."""
+    """Return the value that Kubernetes reads from a plain scalar, including NaN and infinities."""
     if text in _WORDS:
         return _WORDS[text]
     if not text or text[0] not in _NUMERIC_START:
@@ -89,7 +89,7 @@ def _number(text: str) -> Scalar:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Tell whether common parsers disagree about a plain scalar, in type or in value."""
+    """Whether common parsers disagree about the type or value of a plain scalar."""
     if text in _WORDS:
         return text not in _EVERYWHERE
     if text in {"=", "<<"}:
@@ -103,15 +103,15 @@ def is_ambiguous(text: str) -> bool:
 
 
 def is_string(text: str) -> bool:
-    """Tell whether every common parser reads a plain scalar as this very string."""
+    """Whether every common parser reads a plain scalar as this string."""
     return isinstance(resolve(text), str) and not is_ambiguous(text)
 
 
 def key_text(text: str) -> str | None:
-    """Return the mapping key that Kubernetes makes of a plain scalar, or None where it refuses it.
+    """Return the mapping key that Kubernetes reads from a plain scalar, or None if it is not a valid key.
 
-    Follows convertToJSONableObject of sigs.k8s.io/yaml: booleans and numbers become text; null and integers that
-    need an unsigned type are no keys.
+    Follows convertToJSONableObject of sigs.k8s.io/yaml: booleans and numbers become strings; null and integers that
+    need an unsigned type are not valid.
     """
     value = resolve(text)
     if isinstance(value, str) or value is None:
@@ -138,7 +138,7 @@ def _is_unsigned(integer: int, digits: str) -> bool:
 
 
 def _integer(match: re.Match[str] | None) -> int | None:
-    """Return the integer of a `_GO_INTEGER` match; None for no match or one that has far too many digits."""
+    """Return the integer of a `_GO_INTEGER` match, or None without a match or with too many digits."""
     if match is None:
         return None
     sign, *groups = match.groups()
@@ -152,10 +152,10 @@ def _integer(match: re.Match[str] | None) -> int | None:
 
 
 def _float(digits: str, text: str) -> Scalar:
-    """Read a float as Go does and carry it through JSON, where a whole number is an integer again."""
+    """Parse a float as Go does; through JSON, a whole number becomes an integer."""
     value = float(digits)
     if math.isinf(value):
-        return text  # strconv.ParseFloat reports a range error, and the scalar stays a string
+        return text  # strconv.ParseFloat reports a range error, so the scalar stays a string
     if value.is_integer() and int(value) in _INT64:
         return int(value)
     return value
@@ -185,7 +185,7 @@ def _yaml_1_1(text: str) -> Scalar:
         )
         bare = digits.replace("_", "")
         if sexagesimal or not bare:
-            return math.nan  # some number or a complaint, and never what Kubernetes reads
+            return math.nan  # another number or an error, never what Kubernetes reads
         return int(sign + bare, base)
     if _OLD_FLOAT.fullmatch(text):
         return float(text.replace("_", ""))

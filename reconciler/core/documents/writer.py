@@ -1,8 +1,8 @@
-"""A manifest's body in, stable YAML bytes out.
+"""Write an object as YAML.
 
-The same body gives the same bytes: keys in Kubernetes' order, block style, nothing folded, and quotes around every
-string that any common parser could take for something else. Multi-line text is a literal block wherever that is
-exact, so that a script reads as a script in a review.
+The same object gives the same bytes: keys in Kubernetes' order, block style, no folding, and quotes around every
+string that a common parser could read as something else. Multi-line text is a literal block if that is exact, so that
+scripts are readable in a review.
 """
 
 import math
@@ -18,37 +18,37 @@ _METADATA = ("name", "generateName", "namespace")
 _ITEM = ("name",)
 _LISTS = (list, tuple)
 
-# Plain text without any character that means something to YAML where it stands; `: ` and ` #` cannot occur.
+# Plain text without characters that YAML interprets; `: ` and ` #` cannot occur.
 _INSIDE = r"[A-Za-z0-9_/.()+^$;=,<>@%~*&?!|-]"
 _PLAIN = re.compile(rf"(?:--?(?=[A-Za-z])|[A-Za-z0-9_/.(+^$;<]){_INSIDE}*(?:[: ]{_INSIDE}+)*")
 _NEEDS_ESCAPE = re.compile(r"""["\\]""")
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
-# Left in double quotes as they are: letters and signs that every parser prints; no controls, breaks or direction marks
+# Not escaped in double quotes: printable characters; no control, line break or directional characters
 _BEYOND_ASCII = r"\xa1-\xac\xae-\u02ff\u0370-\u05ff\u0900-\u1fff\u3040-\ud7ff"
 _QUOTED = r"\x20\x21\x23-\x5b\x5d-\x7e"
 _IN_BLOCK = r"\n\t\x20-\x7e"
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 _LONGEST_KEY = 1000
-"""YAML parsers look no further than 1024 characters for the colon of a key."""
+"""YAML parsers require the colon of a key within 1024 characters."""
 _MEMO_SIZE = 50_000
 _MEMO_TEXT = 128
 _MEMO_KEYS = 1000
 _MEMO_ORDERS = 5_000
 
 _memo: dict[str, str] = {}
-"""Pure memo of `_inline`; emptied when it grows too large."""
+"""Cache of `_inline`; emptied when it grows too large."""
 _Keys = tuple[str, ...]
 _Order = tuple[tuple[str, str], ...]
 _sorted: dict[_Keys, _Order] = {}
 _items: dict[_Keys, _Order] = {}
 _orders: dict[_Keys, dict[_Keys, _Order]] = {_TOP: {}, _METADATA: {}, _ITEM: _items, (): _sorted}
-"""Pure memos of `_order`, by what comes first: most mappings have the keys of an earlier one."""
+"""Caches of `_order` by the keys that come first: most mappings have the keys of an earlier one."""
 
 
 def write(body: Mapping[str, Any]) -> bytes:
     """Write one object as YAML, without a `---`.
 
-    Raises ValueError for NaN and infinities and TypeError for what JSON does not know: both are bugs of the caller.
+    Raises ValueError for NaN and infinities, and TypeError for other values that JSON cannot represent.
     """
     lines: list[str] = [] if body else ["{}"]
     for key, name in _order(body, _TOP):
@@ -63,7 +63,7 @@ def write(body: Mapping[str, Any]) -> bytes:
 
 
 def _order(body: Mapping[str, Any], first: _Keys) -> _Order:
-    """Return the keys in the order in which they are written, each with its text up to the colon; some come first."""
+    """Return the keys in output order, `first` first, each with its text up to the colon."""
     keys, known = tuple(body), _orders[first]
     order = known.get(keys)
     if order is None:
@@ -77,7 +77,7 @@ def _order(body: Mapping[str, Any], first: _Keys) -> _Order:
 
 
 def _head(key: str) -> str:
-    """Return a key's text up to the colon; empty where it is too long for that."""
+    """Return a key's text up to the colon; empty if it is too long."""
     name = _key(key)
     return f"{name}:" if len(name) < _LONGEST_KEY else ""
 
@@ -114,7 +114,7 @@ def _mapping(lines: list[str], body: Mapping[str, Any], indent: str, order: _Ord
 
 
 def _other(lines: list[str], head: str, value: Any, indent: str) -> None:
-    """Write what is no plain string, list or dict, or is an empty one."""
+    """Write any value that is not a plain string, int, non-empty list or dict."""
     if not value or type(value) is bool:
         lines.append(f"{head} {_scalar(value)}")
     elif isinstance(value, _LISTS):
@@ -147,7 +147,7 @@ def _sequence(lines: list[str], items: Iterable[Any], indent: str) -> None:
 
 
 def _scalar(value: Any, indent: str = "") -> str:
-    """Write what needs no lines of its own: numbers, words, empty collections, and subclasses of str."""
+    """Return a scalar or an empty collection as YAML."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -165,7 +165,7 @@ def _scalar(value: Any, indent: str = "") -> str:
 
 
 def _float(value: float) -> str:
-    """Write a float so that YAML 1.1 and 1.2 both read a number: with a point and a signed exponent."""
+    """Return a float that YAML 1.1 and 1.2 both read as a number: with a point and a signed exponent."""
     if not math.isfinite(value):
         raise ValueError("NaN and infinities cannot be written as YAML for Kubernetes")
     if value.is_integer() and abs(value) < 2**63:
@@ -177,7 +177,7 @@ def _float(value: float) -> str:
 
 
 def _inline(text: str) -> str:
-    """Return a string on one line, or a line break where `_block` has to write it."""
+    """Return a string on one line, or a line break if it needs a block."""
     if _PLAIN.fullmatch(text) and is_string(text):
         written = text
     elif "\n" in text and _fits_block(text):
@@ -197,25 +197,24 @@ def _double_quoted(text: str) -> str:
     return '"' + _other_than(_QUOTED, text).sub(_escape, text) + '"'
 
 
-def _other_than(ascii_signs: str, text: str) -> re.Pattern[str]:
-    """Match any sign but these and the letters of other scripts, which take milliseconds to compile: if needed only."""
-    return _compiled(ascii_signs if text.isascii() else ascii_signs + _BEYOND_ASCII)
+def _other_than(ascii_characters: str, text: str) -> re.Pattern[str]:
+    """Return a pattern for any other character. Non-ASCII ranges take milliseconds to compile, so only if needed."""
+    return _compile(ascii_characters if text.isascii() else ascii_characters + _BEYOND_ASCII)
 
 
 @cache
-def _compiled(signs: str) -> re.Pattern[str]:
-    return re.compile(f"[^{signs}]")
+def _compile(characters: str) -> re.Pattern[str]:
+    return re.compile(f"[^{characters}]")
 
 
 def _escape(match: re.Match[str]) -> str:
-    sign = match[0]
-    code = ord(sign)
-    wide = f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the end of the basic plane
-    return _SHORT.get(sign) or wide
+    code = ord(match[0])
+    wide = f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the end of the Basic Multilingual Plane
+    return _SHORT.get(match[0]) or wide
 
 
 def _fits_block(text: str) -> bool:
-    """Tell whether a literal block gives the text back exactly under every parser."""
+    """Whether every parser reads a literal block as exactly this text."""
     return not _other_than(_IN_BLOCK, text).search(text) and text[0] not in "\n\t " and text.strip("\n") != ""
 
 

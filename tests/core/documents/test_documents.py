@@ -127,9 +127,9 @@ def test_one_broken_document_hides_no_other() -> None:
 def test_all_problems_of_a_document() -> None:
     assert problems(b"a: 1\na: 2\nb: !x 1\nc:\n  on: .nan\n  d: {? [e] : 1}\n") == [
         'a.yaml:2:1: a: the key "a" is already set at 1:1; keep one of the two [yaml.duplicate-key]',
-        'a.yaml:3:4: b: the tag "!x" is not allowed; remove the tag; only !!str, !!map and !!seq are allowed [yaml.tag]',
+        'a.yaml:3:4: b: the tag "!x" is not allowed; remove the tag; allowed tags: !!str, !!map, !!seq [yaml.tag]',
         (
-            'a.yaml:5:3: c.true: the key "on" is not the same text to every parser; Kubernetes reads "true"; '
+            'a.yaml:5:3: c.true: YAML parsers disagree about the key "on", and Kubernetes reads "true"; '
             'quote it: "on" [yaml.ambiguous-key]'
         ),
         (
@@ -138,7 +138,7 @@ def test_all_problems_of_a_document() -> None:
         ),
         (
             "a.yaml:6:9: c.d.?: a list cannot be a key; "
-            "keys are text; if this is a template placeholder, quote it or render the file first [yaml.key]"
+            "keys are strings; if this is a template placeholder, quote it or render the file first [yaml.key]"
         ),
     ]
 
@@ -227,21 +227,27 @@ def test_limits_are_the_callers() -> None:
             b"a: [1\nb: 2\n",
             "a.yaml:2:2: did not find expected ',' or ']' (while parsing a flow sequence that starts on",
         ),
-        (b"%YAML 1.2\n---\na: 1\n", "a.yaml:1:1: %directives are not allowed; remove the line [yaml.directive]"),
-        (b"a: 1\n...\nb: 2\n", "a.yaml:3:1: a document starts without a line `---`"),
-        (b"a: &x 1\nb: &x 2\n", "a.yaml:2:4: this anchor is already defined in the document; give each anchor"),
+        (b"%YAML 1.2\n---\na: 1\n", "a.yaml:1:1: directives are not allowed; remove the line [yaml.directive]"),
+        (b"a: 1\n...\nb: 2\n", "a.yaml:3:1: a document starts without a `---` line"),
+        (
+            b"a: &x 1\nb: &x 2\n",
+            "a.yaml:2:4: this anchor is already defined in the document; use a different name for each anchor",
+        ),
         (b"a: ! 12\n", 'a.yaml:1:4: a: the tag "!" is not allowed; remove the tag'),
-        ("a: 1\nb: 'x\u202ey'\n".encode(), "a.yaml:2:6: the invisible character U+202E makes text look different"),
+        (
+            "a: 1\nb: 'x\u202ey'\n".encode(),
+            "a.yaml:2:6: the invisible character U+202E changes how the text is displayed",
+        ),
         (b"a: 1\nb: \x07\n", "a.yaml:2:4: the control character U+0007 is not allowed; remove it, or write it as an"),
-        ("ä: 1\nb: ".encode() + b"\xe4\n", "a.yaml:2:4: byte 0xe4 is not UTF-8 text; save the file as UTF-8"),
-        ("a: 1".encode("utf-16"), "a.yaml: the file is UTF-16 or UTF-32 text, or binary; save it as UTF-8"),
+        ("ä: 1\nb: ".encode() + b"\xe4\n", "a.yaml:2:4: byte 0xe4 is not valid UTF-8; save the file as UTF-8"),
+        ("a: 1".encode("utf-16"), "a.yaml: the file is binary, or UTF-16 or UTF-32 text; save it as UTF-8"),
         (
             b"just text\n",
-            "a.yaml:1:1: a document is a mapping with apiVersion and kind; write it as one, or move it out of the source folders [yaml.not-a-mapping]",
+            "a.yaml:1:1: a document must be a mapping with apiVersion and kind; write an object, or move the file out of the source folders [yaml.not-a-mapping]",
         ),
         (
             b"a: {{ x }}\n",
-            "a.yaml:1:5: a.?: a mapping cannot be a key; keys are text; if this is a template placeholder",
+            "a.yaml:1:5: a.?: a mapping cannot be a key; keys are strings; if this is a template placeholder",
         ),
     ],
 )

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.documents import Document, read
-from reconciler.core.documents.builder import child
-from reconciler.core.documents.parser import Limits, MappingNode, Node, ScalarNode, SequenceNode, compose, split
+from reconciler.core.documents.parser import Limits, MappingNode, ScalarNode, SequenceNode, YamlNode, compose, split
+from reconciler.core.documents.tree import child
 from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Problem
 from reconciler.core.sized.draft import same
@@ -86,7 +86,7 @@ def _means(content: bytes, document: Document, data: dict[str, Any]) -> bool:
     return len(found) == 1 and same(found[0].data, data)
 
 
-def _descend(node: Node, path: FieldPath) -> Node:
+def _descend(node: YamlNode, path: FieldPath) -> YamlNode:
     for part in path:
         step = child(node, part)
         node = step[1] if step is not None else node
@@ -103,7 +103,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _has_shared(root: Node) -> bool:
+def _has_shared(root: YamlNode) -> bool:
     """Whether some node is reached twice, which only an alias can do."""
     seen: set[int] = set()
     pending = [root]

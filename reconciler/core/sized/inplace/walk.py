@@ -6,8 +6,8 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
-from reconciler.core.documents.builder import key_name
-from reconciler.core.documents.parser import MappingNode, Node, ScalarNode, SequenceNode
+from reconciler.core.documents.parser import MappingNode, ScalarNode, SequenceNode, YamlNode
+from reconciler.core.documents.tree import key_name
 from reconciler.core.sized.draft import same
 from reconciler.core.sized.inplace.cuts import CannotSplice, Cut
 from reconciler.core.sized.inplace.emit import block_entry, block_item, inline
@@ -18,7 +18,7 @@ _DEEPER_DASHES = re.compile(r"^( *)[^ #\n-][^\n]*:[ \t]*(?:#[^\n]*)?\r?\n\1 +- "
 
 _DASH = re.compile(r"^ *-(?=\s)", re.MULTILINE)
 
-Entry = tuple[str, Node, Node]
+Entry = tuple[str, YamlNode, YamlNode]
 """A key's name, its node, the node of its value."""
 
 
@@ -34,7 +34,7 @@ class Walk:
         self.deeper = 2 if _DEEPER_DASHES.search(text) else 0
         self.cuts: list[Cut] = []
 
-    def change(self, node: Node, before: Any, after: Any, *, flow: bool = False) -> None:
+    def change(self, node: YamlNode, before: Any, after: Any, *, flow: bool = False) -> None:
         """Collect what makes the value of `node` (which is `before`) read as `after`. Raises CannotSplice."""
         if same(before, after):
             return
@@ -114,7 +114,7 @@ class Walk:
             else:
                 self._insert_before(dashes[0][0], lines)
 
-    def _dashes(self, node: Node, spans: list[tuple[int, int]]) -> Iterator[int]:
+    def _dashes(self, node: YamlNode, spans: list[tuple[int, int]]) -> Iterator[int]:
         """Yield where the dash of each item stands; comments may lie between it and the item."""
         position = self._start(node)
         for index, (start, end) in enumerate(spans):
@@ -173,15 +173,15 @@ class Walk:
         between = self.newline + self.text[line:start] if line and self._stands_alone(start) else " "
         self.cuts.append(Cut(end, end, "".join("," + between + text for text in texts)))
 
-    def _start(self, node: Node) -> int:
+    def _start(self, node: YamlNode) -> int:
         index: int = node.start_mark.index
         return index + self.skipped
 
-    def _end(self, node: Node) -> int:
+    def _end(self, node: YamlNode) -> int:
         index: int = node.end_mark.index
         return index + self.skipped
 
-    def _value_end(self, key: Node, value: Node) -> int:
+    def _value_end(self, key: YamlNode, value: YamlNode) -> int:
         """Return where an entry ends; an alias has no place of its own, but stands on its key's line."""
         if self._start(value) < self._end(key):
             return self._alias_end(self._end(key))
@@ -193,7 +193,7 @@ class Walk:
             end += 1
         return len(self.text[:end].rstrip())
 
-    def _content_end(self, node: Node) -> int:
+    def _content_end(self, node: YamlNode) -> int:
         """Return where a node's text ends: the parser counts comments and blank lines behind a block as its own."""
         if type(node) is ScalarNode:
             end = self._end(node)
@@ -228,7 +228,7 @@ class Walk:
 _ABSENT = object()
 
 
-def _is_flow(node: Node) -> bool:
+def _is_flow(node: YamlNode) -> bool:
     return isinstance(node, MappingNode | SequenceNode) and bool(node.flow_style)
 
 
