@@ -59,7 +59,7 @@ def unwritten(document: Document) -> Problem:
         rule="sizing.unwritten",
         place=document.source,
         message="is not sized yet, and spec.sizing.write requires the numbers in this file",
-        hint=f"write them: reconciler size --write {document.source.path}",
+        hint=f"write them: reconciler size write {document.source.path}",
         severity=Severity.WARNING,
     )
 
@@ -78,7 +78,7 @@ def outdated(document: Document, lookup: Lookup) -> tuple[Problem, ...]:
             rule="sizing.outdated",
             place=document.source,
             message=f"was sized for something else ({before}); what it trains now: {job.decision.text}",
-            hint=f"size it again: reconciler size --write --again {document.source.path}",
+            hint=f"size it again: reconciler size write --again {document.source.path}",
             severity=Severity.WARNING,
         ),
     )

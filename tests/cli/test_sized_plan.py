@@ -226,20 +226,20 @@ def test_a_wrapper_answers_as_evidence(fleet: Fleet) -> None:
     pending = plan(fleet)
     assert [problem["rule"] for problem in pending["problems"] if "sizing" in problem["rule"]] == ["sizing.pending"]
     assert not any(change["path"] == RENDERED for change in pending["changes"])
-    ran = fleet.run("size", "--record")
+    ran = fleet.run("size", "record")
     assert (ran.code, ran.out) == (0, "evidence/main/sizing.yaml: asked 1 question\n"), ran.err
     (fleet.root / "tools/wrapper.py").unlink()
     change = next(change for change in plan(fleet)["changes"] if change["path"] == RENDERED)
     assert change["gpusAfter"] == 4
     told = rendered(fleet)["metadata"]["annotations"]
     assert json.loads(told["ado-autoconf.ibm.com/recommendation"]) == {"recommendation": {"workers": 1, "gpus": 4}}
-    assert fleet.run("size", "--record").out == "evidence/main/sizing.yaml: no new questions\n"
+    assert fleet.run("size", "record").out == "evidence/main/sizing.yaml: no new questions\n"
 
 
 def test_a_job_that_waits_keeps_what_is_rendered(fleet: Fleet) -> None:
     """An edit makes a new question: until it is answered the old object stays, and everything else goes on."""
     with_wrapper(fleet, '{"workers": 1, "gpus": 4}')
-    assert fleet.run("size", "--record").code == 0
+    assert fleet.run("size", "record").code == 0
     fleet.commit()
     assert fleet.run("commit").code == 0
     fleet.edit("jobs/llama.yaml", "4096", "2048")
@@ -252,7 +252,7 @@ def test_a_job_that_waits_keeps_what_is_rendered(fleet: Fleet) -> None:
 def test_a_wrapper_that_fails_is_said(fleet: Fleet) -> None:
     """F-009: the script's error is the reason; a failure is no refusal, so the job waits, and is asked for again."""
     with_wrapper(fleet, '{"workers": None, "gpus": None, "error": "no such model"}')
-    ran = fleet.run("size", "--record")
+    ran = fleet.run("size", "record")
     assert ran.code == 6
     assert ran.out.endswith("asked 1 question, 1 failed: the wrapper script failed: no such model\n")
     made = plan(fleet)
@@ -261,7 +261,7 @@ def test_a_wrapper_that_fails_is_said(fleet: Fleet) -> None:
     assert "no such model" in problem["message"]
     assert not any(change["path"] == RENDERED for change in made["changes"])
     fleet.write("tools/wrapper.py", "import sys\nopen(sys.argv[1], 'w').write('{\"workers\": 1, \"gpus\": 4}')\n")
-    assert fleet.run("size", "--record").code == 0
+    assert fleet.run("size", "record").code == 0
     assert any(change["path"] == RENDERED for change in plan(fleet)["changes"])
 
 
@@ -283,7 +283,7 @@ def test_a_failure_replaces_no_answer_and_leaks_no_secret(fleet: Fleet, monkeypa
 def test_a_larger_recommendation_is_seen_beside_physics(fleet: Fleet) -> None:
     """Disagreement is shown, also where the recommendation fits."""
     with_wrapper(fleet, '{"workers": 2, "gpus": 8}')
-    assert fleet.run("size", "--record").code == 0
+    assert fleet.run("size", "record").code == 0
     change = next(change for change in plan(fleet)["changes"] if change["path"] == RENDERED)
     assert "physics alone takes 2 GPUs" in change["sizing"]["chosen"]
 
@@ -310,14 +310,14 @@ def test_rest_is_submitted_now_and_read_later(fleet: Fleet) -> None:
     fleet.write("jobs/llama.yaml", JOB)
     with serving(answer(200, ["f6db88"]), answer(404), answer(404), answer(404), answer(404)) as server:
         configure(fleet, "rest", f"    rest: {{url: '{server.url}', deadlineSeconds: 1}}\n")
-        assert fleet.run("size", "--record").code == 0
+        assert fleet.run("size", "record").code == 0
         assert "f6db88" in (fleet.root / "evidence/main/sizing.yaml").read_text()
         assert [one.method for one in server.said].count("POST") == 1
         url = server.url
     assert any(problem["rule"] == "sizing.pending" for problem in plan(fleet)["problems"])
     with serving(answer(200, MEASURED)) as server:
         fleet.edit("reconciler.yaml", url, server.url)
-        assert fleet.run("size", "--record").code == 0
+        assert fleet.run("size", "record").code == 0
         assert [one.method for one in server.said] == ["GET"]
     change = next(change for change in plan(fleet)["changes"] if change["path"] == RENDERED)
     assert change["gpusAfter"] == 4
@@ -328,18 +328,18 @@ def test_a_source_shows_what_it_waits_for(fleet: Fleet) -> None:
     path = fleet.write("jobs/llama.yaml", JOB)
     with serving(answer(200, ["f6db88"]), answer(404), answer(404), answer(404), answer(404)) as server:
         configure(fleet, "rest", f"    write: source\n    rest: {{url: '{server.url}', deadlineSeconds: 1}}\n")
-        assert fleet.run("size", "--write").out == "no changes\n"  # nobody was asked
-        assert fleet.run("size", "--record").code == 0
+        assert fleet.run("size", "write").out == "no changes\n"  # nobody was asked
+        assert fleet.run("size", "record").code == 0
         url = server.url
-    assert fleet.run("size", "--write").out == "wrote jobs/llama.yaml\n"
+    assert fleet.run("size", "write").out == "wrote jobs/llama.yaml\n"
     added = set(path.read_text().splitlines()) - set(JOB.splitlines())
     assert added == {"    waiting-for-ado-request-id: f6db88"}
-    assert fleet.run("size", "--write").out == "no changes\n"
+    assert fleet.run("size", "write").out == "no changes\n"
     with serving(answer(200, MEASURED)) as server:
         fleet.edit("reconciler.yaml", url, server.url)
-        assert fleet.run("size", "--record").code == 0
+        assert fleet.run("size", "record").code == 0
         assert [one.method for one in server.said] == ["GET"]  # the label is no part of the question
-    assert fleet.run("size", "--write").out == "wrote jobs/llama.yaml\n"
+    assert fleet.run("size", "write").out == "wrote jobs/llama.yaml\n"
     assert "waiting-for" not in path.read_text()
     assert 'autoconf-plugin-done: "yes"' in path.read_text()
 
@@ -409,14 +409,14 @@ def test_write_puts_the_numbers_into_the_source(fleet: Fleet) -> None:
     configure(fleet, "analytic", "    write: source\n")
     held = plan(fleet)
     assert any(problem["rule"] == "sizing.unwritten" for problem in held["problems"])
-    ran = fleet.run("size", "--write")
+    ran = fleet.run("size", "write")
     assert (ran.code, ran.out) == (0, "wrote jobs/llama.yaml\n"), ran.err
     text = path.read_text()
     assert text.startswith("# Trains the assistant. Owner: team vision.\n")
     assert "set -e  # fail early\n" in text
     assert "--model_name_or_path 'ibm-granite/granite-3.1-8b-instruct' \\" in text
     assert yaml.safe_load(text)["metadata"]["labels"]["autoconf-plugin-done"] == "yes"
-    assert fleet.run("size", "--write").out.startswith("no changes")
+    assert fleet.run("size", "write").out.startswith("no changes")
     assert path.read_text() == text
     assert not any("sizing" in problem["rule"] for problem in plan(fleet)["problems"])
     assert rendered(fleet)["spec"] == yaml.safe_load(text)["spec"]

@@ -60,10 +60,8 @@ def test_what_the_page_asks_is_answered(capsys: pytest.CaptureFixture[str], tmp_
     table = tmp_path / "runs.csv"
     (text,) = re.findall(r"^\$ cat runs\.csv\n(.*?)^\$ ", PAGE, re.MULTILINE | re.DOTALL)
     table.write_text(text)
-    told = run_verb(capsys, ["size", "--from-csv", str(table), "-o", "json"])
-    (answers,) = re.findall(
-        r"^\$ reconciler size --from-csv runs\.csv -o json\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL
-    )
+    told = run_verb(capsys, ["size", "table", str(table)])
+    (answers,) = re.findall(r"^\$ reconciler size table runs\.csv\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
     assert [_form(line) for line in told.out.splitlines()] == [_form(line) for line in answers.splitlines()]
 
 

@@ -14,7 +14,7 @@ def test_the_token_of_a_service_is_no_setting(fleet: Fleet, monkeypatch: pytest.
     fleet.write("jobs/llama.yaml", JOB)
     with serving(answer(200, ["f6db88"]), answer(200, MEASURED)) as server:
         configure(fleet, "rest", f"    rest: {{url: '{server.url}'}}\n")
-        assert fleet.run("size", "--record").code == 0
+        assert fleet.run("size", "record").code == 0
         assert all(one.headers["Authorization"] == "Bearer hunter2hunter2" for one in server.said)
     assert "hunter2" not in (fleet.root / "evidence/main/sizing.yaml").read_text()
     assert plan(fleet)["changes"]
@@ -24,7 +24,7 @@ def test_the_token_of_a_service_is_no_setting(fleet: Fleet, monkeypatch: pytest.
 def test_a_secret_in_a_url_is_refused_unseen(fleet: Fleet, url: str) -> None:
     """`reconciler.yaml` is in Git, and errors are in logs: the value is blotted out, the hint says where it belongs."""
     configure(fleet, "rest", f"    rest: {{url: '{url}'}}\n")
-    for verb in (("lint",), ("plan", "-o", "json"), ("size", "--record")):
+    for verb in (("lint",), ("plan", "-o", "json"), ("size", "record")):
         ran = fleet.run(*verb)
         assert ran.code == 3
         assert "hunter2" not in ran.out + ran.err
@@ -35,7 +35,7 @@ def test_what_waits_is_counted(fleet: Fleet) -> None:
     """F-010: a request that is not answered in time is told as such, and is no failure."""
     with serving(answer(200, ["f6db88"]), answer(404)) as server:
         configure(fleet, "rest", f"    rest: {{url: '{server.url}', deadlineSeconds: 1}}\n")
-        ran = fleet.run("size", "--record")
+        ran = fleet.run("size", "record")
     assert ran.code == 0
     assert ran.out == "evidence/main/sizing.yaml: asked 1 question, 1 pending (run the command again later)\n"
 
@@ -45,7 +45,7 @@ def test_a_server_that_repeats_the_token(fleet: Fleet, monkeypatch: pytest.Monke
     monkeypatch.setenv("RECONCILER_SIZING_TOKEN", "hunter2")
     with serving(answer(401, {"detail": "hunter2 is no token"})) as server:
         configure(fleet, "rest", f"    rest: {{url: '{server.url}'}}\n")
-        ran = fleet.run("size", "--record")
+        ran = fleet.run("size", "record")
     assert ran.code == 6
     assert "*** is no token; check the token (RECONCILER_SIZING_TOKEN)" in ran.out
     assert "hunter2" not in ran.out + ran.err + (fleet.root / "evidence/main/sizing.yaml").read_text()
@@ -55,14 +55,14 @@ def test_what_was_written_is_compared_with_what_is_trained(fleet: Fleet) -> None
     """A sized source whose line changes: its AUTOCONF_* are of yesterday, and the plan says so until it is sized anew."""
     configure(fleet, "analytic", "    write: source\n")
     path = fleet.write("jobs/llama.yaml", JOB)
-    assert fleet.run("size", "--write", str(path)).code == 0
+    assert fleet.run("size", "write", str(path)).code == 0
     assert not [one for one in plan(fleet)["problems"] if one["rule"] == "sizing.outdated"]
     fleet.edit("jobs/llama.yaml", "granite-3.1-8b-instruct", "granite-20b-code-base")
     (problem,) = [one for one in plan(fleet)["problems"] if one["rule"] == "sizing.outdated"]
-    assert "reconciler size --write --again jobs/llama.yaml" in problem["hint"]
+    assert "reconciler size write --again jobs/llama.yaml" in problem["hint"]
     shown = fleet.run("size", str(path)).out
     assert "granite-20b-code (20.1 B)" in shown.splitlines()[1]
-    ran = fleet.run("size", "--write", "--again")
+    ran = fleet.run("size", "write", "--again")
     assert "wrote jobs/llama.yaml\n" in ran.out, ran.err
     assert "value: granite-20b" in path.read_text().partition("AUTOCONF_MODEL_NAME\n")[2].partition("- name")[0]
     assert not [one for one in plan(fleet)["problems"] if one["rule"] == "sizing.outdated"]
@@ -71,9 +71,9 @@ def test_what_was_written_is_compared_with_what_is_trained(fleet: Fleet) -> None
 def test_again_sizes_what_is_chosen_and_nothing_else(fleet: Fleet) -> None:
     """`--again` without files: the jobs that the settings choose, done or not; others in the repository are left."""
     configure(fleet, "analytic", "    write: source\n")
-    assert fleet.run("size", "--write").out == "wrote jobs/language/llama-lora.yaml\n"
+    assert fleet.run("size", "write").out == "wrote jobs/language/llama-lora.yaml\n"
     before = fleet.files("jobs")
-    ran = fleet.run("size", "--write", "--again")
+    ran = fleet.run("size", "write", "--again")
     assert (ran.code, ran.out) == (0, "no changes\n"), ran.err
     assert fleet.files("jobs") == before
 

@@ -113,7 +113,7 @@ def test_the_script_is_told_the_version_of_the_model(fleet: Fleet, settings: str
     script = fleet.write("ask.py", BY_VERSION)
     text = (fleet.root / "reconciler.yaml").read_text()
     fleet.write("reconciler.yaml", f"{text}  sizing: {{{settings}wrapper: {{script: {script.name}}}}}\n")
-    recorded = fleet.run("size", "--record", "--python", sys.executable)
+    recorded = fleet.run("size", "record", "--python", sys.executable)
     assert recorded.code == 0, recorded.err
     (answer,) = yaml.safe_load((fleet.root / "evidence/main/sizing.yaml").read_text())["spec"]["answers"]
     assert answer["question"]["modelVersion"] == version

@@ -24,7 +24,7 @@ class Goal(StrEnum):
 
 
 class Write(StrEnum):
-    """Where the numbers are written: `rendered/`, or the source file by `reconciler size --write`."""
+    """Where the numbers are written: `rendered/`, or the source file by `reconciler size write`."""
 
     RENDERED = "rendered"
     SOURCE = "source"

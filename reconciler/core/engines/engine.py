@@ -18,7 +18,7 @@ class Outcome(StrEnum):
 class Engine(Struct, frozen=True, kw_only=True):
     """A sizing engine. The built-in memory model always runs; an external engine adds its opinion.
 
-    Answers of an external engine are evidence: `reconciler size --record` writes them, plans read them. An engine that
+    Answers of an external engine are evidence: `reconciler size record` writes them, plans read them. An engine that
     `recommends` answers with a number of GPUs; any other external engine gives a probability for each layout.
 
     `settings` is the type of the engine's own section of `spec.sizing`, which carries the engine's name; `required` is

@@ -2,7 +2,7 @@
 
 A source in Git keeps its watch label for ever. What is rendered from it carries the done label (with Kueue's queue
 name as its key: the real queue) and the recommendation as well. The waiting label stands only where a person sees a
-job that waits: in the source that `reconciler size --write` edits, never in `rendered/`, where a job is held back
+job that waits: in the source that `reconciler size write` edits, never in `rendered/`, where a job is held back
 until it is answered.
 """
 

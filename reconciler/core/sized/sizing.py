@@ -187,9 +187,7 @@ def _unanswered(job: TrainingJob, decision: Decision, severity: Severity) -> Pro
     rule = "sizing.no-recommendation"
     if decision.is_pending:
         rule = "sizing.engine-error" if decision.reason == Reason.ENGINE_ERROR else "sizing.pending"
-    hint = (
-        "ask the engine: reconciler size --record" if decision.is_pending else "train less at once, or on larger cards"
-    )
+    hint = "ask the engine: reconciler size record" if decision.is_pending else "train less at once, or on larger cards"
     return _problem(job, rule, job.lead.container.path, decision.text, hint, severity)
 
 

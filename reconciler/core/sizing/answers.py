@@ -1,6 +1,6 @@
 """Recorded answers of external sizing engines: `SizingAnswers` in `evidence/<cluster>/sizing.yaml`.
 
-`reconciler size --record` writes them, people review them, plans read them. Answers are found by the digest of their
+`reconciler size record` writes them, people review them, plans read them. Answers are found by the digest of their
 question, so an answer to a different question is never used.
 """
 
@@ -20,7 +20,7 @@ from reconciler.core.sizing.question import EngineQuestion, digest
 
 KIND = "SizingAnswers"
 _HEADER = (
-    b"# Written by `reconciler size --record`: answers of sizing engines. Review changes like any other.\n"
+    b"# Written by `reconciler size record`: answers of sizing engines. Review changes like any other.\n"
     b"# Do not edit questions or digests by hand; record the answers again instead.\n"
 )
 
@@ -195,7 +195,7 @@ def _problems(
         written = spec["answers"][index]["digest"]
         if written != answer.digest:
             message = f"is {written}, but the digest of the question is {answer.digest}"
-            hint = "undo the edit of the question or the digest, or record again: reconciler size --record"
+            hint = "undo the edit of the question or the digest, or record again: reconciler size record"
             yield problem("evidence.sizing-digest", (*at, "digest"), message, hint)
         if answer.key in seen:
             message = f"duplicate answer of engine {answer.engine.name} to the same question"

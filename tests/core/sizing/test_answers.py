@@ -74,7 +74,7 @@ def test_what_is_written_is_read_back() -> None:
     answers, _ = parse_answers(document(raw), "a")
     assert answers == RECORDED
     assert write_answers(answers, "a") == raw
-    assert raw.startswith(b"# Written by `reconciler size --record`")
+    assert raw.startswith(b"# Written by `reconciler size record`")
 
 
 def test_the_order_of_asking_does_not_show() -> None:

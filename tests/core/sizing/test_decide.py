@@ -386,7 +386,7 @@ def test_a_recommendation_beyond_the_limit_or_the_batch() -> None:
 def test_an_engine_that_was_not_asked_holds_the_job_back(engine: Engine) -> None:
     decision = decide(question(), Answers(engine=engine), estimator=fits_from(1), speed=steady)
     assert (decision.chosen, decision.reason, decision.is_pending) == (None, "pending", True)
-    assert "run reconciler size --record" in decision.text
+    assert "run reconciler size record" in decision.text
 
 
 def test_a_request_that_waits() -> None:
@@ -412,7 +412,7 @@ def test_chances_for_some_layouts_only_are_no_answer() -> None:
     answers = autoconf_says(question(), outcome=Outcome.CHANCES, chances=found)
     decision = decide(question(), answers, estimator=fits_from(1), speed=steady)
     assert decision.is_pending
-    assert "autoconf gave no chance for 2 GPUs: run reconciler size --record" in decision.text
+    assert "autoconf gave no chance for 2 GPUs: run reconciler size record" in decision.text
 
 
 def test_a_question_outside_its_domain_is_answered_by_physics() -> None:

@@ -44,7 +44,7 @@ def hear(question: Question, answers: Answers) -> Voice:
         return _NOBODY
     answer = answers.answer(engine_question(question))
     if answer is None:
-        text = f"{engine.name} was not asked yet: run reconciler size --record"
+        text = f"{engine.name} was not asked yet: run reconciler size record"
         return Voice(name=engine.name, silence=Reason.PENDING, text=text)
     version = _named(answer.versions)
     voice = Voice(name=engine.name, version=version, recommendation=answer.recommendation)
@@ -53,7 +53,7 @@ def hear(question: Question, answers: Answers) -> Voice:
     chances = {(chance.gpus, chance.batch_size): chance.probability for chance in answer.chances}
     lacking = [one.gpus for one in layouts if (one.gpus, one.gpus * one.batch) not in chances]
     if lacking:
-        text = f"{voice.called} gave no chance for {lacking[0]} GPUs: run reconciler size --record"
+        text = f"{voice.called} gave no chance for {lacking[0]} GPUs: run reconciler size record"
         return _silent(voice, Reason.PENDING, text)
     return Voice(name=voice.name, version=version, chances=chances)
 
