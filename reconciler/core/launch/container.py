@@ -115,7 +115,7 @@ class SourceMap(Struct, frozen=True):
     """Maps words to their place in `command` and `args`.
 
     With `script`, the words' offsets are offsets in the only item. Otherwise a word's `start` is the number of its
-    item. Without items, the words stand where they cannot be edited; `title` says where (`file train.sh`).
+    item. Without items, the words cannot be edited; `title` names their source (`the file train.sh`).
     """
 
     items: tuple[ContainerArgument, ...] = ()

@@ -17,7 +17,7 @@ _NEEDS_NO_QUOTES = re.compile(r"(?:[A-Za-z0-9_./:=,+@%-]|\$[A-Za-z_][A-Za-z0-9_]
 
 
 class NotEditable(ValueError):
-    """The words of the line are not written where they could be changed; `Launch.not_editable` tells in advance."""
+    """The line cannot be edited; `Launch.not_editable` is the reason."""
 
 
 class _Replacement(Struct, frozen=True):
@@ -47,7 +47,7 @@ def edit_launch(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return `command` and `args` with flags of the launcher and of the script set. Raises NotEditable.
 
-    A flag on the line gets the new value where it stands; a new one goes after the launcher's word or the script,
+    A flag on the line gets the new value in place; a new one goes after the launcher's word or the script,
     written like its neighbours. In a shell script, values may refer to variables (`$NAME`); argument lists take them
     literally.
     """

@@ -41,10 +41,10 @@ def count_per_node(per_node: Names, nodes: Names, variables: Names = ()) -> Read
     """Return a reader of the launcher's flags, or of the variables, that count processes per node and nodes."""
 
     def read(extraction: Extraction) -> None:
-        found = [extraction.launcher.find(names) for names in (per_node, nodes)]
+        counts = [extraction.launcher.find(names) for names in (per_node, nodes)]
         for index, variable in enumerate(variables):
-            found[index] = found[index] or setting_from_env(extraction.line.env, variable)
-        _read_counts(extraction, *found)
+            counts[index] = counts[index] or setting_from_env(extraction.line.env, variable)
+        _read_counts(extraction, *counts)
 
     return read
 

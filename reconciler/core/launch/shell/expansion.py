@@ -334,23 +334,17 @@ def _length(value: ShellValue | None) -> ShellValue:
 
 def _trim(value: ShellValue, operator: str, pattern: ShellValue) -> ShellValue:
     """Evaluate `${X#pattern}`, `##`, `%` and `%%` for patterns with at most one star, at one end."""
-    text, letters = value.text, pattern.text
-    star = letters.count("*")
-    if (
-        value.items is not None
-        or UNKNOWN in text
-        or UNKNOWN in letters
-        or star > 1
-        or any(x in letters for x in "?[\\")
-    ):
+    text, glob = value.text, pattern.text
+    star = glob.count("*")
+    if value.items is not None or UNKNOWN in text or UNKNOWN in glob or star > 1 or any(x in glob for x in "?[\\"):
         return unknown("it depends on a pattern")
-    fixed = letters.replace("*", "")
+    fixed = glob.replace("*", "")
     if not star:
         return ShellValue(text.removeprefix(fixed) if operator[0] == "#" else text.removesuffix(fixed), "")
-    if operator[0] == "#" and letters[0] == "*":
+    if operator[0] == "#" and glob[0] == "*":
         at = text.find(fixed) if operator == "#" else text.rfind(fixed)
         return ShellValue(text if at < 0 else text[at + len(fixed) :], "")
-    if operator[0] == "%" and letters[-1] == "*":
+    if operator[0] == "%" and glob[-1] == "*":
         at = text.rfind(fixed) if operator == "%" else text.find(fixed)
         return ShellValue(text if at < 0 else text[:at], "")
     return unknown("it depends on a pattern")
