@@ -72,7 +72,7 @@ class Fields:
         """Return a list of strings, whole."""
         found = self._typed(path, list, "a list")
         if found and not all(isinstance(item, str) for item in found.value):
-            self._misfit(path, "a list of texts")
+            self._misfit(path, "a list of strings")
             return None
         return found
 
@@ -91,7 +91,7 @@ class Fields:
             "torchrun.contradiction",
             first.reason.origins[0].field,
             f"{_shown(first.value)} contradicts {_shown(second.value)} of {field} at {there}",
-            "give one of them, or the same value in both",
+            "set only one of them, or the same value in both",
         )
 
     def problem(self, rule: str, path: FieldPath, message: str, hint: str, severity: Severity = Severity.ERROR) -> None:

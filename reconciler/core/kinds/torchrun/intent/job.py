@@ -125,12 +125,12 @@ def _required(fields: Fields, value: Traced | None, name: str) -> Traced | None:
 def _check(fields: Fields, job: TorchrunJob) -> None:
     for value, words in ((job.job_name, "jobName"), (job.job_id, "jobID")):
         if value and not LABEL_VALUE.fullmatch(value.value):
-            hint = "give at most 63 letters, digits, `-`, `_` or `.`: it becomes a label"
-            fields.problem("torchrun.label", ("spec", words), "is no value for a label", hint)
+            hint = "use at most 63 letters, digits, `-`, `_` or `.`, because it becomes a label"
+            fields.problem("torchrun.label", ("spec", words), "is not a valid label value", hint)
     for value, least in ((job.gpus, 0), (job.nodes, 1)):
         if value and value.value < least:
             path = value.reason.origins[0].field
-            fields.problem("torchrun.range", path, f"is {value.value}", f"give at least {least}")
+            fields.problem("torchrun.range", path, f"is {value.value}", f"use {least} or more")
     for items, key in ((job.env, "name"), (job.volumes, "name"), (job.mounts, "mountPath")):
         for first, second in duplicates(items, key):
             fields.clash(first, second)

@@ -29,7 +29,7 @@ def identity(fields: Fields) -> tuple[str, str]:
     """Return name and namespace; a missing name is a problem."""
     key = fields.document.key
     if not key.name:
-        fields.problem("torchrun.name", ("metadata", "name"), "is missing", "name the object")
+        fields.problem("torchrun.name", ("metadata", "name"), "is missing", "add metadata.name")
     return key.name, key.namespace
 
 
@@ -38,9 +38,7 @@ def check_labels(fields: Fields, labels: Entries) -> None:
     for key, value in labels:
         path = value.reason.origins[0].field
         if key in OWN_LABELS:
-            fields.problem(
-                "torchrun.reserved-label", path, f"label {key!r} is rendered from the job itself", "remove it here"
-            )
+            fields.problem("torchrun.reserved-label", path, f"label {key!r} is derived from the job", "remove it")
         elif not LABEL_VALUE.fullmatch(value.value):
-            hint = "give at most 63 letters, digits, `-`, `_` or `.`"
-            fields.problem("torchrun.label", path, "is no value for a label", hint)
+            hint = "use at most 63 letters, digits, `-`, `_` or `.`"
+            fields.problem("torchrun.label", path, "is not a valid label value", hint)

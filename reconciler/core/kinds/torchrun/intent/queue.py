@@ -153,7 +153,7 @@ def _pod_gpus(fields: Fields) -> tuple[Vendor | None, Traced | None]:
             if value is None:
                 continue
             if not str(value.value).isdigit():
-                fields.problem("torchrun.gpus", ("spec", *path), "is not a whole number of GPUs", "give one, as `8`")
+                fields.problem("torchrun.gpus", ("spec", *path), "is not a whole number of GPUs", "write it as 8")
                 continue
             found.append((vendor, Traced(int(value.value), value.reason)))
     if not found:
@@ -184,10 +184,10 @@ def _resources(fields: Fields) -> Iterator[ExtraResource]:
         at = ("resources", index)
         name, template = fields.text(*at, "name"), fields.mapping(*at, "template")
         if name is None or template is None:
-            fields.problem("torchrun.resource", ("spec", *at), "lacks its name or template", "give both")
+            fields.problem("torchrun.resource", ("spec", *at), "has no name or no template", "give both")
             continue
         if not all(isinstance(template.value.get(key), str) for key in ("apiVersion", "kind")):
-            fields.problem("torchrun.resource", ("spec", *at), "is no object", "give the template apiVersion and kind")
+            fields.problem("torchrun.resource", ("spec", *at), "is not an object", "set its apiVersion and kind")
             continue
         mode, immutable = fields.text(*at, "nameMode"), fields.flag(*at, "immutable")
         fields.agree(name, fields.text(*at, "template", "metadata", "name"))
@@ -208,8 +208,8 @@ def _check_pod(fields: Fields) -> None:
         fields.problem(
             "torchrun.trainer",
             ("spec", *_POD, "containers"),
-            f"the first container must be the only one called `{TRAINER}`",
-            f"name the container that trains `{TRAINER}` and put it first",
+            f"only the first container must be named `{TRAINER}`",
+            f"name the training container `{TRAINER}` and put it first",
         )
     for path, key in ((("containers",), "name"), (("volumes",), "name"), ((*_TRAINER[2:], "env"), "name")):
         for first, second in duplicates(fields.items(*_POD, *path), key):

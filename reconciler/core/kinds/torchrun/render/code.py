@@ -24,7 +24,7 @@ _FORWARDED = ("AWS_", "GOOGLE_", "AZURE_")
 
 _RESOURCES = Traced(
     {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
-    Reason(rule="torchrun.default", text="a sync asks for 100m CPU and 1Gi, at most 2Gi"),
+    Reason(rule="torchrun.default", text="a sync requests 100m CPU and 1Gi, with a limit of 2Gi"),
 )
 
 
@@ -45,7 +45,7 @@ class Code(Struct, frozen=True, kw_only=True):
         parts = (source.kind.value, source.url, source.ref, source.sha256) if source else ()
         value = sha256("\0".join(parts).encode()).hexdigest()[:16]
         return Traced(
-            value, Reason(rule="torchrun.workspace", text="names the code by its source", origins=self.origins)
+            value, Reason(rule="torchrun.workspace", text="named after the source of the code", origins=self.origins)
         )
 
 
@@ -64,8 +64,8 @@ def code_of(workspace: Workspace, anchor: Traced, problems: list[Problem], *, ha
     _check(kind, workspace, anchor, problems, has_claim=has_claim)
     fetches = url is not None and kind is not SourceKind.EXISTING
     if inplace and not fetches and workspace.hot_reload:
-        message = "nothing is fetched, so nothing can be reloaded"
-        problems.append(about(workspace.hot_reload, "torchrun.hot-reload", message, "give the workspace a source"))
+        message = "the workspace has no source, so nothing can be reloaded"
+        problems.append(about(workspace.hot_reload, "torchrun.hot-reload", message, "set the source of the workspace"))
     return Code(
         source=source if fetches else None,
         inplace=inplace,
@@ -79,21 +79,21 @@ def code_of(workspace: Workspace, anchor: Traced, problems: list[Problem], *, ha
 def _check(kind: SourceKind, workspace: Workspace, anchor: Traced, problems: list[Problem], *, has_claim: bool) -> None:
     url = workspace.url
     if kind is SourceKind.EXISTING and url:
-        message = "a workspace that exists is not fetched from anywhere"
-        problems.append(about(url, "torchrun.workspace", message, "remove the url, or choose zip, git or s3"))
+        message = "an existing workspace is not fetched, so the url is not used"
+        problems.append(about(url, "torchrun.workspace", message, "remove the url, or set source to zip, git or s3"))
     elif kind in (SourceKind.GIT, SourceKind.S3) and url is None:
-        message = f"source {kind.value} needs a url"
+        message = f"source {kind.value} requires a url"
         problems.append(about(workspace.source or anchor, "torchrun.workspace", message, "give workspaceStorage.url"))
     elif kind is SourceKind.ZIP and url is None and not has_claim:
-        message = "the workspace has no source: pods start in an empty folder until somebody fills the volume"
-        hint = "give workspaceStorage.url, or claimName of a volume that holds the code"
+        message = "the workspace has no source, so pods start in an empty folder until the volume is filled"
+        hint = "set workspaceStorage.url, or claimName of a volume that contains the code"
         problems.append(about(anchor, "torchrun.workspace-empty", message, hint, severity=Severity.WARNING))
     if workspace.ref and kind is not SourceKind.GIT:
-        message = f"ref belongs to source git, and the source is {kind.value}"
+        message = f"ref requires source git, but the source is {kind.value}"
         problems.append(about(workspace.ref, "torchrun.workspace", message, "remove it"))
     if workspace.sha256 and kind not in (SourceKind.ZIP, SourceKind.S3):
-        message = f"sha256 belongs to an archive, and the source is {kind.value}"
-        hint = "pin Git by a commit in ref" if kind is SourceKind.GIT else "remove it"
+        message = f"sha256 requires an archive, but the source is {kind.value}"
+        hint = "to pin a Git source, set ref to a commit" if kind is SourceKind.GIT else "remove it"
         problems.append(about(workspace.sha256, "torchrun.workspace", message, hint))
 
 

@@ -79,7 +79,7 @@ def unknown_queue(job: TorchrunJob, known_queues: tuple[str, ...]) -> Rendered:
 
     near = get_close_matches(job.queue, known_queues, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known queues: {', '.join(known_queues) or 'none'}"
-    message = f"there is no usable TorchrunQueue {job.queue!r} in the job's namespace"
+    message = f"found no valid TorchrunQueue {job.queue!r} in the job's namespace"
     return Rendered(problems=(about(job.queue_ref, "torchrun.queue-unknown", message, hint),))
 
 
@@ -148,9 +148,9 @@ def _check_name(job: TorchrunJob, shape: Shape, workload: Workload, code: Code |
     if label and len(longest) <= _LABEL_LENGTH:
         return
     name = copied(job.document, ("metadata", "name"), job.name)
-    message = f"{job.name!r} cannot name the hosts of the job's pods ({longest})"
+    message = f"{job.name!r} is too long or not valid for the host names of the pods ({longest})"
     hint = (
-        f"use at most {_LABEL_LENGTH - len(longest) + len(job.name)} lower-case letters, digits and `-`, a letter first"
+        f"use at most {_LABEL_LENGTH - len(longest) + len(job.name)} lowercase letters, digits or `-`, a letter first"
     )
     problems.append(about(name, "torchrun.name", message, hint))
 
@@ -164,7 +164,7 @@ def _mounted(
     if storage.datasets.wanted:
         if not (storage.datasets.claim or template.queue.storage.datasets.wanted):
             message = f"queue {template.queue.name} has no datasets to mount"
-            hint = "describe them in the queue's storage.datasets, or give claimName"
+            hint = "add them to storage.datasets of the queue, or set claimName"
             anchor = storage.datasets.enabled or storage.datasets.mount_path or job.queue_ref
             problems.append(about(anchor, "torchrun.datasets", message, hint))
         claim = storage.datasets.claim or f"{template.queue.name}-datasets"
@@ -201,7 +201,7 @@ def _claims(  # noqa: PLR0917 - the settled parts of one job
         found = size_of(checkpoints, total_gpus(shape), "checkpoints", problems)
         if found is None:
             message = "checkpoints have no size"
-            hint = "give size, sizePerGPU, or claimName of a volume that exists"
+            hint = "set size, sizePerGPU, or claimName of an existing volume"
             problems.append(about(checkpoints.enabled or job.queue_ref, "torchrun.size", message, hint))
             return
         yield volume_claim(
@@ -215,7 +215,10 @@ def _claims(  # noqa: PLR0917 - the settled parts of one job
         )
 
 
-_PERSIST = Traced("true", Reason(rule="torchrun.default", text="checkpoints outlive their job unless persist is false"))
+_PERSIST = Traced(
+    "true",
+    Reason(rule="torchrun.default", text="checkpoints are kept after the job, unless persist is false"),
+)
 
 
 def _keep(claim: Claim) -> Traced | None:
@@ -241,7 +244,7 @@ def _service(job: TorchrunJob, template: Template, rendezvous: Rendezvous, label
     }
 
 
-_SYNC_DEADLINE = Traced(3600, Reason(rule="torchrun.default", text="a sync that takes more than an hour hangs"))
+_SYNC_DEADLINE = Traced(3600, Reason(rule="torchrun.default", text="a sync is stopped after one hour"))
 
 
 def _sync_job(pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import Any
 from reconciler.core.kinds.torchrun.intent.queue import Share, TorchrunQueue
 from reconciler.core.reasons import Reason, Traced
 
-PARENT = Traced("default", Reason(rule="torchrun.default", text="the parent queue is `default` unless given"))
-UNLIMITED = Traced(-1, Reason(rule="torchrun.default", text="unlimited unless given"))
-WEIGHT = Traced(1, Reason(rule="torchrun.default", text="overQuotaWeight is 1 unless given"))
+PARENT = Traced("default", Reason(rule="torchrun.default", text="the parent queue defaults to `default`"))
+UNLIMITED = Traced(-1, Reason(rule="torchrun.default", text="unlimited by default"))
+WEIGHT = Traced(1, Reason(rule="torchrun.default", text="overQuotaWeight defaults to 1"))
 
 
 def kai_queue(queue: TorchrunQueue, labels: dict[str, Any]) -> dict[str, Any]:

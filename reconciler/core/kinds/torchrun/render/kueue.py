@@ -26,7 +26,7 @@ _UNLIMITED = {"cpu": "1000000", "memory": "1000000Gi", "gpu": "1000000"}
 
 _PREEMPTION = Traced(
     {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
-    Reason(rule="torchrun.preemption", text="a guaranteed quota is reclaimed from borrowers, as KAI does"),
+    Reason(rule="torchrun.preemption", text="guaranteed quota is reclaimed from borrowers, as in KAI"),
 )
 
 
@@ -36,7 +36,7 @@ def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Pro
     for resource in ("cpu", "memory"):
         weight = shares[resource].weight
         if weight:
-            message = f"Kueue weighs a whole queue: the {resource} weight is not taken over, the GPUs' is"
+            message = f"Kueue has one weight per queue: the {resource} weight is ignored, and the GPU weight is used"
             problems.append(about(weight, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
     keys = {"cpu": "cpu", "memory": "memory", "gpu": template.gpu_key}
     quotas = [{"name": keys[name], **_quota(name, share, problems)} for name, share in queue.shares]
@@ -80,7 +80,7 @@ def _flavor_name(template: Template) -> Traced:
         digest = sha256(repr([(key, value.value) for key, value in sorted(selector.items())]).encode()).hexdigest()
         name = f"{name[: _LONGEST - 9]}-{digest[:8]}"
     origins = tuple(origin for value in selector.values() for origin in value.reason.origins)
-    text = "named after its nodes: queues of the same nodes share the flavor, without which none could borrow"
+    text = "named after its nodes, so that queues with the same nodes share the flavor and can borrow"
     return Traced(name, Reason(rule="torchrun.flavor", text=text, origins=origins))
 
 
@@ -103,7 +103,7 @@ def _amounts(template: Template) -> Iterator[Mapping[str, Any]]:
 
 
 def _endless(resource: str) -> Traced:
-    text = f"the queue's pods ask for {resource}, and Kueue admits only what a queue covers: unlimited"
+    text = f"unlimited: pods of the queue request {resource}, and Kueue admits only resources that it covers"
     in_bytes = resource == "ephemeral-storage" or resource.startswith("hugepages-")
     return Traced(_UNLIMITED["memory" if in_bytes else "gpu"], Reason(rule="torchrun.quota", text=text))
 
@@ -118,8 +118,8 @@ def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Tr
     bounded = limit is not None and limit.value >= 0
     if quota is None or quota.value < 0:
         if limit is not None and bounded:
-            return {"nominalQuota": _amount(resource, limit.value, limit, "all of the limit: the quota is unlimited")}
-        text = "unlimited: more than any cluster has, because Kueue needs a number"
+            return {"nominalQuota": _amount(resource, limit.value, limit, "the limit, because the quota is unlimited")}
+        text = "unlimited: larger than any cluster, because Kueue requires a number"
         origins = quota.reason.origins if quota else ()
         return {"nominalQuota": Traced(_UNLIMITED[resource], Reason(rule="torchrun.quota", text=text, origins=origins))}
     amounts = {"nominalQuota": _amount(resource, quota.value, quota, "the guaranteed quota")}

@@ -64,7 +64,7 @@ def merged_mounts(
     for item in (*queue, *job):
         _unique(seen, item, item.value.get("mountPath"), "mount path", problems)
         if item.value.get("name") not in names:
-            message = f"there is no volume {item.value.get('name')!r} to mount"
+            message = f"volume {item.value.get('name')!r} not found"
             hint = f"known volumes: {', '.join(map(str, names)) or 'none'}"
             problems.append(about(item, "torchrun.mount-unknown", message, hint))
     return [*own, *queue, *job]
@@ -80,11 +80,11 @@ def _unique(seen: dict[Any, Traced | None], item: Traced, name: Any, what: str, 
         seen[name] = item
         return
     other = seen[name]
-    where = f"at {place(other)}" if other else "by the storage that the job asks for"
-    message = f"{what} {name!r} is already taken {where}"
+    where = f"at {place(other)}" if other else "by the storage of the job"
+    message = f"{what} {name!r} is already used {where}"
     problems.append(about(item, "torchrun.clash", message, "choose another one"))
 
 
 def _overridden(job: Traced, queue: Traced, what: str, problems: list[Problem]) -> None:
-    message = f"{what} overrides the queue's at {place(queue)}"
+    message = f"{what} overrides the one of the queue at {place(queue)}"
     problems.append(about(job, "torchrun.override", message, severity=Severity.WARNING))

@@ -41,11 +41,11 @@ class Pod(Struct, frozen=True, kw_only=True):
     labels: dict[str, Any]
 
 
-_KAI = Traced(KAI_SCHEDULER, Reason(rule="torchrun.default", text="the cluster is queued by KAI"))
-_SERVICE_NAME = Reason(rule="torchrun.service", text="pods meet through the headless Service of the job's name")
-_RANK = Reason(rule="torchrun.rank", text="the operator labels each pod with its number")
-_BACKEND = Traced("nccl", Reason(rule="torchrun.default", text="backend is nccl for GPUs unless given"))
-_NO_GPU_BACKEND = Traced("gloo", Reason(rule="torchrun.default", text="backend is gloo without GPUs"))
+_KAI = Traced(KAI_SCHEDULER, Reason(rule="torchrun.default", text="the cluster uses KAI"))
+_SERVICE_NAME = Reason(rule="torchrun.service", text="pods find each other by the headless Service of the job")
+_RANK = Reason(rule="torchrun.rank", text="the operator labels each pod with its index")
+_BACKEND = Traced("nccl", Reason(rule="torchrun.default", text="backend defaults to nccl with GPUs"))
+_NO_GPU_BACKEND = Traced("gloo", Reason(rule="torchrun.default", text="backend defaults to gloo without GPUs"))
 
 
 def pod_template(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def _trainer(pod: Pod, env: list[Any], mounts: list[Any], problems: list[Problem
     container: dict[str, Any] = {"name": pod.workload.container, **template.trainer}
     image = pod.job.image or template.queue.image
     if image is None:
-        message = f"neither the job nor its queue {pod.job.queue} names an image"
-        problems.append(about(pod.job.queue_ref, "torchrun.image", message, "give `image` in the queue"))
+        message = f"neither the job nor its queue {pod.job.queue} sets an image"
+        problems.append(about(pod.job.queue_ref, "torchrun.image", message, "set `image` in the queue"))
     container["image"] = image
     container["command"] = pod.command
     if pod.workspace.wanted and "workingDir" not in container:
@@ -154,7 +154,7 @@ def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced
     taken = (part.value, whole) if whole and part.value else (1, 1)
     share = split(amount.value, *taken)
     if share is None:
-        problems.append(about(amount, "torchrun.quantity", f"{amount.value!r} is no amount of {resource}"))
+        problems.append(about(amount, "torchrun.quantity", f"{amount.value!r} is not a valid quantity of {resource}"))
         return {}
     if taken[0] == taken[1]:
         return {
@@ -169,13 +169,13 @@ def _own_env(pod: Pod, problems: list[Problem]) -> list[dict[str, Any]]:
     """Return the variables that we set: the backend of torch.distributed, and the rank where the kind sets none."""
     backend, gpus = pod.distributed.backend, pod.shape.gpus
     if backend and backend.value == "mpi":
-        message = "torchrun starts no MPI processes: the command itself must make torch.distributed use MPI"
+        message = "torchrun does not start MPI processes; the command itself must configure torch.distributed for MPI"
         hint = "use nccl or gloo"
         problems.append(about(backend, "torchrun.backend", message, hint, severity=Severity.WARNING))
     own_backend = pod.job.distributed.backend
     if own_backend and own_backend.value == "nccl" and not gpus.value:
-        message = "nccl works on GPUs only, and the job has none"
-        problems.append(about(own_backend, "torchrun.backend", message, "use gloo, or ask for GPUs"))
+        message = "nccl requires GPUs, but the job has none"
+        problems.append(about(own_backend, "torchrun.backend", message, "use gloo, or request GPUs"))
     if backend is None or (backend.value == "nccl" and not gpus.value):
         backend = _BACKEND if gpus.value else _NO_GPU_BACKEND
     env: list[dict[str, Any]] = [{"name": "TORCH_DISTRIBUTED_BACKEND", "value": backend}]

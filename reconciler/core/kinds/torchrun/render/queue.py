@@ -33,7 +33,9 @@ _CLUSTER_SCOPED = frozenset(
 )
 """Kinds that a queue may bring and that lie in no namespace."""
 
-_KEPT = Traced("true", Reason(rule="torchrun.default", text="datasets outlive their queue unless persist is false"))
+_KEPT = Traced(
+    "true", Reason(rule="torchrun.default", text="datasets are kept after the queue, unless persist is false")
+)
 
 
 def render(template: Template) -> Rendered:
@@ -62,11 +64,11 @@ def _backend(template: Template, problems: list[Problem]) -> list[dict[str, Any]
     for resource, share in template.queue.shares:
         given = share.quota or share.limit or share.weight
         if given:
-            message = f"cluster {template.cluster.name} has no queueing: the share of {resource} is not enforced"
+            message = f"cluster {template.cluster.name} has no queueing, so the share of {resource} is not enforced"
             hint = "set `backend` of the cluster to kai or kueue"
             problems.append(about(given, "torchrun.no-queueing", message, hint, severity=Severity.WARNING))
     if template.queue.parent:
-        message = f"cluster {template.cluster.name} has no queueing: the parent queue has no meaning"
+        message = f"cluster {template.cluster.name} has no queueing, so the parent queue has no effect"
         found = about(template.queue.parent, "torchrun.no-queueing", message, severity=Severity.WARNING)
         problems.append(found)
     return []
@@ -81,7 +83,7 @@ def _datasets(template: Template, problems: list[Problem]) -> Iterator[dict[str,
     size = size_of(claim, gpus, "datasets, for a whole node", problems)
     if size is None:
         message = "datasets have no size"
-        hint = "give size, sizePerGPU, or claimName of a volume that exists"
+        hint = "set size, sizePerGPU, or claimName of an existing volume"
         problems.append(about(claim.enabled or queue.queue_name, "torchrun.size", message, hint))
         return
     keep = claim.persist is None or claim.persist.value
@@ -116,7 +118,7 @@ def _resource(template: Template, extra: ExtraResource) -> dict[str, Any]:
     }
     metadata["name"] = extra.name
     if extra.prefixed:
-        text = "nameMode prefix: the queue's name before the object's"
+        text = "nameMode prefix: the name of the queue precedes that of the object"
         origins = (*extra.name.reason.origins, *template.job_queue.reason.origins)
         reason = Reason(rule="torchrun.prefix", text=text, origins=origins)
         metadata["name"] = Traced(f"{queue.name}-{extra.name.value}", reason)

@@ -10,8 +10,8 @@ from reconciler.core.kinds.torchrun.render.shape import Shape
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced
 
-DEFAULT_BACKEND = Traced("c10d", Reason(rule="torchrun.default", text="rdzvBackend is c10d unless given"))
-DEFAULT_PORT = Traced(29500, Reason(rule="torchrun.default", text="port is 29500 unless given"))
+DEFAULT_BACKEND = Traced("c10d", Reason(rule="torchrun.default", text="rdzvBackend defaults to c10d"))
+DEFAULT_PORT = Traced(29500, Reason(rule="torchrun.default", text="port defaults to 29500"))
 ETCD_ENDPOINT = "etcd.etcd-system.svc.cluster.local:2379"
 """Where torchrun-controller expects etcd."""
 _ETCD = ("etcd", "etcd-v2")
@@ -34,11 +34,11 @@ def rendezvous_of(
     backend = distributed.rdzv_backend or DEFAULT_BACKEND
     port, endpoint = distributed.port or DEFAULT_PORT, distributed.rdzv_endpoint
     if backend.value == "static" and shape.min_nodes:
-        message = "static rendezvous needs a fixed number of nodes, and minNodes makes the job elastic"
-        problems.append(about(shape.min_nodes, "torchrun.elastic", message, "use c10d, or leave minNodes out"))
+        message = "static rendezvous requires a fixed number of nodes, but minNodes makes the job elastic"
+        problems.append(about(shape.min_nodes, "torchrun.elastic", message, "use c10d, or remove minNodes"))
     if backend.value in _ETCD and endpoint is None:
-        message = f"no rdzvEndpoint is given: {ETCD_ENDPOINT} is assumed"
-        hint = "name the etcd in distributed.rdzvEndpoint, or use c10d, which needs no server"
+        message = f"rdzvEndpoint is not set, so {ETCD_ENDPOINT} is used"
+        hint = "set distributed.rdzvEndpoint to the etcd server, or use c10d, which needs none"
         problems.append(about(backend, "torchrun.etcd-endpoint", message, hint, severity=Severity.WARNING))
     hosted = backend.value not in _ETCD and endpoint is None
     default = f"{workload.host(job.name)}:{port.value}" if hosted else ETCD_ENDPOINT

@@ -36,8 +36,8 @@ def shape_of(job: TorchrunJob, distributed: Distributed, template: Template, pro
     nodes, gpus = spread
     least = distributed.min_nodes
     if least is not None and least.value > nodes.value:
-        message = f"at least {least.value} nodes are more than the {nodes.value} that the job has at most"
-        problems.append(about(least, "torchrun.elastic", message, "lower minNodes or ask for more"))
+        message = f"minNodes {least.value} exceeds the {nodes.value} nodes of the job"
+        problems.append(about(least, "torchrun.elastic", message, "lower minNodes, or request more nodes"))
         return None
     elastic = least if least is not None and least.value < nodes.value else None
     return Shape(nodes=nodes, gpus=gpus, processes=_processes(gpus, template), min_nodes=elastic)
@@ -47,7 +47,7 @@ def _wanted_nodes(job: TorchrunJob, distributed: Distributed, problems: list[Pro
     most = distributed.max_nodes
     if job.nodes and most and job.nodes.value != most.value:
         message = f"{job.nodes.value} nodes contradict distributed.maxNodes: {most.value} at {place(most)}"
-        problems.append(about(job.nodes, "torchrun.contradiction", message, "give one of them"))
+        problems.append(about(job.nodes, "torchrun.contradiction", message, "set only one of them"))
     return job.nodes or most
 
 
@@ -62,7 +62,7 @@ def _spread(
     if job.gpus.value == 0:
         return wanted or ONE_NODE, Traced(0, Reason(rule="torchrun.cpu-only", text="", origins=job.gpus.reason.origins))
     if of_queue and of_queue.value == 0:
-        message = f"asks for {job.gpus.value} GPUs, but nodes of queue {job.queue} have none ({place(of_queue)})"
+        message = f"requests {job.gpus.value} GPUs, but the nodes of queue {job.queue} have none ({place(of_queue)})"
         problems.append(about(job.gpus, "torchrun.contradiction", message, "choose another queue"))
         return None
     if wanted:
@@ -75,16 +75,16 @@ def _over(gpus: Traced, nodes: Traced, template: Template, problems: list[Proble
     share, rest = divmod(gpus.value, nodes.value)
     most = template.per_node
     if rest or share == 0:
-        message = f"{gpus.value} GPUs do not spread evenly over {nodes.value} nodes ({place(nodes)})"
+        message = f"{gpus.value} GPUs cannot be spread evenly over {nodes.value} nodes ({place(nodes)})"
         near = sorted({max(1, share) * nodes.value, (share + 1) * nodes.value})
-        hint = f"ask for {' or '.join(map(str, near))}, or leave the number of nodes out"
+        hint = f"request {' or '.join(map(str, near))}, or remove the number of nodes"
         problems.append(about(gpus, "torchrun.distribution", message, hint))
         return None
     if most and share > most.value:
-        message = f"{gpus.value} GPUs over {nodes.value} nodes are {share} a node; a node has {most.value}"
-        problems.append(about(gpus, "torchrun.distribution", message, "ask for more nodes or fewer GPUs"))
+        message = f"{gpus.value} GPUs over {nodes.value} nodes are {share} per node, but a node has {most.value}"
+        problems.append(about(gpus, "torchrun.distribution", message, "request more nodes or fewer GPUs"))
         return None
-    text = f"{gpus.value} GPUs / {nodes.value} nodes = {share} a node"
+    text = f"{gpus.value} GPUs / {nodes.value} nodes = {share} per node"
     origins = (*gpus.reason.origins, *nodes.reason.origins)
     return nodes, Traced(share, Reason(rule="torchrun.gpus-per-node", text=text, origins=origins))
 
@@ -94,14 +94,14 @@ def _distributed(
 ) -> tuple[Traced, Traced] | None:
     if not template.kinds:
         cluster = template.cluster.name
-        message = f"nothing says how many GPUs a node of {cluster} has for queue {job.queue}"
-        hint = "give nodeResources.gpus in the queue, or measure the nodes into evidence/"
+        message = f"the number of GPUs per node is unknown for queue {job.queue} on {cluster}"
+        hint = "set nodeResources.gpus in the queue, or commit an inventory of the nodes to evidence/"
         problems.append(about(gpus, "torchrun.node-size-unknown", message, hint))
         return None
     spread = distribute(gpus.value, template.kinds)
     if isinstance(spread, Refusal):
         tried = "; ".join(rejected.why for rejected in spread.rejected)
-        hint = f"ask for {' or '.join(map(str, spread.nearest))}"
+        hint = f"request {' or '.join(map(str, spread.nearest))}"
         problems.append(about(gpus, "torchrun.distribution", f"{spread.why} ({tried})" if tried else spread.why, hint))
         return None
     tried = "; ".join(f"not {rejected.nodes} x {rejected.per_node}: {rejected.why}" for rejected in spread.rejected)
@@ -125,5 +125,5 @@ def _processes(gpus: Traced, template: Template) -> Traced:
     return Traced(count, Reason(rule="torchrun.processes", text=text, origins=cpus.reason.origins))
 
 
-ONE_NODE = Traced(1, Reason(rule="torchrun.default", text="numNodes is 1 unless the job says otherwise"))
-NO_GPUS = Traced(0, Reason(rule="torchrun.cpu-only", text="neither the job nor its queue asks for GPUs"))
+ONE_NODE = Traced(1, Reason(rule="torchrun.default", text="numNodes defaults to 1"))
+NO_GPUS = Traced(0, Reason(rule="torchrun.cpu-only", text="neither the job nor its queue requests GPUs"))

@@ -13,13 +13,13 @@ from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced
 
-WORKSPACE_SIZE = Traced("1Gi", Reason(rule="torchrun.default", text="a workspace has 1Gi unless a size is given"))
-WORKSPACE_PATH = Traced("/app", Reason(rule="torchrun.default", text="the workspace is mounted at /app unless given"))
+WORKSPACE_SIZE = Traced("1Gi", Reason(rule="torchrun.default", text="the size of a workspace defaults to 1Gi"))
+WORKSPACE_PATH = Traced("/app", Reason(rule="torchrun.default", text="the workspace is mounted at /app by default"))
 DATASETS_PATH = Traced("/datasets", Reason(rule="torchrun.default", text="datasets are mounted at /datasets"))
 CHECKPOINTS_PATH = Traced("/checkpoints", Reason(rule="torchrun.default", text="checkpoints are at /checkpoints"))
 _SHM = Reason(rule="torchrun.shm", text="shared memory is mounted where programs look for it")
-_MANY = Reason(rule="torchrun.access-mode", text="pods on several nodes use the volume at once")
-_ONCE = Reason(rule="torchrun.access-mode", text="one pod at a time uses the volume")
+_MANY = Reason(rule="torchrun.access-mode", text="pods on several nodes share the volume")
+_ONCE = Reason(rule="torchrun.access-mode", text="only one pod at a time uses the volume")
 
 
 class Mounted(Struct, frozen=True, kw_only=True):
@@ -62,11 +62,11 @@ def per_gpu(each: Traced, gpus: Traced, what: str, problems: list[Problem]) -> T
     count = max(1, gpus.value)
     size = times(each.value, count)
     if size is None:
-        problems.append(about(each, "torchrun.quantity", f"{each.value!r} is no size", "give one, as `10Gi`"))
+        problems.append(about(each, "torchrun.quantity", f"{each.value!r} is not a valid size", "write it as 10Gi"))
         return None
     text = f"{what}: {each.value} for each of {count} GPUs = {size}"
     if not gpus.value:
-        text = f"{what}: {each.value}, counting a job without GPUs as one"
+        text = f"{what}: {each.value}, because a job without GPUs counts as one GPU"
     origins: tuple[Origin, ...] = (*each.reason.origins, *gpus.reason.origins)
     return Traced(size, Reason(rule="torchrun.size", text=text, origins=origins))
 

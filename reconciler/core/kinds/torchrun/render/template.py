@@ -263,8 +263,8 @@ def _crowded(queue: TorchrunQueue, nodes: list[Node]) -> Iterator[Problem]:
     cpus, most = queue.node.cpus, max((node.cpus for node in nodes), default=0)
     if cpus is None or most == 0 or whole_cpus(cpus.value) < most:
         return
-    message = f"a pod that takes a whole node asks for {cpus.value} CPUs, and the largest measured node has {most}"
-    hint = "leave some to the kubelet and the daemons: give what `kubectl describe node` calls Allocatable, less theirs"
+    message = f"a pod that uses a whole node requests {cpus.value} CPUs, but the largest measured node has {most}"
+    hint = "leave some for the kubelet and DaemonSets: use Allocatable of `kubectl describe node` minus their requests"
     yield about(cpus, "torchrun.node-cpus", message, hint, severity=Severity.WARNING)
 
 
@@ -297,12 +297,12 @@ def _unsupported(queue: TorchrunQueue, cluster: Cluster) -> Iterator[Problem]:
     written += [((*_POD, "containers", 0, key), f"the trainer's {key}") for key in _OWN_TRAINER if key in trainer]
     for path, words in written:
         value = copied(queue.document, path, None)
-        message = f"{words} is not taken over: it follows from the job"
+        message = f"{words} is ignored, because it is derived from the job"
         yield about(value, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING)
     scheduler = queue.scheduling.scheduler or _value(queue, "schedulerName")
     if cluster.backend is Backend.KAI and scheduler and scheduler.value != KAI_SCHEDULER:
-        message = f"cluster {cluster.name} is queued by KAI, which does not see pods of scheduler {scheduler.value!r}"
-        hint = f"use {KAI_SCHEDULER}, or leave it out"
+        message = f"cluster {cluster.name} uses KAI, which ignores pods of scheduler {scheduler.value!r}"
+        hint = f"use {KAI_SCHEDULER}, or remove it"
         yield about(scheduler, "torchrun.scheduler", message, hint, severity=Severity.WARNING)
 
 

@@ -9,13 +9,13 @@ from reconciler.core.kinds.torchrun.render.pods import Pod
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
 
-MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts is 3 unless given"))
-RESTART_POLICY = Traced("OnFailure", Reason(rule="torchrun.default", text="restartPolicy is OnFailure unless given"))
-SUSPEND = Traced(value=False, reason=Reason(rule="torchrun.default", text="a job runs unless it says suspend"))
+MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts defaults to 3"))
+RESTART_POLICY = Traced("OnFailure", Reason(rule="torchrun.default", text="restartPolicy defaults to OnFailure"))
+SUSPEND = Traced(value=False, reason=Reason(rule="torchrun.default", text="a job runs unless suspend is true"))
 _NEVER = Traced("Never", Reason(rule="torchrun.restart", text="no restarts are allowed, so the first failure is final"))
 _CLEAN = Traced(
     "Running",
-    Reason(rule="torchrun.clean", text="a job that failed must not hold GPUs by pods that still wait for each other"),
+    Reason(rule="torchrun.clean", text="a failed job must not hold GPUs with pods that wait for each other"),
 )
 _GANG = Reason(rule="torchrun.gang", text="KAI starts the pods only when this many can start together")
 
@@ -28,7 +28,9 @@ def workload_tree(
         return _pytorch_job(pod, template, metadata, problems)
     nodes, backend = pod.shape.nodes, pod.template.cluster.backend
     if backend is Backend.NONE and nodes.value > 1:
-        message = f"cluster {pod.template.cluster.name} has no queueing: nothing starts the {nodes.value} pods together"
+        message = (
+            f"cluster {pod.template.cluster.name} has no queueing, so nothing starts the {nodes.value} pods together"
+        )
         hint = "set `backend` of the cluster to kai or kueue, or accept that some pods wait for others"
         problems.append(about(pod.job.queue_ref, "torchrun.no-gang", message, hint, severity=Severity.WARNING))
     if backend is Backend.KUEUE and pod.shape.min_nodes:
@@ -51,9 +53,9 @@ def _limits(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     limits: dict[str, Any] = {"backoffLimit": reliability.max_restarts or MAX_RESTARTS}
     if reliability.ttl:
         limits["ttlSecondsAfterFinished"] = reliability.ttl
-        gone = f"the job is deleted {reliability.ttl.value} s after its end"
-        message = f"{gone}, and Argo CD or Flux, which finds it missing, makes it anew and runs it again"
-        hint = "leave it out, and remove the job's file when it is done; activeDeadlineSeconds bounds how long it runs"
+        gone = f"the job is deleted {reliability.ttl.value} s after it ends"
+        message = f"{gone}; then Argo CD or Flux creates it again, and it runs again"
+        hint = "remove it, and delete the file of the job when it is done; activeDeadlineSeconds limits its run time"
         problems.append(about(reliability.ttl, "torchrun.ttl", message, hint, severity=Severity.WARNING))
     if reliability.deadline:
         limits["activeDeadlineSeconds"] = reliability.deadline
@@ -67,7 +69,7 @@ def _pytorch_job(
     shape, reliability = pod.shape, pod.job.reliability
     restart = reliability.restart_policy or RESTART_POLICY
     if restart.value == "Never" and reliability.max_restarts and reliability.max_restarts.value:
-        message = "with restartPolicy Never the first failed pod ends a job on several nodes, whatever maxRestarts says"
+        message = "with restartPolicy Never, the first failed pod ends a job on several nodes despite maxRestarts"
         hint = "use OnFailure, or set maxRestarts to 0"
         found = about(reliability.max_restarts, "torchrun.restart", message, hint, severity=Severity.WARNING)
         problems.append(found)

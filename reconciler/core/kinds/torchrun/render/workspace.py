@@ -101,7 +101,7 @@ def _s3(source: WorkspaceSource) -> str:
 
 
 def _existing(_: WorkspaceSource) -> str:
-    raise ValueError("a workspace that exists is not fetched")
+    raise ValueError("an existing workspace is not fetched")
 
 
 def _unpack(url: str, otherwise: str) -> str:
