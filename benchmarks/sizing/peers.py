@@ -24,7 +24,7 @@ class Peer(NamedTuple):
 
 def peers() -> list[Peer]:
     """Return the estimators, installed or by formula."""
-    found = [_accelerate(), _deepspeed(), Peer("16 bytes a parameter", "ZeRO, arXiv 1910.02054, section 3", _sixteen)]
+    found = [_accelerate(), _deepspeed(), Peer("16 bytes per parameter", "ZeRO, arXiv 1910.02054, section 3", _sixteen)]
     llm_analysis = _llm_analysis()
     return [*found, llm_analysis] if llm_analysis else found
 

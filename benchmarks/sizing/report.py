@@ -1,7 +1,8 @@
-"""How accurate the predicted memory is, beside other estimators: `make sizing-report`.
+"""The accuracy of the memory model and of other estimators: `make sizing-report`.
 
-Replays the measured runs of `tests/data/sizing` and prints, by group, mean and worst errors, what the bands hold, and
-how many runs that were measured to work would have been refused. `--write` puts it into `docs/sizing-accuracy.md`.
+Compares predictions with the measured runs of `tests/data/sizing`: mean and worst errors by group, the share of runs
+inside the predicted range, and how many runs that worked would be rejected. `--write` writes
+`docs/sizing-accuracy.md`.
 """
 
 import sys
@@ -19,23 +20,23 @@ from reconciler.core.sizing.training import Method
 SAFETY = 0.08
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "sizing-accuracy.md"
 
-_INTRODUCTION = """# How accurate sizing is
+_INTRODUCTION = """# Sizing accuracy
 
-`make sizing-report` replays the published measurements in `tests/data/sizing` (their sources are told there) and prints
-this page; `python -m benchmarks.sizing.report --write` writes it. Errors are of the predicted peak against the measured
-one; runs that filled their card to the brim (98 % and more) are left out of the errors, not of the verdicts.
+`make sizing-report` compares the memory model with the published measurements in `tests/data/sizing`, which names their
+sources, and prints this page; `python -m benchmarks.sizing.report --write` writes it. Errors compare the predicted peak
+with the measured one. Runs that used 98 % or more of the GPU's memory count for the verdicts, but not for the errors.
 """
 
-_LIMITS = """## What to know about these figures
+_LIMITS = """## Limits of these figures
 
-- Most runs are of one stack (fms-hf-tuning on A100 and L40S, flash attention, checkpointing). Confidence is high only
-  for dense models trained like that; the band of all others is wider.
-- A measured peak holds what PyTorch's allocator keeps; `need` leaves it out. Whether a run fits is judged by its need.
-- A paged optimizer lets runs through that do not fit: they are told to fit, with what they would need without paging.
-- torchtune's rows say "recipe default", and two pairs of them differ by recipe only: what the recipes set by default is
-  taken. A 405B model over 8 GPUs is told a fifth too much.
-- Mixtures of experts take more than predicted where many GPUs gather them: one run of 8 GPUs by 14 %.
-- LitGPT's, Qwen's and torchtune's figures are of PyTorch's live memory, not of the card; CUDA's context comes on top.
+- Most runs are of one stack: fms-hf-tuning on A100 and L40S, with flash attention and checkpointing. Confidence is high
+  only for dense models trained like that; the range of all others is wider.
+- A measured peak includes memory that PyTorch's allocator keeps; `need` excludes it, and decides whether a run fits.
+- Runs that fit only because the optimizer was paged count as runs that worked.
+- The rows of torchtune say "recipe default", and two pairs of them differ in the recipe alone; the defaults of the
+  recipes apply. For a 405B model on 8 GPUs, the prediction is a fifth too high.
+- Mixtures of experts need more than predicted if many GPUs gather them: 14 % more in one run on 8 GPUs.
+- The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, without CUDA's context.
 """
 
 
@@ -51,7 +52,7 @@ def groups(runs: Iterable[Run]) -> dict[str, list[Run]]:
         if run.counts:
             found.setdefault(run.group, []).append(run)
     foreign = [run for runs in found.values() for run in runs if run.stack in FOREIGN]
-    return {**found, "all foreign stacks": foreign}
+    return {**found, "all other stacks": foreign}
 
 
 def errors(runs: Iterable[Run], predict: Callable[[Run], float] = ours) -> list[float]:
@@ -102,7 +103,7 @@ def accuracy(runs: Sequence[Run]) -> list[str]:
     return [
         "## Errors by group",
         "",
-        *_table(("group", "runs", "mean", "median", "worst", "bias", "in the band"), rows),
+        *_table(("group", "runs", "mean", "median", "worst", "bias", "in the range"), rows),
     ]
 
 
@@ -113,17 +114,17 @@ def _halves(runs: Sequence[Run]) -> list[str]:
             told = ", ".join(f"{name} {mean:.1%}" for name, mean in means.items())
             rows.append((f"{stack}: {', '.join(models)}", ", ".join(STEPS[stack]), told))
     text = [
-        "## Errors on models that were not fitted",
+        "## Errors on models outside the fit",
         "",
-        "The constants of each stack, fitted on every second of its models, and the mean error on the others. The",
-        "shipped constants lie between the two.",
+        "Constants were fitted to every second model of a stack; the table shows the mean error on the others. The",
+        "shipped constants are between the two.",
         "",
     ]
-    return [*text, *_table(("fitted on", "what was fitted", "mean error on the other models"), rows)]
+    return [*text, *_table(("fitted on", "fitted constants", "mean error on the other models"), rows)]
 
 
 def verdicts(runs: Sequence[Run]) -> list[str]:
-    """Return the lines of what would be refused and let through."""
+    """Return the lines about runs that are wrongly rejected or accepted."""
     worked = [run for run in runs if run.peak is not None]
     wrong = refused(worked)
     died = [run for run in runs if run.peak is None]
@@ -131,12 +132,12 @@ def verdicts(runs: Sequence[Run]) -> list[str]:
     lines = [
         "## Verdicts",
         "",
-        f"Of {len(worked)} runs that were measured to work, {len(wrong)} would be refused",
-        f"({len(wrong) / len(worked):.1%}), with {SAFETY:.0%} of what is needed kept free.",
-        f"Of {len(died)} that ran out of memory, {len(missed)} would be let through.",
+        f"Of {len(worked)} runs that worked, {len(wrong)} would be rejected ({len(wrong) / len(worked):.1%}), with",
+        f"{SAFETY:.0%} of the needed memory kept free. Of {len(died)} runs that ran out of memory,",
+        f"{len(missed)} would be accepted.",
         "",
     ]
-    told = [(run, "refused") for run in wrong] + [(run, "let through") for run in missed]
+    told = [(run, "rejected") for run in wrong] + [(run, "accepted") for run in missed]
     for run, what in told:
         measured_peak = f"measured {run.peak:.1f}" if run.peak else "ran out of memory"
         need = f"needs {run.predict().need_gib:.1f} of {run.gpu.memory_gib:g} GiB, {measured_peak}"
@@ -163,10 +164,10 @@ def _peers(runs: Sequence[Run]) -> list[str]:
         rows.append(
             (peer.name, peer.how, f"{fmean(map(abs, found)):.1%}", f"{max(found, key=abs):+.1%}", str(len(found)))
         )
-    lines = ["## Other estimators, on the runs of fms-hf-tuning that train all weights", ""]
-    lines += _table(("estimator", "what was run", "mean error", "worst", "runs"), rows)
+    lines = ["## Other estimators, for full fine-tuning with fms-hf-tuning", ""]
+    lines += _table(("estimator", "function or source", "mean error", "worst", "runs"), rows)
     absent = missing()
-    return [*lines, f"Not installed where this was written: {', '.join(absent)}.", ""] if absent else lines
+    return [*lines, f"Not installed for this report: {', '.join(absent)}.", ""] if absent else lines
 
 
 def text(runs: Sequence[Run]) -> str:
