@@ -37,7 +37,7 @@ def test_the_template_is_up_to_date(repository: MemoryRepository, capsys: pytest
     require_verified(verify(open_workspace(repository, "HEAD")))
     rendered = {path: raw for path, raw in repository.work.items() if path.startswith("rendered/")}
     assert render(open_workspace(repository)) == rendered
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr().out == ""
 
 
 def test_a_plan_is_the_same_with_a_warm_store(repository: MemoryRepository) -> None:

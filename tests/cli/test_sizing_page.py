@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from reconciler.core.config.sizing import SizingSettings, sizing_settings
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.kinds.training import training_kind_names
 from reconciler.core.launch import FRAMEWORKS
 from tests.cli.fleet import Fleet, run_verb
 
@@ -30,7 +33,9 @@ def test_settings_are_accepted(fleet: Fleet, block: str) -> None:
 
 def test_the_first_block_holds_every_key_with_its_default() -> None:
     spec = yaml.safe_load(BLOCKS[0])["spec"]["sizing"]
-    assert sizing_settings(spec) == SizingSettings()
+    listed = sizing_settings(spec)
+    assert set(listed.kinds) == {name.lower() for name in training_kind_names(BUILT_IN)}  # as no list means all
+    assert replace(listed, kinds=()) == SizingSettings()
     kinds = (Path(__file__).resolve().parents[2] / "docs/reference/kinds.md").read_text()
     keys = set(re.findall(r"^\| `spec\.sizing\.(\w+)` ", kinds, re.MULTILINE))
     assert set(spec) == keys - {"wrapper", "rest"}
@@ -53,7 +58,7 @@ def _cells(defaults: Mapping[str, str]) -> list[str]:
 
 def test_what_the_page_asks_is_answered(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Figures move as they are fitted anew; that there are answers, and of this form, does not."""
-    (command,) = re.findall(r"^\$ reconciler (size --model .*)$", PAGE, re.MULTILINE)
+    (command,) = re.findall(r"^\$ reconciler (size ask --model .*)$", PAGE, re.MULTILINE)
     asked = run_verb(capsys, command.split())
     assert asked.code == 0
     assert [line.split()[0] for line in asked.out.splitlines()[:1]] == ["read"]
