@@ -14,6 +14,7 @@ from reconciler.adapters import bundle
 from reconciler.app.workspace import Workspace
 from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, RestSettings, WrapperSettings
 from reconciler.core.schemas import Catalogue
+from reconciler.core.sizing.tables import SizingTables
 from reconciler.errors import ConfigError
 from reconciler.outputs.logs import Log, set_up
 from reconciler.settings import SIZING_TOKEN, Settings, resolve
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from reconciler.core.kinds.kind import Kinds
     from reconciler.core.plan import Plan
     from reconciler.core.sizing.answers import Answers
-    from reconciler.core.sizing.architecture import Architecture
     from reconciler.core.sizing.question import Question
+    from reconciler.core.sizing.training import Architecture
     from reconciler.index.build import Runtime
     from reconciler.ports import Cache, Predictor, Repository
 
@@ -78,6 +79,7 @@ def runtime(
         cache=store,
         kinds=registry,
         catalogue=schemas or catalogue(),
+        tables=sizing_tables(),
         shipped_policies=policies,
         read_shipped=_read_bundle,
         bundle_digest=_engine_digest(registry, policies),
@@ -107,6 +109,11 @@ def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
 def catalogue() -> Catalogue:
     """Return the schemas of all known kinds."""
     return Catalogue(bundle)
+
+
+def sizing_tables() -> SizingTables:
+    """Return the tables of models and GPUs, which are read when they are first used."""
+    return SizingTables(bundle.read)
 
 
 def _policies() -> tuple[str, ...]:

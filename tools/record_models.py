@@ -13,7 +13,8 @@ from typing import Any
 import torch  # type: ignore[import-not-found,unused-ignore]
 import transformers  # type: ignore[import-not-found,unused-ignore]
 
-from reconciler.core.sizing.models.rows import ROWS
+from reconciler.adapters import bundle
+from reconciler.core.sizing.models import ModelTable
 
 _RECORD = Path(__file__).parents[1] / "tests" / "core" / "sizing" / "models" / "counted.json"
 _SKIPPED = {"qwen": "its code is on the Hub", "stablelm-2-12b": "transformers 4.57 cannot build it"}
@@ -40,7 +41,7 @@ def main() -> None:
     """Write the record, one model per line; equal configurations are built once."""
     known: dict[str, tuple[int, dict[str, int]]] = {}
     lines = []
-    for row in ROWS:
+    for row in ModelTable(bundle.read("data/models.json")).rows:
         if row.name in _SKIPPED or row.config["model_type"] in _SKIPPED:
             continue
         key = json.dumps(row.config, sort_keys=True)

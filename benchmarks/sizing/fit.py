@@ -15,7 +15,7 @@ from reconciler.core.sizing.memory.stacks import Stack, stack_of
 
 STEPS: Mapping[str, Mapping[str, float]] = {
     "fms": {"context": 0.05, "logits": 0.25, "links": 0.1, "reuse": 0.05, "reserved": 0.05},
-    "LitGPT": {"logits": 1.0, "logits_adapted": 1.0, "vectors": 0.5, "vectors_quantised": 0.5},
+    "LitGPT": {"logits": 1.0, "logits_adapted": 1.0, "vectors": 0.5, "vectors_quantized": 0.5},
     "Qwen": {"logits": 0.5, "logits_adapted": 0.5, "context": 0.1, "reuse": 0.1, "block": 0.1},
 }
 """What is fitted for each stack, and in which steps; everything else is derived."""

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.core.sizing.estimate import Estimate
+from reconciler.core.sizing.decision import Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.memory.stacks import Stack
-from reconciler.core.sizing.rows import training_of_row
+from reconciler.core.sizing.run_table import parse_run
 from reconciler.core.sizing.training import Layout, Training
+from tests.core.sizing.tables import TABLES
 
 ROWS = Path(__file__).resolve().parents[2] / "tests" / "data" / "sizing" / "gpu_memory_rows.csv"
 
@@ -74,7 +75,7 @@ def half(runs: Iterable[Run], remainder: int) -> list[Run]:
 
 
 def _run(row: dict[str, str]) -> Run:
-    read = training_of_row(row)
+    read = parse_run(row, TABLES)
     if isinstance(read, str):
         raise TypeError(f"row {row['id']}: {read}")
     training, layout, gpu = read

@@ -21,10 +21,10 @@ from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.sized.sizing import SizingContext, size_job
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
-from reconciler.core.sizing.gpus import Gpu, find_gpu
-from reconciler.core.sizing.models import all_models
+from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Question, engine_question
 from reconciler.core.sizing.training import Method, Training
+from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE, TABLES
 
 JOBS = 10_000
 _ROUNDS = 5
@@ -73,8 +73,8 @@ def main() -> int:
     print(f"one question decided (all candidates)    {each:10.1f} us")
     print(f"{JOBS:,} different questions decided      {each * JOBS / 1e6:10.2f} s")
     documents = [_document(number) for number in range(JOBS // 10)]
-    around = SizingContext(kinds=BUILT_IN, settings=SizingSettings(), answers=Answers(), file=lambda _: None)
-    whole = _each(lambda: [size_job(one, around) for one in documents], len(documents))
+    SizingContext(tables=TABLES, kinds=BUILT_IN, settings=SizingSettings(), answers=Answers(), file=lambda _: None)
+    whole = _each(lambda: [size_job(one, context) for one in documents], len(documents))
     print(f"job file: line read, decided, rewritten  {whole:10.1f} us")
     _table(questions)
     _peers(questions[0], each)
@@ -94,8 +94,8 @@ def _each(work: Callable[[], object], count: int, rounds: int = _ROUNDS) -> floa
 
 def _questions() -> list[Question]:
     """Return questions that differ, over all models that ado-autoconf knows, two methods and two cards."""
-    models = [model for model in all_models() if model.autoconf]
-    cards = [gpu for name in ("NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S") if (gpu := find_gpu(name))]
+    models = [model for model in MODEL_TABLE if model.autoconf]
+    cards = [gpu for name in ("NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S") if (gpu := GPU_TABLE.find(name))]
     return [
         _question(
             number,

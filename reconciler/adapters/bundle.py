@@ -1,6 +1,7 @@
-"""The data that ships with the package: schemas, policies and the template of a config repository.
+"""The data that ships with the package: tables of models and GPUs, schemas, policies, the template of a repository.
 
-In a wheel they are in `reconciler/bundle/`; in a checkout they are at its root, beside the package.
+The tables are in `reconciler/data/`. The rest is in `reconciler/bundle/` in a wheel; in a checkout it is at its root,
+beside the package.
 """
 
 import os
@@ -57,6 +58,8 @@ def _change_times(folder: str) -> Iterator[int]:
 
 def _shipped(relative_path: str) -> Path:
     first, *rest = relative_path.split("/")
+    if first == "data" and ".." not in rest:
+        return _PACKAGE / relative_path
     if first not in _SHIPPED or ".." in rest:
         raise OutsideError(f"{relative_path} is not part of the shipped data")
     return _ROOT / relative_path

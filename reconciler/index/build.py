@@ -11,6 +11,7 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
+from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
@@ -44,6 +45,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     cache: Cache
     kinds: Kinds
     catalogue: Catalogue
+    tables: SizingTables
     shipped_policies: tuple[str, ...]  # paths
     read_shipped: ReadFiles
     bundle_digest: str
@@ -222,6 +224,7 @@ def _load_context(
         object_format=repository.object_format,
         kinds=runtime.kinds,
         catalogue=runtime.catalogue,
+        tables=runtime.tables,
         shipped=parser.parse([(path, "shipped") for path in runtime.shipped_policies], runtime.read_shipped),
         policies=parse(files.policies, files.policies),
         evidence=parse(files.evidence, files.evidence),

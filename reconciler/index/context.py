@@ -16,6 +16,7 @@ from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.policy.switches import switch_problems
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
+from reconciler.core.sizing.tables import SizingTables
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
 from reconciler.revision.files import selects
@@ -54,6 +55,7 @@ class Context(Struct, frozen=True, kw_only=True):
     clusters: tuple[Cluster, ...]
     kinds: Kinds
     catalogue: Catalogue
+    tables: SizingTables
     policies: PolicySet
     exceptions: tuple[PolicyException, ...]
     object_format: str
@@ -89,6 +91,7 @@ def build_context(
     object_format: str,
     kinds: Kinds,
     catalogue: Catalogue,
+    tables: SizingTables,
     shipped: Iterable[ParsedFile],
     policies: Sequence[ParsedFile],
     evidence: Sequence[ParsedFile],
@@ -109,6 +112,7 @@ def build_context(
         clusters=clusters,
         kinds=kinds,
         catalogue=catalogue,
+        tables=tables,
         policies=policy_set,
         exceptions=exceptions,
         object_format=object_format,

@@ -17,6 +17,7 @@ from reconciler.core.kinds.kind import Kinds
 
 if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answer, Answers
+    from reconciler.core.sizing.tables import SizingTables
     from reconciler.index.context import Context
     from reconciler.index.records import FileRecord
 
@@ -89,6 +90,11 @@ class Lookup:
     def kinds(self) -> Kinds:
         """The registry of kinds."""
         return self._context.kinds
+
+    @property
+    def tables(self) -> "SizingTables":
+        """The shipped tables of models and GPUs."""
+        return self._context.tables
 
     def inventory(self) -> Inventory | None:
         """Return the measured nodes of the cluster; None without evidence."""

@@ -107,6 +107,7 @@ def sizing_context(document: Document, lookup: Lookup) -> "SizingContext":
     offered, evidence = _offered(lookup, namespace, name, queue)
     return SizingContext(
         kinds=lookup.kinds,
+        tables=lookup.tables,
         settings=_settings(lookup.cluster.sizing, document, queue),
         answers=lookup.answers(),
         offered=offered,
@@ -120,14 +121,12 @@ def _offered(
     lookup: Lookup, namespace: str, name: str, queue: TorchrunQueue | None
 ) -> "tuple[tuple[Gpu, ...], tuple[Origin, ...]]":
     """Return the GPUs of the job's queue, else all measured ones of the cluster's vendor, and where that is written."""
-    from reconciler.core.sizing.gpus import find_gpu, offered_gpus
-
-    inventory = lookup.inventory()
-    measured = offered_gpus(inventory) if inventory is not None else ()
+    table, inventory = lookup.tables.gpus, lookup.inventory()
+    measured = table.offered(inventory) if inventory is not None else ()
     gpus: list[Gpu] = []
     origins: list[Origin] = []
     for offer in _offers(lookup, namespace, name, queue):
-        gpu = next((gpu for gpu in measured if gpu.product == offer.product), None) or find_gpu(offer.product)
+        gpu = next((gpu for gpu in measured if gpu.product == offer.product), None) or table.find(offer.product)
         if gpu is not None:
             gpus.append(gpu)
             origins.append(offer.origin)

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.core.sizing.decision import Candidate, Decision
-from reconciler.core.sizing.estimate import Estimate
+from reconciler.core.sizing.decision import Candidate, Decision, Estimate
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.summary import SizingSummary
 from reconciler.outputs.page import Page, Piece, Style, Styled

@@ -30,6 +30,7 @@ from reconciler.core.sizing.question import Question, engine_question
 from reconciler.errors import ConfigError, InvalidInput
 from tests.app.workspaces import open_workspace, template_repository
 from tests.cli.test_sized_plan import JOB
+from tests.core.sizing.tables import TABLES
 from tests.fakes.repository import MemoryRepository
 
 ROW = {"model": "meta-llama/Llama-3.1-8B", "method": "lora", "gpu_model": "NVIDIA-L40S", "seq": "2048"}
@@ -41,14 +42,15 @@ def scope(repository: MemoryRepository | None = None, **settings: Any) -> Sizing
     return SizingScope(
         kinds=BUILT_IN,
         catalogue=wiring.catalogue(),
-        settings=standalone_settings(**settings),
+        tables=TABLES,
+        settings=standalone_settings(TABLES, **settings),
         index=index,
         repository=repository,
     )
 
 
 def test_ask() -> None:
-    answer = answer_question(ROW, Bounds(), gpus=8)
+    answer = answer_question(ROW, Bounds(), TABLES, gpus=8)
     assert answer.decision.chosen is not None
     assert answer.requested is not None
     assert answer.requested.layout.gpus == 8
@@ -60,7 +62,7 @@ def test_ask() -> None:
 )
 def test_ask_names_the_flag_with_the_invalid_value(column: str, value: str, flag: str) -> None:
     with pytest.raises(ConfigError, match=f"^{flag}: "):
-        answer_question({**ROW, column: value}, Bounds())
+        answer_question({**ROW, column: value}, Bounds(), TABLES)
 
 
 @pytest.mark.parametrize("raw", [b"{", b"\xff", b"[]", b"{}", b"[" * 100_000])
@@ -99,7 +101,7 @@ def test_siblings_are_read_only_for_a_job() -> None:
 
 def test_unknown_gpu_product() -> None:
     with pytest.raises(ConfigError, match="--gpu: unknown GPU product 'H100'; did you mean NVIDIA-H100"):
-        standalone_settings(gpu="H100")
+        standalone_settings(TABLES, gpu="H100")
 
 
 def test_write() -> None:
@@ -202,7 +204,7 @@ def test_record_without_an_external_engine() -> None:
 
 def test_table() -> None:
     table = b"id,model,method,gpu_model,gpus\na,meta-llama/Llama-3.1-8B,lora,NVIDIA-L40S,8\nb,nobody/13b,lora,NVIDIA-L40S,8\n"
-    rows = list(predict_table(table, "runs.csv", safety=0.08))
+    rows = list(predict_table(table, "runs.csv", TABLES, safety=0.08))
     assert [row["id"] for row in rows] == ["a", "b"]
     assert rows[0]["peak_gib"] > 0
     assert "13b" in rows[1]["error"]
@@ -218,4 +220,4 @@ def test_table() -> None:
 )
 def test_invalid_tables(raw: bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"^runs\.csv: .*{message}"):
-        list(predict_table(raw, "runs.csv", safety=0.08))
+        list(predict_table(raw, "runs.csv", TABLES, safety=0.08))

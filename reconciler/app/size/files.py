@@ -17,8 +17,8 @@ from reconciler.core.sized.sized import Sized
 from reconciler.core.sized.sizing import SizedJob, SizingContext, size_job
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
-from reconciler.core.sizing.gpus import closest_gpus, find_gpu
 from reconciler.core.sizing.question import engine_question
+from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.training import is_done
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.build import CompiledRevision, read_files
@@ -50,6 +50,7 @@ class SizingScope(Struct, frozen=True, kw_only=True, eq=False):
 
     kinds: Kinds
     catalogue: Catalogue
+    tables: SizingTables
     settings: SizingSettings
     index: CompiledRevision | None = None
     repository: Repository | None = None
@@ -97,6 +98,7 @@ _Targets = Callable[[Document], Iterable[tuple[Cluster | None, SizingContext]]]
 
 
 def standalone_settings(
+    tables: SizingTables,
     *,
     gpu: str = "",
     goal: str = Goal.MIN_GPU.value,
@@ -105,8 +107,9 @@ def standalone_settings(
     allow_paged: bool = False,
 ) -> SizingSettings:
     """Return the settings of files outside any config repository; `ConfigError` for an unknown GPU product."""
-    if gpu and find_gpu(gpu) is None:
-        near = closest_gpus(gpu)
+    gpus = tables.gpus
+    if gpu and gpus.find(gpu) is None:
+        near = gpus.closest(gpu)
         hint = (
             f"did you mean {' or '.join(near)}?" if near else "use the value of the node label nvidia.com/gpu.product"
         )
@@ -248,10 +251,11 @@ def _standalone_targets(scope: SizingScope, file: InputFile) -> _Targets:
 
     def targets(_: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
         settings, siblings = scope.settings, file.siblings()
-        offered = tuple(filter(None, [find_gpu(settings.default_gpu_model)]))
+        offered = tuple(filter(None, [scope.tables.gpus.find(settings.default_gpu_model)]))
         yield (
             None,
             SizingContext(
+                tables=scope.tables,
                 kinds=scope.kinds,
                 settings=settings,
                 answers=Answers(),

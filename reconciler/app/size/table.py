@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.sizing.memory import estimate, fits
-from reconciler.core.sizing.rows import training_of_row
+from reconciler.core.sizing.run_table import parse_run
+from reconciler.core.sizing.tables import SizingTables
 from reconciler.errors import ConfigError
 from reconciler.outputs.sizes import row_json
 
 
-def predict_table(raw: bytes, path: str, *, safety: float) -> Iterator[dict[str, Any]]:
+def predict_table(raw: bytes, path: str, tables: SizingTables, *, safety: float) -> Iterator[dict[str, Any]]:
     """Yield the prediction for each row of a CSV table; a row that cannot be read yields its `error`.
 
     path: where the table comes from, for messages.
@@ -28,13 +29,13 @@ def predict_table(raw: bytes, path: str, *, safety: float) -> Iterator[dict[str,
     try:
         for number, row in enumerate(reader, 1):
             cells = {key: value for key, value in row.items() if isinstance(key, str) and isinstance(value, str)}
-            yield _predict_row(cells.get("id") or str(number), cells, safety)
+            yield _predict_row(cells.get("id") or str(number), cells, tables, safety)
     except csv.Error as error:
         raise ConfigError(f"{path}: invalid CSV after line {reader.line_num}: {error}") from error
 
 
-def _predict_row(identity: str, row: Mapping[str, str], safety: float) -> dict[str, Any]:
-    parsed = training_of_row(row)
+def _predict_row(identity: str, row: Mapping[str, str], tables: SizingTables, safety: float) -> dict[str, Any]:
+    parsed = parse_run(row, tables)
     if isinstance(parsed, str):
         return {"id": identity, "error": parsed}
     training, layout, gpu = parsed

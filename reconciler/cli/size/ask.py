@@ -85,7 +85,9 @@ def ask(**flags: Any) -> int:
         "attention": flags["attention"],
         "parallelism": flags["parallelism"],
     }
-    answer = answer_question(row, bounds, gpus=flags["gpus"], architecture=wiring.local_model(flags["model"]))
+    answer = answer_question(
+        row, bounds, wiring.sizing_tables(), gpus=flags["gpus"], architecture=wiring.local_model(flags["model"])
+    )
     click.echo(format_sizes([answer], settings), nl=False)
     return 0
 
@@ -128,6 +130,6 @@ def table(file: Path, safety: float, output: str | None) -> int:  # noqa: ARG001
     from reconciler import wiring  # noqa: PLC0415
     from reconciler.app.size.table import predict_table  # noqa: PLC0415
 
-    for row in predict_table(wiring.read_input(file), str(file), safety=safety):
+    for row in predict_table(wiring.read_input(file), str(file), wiring.sizing_tables(), safety=safety):
         click.echo(msgspec.json.encode(row).decode())
     return 0

@@ -175,13 +175,14 @@ def _open(files: Sequence[Path], flags: dict[str, Any]) -> "tuple[SizingScope, R
     chosen = {name: flags[name] for name in ("gpu", *_STANDALONE_SETTINGS) if flags[name] is not None}
     if flags.get("gpus"):
         chosen["max_gpus"] = max(chosen["max_gpus"], flags["gpus"])
-    settings = standalone_settings(**chosen)
+    tables = wiring.sizing_tables()
+    settings = standalone_settings(tables, **chosen)
     run = wiring.find_run(flags["repo"], options.setting_flags(flags), options.environment(), files)
     index = run.workspace.compile() if run else None
     catalogue = run.workspace.runtime.catalogue if run else wiring.catalogue()
     repository = run.workspace.runtime.repository if run else None
     scope = SizingScope(
-        kinds=wiring.kinds(), catalogue=catalogue, settings=settings, index=index, repository=repository
+        kinds=wiring.kinds(), catalogue=catalogue, tables=tables, settings=settings, index=index, repository=repository
     )
     inputs = [wiring.input_file(path, run) for path in files]
     if any(scope.has_source(file) for file in inputs):

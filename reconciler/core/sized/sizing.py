@@ -17,13 +17,14 @@ from reconciler.core.reasons import Origin
 from reconciler.core.sized.apply import apply_decision, refused
 from reconciler.core.sized.sized import Sized
 from reconciler.core.sizing.answers import Answers
-from reconciler.core.sizing.asking import Asking, ask
-from reconciler.core.sizing.asking.cards import OFFERED
-from reconciler.core.sizing.decide import decide_over
-from reconciler.core.sizing.decision import Decision, Reason
+from reconciler.core.sizing.decide import decide_cheapest
+from reconciler.core.sizing.decision import Decision, DecisionReason
 from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.job_questions import JobQuestions, build_questions
 from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.resolve import OFFERED
 from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
+from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.training import (
     Container,
     TrainingJob,
@@ -50,6 +51,7 @@ class SizingContext(Struct, frozen=True, kw_only=True):
 
     settings: SizingSettings
     kinds: Kinds
+    tables: SizingTables
     answers: Answers
     offered: tuple[Gpu, ...] = ()
     evidence: tuple[Origin, ...] = ()
@@ -91,8 +93,8 @@ def size_job(document: Document, around: SizingContext, *, named: bool = False) 
     if found.launch is None or found.diagnostics:
         return SizedJob(document=document, problems=tuple(_problems(job, found.diagnostics)))
     asking = ask_of(job, found.launch, around, files)
-    if asking.troubles:
-        return SizedJob(document=document, problems=tuple(_problems(job, asking.troubles)))
+    if asking.diagnostics:
+        return SizedJob(document=document, problems=tuple(_problems(job, asking.diagnostics)))
     return _decided(job, found.launch, asking, around)
 
 
@@ -101,12 +103,13 @@ def _names_model(found: ParsedLaunch) -> bool:
     return found.launch is not None and found.launch.fact("model") is not None
 
 
-def ask_of(job: TrainingJob, launch: Launch, around: SizingContext, files: "_Files") -> Asking:
+def ask_of(job: TrainingJob, launch: Launch, around: SizingContext, files: "_Files") -> JobQuestions:
     """Put the job's line into questions, one for each card that it may get."""
     selected = named_product(job)
-    return ask(
+    return build_questions(
         launch,
         around.settings,
+        around.tables,
         requested_gpus=requested_gpus(job),
         selected_gpu=selected[0] if selected else "",
         offered=tuple(gpu for gpu in around.offered if allows_product(job, gpu.vendor, gpu.product)),
@@ -139,7 +142,7 @@ def _launches(container: Container, files: _Files) -> bool:
     )
 
 
-def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: SizingContext) -> SizedJob:
+def _decided(job: TrainingJob, launch: Launch, asking: JobQuestions, around: SizingContext) -> SizedJob:
     settings, document = around.settings, job.document
     decision = _decide(asking.questions, around.answers)
     question = next((one for one in asking.questions if _is_of(decision, one)), asking.questions[0])
@@ -161,22 +164,24 @@ def _decided(job: TrainingJob, launch: Launch, asking: Asking, around: SizingCon
     return replace(made, sized=passed, problems=(_unanswered(job, decision, severity),))
 
 
-def _told(job: TrainingJob, question: Question, decision: Decision, asking: Asking) -> SizingSummary:
+def _told(job: TrainingJob, question: Question, decision: Decision, asking: JobQuestions) -> SizingSummary:
     """Tell a decision; only for what a plan shows, because finding the places of words costs more than deciding."""
     read = [fact.span for name, fact in asking.facts if fact.span is not None and name in _READ_FACTS]
-    taken = [(name, fact.origin) for name, fact in asking.taken if fact.origin]
+    taken = [(name, fact.origin) for name, fact in asking.defaults if fact.origin]
     places = tuple(sorted({_place(job, span) for span in read}))
     return summarize(decision, read=describe_question(question, taken), places=places)
 
 
 def _decide(questions: tuple[Question, ...], answers: Answers) -> Decision:
     """Decide; where nobody else is heard, the same question is decided once for all jobs that ask it."""
-    return decide_over(questions, answers) if answers.recorded or answers.engine.is_external else _physics(questions)
+    return (
+        decide_cheapest(questions, answers) if answers.recorded or answers.engine.is_external else _physics(questions)
+    )
 
 
 @lru_cache(maxsize=4096)
 def _physics(questions: tuple[Question, ...]) -> Decision:
-    return decide_over(questions)
+    return decide_cheapest(questions)
 
 
 def _is_of(decision: Decision, question: Question) -> bool:
@@ -186,8 +191,10 @@ def _is_of(decision: Decision, question: Question) -> bool:
 def _unanswered(job: TrainingJob, decision: Decision, severity: Severity) -> Problem:
     rule = "sizing.no-recommendation"
     if decision.is_pending:
-        rule = "sizing.engine-error" if decision.reason == Reason.ENGINE_ERROR else "sizing.pending"
-    hint = "ask the engine: reconciler size record" if decision.is_pending else "train less at once, or on larger cards"
+        rule = "sizing.engine-error" if decision.reason == DecisionReason.ENGINE_ERROR else "sizing.pending"
+    hint = "ask the engine: reconciler size record"
+    if not decision.is_pending:
+        hint = "train with a smaller batch, or on GPUs with more memory"
     return _problem(job, rule, job.lead.container.path, decision.text, hint, severity)
 
 

@@ -1,5 +1,6 @@
-"""How many GPUs a training job needs: from what it trains to a decision with its candidates. Pure.
+"""Sizing: how many GPUs a training job needs, from what it trains to a decision with its candidates. Pure.
 
-`training` says what is trained, `models` and `gpus` know shapes and cards, `memory` predicts the peak of one GPU,
-`throughput` the speed, `answers` holds what other engines said, `decision` weighs the candidates.
+`job_questions` reads a launch line into questions, with the models and GPUs of `tables`; `memory` predicts the peak of
+one GPU, `throughput` the speed; `answers` are those of external engines; `decide` chooses among candidates; `summary`
+shows the decision. `run_table` and `gpu_sweep` size trainings without a job.
 """

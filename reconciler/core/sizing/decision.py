@@ -1,46 +1,79 @@
-"""A decision: what was chosen, every candidate that was weighed, and why."""
+"""A decision: the chosen layout, every candidate with its estimated memory, and the reasons."""
 
 from enum import StrEnum
 
 from msgspec import Struct
 
-from reconciler.core.sizing.estimate import Confidence, Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Goal
 from reconciler.core.sizing.training import Layout
 
 
-class Reason(StrEnum):
-    """Why a candidate was taken or passed over; stable."""
+class Confidence(StrEnum):
+    """How reliable a prediction is. `high`: similar runs were measured, or the engines agree."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A part of the peak: `weights`, `gradients`, `optimizer`, `transients`, `activations`, `logits`, `overhead`."""
+
+    name: str
+    gib: float
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """Peak memory of the fullest GPU, in GiB as NVML reports it. `low_gib` to `high_gib` contain nine runs out of ten.
+
+    `parts` sum to `peak_gib`. `floor_gib` (weights, and gradients of what is trained) cannot be avoided. `need_gib` is
+    what is alive at the worst moment: the peak without blocks that the allocator caches and returns when the GPU is
+    full; the run succeeds if it fits. `unpaged_gib` is set if `peak_gib` relies on paging the optimizer to the host; it
+    is the memory that a run at full speed needs.
+    """
+
+    peak_gib: float
+    low_gib: float
+    high_gib: float
+    floor_gib: float
+    need_gib: float
+    confidence: Confidence
+    parts: tuple[Part, ...]
+    unpaged_gib: float | None = None
+
+
+class DecisionReason(StrEnum):
+    """Why a candidate was accepted or rejected. The values are stable."""
 
     OK = "ok"
-    VETO = "veto"  # what cannot be avoided (weights, gradients) exceeds the card: no engine may say otherwise
+    VETO = "veto"  # weights and gradients alone exceed the GPU's memory
     DOES_NOT_FIT = "does-not-fit"
-    BAND = "band"  # so close to the limit that physics alone does not tell
+    BAND = "band"  # too close to the limit for the memory model to decide
     PAGED = "paged"  # fits only by paging the optimizer to the host
-    DISAGREE = "disagree"  # fits by physics, but another engine expects it to fail
-    UNMEASURED = "unmeasured"  # samples far longer than any that was measured, and little headroom
-    INDIVISIBLE = "indivisible"  # the effective batch cannot be spread over so many GPUs
-    OVER_LIMIT = "over-limit"  # more GPUs than may be given
+    DISAGREE = "disagree"  # fits by the memory model, but an external engine expects it to fail
+    UNMEASURED = "unmeasured"  # samples much longer than any that were measured, and little free memory
+    INDIVISIBLE = "indivisible"  # the effective batch does not divide among the GPUs
+    OVER_LIMIT = "over-limit"  # more GPUs than allowed
     PENDING = "pending"  # an engine has not answered yet
     REFUSED = "refused"  # an engine gives no recommendation
     ENGINE_ERROR = "engine-error"  # an engine failed
-    UNKNOWN_SPEED = "unknown-speed"  # the fastest is sought, and how fast the card is nobody knows
+    UNKNOWN_SPEED = "unknown-speed"  # the goal is throughput, and the speed of the GPU is unknown
     INVALID = "invalid-input"  # numbers that no run can have
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """One layout, weighed. `text` is the reason as a sentence with its figures.
+    """A layout that was evaluated. `text` is the reason as a sentence with its figures.
 
-    `estimate` is None where no engine was asked (an indivisible batch). `probability` is what another engine gives
-    that it runs; `tokens_per_s` the predicted speed of all GPUs together, `speed_error` how far off
-    that may be, as a share of it.
+    `estimate` is None if the layout was rejected without one (an indivisible batch). `probability` is an external
+    engine's estimate that it fits. `tokens_per_s` is the predicted speed of all GPUs together, `speed_error` its error
+    as a fraction.
     """
 
     layout: Layout
     gpu: Gpu
     fits: bool
-    reason: str  # a `Reason`
+    reason: str  # a `DecisionReason`
     text: str
     confidence: Confidence = Confidence.MEDIUM
     estimate: Estimate | None = None
@@ -50,20 +83,20 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> float:
-        """Relative cost of an hour."""
+        """Relative cost of one hour."""
         return self.gpu.price * self.layout.gpus
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """The answer to one question. `chosen` None: no recommendation, for `reason`; the job is left as it is.
+    """The answer to a question. `chosen` is None if there is no recommendation; the job is then left unchanged.
 
-    `candidates` are in the order in which they were weighed. `engines` are (name, version) of all that were heard.
-    `others` holds the best layouts on other cards, cheapest first, where several were offered.
+    `candidates` are in the order of their evaluation. `engines` are (name, version) of all that contributed. `others`
+    are the best layouts on other GPU products, cheapest first.
     """
 
     goal: Goal
     chosen: Candidate | None
-    reason: str  # a `Reason`
+    reason: str  # a `DecisionReason`
     text: str
     confidence: Confidence
     candidates: tuple[Candidate, ...]
@@ -72,5 +105,5 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pending(self) -> bool:
-        """Whether an engine still owes its answer: it has not given one yet, or it failed, which is no refusal."""
-        return self.reason in {Reason.PENDING, Reason.ENGINE_ERROR}
+        """Whether an engine has not answered yet, or has failed."""
+        return self.reason in {DecisionReason.PENDING, DecisionReason.ENGINE_ERROR}

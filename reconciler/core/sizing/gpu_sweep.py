@@ -1,21 +1,21 @@
-"""A question without a job: a model and a batch a GPU, on one GPU, two, four … until it fits."""
+"""Size a training without a job: evaluate 1, 2, 4 … GPUs with the same batch per GPU until it fits."""
 
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.core.sizing.architecture import Architecture
-from reconciler.core.sizing.decide import decide
-from reconciler.core.sizing.decide.telling import gpus as gpus_of
+from reconciler.core.sizing.decide import decide, format_gpus
 from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.question import Goal, Question
-from reconciler.core.sizing.rows import training_of_row
+from reconciler.core.sizing.run_table import parse_run
+from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.sizing.training import Architecture
 
-_FURTHER = 2  # rungs beyond the first that fits: what more GPUs would leave free
+_MORE = 2  # larger numbers of GPUs to evaluate after the first that fits, to show how much memory they leave free
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """How far to look; as in `Question`."""
+    """Limits of the sweep, as in `Question`."""
 
     gpus_per_worker: int = 8
     max_gpus: int = 64
@@ -24,7 +24,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class GpuSweep(Struct, frozen=True, kw_only=True):
-    """The decision, the question that it answers best, and the user's own number of GPUs, judged."""
+    """The decision, its question, and the candidate with the number of GPUs that the user asked about."""
 
     decision: Decision
     question: Question
@@ -32,20 +32,25 @@ class GpuSweep(Struct, frozen=True, kw_only=True):
 
 
 def gpu_sweep(
-    row: Mapping[str, str], bounds: Bounds, *, gpus: int | None = None, architecture: Architecture | None = None
+    row: Mapping[str, str],
+    bounds: Bounds,
+    tables: SizingTables,
+    *,
+    gpus: int | None = None,
+    architecture: Architecture | None = None,
 ) -> GpuSweep | str:
-    """Weigh powers of two of GPUs (and `gpus`), each with the batch a GPU that `row` says; a string says what is wrong.
+    """Evaluate powers of two (and `gpus`), each with the batch per GPU of `row`; return a message if it is invalid.
 
-    `row` has the columns of a table of runs (`rows.training_of_row`); how a run is sharded may depend on the number of
-    GPUs, so each rung is a row of its own. `architecture` stands for a model that no table knows.
+    `row` has the columns of a table of runs (`run_table.parse_run`). Sharding may depend on the number of GPUs, so each
+    number is parsed as its own run. `architecture` is that of a model which is not in the table.
     """
     decisions: list[tuple[Question, Decision]] = []
     for count in _counts(bounds, gpus):
         nodes = -(-count // bounds.gpus_per_worker)
-        read = training_of_row({**row, "gpus": str(count), "nodes": str(nodes)}, architecture)
-        if isinstance(read, str):
-            return read
-        training, layout, gpu = read
+        run = parse_run({**row, "gpus": str(count), "nodes": str(nodes)}, tables, architecture)
+        if isinstance(run, str):
+            return run
+        training, layout, gpu = run
         question = Question(
             training=training,
             gpu=gpu,
@@ -60,9 +65,10 @@ def gpu_sweep(
             allow_paged=bounds.allow_paged,
         )
         decisions.append((question, decide(question)))
-        if _is_enough([decision for _, decision in decisions], count, gpus):
+        fitting = sum(1 for _, decision in decisions if decision.chosen is not None)
+        if fitting > _MORE and (gpus is None or count >= gpus):
             break
-    return _joined(decisions, gpus)
+    return _merge(decisions, gpus)
 
 
 def _counts(bounds: Bounds, gpus: int | None) -> Iterator[int]:
@@ -70,24 +76,22 @@ def _counts(bounds: Bounds, gpus: int | None) -> Iterator[int]:
     yield from sorted({*(power for power in powers if power <= bounds.max_gpus), *([gpus] if gpus else [])})
 
 
-def _is_enough(decisions: list[Decision], count: int, gpus: int | None) -> bool:
-    """Whether the answer, a little beyond it, and the user's own number are among what was weighed."""
-    fitting = sum(1 for decision in decisions if decision.chosen is not None)
-    return fitting > _FURTHER and (gpus is None or count >= gpus)
-
-
-def _joined(decisions: list[tuple[Question, Decision]], gpus: int | None) -> GpuSweep:
+def _merge(decisions: list[tuple[Question, Decision]], gpus: int | None) -> GpuSweep:
+    """Return the first decision that fits, with the candidates of all."""
     candidates = tuple(decision.candidates[0] for _, decision in decisions if decision.candidates)
     question, best = next((pair for pair in decisions if pair[1].chosen is not None), decisions[-1])
-    chosen = None if best.chosen is None else next(one for one in candidates if one.layout == best.chosen.layout)
+    chosen = None
+    if best.chosen is not None:
+        layout = best.chosen.layout
+        chosen = next(candidate for candidate in candidates if candidate.layout == layout)
     decision = Decision(
         goal=Goal.MIN_GPU,
         chosen=chosen,
         reason=best.reason,
-        text=f"{gpus_of(chosen.layout)}: {chosen.text}" if chosen is not None else best.text,
+        text=f"{format_gpus(chosen.layout)}: {chosen.text}" if chosen is not None else best.text,
         confidence=best.confidence,
         candidates=candidates,
         engines=best.engines,
     )
-    requested = next((one for one in candidates if one.layout.gpus == gpus), None)
+    requested = next((candidate for candidate in candidates if candidate.layout.gpus == gpus), None)
     return GpuSweep(decision=decision, question=question, requested=requested)

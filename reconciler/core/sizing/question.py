@@ -1,4 +1,4 @@
-"""What is asked of the engines, and how the answer is chosen among the candidates."""
+"""The question that sizing answers, and its form for external engines."""
 
 import hashlib
 
@@ -11,15 +11,15 @@ from reconciler.core.sizing.training import Training
 
 __all__ = ["EngineQuestion", "Goal", "Question", "digest", "engine_question"]
 
-_DIGEST_SIGNS = 32
-"""128 bits: nobody meets a second question of the same digest, and a reviewer can still compare two."""
+_DIGEST_LENGTH = 32
+"""Hexadecimal digits. 128 bits avoid collisions, and reviewers can still compare two digests."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A training, the card it shall run on, and the bounds of the search.
+    """A training, the GPU product to run it on, and the limits of the search.
 
-    `batch` (samples a device and step), `processes` and `accumulation` are as the job wrote them: their product is the
-    effective batch that every candidate keeps. `requested_gpus` is what the job's resources ask for today.
+    `batch` (samples per device and step), `processes` and `accumulation` are those of the job; their product is the
+    effective batch that every candidate keeps. `requested_gpus` is what the job requests today.
     """
 
     training: Training
@@ -31,41 +31,41 @@ class Question(Struct, frozen=True, kw_only=True):
     goal: Goal = Goal.MIN_GPU
     gpus_per_worker: int = 8
     max_gpus: int = 64
-    safety: float = 0.08  # share of the estimate that must stay free
-    allow_paged: bool = False  # accept what fits only by paging (about 20 times slower)
-    allow_disagreement: bool = False  # accept, as a last resort, what another engine expects to fail
+    safety: float = 0.08  # memory to keep free, as a fraction of the estimate
+    allow_paged: bool = False  # accept layouts that fit only by paging (about 20 times slower)
+    allow_disagreement: bool = False  # accept, as a last resort, a layout that an external engine expects to fail
     model_version: str = "3.1.0"  # of ado-autoconf's predictor
 
     @property
     def effective_batch(self) -> int:
-        """Samples between two updates of the weights."""
+        """Samples per update of the weights."""
         return self.batch * self.processes * self.accumulation
 
     @property
     def global_batch(self) -> int:
-        """Samples of one step over all GPUs; accumulation is not counted, as ado-autoconf does not."""
+        """Samples per step over all GPUs, without accumulation, as ado-autoconf counts."""
         return self.batch * self.processes
 
 
 class EngineQuestion(Struct, frozen=True, kw_only=True):
-    """A question as engines from outside get it: ado-autoconf's inputs, and the bounds of its search."""
+    """A question as external engines see it: the inputs of ado-autoconf, and the limits of the search."""
 
-    model: str  # ado-autoconf's name, ours where it has none
+    model: str  # name in ado-autoconf, or ours if it has none
     method: str
     gpu_model: str
     tokens_per_sample: int
-    batch_size: int  # samples of one step over all GPUs
+    batch_size: int  # samples per step over all GPUs
     per_device_batch_size: int
     gradient_accumulation_steps: int = 1
     goal: Goal = Goal.MIN_GPU
-    number_gpus: int | None = None  # what the job asks for today, where that matters
+    number_gpus: int | None = None  # what the job requests today, if the goal depends on it
     gpus_per_worker: int = 8
     max_gpus: int = 64
     model_version: str = "3.1.0"
 
 
 def engine_question(question: Question) -> EngineQuestion:
-    """Put a question into the words of engines from outside."""
+    """Return a question as external engines see it."""
     training, gpu = question.training, question.gpu
     return EngineQuestion(
         model=training.architecture.autoconf or training.architecture.name,
@@ -84,5 +84,5 @@ def engine_question(question: Question) -> EngineQuestion:
 
 
 def digest(question: EngineQuestion) -> str:
-    """Name a question: the first 128 bits of SHA-256 over its fields as canonical JSON, in hexadecimal digits."""
-    return hashlib.sha256(msgspec.json.encode(question, order="sorted")).hexdigest()[:_DIGEST_SIGNS]
+    """Return the first 128 bits of the SHA-256 of a question's fields as canonical JSON, in hexadecimal."""
+    return hashlib.sha256(msgspec.json.encode(question, order="sorted")).hexdigest()[:_DIGEST_LENGTH]

@@ -1,4 +1,4 @@
-"""What a reviewer is told of a sized job: three lines, and the table of what was weighed."""
+"""The summary of a sized job for reviewers: what was read, chosen and rejected, and the table of candidates."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ if TYPE_CHECKING:  # every plan imports this module, few size anything
     from reconciler.core.sizing.decision import Candidate, Decision
     from reconciler.core.sizing.question import Question
 
-_MOST_REJECTED = 2  # sentences; the table has them all
-_MOST_COUNTS = 4
+_MAX_REJECTED = 2
+_MAX_COUNTS = 4
 
 
 class CandidateSummary(Struct, frozen=True, kw_only=True):
-    """A candidate as it is shown. GiB are of one GPU; None: no engine was asked, `text` says why."""
+    """A candidate as it is shown. GiB are per GPU, None if there is no estimate; `text` is the reason."""
 
-    gpus: int  # in all
+    gpus: int  # in total
     workers: int
     product: str
     memory_gib: float
@@ -31,7 +31,7 @@ class CandidateSummary(Struct, frozen=True, kw_only=True):
 
 
 class SizingSummary(Struct, frozen=True, kw_only=True):
-    """What was read (from `places`), what was chosen, what was rejected, and all that was weighed."""
+    """What was read (from `places`), chosen and rejected, and all candidates."""
 
     read: str
     chosen: str
@@ -41,14 +41,14 @@ class SizingSummary(Struct, frozen=True, kw_only=True):
 
 
 def summarize(decision: "Decision", *, read: str, places: tuple[SourceRef, ...] = ()) -> SizingSummary:
-    """Tell a decision in three lines; `read` and `places` say what the question was made from."""
-    everything = (*decision.candidates, *decision.others)
+    """Summarize a decision. `read` describes its question, `places` are where its values were read."""
+    candidates = (*decision.candidates, *decision.others)
     return SizingSummary(
         read=read,
         chosen=_chosen(decision),
-        rejected=_rejected(everything),
+        rejected=_rejected(candidates),
         places=places,
-        candidates=tuple(_weighed(one, decision.chosen) for one in everything),
+        candidates=tuple(_summarize_candidate(candidate, decision.chosen) for candidate in candidates),
     )
 
 
@@ -60,39 +60,39 @@ def _chosen(decision: "Decision") -> str:
 
 
 def _rejected(candidates: Sequence["Candidate"]) -> str:
-    """Name the failed candidates nearest to running: each smaller one says no more than the next larger."""
-    failed = [one for one in candidates if not one.fits and one.estimate is not None]
-    told = [f"{one.layout.gpus} x {one.gpu.product} {one.text}" for one in reversed(failed[-_MOST_REJECTED:])]
-    if len(failed) > len(told):
-        told.append(f"{len(failed) - len(told)} smaller")
-    divided = [one for one in candidates if not one.fits and one.estimate is None]
-    if divided:
-        counts = sorted({one.layout.gpus for one in divided})
-        shown = ", ".join(map(str, counts[:_MOST_COUNTS])) + (", ..." if len(counts) > _MOST_COUNTS else "")
-        told.append(
-            f"{shown} GPUs: {divided[0].text}" if len(counts) == 1 else f"{shown} GPUs: the batch does not divide"
-        )
-    return "; ".join(told)
+    """Return the rejected candidates that are closest to running, and numbers of GPUs that cannot keep the batch."""
+    rejected = [one for one in candidates if not one.fits and one.estimate is not None]
+    parts = [f"{one.layout.gpus} x {one.gpu.product} {one.text}" for one in reversed(rejected[-_MAX_REJECTED:])]
+    if len(rejected) > len(parts):
+        parts.append(f"{len(rejected) - len(parts)} smaller")
+    indivisible = [one for one in candidates if not one.fits and one.estimate is None]
+    counts = sorted({one.layout.gpus for one in indivisible})
+    if len(counts) == 1:
+        parts.append(f"{counts[0]} GPU{'s' if counts[0] > 1 else ''}: {indivisible[0].text}")
+    elif counts:
+        shown = ", ".join(map(str, counts[:_MAX_COUNTS])) + (", ..." if len(counts) > _MAX_COUNTS else "")
+        parts.append(f"{shown} GPUs: the batch does not divide")
+    return "; ".join(parts)
 
 
-def _weighed(one: "Candidate", chosen: "Candidate | None") -> CandidateSummary:
-    estimate = one.estimate
+def _summarize_candidate(candidate: "Candidate", chosen: "Candidate | None") -> CandidateSummary:
+    estimate = candidate.estimate
     return CandidateSummary(
-        gpus=one.layout.gpus,
-        workers=one.layout.workers,
-        product=one.gpu.product,
-        memory_gib=one.gpu.memory_gib,
-        fits=one.fits,
-        chosen=one is chosen,
-        text=one.text,
+        gpus=candidate.layout.gpus,
+        workers=candidate.layout.workers,
+        product=candidate.gpu.product,
+        memory_gib=candidate.gpu.memory_gib,
+        fits=candidate.fits,
+        chosen=candidate is chosen,
+        text=candidate.text,
         peak_gib=estimate.peak_gib if estimate else None,
         low_gib=estimate.low_gib if estimate else None,
         high_gib=estimate.high_gib if estimate else None,
     )
 
 
-def describe_question(question: "Question", taken: Sequence[tuple[str, str]]) -> str:
-    """Say what a question was made from; `taken` are names of values that nobody wrote, with their origin."""
+def describe_question(question: "Question", defaults: Sequence[tuple[str, str]]) -> str:
+    """Return the values of a question. `defaults` are (name, origin) of those that nobody wrote."""
     training = question.training
     billions = training.architecture.parameters / 1e9
     rank = f" r {training.lora_rank}" if training.method.has_adapters else ""
@@ -108,17 +108,17 @@ def describe_question(question: "Question", taken: Sequence[tuple[str, str]]) ->
         str(training.attention),
     ]
     by_origin: dict[str, list[str]] = {}
-    for name, origin in taken:
-        if name in _TELLING:
+    for name, origin in defaults:
+        if name in _SHOWN_DEFAULTS:
             by_origin.setdefault(origin, []).append(name.replace("_", " "))
-    told = [f"{', '.join(names)} by {origin}" for origin, names in by_origin.items()]
-    return ", ".join(words) + (f"; {'; '.join(told)}" if told else "")
+    origins = [f"{', '.join(names)}: {origin}" for origin, names in by_origin.items()]
+    return ", ".join(words) + (f"; defaults: {'; '.join(origins)}" if origins else "")
 
 
-_TELLING = frozenset(
+_SHOWN_DEFAULTS = frozenset(
     (
         *("model", "method", "sequence", "batch", "processes", "accumulation", "precision", "optimizer"),
         *("checkpointing", "attention", "strategy", "lora_rank"),
     )
 )
-"""Values that move a peak by much: that nobody wrote them is worth a word."""
+"""Values with a large effect on the peak."""

@@ -1,10 +1,103 @@
-"""What is trained, and how: all that decides the memory of one GPU, except how many GPUs there are."""
+"""A training run: the architecture of its model, how it is trained, and how it is laid out on GPUs."""
 
 from enum import StrEnum
 
 from msgspec import Struct
 
-from reconciler.core.sizing.architecture import Architecture
+
+class Role(StrEnum):
+    """The block that a matrix belongs to."""
+
+    ATTENTION = "attention"
+    FEED_FORWARD = "feed-forward"
+    STATE_SPACE = "state-space"
+
+
+class Linear(Struct, frozen=True, kw_only=True, gc=False):
+    """A linear layer of `inputs` x `outputs`. The model has `count` of them, each token uses `active`.
+
+    `name` is the last part of the module's name, as adapters name their targets. `fused`: not a module of its own
+    (experts in one tensor), so that it cannot get an adapter.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    count: int
+    active: int
+    role: Role
+    bias: bool = False
+    fused: bool = False
+
+    @property
+    def size(self) -> int:
+        """Parameters of one layer."""
+        return self.inputs * self.outputs + (self.outputs if self.bias else 0)
+
+
+class ParameterParts(Struct, frozen=True, kw_only=True):
+    """The parameters of a model by block; `norms` are all vectors that are not part of a matrix."""
+
+    embedding: int
+    attention: int
+    feed_forward: int
+    state_space: int
+    vision: int
+    norms: int
+
+    @property
+    def total(self) -> int:
+        """Parameters of all parts."""
+        return self.embedding + self.attention + self.feed_forward + self.state_space + self.vision + self.norms
+
+
+class Architecture(Struct, frozen=True, kw_only=True, cache_hash=True):
+    """The sizes of a decoder, as in its Hugging Face `config.json`; `source` is where they were read.
+
+    `parameters` counts all weights, including every expert and a tied embedding once; `active_parameters` those that
+    one token uses. `intermediate` is the width of a dense feed-forward block or of one expert. `experts` is 0 for dense
+    models. `attention_layers` is the number of layers with attention if the others are state-space layers, else 0.
+    `linears`, `embedding`, `norms` and `vision` are the parts that sum to `parameters`.
+    """
+
+    name: str  # canonical, such as `llama3.1-8b`
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool
+    parameters: int
+    active_parameters: int
+    gated: bool = True  # gate, up and down projections; otherwise up and down
+    experts: int = 0
+    active_experts: int = 0  # experts per token, including shared ones
+    attention_layers: int = 0
+    autoconf: str = ""  # name in ado-autoconf; empty if it has none
+    source: str = ""
+    approximate: bool = False  # the vendor has not published all numbers
+    linears: tuple[Linear, ...] = ()
+    embedding: int = 0
+    norms: int = 0
+    vision: int = 0  # vision tower and projector
+
+
+def parameter_parts(architecture: Architecture) -> ParameterParts:
+    """Return the parameters by block."""
+
+    def of(role: Role) -> int:
+        return sum(linear.size * linear.count for linear in architecture.linears if linear.role is role)
+
+    return ParameterParts(
+        embedding=architecture.embedding,
+        attention=of(Role.ATTENTION),
+        feed_forward=of(Role.FEED_FORWARD),
+        state_space=of(Role.STATE_SPACE),
+        vision=architecture.vision,
+        norms=architecture.norms,
+    )
 
 
 class Method(StrEnum):
@@ -12,17 +105,21 @@ class Method(StrEnum):
 
     FULL = "full"
     LORA = "lora"
-    QLORA = "qlora"  # adapters over a base in 4 bits (bitsandbytes NF4)
-    GPTQ_LORA = "gptq-lora"  # adapters over a base in 4 bits (GPTQ)
+    QLORA = "qlora"  # adapters on a 4-bit base (bitsandbytes NF4)
+    GPTQ_LORA = "gptq-lora"  # adapters on a 4-bit base (GPTQ)
 
     @property
     def has_adapters(self) -> bool:
-        """The base is frozen; only low-rank adapters are trained."""
+        """Whether the base is frozen and only low-rank adapters are trained."""
         return self is not Method.FULL
 
 
+QUANTIZED = frozenset({Method.QLORA, Method.GPTQ_LORA})
+"""Methods with a 4-bit base."""
+
+
 class Precision(StrEnum):
-    """The type of weights at rest; `-mixed` keeps a copy in fp32 that the optimizer updates."""
+    """The type of the weights at rest. `-mixed` keeps an fp32 copy that the optimizer updates."""
 
     BF16 = "bf16"
     BF16_MIXED = "bf16-mixed"
@@ -32,7 +129,7 @@ class Precision(StrEnum):
 
 
 class Attention(StrEnum):
-    """Which attention kernel runs; only `eager` keeps the matrix of scores."""
+    """The attention kernel. Only `eager` stores the matrix of scores."""
 
     FLASH = "flash-attn-2"
     SDPA = "sdpa"
@@ -40,11 +137,11 @@ class Attention(StrEnum):
 
 
 class Strategy(StrEnum):
-    """What is divided among the GPUs."""
+    """What is sharded over the GPUs."""
 
-    DDP = "ddp"  # nothing: every GPU holds all
+    DDP = "ddp"  # nothing: every GPU holds everything
     FSDP_FULL = "fsdp-full"  # weights, gradients and optimizer, over all GPUs
-    FSDP_HYBRID = "fsdp-hybrid"  # the same over the GPUs of one node, copied between nodes
+    FSDP_HYBRID = "fsdp-hybrid"  # the same over the GPUs of one node, replicated across nodes
     FSDP_GRAD_OP = "fsdp-grad-op"  # gradients and optimizer
     ZERO1 = "zero-1"  # optimizer
     ZERO2 = "zero-2"  # optimizer and gradients
@@ -52,7 +149,7 @@ class Strategy(StrEnum):
 
 
 class Offload(StrEnum):
-    """What lies in the host's memory instead."""
+    """What is kept in host memory."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"
@@ -60,28 +157,28 @@ class Offload(StrEnum):
 
 
 class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """One training run. Names of optimizers are those of `transformers.TrainingArguments.optim`."""
+    """What determines the memory of a GPU, except the layout. `optimizer` is a name of `transformers` (`optim`)."""
 
-    model: str  # as the job wrote it
+    model: str  # as written in the job
     architecture: Architecture
     method: Method
-    sequence: int  # tokens of a sample at most; so packing samples to that length changes no peak
+    sequence: int  # maximum tokens per sample, so packing to that length does not change the peak
     precision: Precision = Precision.BF16
     optimizer: str = "adamw_torch"
     checkpointing: bool = True
     attention: Attention = Attention.FLASH
     strategy: Strategy = Strategy.FSDP_FULL
     offload: Offload = Offload.NONE
-    tensor: int = 1  # ways of tensor parallelism
+    tensor: int = 1  # degree of tensor parallelism
     pipeline: int = 1  # stages of pipeline parallelism
     lora_rank: int = 8
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")  # `all-linear` means every linear layer
-    fused_loss: bool = False  # liger and its like never hold all logits at once
-    framework: str = ""  # `fms-hf-tuning 2.4.0`, `litgpt`: where its stack is known to differ; empty: Hugging Face
+    fused_loss: bool = False  # Liger and similar kernels never hold all logits at once
+    framework: str = ""  # such as `fms-hf-tuning 2.4.0` or `litgpt`; empty: Hugging Face
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """How a run is spread: `gpus` in all, over `workers` nodes; `batch` samples a GPU, `accumulation` steps."""
+    """How a run is spread: `gpus` in total over `workers` nodes, `batch` samples per GPU, `accumulation` steps."""
 
     gpus: int
     workers: int = 1
@@ -90,10 +187,10 @@ class Layout(Struct, frozen=True, kw_only=True):
 
     @property
     def effective_batch(self) -> int:
-        """Samples between two updates of the weights."""
+        """Samples per update of the weights."""
         return self.gpus * self.batch * self.accumulation
 
     @property
     def gpus_per_worker(self) -> int:
-        """GPUs of one node."""
+        """GPUs per node."""
         return -(-self.gpus // self.workers)

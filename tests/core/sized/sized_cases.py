@@ -8,12 +8,10 @@ from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.kinds.training import training_job
 from reconciler.core.launch import Launch, parse_launch
 from reconciler.core.schemas import Catalogue
-from reconciler.core.sizing.architecture import Architecture
-from reconciler.core.sizing.decision import Candidate, Decision
-from reconciler.core.sizing.estimate import Confidence, Estimate, Part
+from reconciler.core.sizing.decision import Candidate, Confidence, Decision, Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Goal, Question
-from reconciler.core.sizing.training import Layout, Method, Training
+from reconciler.core.sizing.training import Architecture, Layout, Method, Training
 from reconciler.core.training import Container, TrainingJob
 
 SOURCES = Path(__file__).parent / "sources"

@@ -4,12 +4,11 @@ from typing import Any
 
 from reconciler.core.engines import AUTOCONF, REST, WRAPPER, Outcome
 from reconciler.core.sizing.answers import Answer, Answers, Chance, Recommendation, chances_answer
-from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decide import Estimator, Speed, engine_layouts
-from reconciler.core.sizing.estimate import Confidence, Estimate, Part
+from reconciler.core.sizing.decision import Confidence, Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Question, engine_question
-from reconciler.core.sizing.training import Layout, Method, Training
+from reconciler.core.sizing.training import Architecture, Layout, Method, Training
 
 A100 = Gpu(product="NVIDIA-A100-SXM4-80GB", memory_gib=80.0, price=1.0, autoconf="NVIDIA-A100-SXM4-80GB")
 L40S = Gpu(product="NVIDIA-L40S", memory_gib=45.0, price=0.5, autoconf="L40S")

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from reconciler.core.config import Goal
 from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, Engine, Outcome
 from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation
-from reconciler.core.sizing.decide import decide, decide_over
-from reconciler.core.sizing.decide.layouts import counts, spreads
-from reconciler.core.sizing.decision import Candidate, Decision
-from reconciler.core.sizing.estimate import Confidence, Estimate
+from reconciler.core.sizing.decide import decide, decide_cheapest
+from reconciler.core.sizing.decide.layouts import all_layout_options, gpu_counts
+from reconciler.core.sizing.decision import Candidate, Confidence, Decision, Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Question, engine_question
 from reconciler.core.sizing.training import Layout, Method, Precision, Strategy, Training
@@ -62,14 +61,14 @@ def test_a_batch_that_does_not_divide_excludes_the_number() -> None:
     assert decision.chosen is None
     four = next(one for one in decision.candidates if one.layout.gpus == 4)
     assert (four.fits, four.reason, four.estimate) == (False, "indivisible", None)
-    assert four.text == "an effective batch of 6 (6 a GPU x 1) does not divide among 4 GPUs"
+    assert four.text == "an effective batch of 6 (6 per GPU x 1) does not divide among 4 GPUs"
 
 
 def test_the_effective_batch_is_kept_by_the_fewest_gpus() -> None:
     """F-006: batch a GPU x GPUs x steps is what it was; accumulation stays."""
     decision = decide(question(batch=4, processes=4, accumulation=3), estimator=fits_from(2), speed=steady)
     assert chosen(decision).layout == Layout(gpus=2, workers=1, batch=8, accumulation=3)
-    assert "8 samples a GPU x 2 x 3 steps keep the effective batch 48" in decision.text
+    assert "8 samples per GPU x 2 x 3 steps keep the effective batch of 48" in decision.text
 
 
 @pytest.mark.parametrize(
@@ -91,8 +90,8 @@ def test_accumulation_makes_room_where_the_batch_does_not_divide(
 
 
 def test_beyond_one_node_whole_nodes_are_tried_too() -> None:
-    assert counts(question(gpus_per_worker=8, max_gpus=40)) == [1, 2, 4, 8, 16, 24, 32, 40]
-    assert counts(question(gpus_per_worker=6, max_gpus=20)) == [1, 2, 4, 8, 12, 16, 18]
+    assert gpu_counts(question(gpus_per_worker=8, max_gpus=40)) == [1, 2, 4, 8, 16, 24, 32, 40]
+    assert gpu_counts(question(gpus_per_worker=6, max_gpus=20)) == [1, 2, 4, 8, 12, 16, 18]
 
 
 def test_nodes_get_equal_shares() -> None:
@@ -114,7 +113,7 @@ def test_nothing_fits() -> None:
     decision = decide(question(batch=64, max_gpus=8), estimator=fits_from(64), speed=steady)
     assert (decision.chosen, decision.reason) == (None, "does-not-fit")
     assert decision.text == (
-        "nothing up to 8 x NVIDIA-A100-SXM4-80GB will do: 8 GPUs: needs 160.0 of 80.0 GiB: optimizer 120.0, weights 40.0"
+        "no layout of up to 8 x NVIDIA-A100-SXM4-80GB fits; the closest, 8 GPUs, needs 160.0 of 80.0 GiB: optimizer 120.0, weights 40.0"
     )
 
 
@@ -125,19 +124,19 @@ def test_what_would_help_is_told() -> None:
     asking = question(training=training(checkpointing=False))
     decision = decide(asking, estimator=estimator, speed=steady)
     assert decision.chosen is None
-    assert decision.text.endswith("; with gradient checkpointing 2 GPUs would do")
+    assert decision.text.endswith("; with gradient checkpointing, 2 GPUs are enough")
     more = replace(asking, batch=8, training=training(checkpointing=False, sequence=64))
     larger = decide(
         more, estimator=lambda one, layout, _: estimate(50 if one.checkpointing else 160 / layout.gpus), every=True
     )
     assert "4 GPUs" in larger.text
-    assert larger.text.endswith("; with gradient checkpointing 1 GPU would do")
+    assert larger.text.endswith("; with gradient checkpointing, 1 GPU is enough")
     ddp = question(training=training(strategy=Strategy.DDP))
     sharded = decide(ddp, estimator=lambda one, *_: estimate(200 if one.strategy is Strategy.DDP else 40), speed=steady)
-    assert sharded.text.endswith("; with sharding (FSDP or ZeRO-3) 1 GPU would do")
+    assert sharded.text.endswith("; with sharding (FSDP or ZeRO-3), 1 GPU is enough")
 
 
-# --- the number that the job asks for -------------------------------------------------------------------------------
+# --- the requested number -------------------------------------------------------------------------------
 
 
 def test_the_jobs_own_number_stays_if_it_fits() -> None:
@@ -145,7 +144,7 @@ def test_the_jobs_own_number_stays_if_it_fits() -> None:
     asking = question(goal=Goal.AVOID_OOM, batch=4, processes=2, requested_gpus=2)
     decision = decide(asking, estimator=fits_from(1), speed=steady)
     assert chosen(decision).layout == Layout(gpus=2, batch=4)
-    assert decision.text.endswith("the number that the job asks for")
+    assert decision.text.endswith("the requested number")
 
 
 def test_a_number_that_fails_goes_up() -> None:
@@ -161,14 +160,14 @@ def test_where_accumulation_cannot_make_room_the_batch_of_a_gpu_shrinks() -> Non
     asking = question(goal=Goal.AVOID_OOM, batch=4, processes=2, requested_gpus=2)
     decision = decide(asking, estimator=fits_from(4), speed=steady)
     assert chosen(decision).layout == Layout(gpus=4, batch=2, accumulation=1)
-    assert "2 samples a GPU x 4 keep the effective batch 8" in decision.text
+    assert "2 samples per GPU x 4 keep the effective batch of 8" in decision.text
 
 
 def test_three_gpus_go_to_four_only_if_the_batch_divides() -> None:
     asking = question(goal=Goal.AVOID_OOM, batch=3, processes=3, requested_gpus=3)
     decision = decide(asking, estimator=fits_from(4), speed=steady)
     assert decision.chosen is None
-    assert "an effective batch of 9 (3 a GPU x 3) does not divide among 4 GPUs" in {
+    assert "an effective batch of 9 (3 per GPU x 3) does not divide among 4 GPUs" in {
         one.text for one in decision.candidates
     }
 
@@ -181,7 +180,7 @@ def test_the_fastest_layout_is_taken() -> None:
     asking = question(goal=Goal.THROUGHPUT, batch=16, accumulation=4, max_gpus=16)
     decision = decide(asking, estimator=fits_from(1), speed=peaking_at(4, 8))
     assert chosen(decision).layout == Layout(gpus=4, batch=8, accumulation=2)
-    assert "9,000 tokens/s, give or take 10%" in decision.text
+    assert "9,000 tokens/s ± 10%" in decision.text
 
 
 def test_what_does_not_fit_is_never_the_fastest() -> None:
@@ -197,7 +196,7 @@ def test_a_cheaper_layout_within_the_error_is_told() -> None:
 
     decision = decide(question(goal=Goal.THROUGHPUT, batch=8, max_gpus=8), estimator=fits_from(1), speed=flat)
     assert gpus_of(decision) == 8
-    assert decision.text.endswith("1,008 tokens/s, give or take 20%; 1 GPU may be as fast (1,001)")
+    assert decision.text.endswith("1,008 tokens/s ± 20%; 1 GPU may be as fast (1,001 tokens/s)")
 
 
 def test_a_card_of_unknown_speed_is_never_the_fastest() -> None:
@@ -205,7 +204,7 @@ def test_a_card_of_unknown_speed_is_never_the_fastest() -> None:
     asking = question(goal=Goal.THROUGHPUT, batch=8, max_gpus=8)
     decision = decide(asking, estimator=fits_from(1), speed=lambda *_: None)
     assert (decision.chosen, decision.reason) == (None, "unknown-speed")
-    assert decision.text.startswith("how fast NVIDIA-A100-SXM4-80GB is, is not known; 1 GPU")
+    assert decision.text.startswith("the speed of NVIDIA-A100-SXM4-80GB is unknown; 1 GPU")
 
 
 def test_a_bad_chance_does_not_undo_what_physics_alone_accepted() -> None:
@@ -265,7 +264,7 @@ def test_disagreement_is_the_last_resort_and_only_if_allowed() -> None:
     estimator = fits_from(1)
     refused = decide(asking, chances(asking, {}), estimator=estimator, speed=steady)
     assert (refused.chosen, refused.reason) == (None, "disagree")
-    assert "needs 40.0 of 80.0 GiB by physics, but autoconf 1.9.7 gives it a chance of 0%" in refused.text
+    assert "needs 40.0 of 80.0 GiB by the memory model, but autoconf 1.9.7 gives it a probability of 0%" in refused.text
     allowed = replace(asking, allow_disagreement=True)
     taken = decide(allowed, chances(allowed, {}), estimator=estimator, speed=steady)
     assert (gpus_of(taken), taken.reason, taken.confidence) == (1, "disagree", Confidence.LOW)
@@ -347,8 +346,8 @@ def test_a_recommendation_that_physics_vetoes_shows_both() -> None:
     asking = question(batch=8, training=training(method=Method.LORA))
     decision = decide(asking, wrapper_says(asking, gpus=1, workers=1), estimator=fits_from(4), speed=steady)
     assert (decision.chosen, decision.reason) == (None, "does-not-fit")
-    assert decision.text.startswith("wrapper 1.5.0 recommends 1 GPU, but that needs 160.0 of 80.0 GiB")
-    assert "by physics alone 4 GPUs: peak 40.0 of 80.0 GiB" in decision.text
+    assert decision.text.startswith("wrapper 1.5.0 recommends 1 GPU, but it needs 160.0 of 80.0 GiB")
+    assert "the memory model alone chooses 4 GPUs: peak 40.0 of 80.0 GiB" in decision.text
 
 
 def test_no_recommendation_shows_physics_beside() -> None:
@@ -358,7 +357,7 @@ def test_no_recommendation_shows_physics_beside() -> None:
         asking, wrapper_says(asking, refusal="it gives no recommendation"), estimator=fits_from(2), speed=steady
     )
     assert (decision.chosen, decision.reason) == (None, "refused")
-    assert "by physics alone 2 GPUs" in decision.text
+    assert "the memory model alone chooses 2 GPUs" in decision.text
     assert [one.layout.gpus for one in decision.candidates] == [1, 2]
 
 
@@ -412,7 +411,7 @@ def test_chances_for_some_layouts_only_are_no_answer() -> None:
     answers = autoconf_says(question(), outcome=Outcome.CHANCES, chances=found)
     decision = decide(question(), answers, estimator=fits_from(1), speed=steady)
     assert decision.is_pending
-    assert "autoconf gave no chance for 2 GPUs: run reconciler size record" in decision.text
+    assert "the answer of autoconf lacks 2 GPUs; run reconciler size record" in decision.text
 
 
 def test_a_question_outside_its_domain_is_answered_by_physics() -> None:
@@ -426,7 +425,7 @@ def test_an_engine_that_failed_is_not_passed_over() -> None:
     answers = autoconf_says(question(), outcome=Outcome.ERROR, error="killed after 5 s")
     decision = decide(question(), answers, estimator=fits_from(2), speed=steady)
     assert (decision.chosen, decision.reason) == (None, "engine-error")
-    assert decision.text.startswith("autoconf failed: killed after 5 s; by physics alone 2 GPUs")
+    assert decision.text.startswith("autoconf failed: killed after 5 s; the memory model alone chooses 2 GPUs")
 
 
 def test_a_recommendation_where_chances_were_asked_for_is_a_failure() -> None:
@@ -437,7 +436,7 @@ def test_a_recommendation_where_chances_were_asked_for_is_a_failure() -> None:
     chance = Chance(gpus=1, batch_size=8, probability=0.9)
     answer = Answer(engine=REST, question=engine_question(question()), outcome=Outcome.CHANCES, chances=(chance,))
     turned = decide(question(), Answers(engine=REST).with_answers([answer]), estimator=fits_from(1))
-    assert turned.text.startswith("rest failed: it gave no recommendation")
+    assert turned.text.startswith("rest failed: the answer has no recommendation")
 
 
 # --- several cards --------------------------------------------------------------------------------------------------
@@ -450,10 +449,10 @@ def test_the_cheapest_card_that_fits() -> None:
     def estimator(training: Training, layout: Layout, gpu: Gpu) -> Estimate:
         return fits_from(needs[gpu.product])(training, layout, gpu)
 
-    decision = decide_over([question(gpu=gpu) for gpu in (H200, L40S, A100)], estimator=estimator, speed=steady)
+    decision = decide_cheapest([question(gpu=gpu) for gpu in (H200, L40S, A100)], estimator=estimator, speed=steady)
     assert chosen(decision).gpu is A100
     assert [(one.gpu.product, one.layout.gpus) for one in decision.others] == [("NVIDIA-H200", 1), ("NVIDIA-L40S", 8)]
-    assert "weighed against 1 x NVIDIA-H200 (1.2 times the price), 8 x NVIDIA-L40S (2 times the price)" in decision.text
+    assert "alternatives: 1 x NVIDIA-H200 (1.2 times the price), 8 x NVIDIA-L40S (2 times the price)" in decision.text
 
 
 def test_a_card_of_which_there_are_too_few_comes_last() -> None:
@@ -465,24 +464,24 @@ def test_a_card_of_which_there_are_too_few_comes_last() -> None:
 
     def decided(there: int) -> Decision:
         cards = (A100, replace(L40S, price=0.1, in_all=there))
-        return decide_over([question(gpu=gpu) for gpu in cards], estimator=estimator, speed=steady)
+        return decide_cheapest([question(gpu=gpu) for gpu in cards], estimator=estimator, speed=steady)
 
     assert [chosen(decided(there)).gpu.product for there in (0, 4, 3)] == [L40S.product, L40S.product, A100.product]
-    assert "4 x NVIDIA-L40S (0.2 times the price, but only 3 are there)" in decided(3).text
+    assert "4 x NVIDIA-L40S (0.2 times the price, but the cluster has only 3)" in decided(3).text
 
 
 def test_a_card_on_which_nothing_fits_comes_last() -> None:
     def estimator(_: Training, __: Layout, gpu: Gpu) -> Estimate:
         return estimate(60)
 
-    decision = decide_over([question(gpu=gpu) for gpu in (L40S, A100)], estimator=estimator, speed=steady)
+    decision = decide_cheapest([question(gpu=gpu) for gpu in (L40S, A100)], estimator=estimator, speed=steady)
     assert chosen(decision).gpu is A100
     assert [(one.gpu.product, one.fits) for one in decision.others] == [("NVIDIA-L40S", False)]
 
 
 def test_while_one_card_waits_the_decision_does() -> None:
     questions = [question(gpu=gpu) for gpu in (A100, L40S)]
-    decision = decide_over(questions, chances(questions[0], {}, 0.9), estimator=fits_from(1), speed=steady)
+    decision = decide_cheapest(questions, chances(questions[0], {}, 0.9), estimator=fits_from(1), speed=steady)
     assert decision.is_pending
 
 
@@ -547,7 +546,7 @@ def sliding(weight: float, activation: float) -> Any:
 
 @given(questions)
 def test_every_layout_keeps_the_effective_batch(asking: Question) -> None:
-    for found in spreads(asking):
+    for found in all_layout_options(asking):
         for layout in found.layouts:
             assert layout.effective_batch == asking.effective_batch
             assert layout.gpus % layout.workers == 0
@@ -609,4 +608,4 @@ def test_a_card_without_bf16_trains_in_fp16(precision: Precision, reason: str) -
     asking = replace(old, training=replace(old.training, precision=precision))
     decision = decide(asking, estimator=fits_from(1), speed=steady)
     assert decision.reason == reason
-    assert ("has no bf16" in decision.text) == (reason != "ok")
+    assert ("does not support bf16" in decision.text) == (reason != "ok")

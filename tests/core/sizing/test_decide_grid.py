@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.core.sizing.architecture import Architecture
 from reconciler.core.sizing.decide import decide
-from reconciler.core.sizing.gpus import Gpu, all_gpus, find_gpu
-from reconciler.core.sizing.models import all_models, find_architecture
+from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Question
-from reconciler.core.sizing.training import Method, Training
+from reconciler.core.sizing.training import Architecture, Method, Training
+from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
-CARDS = tuple(gpu for gpu in all_gpus() if gpu.autoconf)
-MODELS = tuple({one.autoconf: one for one in all_models() if one.autoconf}.values())
+CARDS = tuple(gpu for gpu in tuple(GPU_TABLE) if gpu.autoconf)
+MODELS = tuple({one.autoconf: one for one in tuple(MODEL_TABLE) if one.autoconf}.values())
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 NONE = 10**6
@@ -50,10 +49,10 @@ def test_no_recommendation_is_impossible_or_contrary(gpu: Gpu) -> None:
 
 def test_the_answer_that_ado_autoconf_gets_wrong() -> None:
     """It recommends 8 A100 for LoRA on 405 billion parameters: 101 GB of weights for each 80 GB."""
-    architecture, gpu = find_architecture("meta-llama/Llama-3.1-405B"), find_gpu("NVIDIA-A100-SXM4-80GB")
+    architecture, gpu = MODEL_TABLE.find("meta-llama/Llama-3.1-405B"), GPU_TABLE.find("NVIDIA-A100-SXM4-80GB")
     assert architecture is not None
     assert gpu is not None
     training = Training(model="", architecture=architecture, method=Method.LORA, sequence=2048)
     decision = decide(Question(training=training, gpu=gpu, batch=8, max_gpus=8))
     assert (decision.chosen, decision.reason) == (None, "veto")
-    assert "8 GPUs: needs 94.5 of 80.0 GiB for weights alone" in decision.text
+    assert "the closest, 8 GPUs, needs 94.5 of 80.0 GiB for weights alone" in decision.text

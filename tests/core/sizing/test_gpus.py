@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from reconciler.core.config import Vendor
 from reconciler.core.inventory import Inventory, Node
-from reconciler.core.sizing.gpus import Gpu, all_gpus, closest_gpus, find_gpu, offered_gpus
-from reconciler.core.sizing.gpus.table import cards
+from reconciler.core.sizing.gpus import Gpu
+from tests.core.sizing.tables import GPU_TABLE
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ from reconciler.core.sizing.gpus.table import cards
     ],
 )
 def test_labels_of_nodes_are_known(label: str, gib: float) -> None:
-    found = find_gpu(label)
+    found = GPU_TABLE.find(label)
     assert found is not None
     assert found.product == label
     assert found.memory_gib == gib
@@ -72,7 +72,7 @@ def test_labels_of_nodes_are_known(label: str, gib: float) -> None:
 )
 def test_autoconfs_names_are_known(written: str, product: str) -> None:
     """What ado-autoconf calls a card is that card."""
-    found = find_gpu(written)
+    found = GPU_TABLE.find(written)
     assert found is not None
     assert (found.product, found.autoconf) == (product, written)
 
@@ -98,29 +98,29 @@ def test_autoconfs_names_are_known(written: str, product: str) -> None:
     ],
 )
 def test_cards_have_other_spellings(written: str, product: str) -> None:
-    found = find_gpu(written)
+    found = GPU_TABLE.find(written)
     assert found is not None
     assert found.product == product
 
 
 def test_a_short_name_counts_where_all_cards_have_the_same_memory() -> None:
-    found = find_gpu("A100-80GB")
+    found = GPU_TABLE.find("A100-80GB")
     assert found is not None
     assert (found.product, found.memory_gib, found.bandwidth_gbs, found.autoconf) == ("A100-80GB", 80.0, 1935, "")
-    smaller = find_gpu("A100-40GB")
+    smaller = GPU_TABLE.find("A100-40GB")
     assert smaller is not None
     assert smaller.memory_gib == 40.0
 
 
 def test_a_short_name_of_several_sizes_needs_its_memory() -> None:
     for name in ("A100", "H100", "V100", "NVIDIA-A100", "h100"):
-        assert find_gpu(name) is None
-    assert closest_gpus("H100")[:3] == ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "NVIDIA-H100-NVL")
-    found = find_gpu("A100", memory_gib=80)
+        assert GPU_TABLE.find(name) is None
+    assert GPU_TABLE.closest("H100")[:3] == ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "NVIDIA-H100-NVL")
+    found = GPU_TABLE.find("A100", memory_gib=80)
     assert found is not None
     assert found.memory_gib == 80.0
-    assert find_gpu("A100", memory_gib=60) is None
-    nvl = find_gpu("H100", memory_gib=94)
+    assert GPU_TABLE.find("A100", memory_gib=60) is None
+    nvl = GPU_TABLE.find("H100", memory_gib=94)
     assert nvl is not None
     assert nvl.product == "NVIDIA-H100-NVL"
 
@@ -140,7 +140,7 @@ def test_a_short_name_of_several_sizes_needs_its_memory() -> None:
     ],
 )
 def test_cards_of_measured_runs_are_known(product: str, memory_gib: float) -> None:
-    found = find_gpu(product, memory_gib)
+    found = GPU_TABLE.find(product, memory_gib)
     assert found is not None
     assert found.memory_gib == pytest.approx(memory_gib, rel=0.01)
 
@@ -161,19 +161,19 @@ def test_cards_of_measured_runs_are_known(product: str, memory_gib: float) -> No
     ],
 )
 def test_slices_are_cards_of_their_own(written: str, product: str, gib: float) -> None:
-    found = find_gpu(written)
+    found = GPU_TABLE.find(written)
     assert found is not None
     assert (found.product, found.memory_gib, found.autoconf) == (product, gib, "")
-    assert find_gpu(found.product) == found
+    assert GPU_TABLE.find(found.product) == found
 
 
 def test_a_slice_has_its_share_of_compute() -> None:
-    whole, part = find_gpu("NVIDIA-A100-SXM4-80GB"), find_gpu("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb")
+    whole, part = GPU_TABLE.find("NVIDIA-A100-SXM4-80GB"), GPU_TABLE.find("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb")
     assert whole is not None
     assert part is not None
     assert part.tflops == pytest.approx(whole.tflops * 3 / 7)
     assert part.memory_gib < whole.memory_gib / 2
-    small, all_of_it = find_gpu("NVIDIA-A30"), find_gpu("NVIDIA-A30-MIG-4g.24gb")
+    small, all_of_it = GPU_TABLE.find("NVIDIA-A30"), GPU_TABLE.find("NVIDIA-A30-MIG-4g.24gb")
     assert small is not None
     assert all_of_it is not None
     assert all_of_it.tflops == small.tflops
@@ -184,36 +184,36 @@ def test_a_slice_has_its_share_of_compute() -> None:
     ["", "toaster", "NVIDIA", "GPU", "80GB", "nvidia.com/gpu", "mig-9g.1gb", "TOASTER-MIG-1g.10gb", "-", "A" * 10_000],
 )
 def test_no_card_is_guessed(written: str) -> None:
-    assert find_gpu(written) is None
+    assert GPU_TABLE.find(written) is None
 
 
 @given(st.text(max_size=60), st.none() | st.floats())
 def test_no_name_raises(written: str, memory_gib: float | None) -> None:
-    find_gpu(written, memory_gib)
-    assert len(closest_gpus(written)) <= 5
+    GPU_TABLE.find(written, memory_gib)
+    assert len(GPU_TABLE.closest(written)) <= 5
 
 
-@given(st.sampled_from(all_gpus()), st.sampled_from(["", "-SHARED"]), st.booleans())
+@given(st.sampled_from(tuple(GPU_TABLE)), st.sampled_from(["", "-SHARED"]), st.booleans())
 def test_every_product_finds_itself(gpu: Gpu, after: str, lower: bool) -> None:
     written = gpu.product + after
-    assert find_gpu(written.lower() if lower else written) == gpu
+    assert GPU_TABLE.find(written.lower() if lower else written) == gpu
 
 
 def test_every_row_is_sane() -> None:
-    names = [name.lower() for card, _ in cards() for name in card.names.split()]
+    names = [name.lower() for row in GPU_TABLE.rows for name in (row.product, *row.aliases)]
     assert len(names) == len(set(names))
-    assert len(all_gpus()) >= 40
-    for gpu in all_gpus():
+    assert len(tuple(GPU_TABLE)) >= 40
+    for gpu in tuple(GPU_TABLE):
         assert 4 < gpu.memory_gib < 300
         assert 50 < gpu.tflops < 3000
         assert 200 < gpu.bandwidth_gbs <= 8000
         assert 0.1 <= gpu.price <= 6
         assert gpu.source
-    assert {gpu.autoconf for gpu in all_gpus()} == {
+    assert {gpu.autoconf for gpu in tuple(GPU_TABLE)} == {
         *("", "L40S", "NVIDIA-A100-80GB-PCIe", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-PCIe")
     }
-    assert {gpu.product for gpu in all_gpus() if not gpu.bf16} == {
-        gpu.product for gpu in all_gpus() if gpu.product.startswith("Tesla")
+    assert {gpu.product for gpu in tuple(GPU_TABLE) if not gpu.bf16} == {
+        gpu.product for gpu in tuple(GPU_TABLE) if gpu.product.startswith("Tesla")
     }
 
 
@@ -222,7 +222,7 @@ def inventory(*nodes: Node) -> Inventory:
 
 
 def test_what_was_measured_wins_over_the_table() -> None:
-    offered = offered_gpus(
+    offered = GPU_TABLE.offered(
         inventory(
             Node(name="a", product="NVIDIA-H100-80GB-HBM3", gpus=8, memory_mib=81559),
             Node(name="b", product="NVIDIA-H100-80GB-HBM3", gpus=8, memory_mib=80000),
@@ -253,7 +253,7 @@ def test_what_was_measured_wins_over_the_table() -> None:
 
 
 def test_a_short_product_name_is_resolved_by_its_measured_memory() -> None:
-    (gpu,) = offered_gpus(inventory(Node(name="a", product="H100", gpus=8, memory_mib=95830)))
+    (gpu,) = GPU_TABLE.offered(inventory(Node(name="a", product="H100", gpus=8, memory_mib=95830)))
     assert (gpu.product, gpu.memory_gib, gpu.bandwidth_gbs) == ("H100", 93.58, 3938)
 
 
@@ -262,7 +262,7 @@ def test_a_short_product_name_is_resolved_by_its_measured_memory() -> None:
         st.builds(
             Node,
             name=st.text(max_size=3),
-            product=st.text(max_size=20) | st.sampled_from([gpu.product for gpu in all_gpus()]),
+            product=st.text(max_size=20) | st.sampled_from([gpu.product for gpu in tuple(GPU_TABLE)]),
             gpus=st.integers(-1, 16),
             memory_mib=st.integers(-1, 10**7),
             unschedulable=st.booleans(),
@@ -271,9 +271,9 @@ def test_a_short_product_name_is_resolved_by_its_measured_memory() -> None:
     )
 )
 def test_offers_are_products_of_nodes_once_each(nodes: list[Node]) -> None:
-    offered = offered_gpus(inventory(*nodes))
+    offered = GPU_TABLE.offered(inventory(*nodes))
     products = [gpu.product for gpu in offered]
     assert products == sorted(set(products))
     assert set(products) <= {node.product for node in nodes}
     assert all(gpu.memory_gib >= 0 for gpu in offered)
-    assert offered == offered_gpus(inventory(*reversed(nodes)))
+    assert offered == GPU_TABLE.offered(inventory(*reversed(nodes)))

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from benchmarks.sizing.runs import measured
-from reconciler.core.sizing.gpus import Gpu, all_gpus, find_gpu
-from reconciler.core.sizing.models import all_models
-from reconciler.core.sizing.throughput import MEASURED, operations, tokens_per_second
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.throughput import MEASURED_ERROR, operations, tokens_per_second
 from reconciler.core.sizing.training import Layout, Method, Strategy, Training
+from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
 trainings = st.builds(
     Training,
     model=st.just("a model"),
-    architecture=st.sampled_from(all_models()),
+    architecture=st.sampled_from(tuple(MODEL_TABLE)),
     method=st.sampled_from(Method),
     sequence=st.sampled_from((128, 2048, 8192)),
     optimizer=st.sampled_from(("adamw_torch", "paged_adamw_32bit", "paged_adamw_8bit")),
@@ -32,14 +32,14 @@ def test_measured_speeds_are_predicted() -> None:
         if run.row["tokens_per_s"]:
             told = tokens_per_second(run.training, run.layout, run.gpu)
             assert told is not None
-            assert told[1] == MEASURED
+            assert told[1] == MEASURED_ERROR
             errors.append(abs(told[0] / float(run.row["tokens_per_s"]) - 1))
     assert len(errors) == 34
     assert median(errors) < 0.03
-    assert sum(error <= MEASURED for error in errors) >= 29
+    assert sum(error <= MEASURED_ERROR for error in errors) >= 29
 
 
-@given(trainings, st.sampled_from(all_gpus()), st.integers(1, 64), st.sampled_from((1, 4)))
+@given(trainings, st.sampled_from(tuple(GPU_TABLE)), st.integers(1, 64), st.sampled_from((1, 4)))
 def test_twice_the_gpus_are_never_told_slower(training: Training, gpu: Gpu, batch: int, accumulation: int) -> None:
     """F-008: with the same batch of each GPU, from two on."""
     last = 0.0
@@ -61,7 +61,7 @@ def test_paging_costs_more_than_a_second_gpu_does() -> None:
 
 
 def test_operations_of_a_token() -> None:
-    llama = next(model for model in all_models() if model.name == "llama3.1-8b")
+    llama = next(model for model in tuple(MODEL_TABLE) if model.name == "llama3.1-8b")
     training = Training(model="m", architecture=llama, method=Method.FULL, sequence=1)
     matrices = llama.parameters - llama.vocabulary * llama.hidden
     assert operations(training) == pytest.approx(8 * matrices, rel=1e-3)
@@ -71,14 +71,14 @@ def test_operations_of_a_token() -> None:
 
 def test_an_unknown_card_has_no_speed() -> None:
     card = Gpu(product="toaster", memory_gib=80)
-    training = Training(model="m", architecture=all_models()[0], method=Method.FULL, sequence=2048)
+    training = Training(model="m", architecture=next(iter(MODEL_TABLE)), method=Method.FULL, sequence=2048)
     assert tokens_per_second(training, Layout(gpus=1), card) is None
 
 
 def test_what_was_not_measured_has_a_larger_error() -> None:
-    training = Training(model="m", architecture=all_models()[0], method=Method.QLORA, sequence=2048)
-    card = find_gpu("NVIDIA-L40S")
+    training = Training(model="m", architecture=next(iter(MODEL_TABLE)), method=Method.QLORA, sequence=2048)
+    card = GPU_TABLE.find("NVIDIA-L40S")
     assert card is not None
     told = tokens_per_second(training, Layout(gpus=1), card)
     assert told is not None
-    assert told[1] > MEASURED
+    assert told[1] > MEASURED_ERROR

@@ -1,11 +1,12 @@
-"""The decision on one question: candidates, how each is weighed, which is taken, and the sentences that say so.
+"""Decide one question: the layouts to try, the evaluation of each, the choice, and its explanation.
 
-`decide(question, answers)` answers for one card, `decide_over(questions, answers)` takes the cheapest of several;
-`engine_layouts(question)` names the layouts that ado-autoconf is to give a chance for.
+`decide(question, answers)` decides for one GPU product; `decide_cheapest(questions, answers)` takes the cheapest of
+several. `engine_layouts(question)` are the layouts that ado-autoconf is asked about.
 """
 
-from reconciler.core.sizing.decide.bench import Estimator, Speed
-from reconciler.core.sizing.decide.choose import decide, decide_over
+from reconciler.core.sizing.decide.choose import decide, decide_cheapest
+from reconciler.core.sizing.decide.evaluate import Estimator, Speed
+from reconciler.core.sizing.decide.explain import format_gpus
 from reconciler.core.sizing.decide.layouts import engine_layouts, in_domain
 
-__all__ = ["Estimator", "Speed", "decide", "decide_over", "engine_layouts", "in_domain"]
+__all__ = ["Estimator", "Speed", "decide", "decide_cheapest", "engine_layouts", "format_gpus", "in_domain"]

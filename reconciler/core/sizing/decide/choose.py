@@ -1,26 +1,33 @@
-"""From a question and what is recorded of other engines to a decision with its reasons."""
+"""Choose a layout: from a question and the recorded answers of external engines to a decision."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.core.sizing.answers import NO_ANSWERS, Answers, Recommendation
-from reconciler.core.sizing.decide.bench import Bench, Estimator, Speed
-from reconciler.core.sizing.decide.hearing import Voice, hear
-from reconciler.core.sizing.decide.layouts import spread, spreads
-from reconciler.core.sizing.decide.remedies import remedies
-from reconciler.core.sizing.decide.telling import gpus, is_short, nearest_of, tell_chosen, tell_none, told
-from reconciler.core.sizing.decision import Candidate, Decision, Reason
-from reconciler.core.sizing.estimate import Confidence
+from reconciler.core.sizing.decide.evaluate import Estimator, Evaluator, Speed
+from reconciler.core.sizing.decide.explain import (
+    closest_candidate,
+    explain_alternatives,
+    explain_chosen,
+    explain_rejection,
+    format_gpus,
+    is_short,
+)
+from reconciler.core.sizing.decide.layouts import all_layout_options, layout_options
+from reconciler.core.sizing.decide.opinion import NO_OPINION, EngineOpinion, engine_opinion
+from reconciler.core.sizing.decision import Candidate, Confidence, Decision, DecisionReason
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Goal, Question
 from reconciler.core.sizing.throughput import tokens_per_second
-from reconciler.core.sizing.training import Layout, Precision
+from reconciler.core.sizing.training import Layout, Method, Precision, Strategy, Training
 
 _ANALYTIC = ("analytic", "1")
-_MEMORY = (Reason.DOES_NOT_FIT, Reason.VETO, Reason.BAND, Reason.PAGED)
-_MOST_BATCH = 10_000_000
-_MOST_TOKENS = 10_000_000
+_MEMORY_REASONS = (DecisionReason.DOES_NOT_FIT, DecisionReason.VETO, DecisionReason.BAND, DecisionReason.PAGED)
+_SHARDED = (Strategy.FSDP_FULL, Strategy.FSDP_HYBRID, Strategy.ZERO3)
+_MAX_BATCH = 10_000_000
+_MAX_TOKENS = 10_000_000
 
 
 def decide(
@@ -31,42 +38,44 @@ def decide(
     speed: Speed | None = tokens_per_second,
     every: bool = False,
 ) -> Decision:
-    """Choose the layout for a question, or say why there is none; the same arguments give the same decision.
+    """Choose the layout for a question, or explain why there is none. Pure: equal arguments give equal decisions.
 
-    `answers` holds what was recorded of other engines, and which of them is configured. Layouts beyond the chosen one
-    are weighed only where the goal needs them or `every` asks for the whole table; then it is also told what change of
-    the training would fit on fewer GPUs.
+    `answers` are the recorded answers of external engines, and which engine is configured. Layouts after the chosen one
+    are evaluated only if the goal needs them, or for `every`, which also adds a suggestion of what would need fewer
+    GPUs.
     """
-    wrong = _invalid(question)
-    if wrong:
-        return _none(question, (), Reason.INVALID, wrong, Voice())
-    voice = hear(question, answers)
-    bench = Bench(question, estimator, speed, voice if voice.silence is None else Voice())
-    if voice.recommendation is not None:
-        return _recommended(bench, voice, voice.recommendation)
-    candidates = tuple(_weighed(bench, every=every))
-    if voice.silence is not None:
-        return _none(question, candidates, voice.silence, voice.text + _physics(question, candidates), voice)
-    chosen = _chosen(question, candidates)
+    error = _validate(question)
+    if error:
+        return _no_decision(question, (), DecisionReason.INVALID, error, NO_OPINION)
+    opinion = engine_opinion(question, answers)
+    evaluator = Evaluator(question, estimator, speed, opinion if opinion.blocked is None else NO_OPINION)
+    if opinion.recommendation is not None:
+        return _decide_recommended(evaluator, opinion, opinion.recommendation)
+    candidates = tuple(_evaluate_all(evaluator, every=every))
+    if opinion.blocked is not None:
+        text = opinion.text + _memory_model_choice(question, candidates)
+        return _no_decision(question, candidates, opinion.blocked, text, opinion)
+    chosen = _choose(question, candidates)
     if chosen is None:
-        reason, text = tell_none(question, candidates)
-        if reason in _MEMORY:
-            text += _remedy(question, question.max_gpus + 1, estimator, other_weights=True)
-        return _none(question, candidates, reason, text, voice)
+        reason, text = explain_rejection(question, candidates)
+        if reason in _MEMORY_REASONS:
+            text += _suggestion(question, question.max_gpus + 1, estimator, other_weights=True)
+        return _no_decision(question, candidates, reason, text, opinion)
     if question.goal is Goal.THROUGHPUT and chosen.tokens_per_s is None and chosen.fits:
-        text = f"how fast {question.gpu.product} is, is not known; {tell_chosen(question, candidates, chosen)}"
-        return _none(question, candidates, Reason.UNKNOWN_SPEED, text, voice)
+        text = f"the speed of {question.gpu.product} is unknown; {explain_chosen(question, candidates, chosen)}"
+        return _no_decision(question, candidates, DecisionReason.UNKNOWN_SPEED, text, opinion)
     if not chosen.fits:  # the last resort, which the settings allow
-        last = replace(chosen, fits=True, confidence=Confidence.LOW)
-        candidates = tuple(last if one is chosen else one for one in candidates)
-        chosen = last
-    asked = max(question.processes, question.requested_gpus or 0)
-    more = every and question.goal is not Goal.THROUGHPUT and chosen.layout.gpus > asked
-    remedy = _remedy(question, chosen.layout.gpus, estimator, other_weights=False) if more else ""
-    return _some(question, candidates, chosen, voice, remedy)
+        accepted = replace(chosen, fits=True, confidence=Confidence.LOW)
+        candidates = tuple(accepted if candidate is chosen else candidate for candidate in candidates)
+        chosen = accepted
+    requested = max(question.processes, question.requested_gpus or 0)
+    suggestion = ""
+    if every and question.goal is not Goal.THROUGHPUT and chosen.layout.gpus > requested:
+        suggestion = _suggestion(question, chosen.layout.gpus, estimator, other_weights=False)
+    return _decision(question, candidates, chosen, opinion, suggestion)
 
 
-def decide_over(
+def decide_cheapest(
     questions: Sequence[Question],
     answers: Answers = NO_ANSWERS,
     *,
@@ -74,154 +83,183 @@ def decide_over(
     speed: Speed | None = tokens_per_second,
     every: bool = False,
 ) -> Decision:
-    """Choose among several cards, one question each: the cheapest that fits, by price and GPUs; others are told.
+    """Choose among GPU products, one question each: the cheapest that fits, or for throughput the fastest.
 
-    A card of which fewer were measured than the layout takes comes last. For throughput the fastest is taken. While an
-    engine owes its answer for any of them, the decision is pending.
+    A product of which the cluster has fewer GPUs than the layout takes comes last. The decision is pending while an
+    engine has not answered for any of them.
     """
     if not questions:
-        raise ValueError("there is no card to decide over")
-    made = [decide(one, answers, estimator=estimator, speed=speed, every=every) for one in questions]
-    pending = next((one for one in made if one.is_pending), None)
-    found = sorted((one for one in made if one.chosen is not None), key=_rank)
-    if pending is not None or not found or len(made) == 1:
-        first = pending or (found[0] if found else made[0])
-        return first if len(made) == 1 else replace(first, others=_others(one for one in made if one is not first))
-    best = found[0]
-    text = best.text + told(best, found[1:])
-    return replace(best, text=text, others=_others(one for one in made if one is not best))
+        raise ValueError("no GPU product to choose from")
+    decisions = [decide(question, answers, estimator=estimator, speed=speed, every=every) for question in questions]
+    if len(decisions) == 1:
+        return decisions[0]
+    pending = next((decision for decision in decisions if decision.is_pending), None)
+    fitting = sorted((decision for decision in decisions if decision.chosen is not None), key=_rank)
+    best = pending or (fitting[0] if fitting else decisions[0])
+    others = _best_of_others(decision for decision in decisions if decision is not best)
+    if pending is not None or not fitting:
+        return replace(best, others=others)
+    return replace(best, text=best.text + explain_alternatives(best, fitting[1:]), others=others)
 
 
 def _rank(decision: Decision) -> tuple[bool, float, float, int, str]:
-    """Order cards: those of which there are enough, the fastest where that is the goal, the cheapest."""
+    """Order GPU products: those that are available, the fastest if that is the goal, the cheapest."""
     chosen = decision.chosen
     if chosen is None:
         return (False, 0.0, 0.0, 0, "")
-    fast = -(chosen.tokens_per_s or 0.0) if decision.goal is Goal.THROUGHPUT else 0.0
-    return (is_short(chosen), fast, chosen.cost, chosen.layout.gpus, chosen.gpu.product)
+    slowness = -(chosen.tokens_per_s or 0.0) if decision.goal is Goal.THROUGHPUT else 0.0
+    return (is_short(chosen), slowness, chosen.cost, chosen.layout.gpus, chosen.gpu.product)
 
 
-def _others(decisions: Iterable[Decision]) -> tuple[Candidate, ...]:
-    """Return the best layout on each other card, cheapest first; cards on which nothing fits come last."""
-    best = [one.chosen or nearest_of(one.candidates) for one in decisions if one.candidates]
+def _best_of_others(decisions: Iterable[Decision]) -> tuple[Candidate, ...]:
+    """Return the best layout on each other GPU product, cheapest first; products on which nothing fits come last."""
+    best = [decision.chosen or closest_candidate(decision.candidates) for decision in decisions if decision.candidates]
     return tuple(sorted(best, key=lambda one: (not one.fits, one.cost, one.layout.gpus, one.gpu.product)))
 
 
-def _weighed(bench: Bench, *, every: bool) -> Iterable[Candidate]:
-    """Weigh the layouts of a question, one a number of GPUs; stop at the first that fits where that is the answer."""
-    fastest = bench.question.goal is Goal.THROUGHPUT
-    for found in spreads(bench.question):
-        if not found.layouts:
-            yield bench.refuse(found)
+def _evaluate_all(evaluator: Evaluator, *, every: bool) -> Iterator[Candidate]:
+    """Yield the best candidate for each number of GPUs, up to the first that fits unless the goal needs all."""
+    for options in all_layout_options(evaluator.question):
+        if not options.layouts:
+            yield evaluator.reject(options)
             continue
-        weighed = [bench.weigh(layout) for layout in found.layouts]
-        best = max(weighed, key=_speed)  # the first of equals: the largest batch
-        best = best if best.fits else weighed[-1]
+        best = _best(evaluator, options.layouts)
         yield best
-        if best.fits and not fastest and not every:
+        if best.fits and evaluator.question.goal is not Goal.THROUGHPUT and not every:
             return
 
 
-def _speed(candidate: Candidate) -> float:
+def _best(evaluator: Evaluator, layouts: Iterable[Layout]) -> Candidate:
+    """Return the fastest candidate that fits (of equals the largest batch), else the one that needs least."""
+    candidates = [evaluator.evaluate(layout) for layout in layouts]
+    best = max(candidates, key=_speed_of)
+    return best if best.fits else candidates[-1]
+
+
+def _speed_of(candidate: Candidate) -> float:
     return (candidate.tokens_per_s or 0.0) if candidate.fits else -1.0
 
 
-def _chosen(question: Question, candidates: Sequence[Candidate]) -> Candidate | None:
-    fitting = [one for one in candidates if one.fits]
+def _choose(question: Question, candidates: Sequence[Candidate]) -> Candidate | None:
+    fitting = [candidate for candidate in candidates if candidate.fits]
     if fitting and question.goal is Goal.THROUGHPUT:
-        return max(fitting, key=lambda one: (_speed(one), -one.cost))
+        return max(fitting, key=lambda one: (_speed_of(one), -one.cost))
     if not fitting and question.allow_disagreement:
-        return next((one for one in candidates if one.reason == Reason.DISAGREE), None)
+        return next((one for one in candidates if one.reason == DecisionReason.DISAGREE), None)
     return fitting[0] if fitting else None
 
 
-def _recommended(bench: Bench, voice: Voice, found: Recommendation) -> Decision:
-    """Weigh another engine's whole recommendation; what physics refuses stays refused, and both are shown."""
-    question = bench.question
-    said = f"{voice.called} recommends {gpus(Layout(gpus=found.total, workers=found.workers))}"
-    if found.total > question.max_gpus:
-        text = f"{said}, more than the {question.max_gpus} that are allowed"
-        return _none(question, (), Reason.OVER_LIMIT, text, voice)
-    if found.gpus > question.gpus_per_worker:
-        text = f"{said}, but a node has {question.gpus_per_worker}"
-        return _none(question, (), Reason.OVER_LIMIT, text, voice)
-    spreading = spread(question, found.total)
-    if not spreading.layouts:
-        refused = bench.refuse(spreading)
-        return _none(question, (refused,), Reason.INDIVISIBLE, f"{said}, but {spreading.obstacle}", voice)
-    layouts = [replace(layout, workers=found.workers) for layout in spreading.layouts]
-    weighed = [bench.weigh(layout) for layout in layouts]
-    best = max(weighed, key=_speed)
-    best = best if best.fits else weighed[-1]
-    physics = tuple(_weighed(bench.alone(), every=False))
+def _decide_recommended(evaluator: Evaluator, opinion: EngineOpinion, recommended: Recommendation) -> Decision:
+    """Evaluate the recommendation of an external engine. What the memory model rejects stays rejected."""
+    question = evaluator.question
+    layout = Layout(gpus=recommended.total, workers=recommended.workers)
+    prefix = f"{opinion.label} recommends {format_gpus(layout)}"
+    if recommended.total > question.max_gpus:
+        text = f"{prefix}, more than the limit of {question.max_gpus}"
+        return _no_decision(question, (), DecisionReason.OVER_LIMIT, text, opinion)
+    if recommended.gpus > question.gpus_per_worker:
+        text = f"{prefix}, but a node has {question.gpus_per_worker}"
+        return _no_decision(question, (), DecisionReason.OVER_LIMIT, text, opinion)
+    options = layout_options(question, recommended.total)
+    if not options.layouts:
+        text = f"{prefix}, but {options.obstacle}"
+        return _no_decision(question, (evaluator.reject(options),), DecisionReason.INDIVISIBLE, text, opinion)
+    best = _best(evaluator, [replace(layout, workers=recommended.workers) for layout in options.layouts])
+    own = tuple(_evaluate_all(evaluator.without_opinion(), every=False))
     if best.fits:
-        return _some(question, (best,), best, voice, _alone(_chosen(question, physics), best))
-    text = f"{said}, but that {best.text}" + _physics(question, physics)
-    others = [one for one in physics if one.layout != best.layout]
-    return _none(question, (best, *others), Reason(best.reason), text, voice)
+        own_choice, difference = _choose(question, own), ""
+        if own_choice is not None and own_choice.layout.gpus != best.layout.gpus:
+            difference = f"; the memory model alone chooses {format_gpus(own_choice.layout)}"
+        return _decision(question, (best,), best, opinion, difference)
+    text = f"{prefix}, but it {best.text}" + _memory_model_choice(question, own)
+    others = [candidate for candidate in own if candidate.layout != best.layout]
+    return _no_decision(question, (best, *others), DecisionReason(best.reason), text, opinion)
 
 
-def _alone(physics: Candidate | None, best: Candidate) -> str:
-    """Tell what physics would take, where that is another number than was recommended."""
-    differs = physics is not None and physics.layout.gpus != best.layout.gpus
-    return f"; physics alone takes {gpus(physics.layout)}" if physics is not None and differs else ""
+def _memory_model_choice(question: Question, candidates: Sequence[Candidate]) -> str:
+    """Return what would be chosen without an external engine."""
+    chosen = _choose(question, candidates)
+    if chosen is None:
+        return ""
+    return f"; the memory model alone chooses {explain_chosen(question, (chosen,), chosen)}"
 
 
-def _remedy(question: Question, most: int, estimator: Estimator, *, other_weights: bool) -> str:
-    """Tell the first change of the training that would fit on fewer than `most` GPUs."""
-    for words, changed in remedies(question, other_weights=other_weights):
-        chosen = _chosen(changed, tuple(_weighed(Bench(changed, estimator, None, Voice()), every=False)))
+def _suggestion(question: Question, most: int, estimator: Estimator, *, other_weights: bool) -> str:
+    """Return the first change of the training that fits on fewer than `most` GPUs."""
+    for description, changed in _alternatives(question, other_weights=other_weights):
+        evaluator = Evaluator(changed, estimator, None, NO_OPINION)
+        chosen = _choose(changed, tuple(_evaluate_all(evaluator, every=False)))
         if chosen is not None and chosen.layout.gpus < most:
-            return f"; with {words} {gpus(chosen.layout)} would do"
+            verb = "is" if chosen.layout.gpus == 1 else "are"
+            return f"; with {description}, {format_gpus(chosen.layout)} {verb} enough"
     return ""
 
 
-def _physics(question: Question, candidates: Sequence[Candidate]) -> str:
-    """Tell what would have been chosen if nobody else were asked."""
-    chosen = _chosen(question, candidates)
-    return "" if chosen is None else f"; by physics alone {tell_chosen(question, (chosen,), chosen)}"
+def _alternatives(question: Question, *, other_weights: bool) -> Iterator[tuple[str, Question]]:
+    """Yield changes that do not change what is learned, simplest first; for `other_weights` LoRA as the last one."""
+    training, combined, names = question.training, question.training, []
+    for name, change in _changes(training):
+        changed = replace(training, **change)
+        if changed != training:
+            yield name, replace(question, training=changed)
+            combined = replace(combined, **change)
+            names.append(name)
+    if len(names) > 1:
+        yield f"{', '.join(names[:-1])} and {names[-1]}", replace(question, training=combined)
+    if other_weights and training.method is Method.FULL:
+        lora = replace(combined, method=Method.LORA, lora_targets=("all-linear",))
+        yield "LoRA instead of full fine-tuning", replace(question, training=lora)
 
 
-def _invalid(question: Question) -> str:
-    training = question.training
-    batch = question.effective_batch
+def _changes(training: Training) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "gradient checkpointing", {"checkpointing": True}
+    if training.strategy not in _SHARDED:
+        yield "sharding (FSDP or ZeRO-3)", {"strategy": Strategy.FSDP_FULL}
+    yield "a fused loss (Liger kernel)", {"fused_loss": True}
+
+
+def _validate(question: Question) -> str:
+    """Return what is wrong with the numbers of a question; empty if nothing is."""
+    training, gpu = question.training, question.gpu
     for name, value, most in (
-        ("batch", question.batch, _MOST_BATCH),
-        ("number of processes", question.processes, _MOST_BATCH),
-        ("accumulation", question.accumulation, _MOST_BATCH),
-        ("effective batch", batch, _MOST_BATCH),
-        ("sample length", training.sequence, _MOST_TOKENS),
-        ("number of requested GPUs", question.requested_gpus or 1, _MOST_BATCH),
-        ("limit of GPUs", question.max_gpus, _MOST_BATCH),
-        ("GPUs of a worker", question.gpus_per_worker, _MOST_BATCH),
+        ("batch", question.batch, _MAX_BATCH),
+        ("number of processes", question.processes, _MAX_BATCH),
+        ("accumulation", question.accumulation, _MAX_BATCH),
+        ("effective batch", question.effective_batch, _MAX_BATCH),
+        ("sample length", training.sequence, _MAX_TOKENS),
+        ("number of requested GPUs", question.requested_gpus or 1, _MAX_BATCH),
+        ("maximum number of GPUs", question.max_gpus, _MAX_BATCH),
+        ("number of GPUs per worker", question.gpus_per_worker, _MAX_BATCH),
     ):
         if not 1 <= value <= most:
-            return f"a {name} of {value} is not between 1 and {most}"
-    gpu, wide = question.gpu, training.precision in {Precision.BF16, Precision.BF16_MIXED}
-    if not gpu.memory_gib > 0:  # NaN as well
-        return f"{gpu.product} has no memory"
-    return f"{gpu.product} has no bf16: train in fp16, or on a newer card" if wide and not gpu.bf16 else ""
+            return f"{name} must be between 1 and {most}, not {value}"
+    if not gpu.memory_gib > 0:  # also true for NaN
+        return f"the memory of {gpu.product} is unknown"
+    is_bf16 = training.precision in {Precision.BF16, Precision.BF16_MIXED}
+    return f"{gpu.product} does not support bf16: train in fp16, or on a newer GPU" if is_bf16 and not gpu.bf16 else ""
 
 
-def _engines(voice: Voice) -> tuple[tuple[str, str], ...]:
-    return (_ANALYTIC, (voice.name, voice.version)) if voice.name else (_ANALYTIC,)
+def _engines(opinion: EngineOpinion) -> tuple[tuple[str, str], ...]:
+    return (_ANALYTIC, (opinion.name, opinion.version)) if opinion.name else (_ANALYTIC,)
 
 
-def _some(
-    question: Question, candidates: tuple[Candidate, ...], chosen: Candidate, voice: Voice, remedy: str = ""
+def _decision(
+    question: Question, candidates: tuple[Candidate, ...], chosen: Candidate, opinion: EngineOpinion, suffix: str
 ) -> Decision:
     return Decision(
         goal=question.goal,
         chosen=chosen,
         reason=chosen.reason,
-        text=tell_chosen(question, candidates, chosen) + remedy,
+        text=explain_chosen(question, candidates, chosen) + suffix,
         confidence=chosen.confidence,
         candidates=candidates,
-        engines=_engines(voice),
+        engines=_engines(opinion),
     )
 
 
-def _none(question: Question, candidates: tuple[Candidate, ...], reason: Reason, text: str, voice: Voice) -> Decision:
+def _no_decision(
+    question: Question, candidates: tuple[Candidate, ...], reason: DecisionReason, text: str, opinion: EngineOpinion
+) -> Decision:
     return Decision(
         goal=question.goal,
         chosen=None,
@@ -229,5 +267,5 @@ def _none(question: Question, candidates: tuple[Candidate, ...], reason: Reason,
         text=text,
         confidence=Confidence.LOW,
         candidates=candidates,
-        engines=_engines(voice),
+        engines=_engines(opinion),
     )

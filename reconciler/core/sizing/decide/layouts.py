@@ -1,7 +1,7 @@
-"""The layouts that are weighed for a question: how many GPUs, and how the effective batch is spread over them.
+"""The layouts to try for a question: numbers of GPUs, and how each keeps the effective batch.
 
-The effective batch (samples between two updates) decides what is learnt, so every layout keeps it exactly; a number of
-GPUs that cannot is told with its arithmetic, and nothing is ever rounded.
+The effective batch (samples per update) determines what is learned, so every layout keeps it exactly. A number of GPUs
+that cannot keep it is rejected with the arithmetic; nothing is rounded.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from msgspec import Struct
 from reconciler.core.sizing.question import Goal, Question
 from reconciler.core.sizing.training import Layout, Method
 
-_MOST_MULTIPLES = 32
-"""Beyond so many nodes only powers of two are tried."""
+_MAX_MULTIPLES = 32
+"""Above this number of nodes only powers of two are tried."""
 
-_LONGEST_SAMPLE = 8192
-_LARGEST_BATCH = 128
-"""What ado-autoconf's predictor was trained on; it answers the same beyond (all above is one bin)."""
+_MAX_DOMAIN_TOKENS = 8192
+_MAX_DOMAIN_BATCH = 128
+"""The range that ado-autoconf's predictor was trained on; above it, it gives the same answer for all values."""
 
-_VOICED_METHODS = (Method.FULL, Method.LORA)
+_DOMAIN_METHODS = (Method.FULL, Method.LORA)
 
 
-class Spread(Struct, frozen=True):
-    """The layouts for one number of GPUs, largest batch a GPU first; without any, `obstacle` is a sentence."""
+class LayoutOptions(Struct, frozen=True):
+    """The layouts for one number of GPUs, largest batch per GPU first. `obstacle` says why there are none."""
 
     gpus: int
     workers: int
@@ -30,66 +30,66 @@ class Spread(Struct, frozen=True):
     obstacle: str = ""
 
 
-def spreads(question: Question) -> Iterator[Spread]:
-    """Yield for each number of GPUs, fewest first, how it could be used under the question's goal."""
-    for gpus in counts(question):
-        yield spread(question, gpus)
+def all_layout_options(question: Question) -> Iterator[LayoutOptions]:
+    """Yield the layouts for each number of GPUs, fewest first."""
+    for gpus in gpu_counts(question):
+        yield layout_options(question, gpus)
 
 
-def counts(question: Question) -> list[int]:
-    """Return the numbers of GPUs that are tried: powers of two, and beyond one node whole nodes as well.
+def gpu_counts(question: Question) -> list[int]:
+    """Return the numbers of GPUs to try: powers of two, and above one node also multiples of a node.
 
-    To avoid running out of memory: the number that the job asks for, then the powers of two above it.
+    For the goal avoid-oom: the requested number, then the powers of two above it.
     """
-    most, each = question.max_gpus, question.gpus_per_worker
+    most, per_worker = question.max_gpus, question.gpus_per_worker
     powers = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most]
     if question.goal is Goal.AVOID_OOM:
-        asked = question.requested_gpus or question.processes
-        return [asked, *(power for power in powers if power > asked)]
-    nodes = range(2 * each, min(most, _MOST_MULTIPLES * each) + 1, each)
-    return sorted({*powers, *nodes})
+        requested = question.requested_gpus or question.processes
+        return [requested, *(power for power in powers if power > requested)]
+    whole_nodes = range(2 * per_worker, min(most, _MAX_MULTIPLES * per_worker) + 1, per_worker)
+    return sorted({*powers, *whole_nodes})
 
 
-def spread(question: Question, gpus: int) -> Spread:
-    """Spread the effective batch over so many GPUs, on as few nodes of equal size as hold them."""
+def layout_options(question: Question, gpus: int) -> LayoutOptions:
+    """Return the layouts for a number of GPUs, on the fewest nodes with an equal number each."""
     workers = _workers(gpus, question.gpus_per_worker)
     ways = question.training.tensor * question.training.pipeline
     if gpus % ways:
-        text = f"one copy of the model takes {ways} GPUs (tensor x pipeline), and {gpus} is no multiple of that"
-        return Spread(gpus, workers, obstacle=text)
-    pairs, text = _pairs(question, gpus)
+        obstacle = f"one copy of the model takes {ways} GPUs (tensor x pipeline); {gpus} is not a multiple of that"
+        return LayoutOptions(gpus, workers, obstacle=obstacle)
+    pairs, obstacle = _batch_pairs(question, gpus)
     layouts = tuple(
         Layout(gpus=gpus, workers=workers, batch=batch, accumulation=accumulation) for batch, accumulation in pairs
     )
-    return Spread(gpus, workers, layouts, text)
+    return LayoutOptions(gpus, workers, layouts, obstacle)
 
 
-def _workers(gpus: int, each: int) -> int:
-    """Tell the fewest nodes that hold `gpus` in equal shares of at most `each`."""
-    workers = -(-gpus // each)
+def _workers(gpus: int, per_worker: int) -> int:
+    """Return the fewest nodes that hold `gpus` in equal parts of at most `per_worker`."""
+    workers = -(-gpus // per_worker)
     while gpus % workers:
         workers += 1
     return workers
 
 
-def _pairs(question: Question, gpus: int) -> tuple[list[tuple[int, int]], str]:
-    """Return pairs of batch a GPU and accumulation, or why there are none.
+def _batch_pairs(question: Question, gpus: int) -> tuple[list[tuple[int, int]], str]:
+    """Return pairs of batch per GPU and accumulation, or why there are none.
 
-    For the fewest GPUs the batch of one step is divided, as ado-autoconf does; where it does not divide, but the
-    effective batch does, accumulation changes. To avoid running out of memory the batch a GPU stays where accumulation
-    can make room, else it shrinks.
+    For min-gpu the batch of a step is divided, as ado-autoconf does; if it does not divide but the effective batch
+    does, accumulation changes. For avoid-oom the batch per GPU stays if accumulation can absorb the change, else it
+    shrinks. For throughput all pairs are tried.
     """
-    total = question.effective_batch
-    if total % gpus:
+    batch = question.effective_batch
+    if batch % gpus:
         steps = f" x {question.accumulation} steps" if question.accumulation > 1 else ""
-        made = f"{question.batch} a GPU x {question.processes}{steps}"
-        return [], f"an effective batch of {total} ({made}) does not divide among {gpus} GPUs"
-    share = total // gpus
+        product = f"{question.batch} per GPU x {question.processes}{steps}"
+        return [], f"an effective batch of {batch} ({product}) does not divide among {gpus} GPUs"
+    per_gpu = batch // gpus
     if question.goal is Goal.THROUGHPUT:
-        return [(size, share // size) for size in _divisors(share)], ""
+        return [(size, per_gpu // size) for size in _divisors(per_gpu)], ""
     most = question.batch if question.goal is Goal.AVOID_OOM else -(-question.global_batch // gpus)
-    size = most if share % most == 0 else next(size for size in _divisors(share) if size <= most)
-    return [(size, share // size)], ""
+    size = most if per_gpu % most == 0 else next(size for size in _divisors(per_gpu) if size <= most)
+    return [(size, per_gpu // size)], ""
 
 
 def _divisors(number: int) -> list[int]:
@@ -99,16 +99,18 @@ def _divisors(number: int) -> list[int]:
 
 
 def in_domain(question: Question, layout: Layout) -> bool:
-    """Whether ado-autoconf's predictor may be heard about a layout: its names, its methods, lengths and batches."""
+    """Return whether ado-autoconf's predictor was trained for a layout: its names, methods, lengths and batches."""
     training = question.training
     return (
         bool(training.architecture.autoconf and question.gpu.autoconf)
-        and training.method in _VOICED_METHODS
-        and training.sequence <= _LONGEST_SAMPLE
-        and layout.gpus * layout.batch <= _LARGEST_BATCH
+        and training.method in _DOMAIN_METHODS
+        and training.sequence <= _MAX_DOMAIN_TOKENS
+        and layout.gpus * layout.batch <= _MAX_DOMAIN_BATCH
     )
 
 
 def engine_layouts(question: Question) -> tuple[Layout, ...]:
-    """Return the layouts that ado-autoconf is to be asked about; empty: it has no say in this question."""
-    return tuple(layout for found in spreads(question) for layout in found.layouts if in_domain(question, layout))
+    """Return the layouts to ask ado-autoconf about; empty if the question is outside of its domain."""
+    return tuple(
+        layout for options in all_layout_options(question) for layout in options.layouts if in_domain(question, layout)
+    )

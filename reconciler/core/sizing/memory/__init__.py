@@ -1,12 +1,10 @@
-"""The peak memory of one GPU, predicted from numbers: what lies there, what passes through, what the stack adds.
+"""The built-in memory model: it predicts the peak memory of one GPU from the numbers of a training.
 
-`states` counts weights, gradients and optimizer; `transients` what sharding gathers; `activations` what the forward
-pass keeps; `stacks` holds the measured constants of training stacks; `prediction` puts them together; `verdict` says
-whether a layout fits.
+`stacks` are measured constants of frameworks, `states` the bytes of weights, gradients and optimizer and how strategies
+shard them, `terms` everything that does not depend on the layout, `prediction` the estimate of one layout.
 """
 
-from reconciler.core.sizing.memory.prediction import estimate
-from reconciler.core.sizing.memory.states import optimizer_known
-from reconciler.core.sizing.memory.verdict import fits
+from reconciler.core.sizing.memory.prediction import estimate, fits
+from reconciler.core.sizing.memory.states import is_known_optimizer
 
-__all__ = ["estimate", "fits", "optimizer_known"]
+__all__ = ["estimate", "fits", "is_known_optimizer"]

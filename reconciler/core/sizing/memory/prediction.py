@@ -1,31 +1,160 @@
-"""The prediction: one layout's peak, in parts, with its band."""
+"""The estimate of one layout: peak memory in parts, the memory it needs, and the range of the prediction."""
 
+from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
-from reconciler.core.sizing.estimate import Estimate, Part
+from reconciler.core.sizing.decision import Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.memory.context import context_gib
-from reconciler.core.sizing.memory.holdings import Holdings, holdings_of
-from reconciler.core.sizing.memory.needs import need_of
-from reconciler.core.sizing.memory.sharding import shards_of
 from reconciler.core.sizing.memory.stacks import Stack
+from reconciler.core.sizing.memory.states import DEEPSPEED, FSDP, Shards, StateBytes, shards_of
 from reconciler.core.sizing.memory.terms import Terms, terms_of
-from reconciler.core.sizing.training import Layout, Training
+from reconciler.core.sizing.training import Layout, Offload, Strategy, Training
 
 GIB = float(1 << 30)
 
-FULL_CARD = 0.975
-"""Share of a card at which PyTorch has been seen to return cached blocks to the driver rather than to fail."""
+FULL_GPU = 0.975
+"""Fraction of a GPU's memory at which PyTorch returns cached blocks to the driver instead of failing (observed)."""
 
-FELT = GIB
-"""Bytes of an optimizer in the host's memory from which on its paging is felt; adapters have less."""
+PAGING_THRESHOLD = GIB
+"""Bytes of optimizer states in host memory above which paging slows a run. Adapters have less."""
 
 RETAINED = 0.75
-"""Share of the room between need and a full card that is still taken after that."""
+"""Fraction of the memory between need and a full GPU that stays allocated after that."""
+
+ZERO3_LIVE = 2e9
+"""Bytes of weights that ZeRO-3 keeps gathered besides those in use: `stage3_max_live_parameters` is 1e9 by default."""
+
+ZERO3_GROUP = 4e9
+"""Bytes of gradients that ZeRO-3 casts to fp32 at once: `sub_group_size` is 1e9 by default."""
+
+NEED_CONTEXT = 1.4 * GIB
+"""Bytes of context in the need: the same for any number of GPUs, so that more GPUs never need more memory each."""
+
+_FAST_LINKS = ("SXM", "HBM", "H200", "B200", "B300", "GH200", "MI2", "MI3")
 
 
-class _Moving(NamedTuple):
-    """What passes through one GPU in a step, in bytes, as far as the allocator keeps it."""
+def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None = None) -> Estimate:
+    """Predict the peak memory of the fullest GPU, as NVML reports it: the maximum of loading the model and one step.
+
+    A step holds the shards of weights, gradients and optimizer, the weights that sharding gathers, the activations, and
+    on top the loss or the optimizer's copies. PyTorch's allocator caches freed blocks, so the phases partly add up;
+    when the GPU is full it returns them, down to what is alive. A paged optimizer moves to the host what does not fit.
+    `stack` overrides the constants of the training's framework.
+    """
+    shards = shards_of(training, layout)
+    terms = terms_of(training, stack, sharded=shards.weights > 1)
+    resident = _resident(training, layout, terms, shards)
+    tokens = layout.batch * training.sequence
+    transient = _transient(terms, resident, tokens, _context_gib(terms.stack, gpu, layout) * GIB)
+    full = resident.weights + resident.gradients + resident.optimizer + sum(transient)
+    need, floor = _need(terms, resident, shards, tokens, accumulates=layout.accumulation > 1)
+    limit = FULL_GPU * gpu.memory_gib * GIB
+    peak, paged = full, 0.0
+    if terms.paged:
+        paged = min(resident.optimizer, max(0.0, full - limit))
+        peak -= paged
+    if peak > limit:
+        allocated = max(need, need + RETAINED * (limit - need), full - paged - transient.returnable)
+        peak = min(peak, allocated)
+    resident = resident._replace(optimizer=resident.optimizer - paged)
+    return _estimate(terms, resident, transient, _Totals(peak, need, floor, full if paged > PAGING_THRESHOLD else None))
+
+
+def fits(estimate: Estimate, gpu: Gpu, safety: float) -> bool:
+    """Return whether the need plus the fraction `safety` of it is available.
+
+    Monotone by construction: `need_gib` never grows with more GPUs, fewer tokens, or adapters instead of all weights.
+    It is never true if weights and gradients alone exceed the GPU's memory.
+    """
+    return estimate.need_gib * (1 + safety) <= gpu.memory_gib
+
+
+@lru_cache(maxsize=1024)
+def has_fast_link(product: str) -> bool:
+    """Return whether GPUs of this product are connected by NVLink or Infinity Fabric, judging by the name."""
+    name = product.upper()
+    return any(word in name for word in _FAST_LINKS)
+
+
+def _context_gib(stack: Stack, gpu: Gpu, layout: Layout) -> float:
+    """Return GiB of the CUDA and NCCL context of one GPU.
+
+    A GPU that reports all of its memory as the total (A100: 80.0 GiB) counts the driver's reserve as used; others have
+    subtracted it from the total (L40S: 44.99 of 48 GiB).
+    """
+    context = stack.context + (stack.reserved if gpu.memory_gib % 8 == 0 else 0.0)
+    if layout.gpus == 1:
+        return context
+    links = stack.links if has_fast_link(gpu.product) else 0.0
+    return context + links - (stack.across if layout.workers > 1 else 0.0)
+
+
+class _Resident(NamedTuple):
+    """Bytes that stay on one GPU through a whole step.
+
+    Shards of weights, gradients and optimizer; `temporary`: copies in the optimizer's step; `gathered`: unsharded
+    weights; `unsharded`: gradients that stay whole between the steps of an accumulation; `buckets`: copies of the
+    gradients that DDP reduces; `inputs`: bytes per token. `gathers`: FSDP gathers weights.
+    """
+
+    weights: float
+    gradients: float
+    optimizer: float
+    temporary: float
+    gathered: float
+    unsharded: float
+    buckets: float
+    inputs: float
+    gathers: bool
+
+
+def _resident(training: Training, layout: Layout, terms: Terms, shards: Shards) -> _Resident:
+    """Divide the states of a training by its strategy."""
+    weights, gradients, optimizer, temporary = _divide(terms.states, shards)
+    unsharded = buckets = 0.0
+    if training.strategy is Strategy.DDP and layout.gpus > training.tensor * training.pipeline:
+        buckets = gradients  # torch keeps copies, unless `gradient_as_bucket_view` is set
+    if layout.accumulation > 1 and layout.gpus > 1 and not terms.adapters and training.strategy in FSDP:
+        unsharded = terms.half if terms.stack.accumulates else 0.0
+    gathered, inputs, gathers = terms.copy, 0.0, False
+    if shards.weights > 1 or training.offload is Offload.ALL:
+        gathered = _gathered(training, terms, shards)
+        if training.strategy in DEEPSPEED:
+            temporary = min(ZERO3_GROUP, temporary)
+        else:
+            inputs, gathers = terms.inputs, True
+    return _Resident(weights, gradients, optimizer, temporary, gathered, unsharded, buckets, inputs, gathers)
+
+
+def _divide(states: StateBytes, shards: Shards) -> tuple[float, float, float, float]:
+    """Return the shards of weights, gradients, optimizer, and of the copies in its step."""
+    weights, gradients, optimizer, temporary = states
+    return (
+        weights / shards.weights,
+        gradients / shards.gradients,
+        optimizer / shards.optimizer,
+        temporary / shards.optimizer,
+    )
+
+
+def _gathered(training: Training, terms: Terms, shards: Shards) -> float:
+    """Return the bytes of weights that are unsharded at once: at most all weights.
+
+    FSDP and ZeRO-3 hold two layers (the current one and the prefetched one) and the root unit (embedding and head);
+    FSDP also the root unit's gradients, if it is trained, and a shard in 2 bytes besides the one in fp32.
+    """
+    ends = terms.ends * terms.stack.ends
+    gathered = 2 * terms.layer + ends
+    if training.strategy in DEEPSPEED:
+        gathered += ZERO3_LIVE
+    elif not terms.adapters:
+        gathered += ends + (terms.half / shards.weights if terms.cast else 0.0)
+    return min(terms.half, gathered)
+
+
+class _Transient(NamedTuple):
+    """Bytes that are allocated and freed in a step, as far as the allocator caches them, and the context."""
 
     transients: float
     activations: float
@@ -33,80 +162,86 @@ class _Moving(NamedTuple):
     context: float
 
     @property
-    def given_back(self) -> float:
-        """What the allocator may return at most."""
+    def returnable(self) -> float:
+        """Upper limit of what the allocator can return to the driver."""
         return self.transients + self.activations + self.logits
 
 
+def _transient(terms: Terms, resident: _Resident, tokens: int, context: float) -> _Transient:
+    """Return the transient bytes of a step. If loading the model needs more, transients include the difference.
+
+    Loading gathers, casts and flattens unit by unit; weights that are cast to fp32 are whole on every GPU before they
+    are sharded.
+    """
+    activations = tokens * (terms.kept + resident.inputs + terms.block)
+    logits = tokens * (max(0.0, terms.logits - terms.block) if terms.stack.live else terms.logits)
+    flow = activations + logits
+    step = resident.temporary
+    if not terms.adapters:
+        step *= 1 - terms.stack.reuse * min(1.0, flow / (terms.stack.ample * resident.temporary)) if step else 1.0
+    transients = resident.gathered + resident.unsharded + resident.buckets + step
+    if resident.gathers:
+        loading = terms.stack.loading * max(terms.layer, terms.ends)
+        if terms.cast and not terms.adapters:
+            loading = max(loading, 2 * terms.half)
+        later = resident.gradients + resident.optimizer + flow + context - terms.stack.context * GIB
+        transients = max(transients, loading - later)
+    return _Transient(transients, activations, logits, context)
+
+
+def _need(terms: Terms, resident: _Resident, shards: Shards, tokens: int, *, accumulates: bool) -> tuple[float, float]:
+    """Return the bytes that are alive at the worst moment, and the bytes that no schedule can avoid.
+
+    The worst of three moments counts: the loss, the first block of the backward pass, the optimizer's step. Without
+    accumulation there are no gradients yet at the loss. A paged optimizer may be in host memory.
+
+    The need is monotone: every term falls with the number of GPUs and rises with tokens. It is at most what one GPU
+    needs without sharding (sharding never gathers more than it divides), and at most what training all weights needs.
+    Near the limit, a run may be accepted although many GPUs need slightly more for a gathered layer than one does; the
+    safety margin covers that. It does not cover the buckets of DDP, which are as large as all gradients: with DDP the
+    need is monotone from two GPUs on.
+    """
+    floor = resident.weights + resident.gradients
+    choices = [(*resident[:4], resident.gathered + resident.unsharded), (*terms.alone, terms.copy)]
+    if terms.adapters:
+        full = _divide(terms.full, shards)
+        choices += [(*full, resident.gathered), (*terms.full, 0.0)]
+        floor = min(floor, full[0] + full[1])
+    loss = backward = step = inf
+    for weights, gradients, optimizer, copies, extra in choices:
+        states = weights + extra + (0.0 if terms.paged else optimizer)
+        loss = min(loss, states + (gradients if accumulates else 0.0))
+        backward = min(backward, states + gradients)
+        step = min(step, states + gradients + copies)
+    loss += tokens * (terms.kept + terms.live)
+    backward += tokens * (terms.kept + terms.block)
+    return max(loss, backward, step) + resident.buckets + NEED_CONTEXT, floor
+
+
 class _Totals(NamedTuple):
+    """Bytes of one GPU; `unpaged` is set if the peak relies on paging."""
+
     peak: float
     need: float
     floor: float
     unpaged: float | None
 
 
-def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None = None) -> Estimate:
-    """Predict the peak memory of the fullest GPU, as NVML reports it: the larger of loading the model and one step.
-
-    A step holds weights, gradients and optimizer by their shards, what sharding gathers, the kept activations, and on
-    top the loss or the optimizer's copies. PyTorch's allocator keeps freed blocks, so the phases partly add; where that
-    would pass the card it gives them back, down to what is alive. A paged optimizer leaves to the host what does not
-    fit. `stack` replaces the constants of the training's framework.
-    """
-    shards = shards_of(training, layout)
-    terms = terms_of(training, stack, sharded=shards.weights > 1)
-    held = holdings_of(training, layout, terms, shards)
-    tokens = layout.batch * training.sequence
-    moving = _moving(terms, held, tokens, context_gib(terms.stack, gpu, layout) * GIB)
-    full = held.weights + held.gradients + held.optimizer + sum(moving)
-    need, floor = need_of(terms, held, shards, tokens, accumulates=layout.accumulation > 1)
-    limit = FULL_CARD * gpu.memory_gib * GIB
-    peak, spilled = full, 0.0
-    if terms.paged:
-        spilled = min(held.optimizer, max(0.0, full - limit))
-        peak -= spilled
-    if peak > limit:
-        taken = max(need, need + RETAINED * (limit - need), full - spilled - moving.given_back)
-        peak = min(peak, taken)
-    held = held._replace(optimizer=held.optimizer - spilled)
-    return _answer(terms, held, moving, _Totals(peak, need, floor, full if spilled > FELT else None))
-
-
-def _moving(terms: Terms, held: Holdings, tokens: int, context: float) -> _Moving:
-    """Add up a step; where loading the model needs more, transients grow by the difference.
-
-    Loading gathers, casts and flattens unit by unit; what is cast to fp32 lies whole on every GPU before it is divided.
-    """
-    activations = tokens * (terms.kept + held.inputs + terms.block)
-    logits = tokens * (max(0.0, terms.logits - terms.block) if terms.stack.live else terms.logits)
-    flow = activations + logits
-    step = held.temporary
-    if not terms.adapters:
-        step *= 1 - terms.stack.reuse * min(1.0, flow / (terms.stack.ample * held.temporary)) if step else 1.0
-    transients = held.gathered + held.whole + held.buckets + step
-    if held.gathers:
-        loading = terms.stack.loading * max(terms.layer, terms.ends)
-        if terms.cast and not terms.adapters:
-            loading = max(loading, 2 * terms.half)
-        later = held.gradients + held.optimizer + flow + context - terms.stack.context * GIB
-        transients = max(transients, loading - later)
-    return _Moving(transients, activations, logits, context)
-
-
-def _answer(terms: Terms, held: Holdings, moving: _Moving, totals: _Totals) -> Estimate:
-    """Put the parts together; what the allocator gave back is taken from all that moves."""
+def _estimate(terms: Terms, resident: _Resident, transient: _Transient, totals: _Totals) -> Estimate:
+    """Combine the parts. What the allocator returned is subtracted from all transient parts in proportion."""
     peak, need, floor, unpaged = totals
-    states = held.weights + held.gradients + held.optimizer
-    rest = moving.given_back
-    share = max(0.0, (peak - states - moving.context) / rest) if rest else 1.0
+    states = resident.weights + resident.gradients + resident.optimizer
+    fraction = 1.0
+    if transient.returnable:
+        fraction = max(0.0, (peak - states - transient.context) / transient.returnable)
     sizes = (
-        ("weights", held.weights),
-        ("gradients", held.gradients),
-        ("optimizer", held.optimizer),
-        ("transients", moving.transients * share),
-        ("activations", moving.activations * share),
-        ("logits", moving.logits * share),
-        ("overhead", moving.context),
+        ("weights", resident.weights),
+        ("gradients", resident.gradients),
+        ("optimizer", resident.optimizer),
+        ("transients", transient.transients * fraction),
+        ("activations", transient.activations * fraction),
+        ("logits", transient.logits * fraction),
+        ("overhead", transient.context),
     )
     return Estimate(
         peak_gib=peak / GIB,

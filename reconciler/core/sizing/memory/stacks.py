@@ -1,4 +1,4 @@
-"""Constants of training stacks: the few numbers of a prediction that were measured rather than derived."""
+"""Constants of training stacks: the numbers of a prediction that were measured, not derived."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -8,40 +8,38 @@ from msgspec import Struct
 
 
 class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """What one training stack adds to the arithmetic of its model. GiB and bytes are of one GPU.
+    """What a training stack adds to the arithmetic of its model. GiB and bytes are per GPU.
 
-    The loss: `logits` bytes stay reserved for each token and entry of the vocabulary (logits in 2 bytes, their copy in
-    fp32, the shifted copy or log-softmax, and a gradient), `logits_live` of them alive at once; `logits_adapted` where
-    adapters lie on the head too.
+    Loss: `logits` bytes stay reserved per token and vocabulary entry (logits in 2 bytes, their copy in fp32, the
+    shifted copy or log-softmax, and a gradient), of which `logits_live` are alive at once; `logits_adapted` if the head
+    has adapters too.
 
-    Activations: `vectors` of the hidden width that a layer keeps for its backward pass, beside the heads' and the
-    feed-forward width (norms that work in fp32 keep more); `vectors_quantised` more where the base is in 4 bits, whose
-    kernels keep their inputs. `kept` is the share of them that stays without checkpointing (compiled layers keep less),
-    `block` the share that is reserved while one layer is computed again. `inputs` are copies of each layer's input
-    under checkpointing with adapters over a base that FSDP shards in pure precision.
+    Activations: `vectors` of the hidden width that a layer keeps for its backward pass, besides those of the heads' and
+    the feed-forward width (norms that compute in fp32 keep more); `vectors_quantized` are additional with a 4-bit base,
+    whose kernels keep their inputs. `kept` is the fraction that stays without checkpointing (compiled layers keep
+    less), `block` the fraction that is reserved while one layer is recomputed. `inputs` is the number of copies of each
+    layer's input with checkpointing and adapters on a base that FSDP shards in pure precision.
 
-    GiB: `context` of CUDA, cuBLAS, NCCL and fragments; `links` more where GPUs talk over NVLink, for which NCCL keeps
-    buffers for each channel; `across` less where a run spans nodes; `reserved` by the driver, where
-    the card counts it as used.
+    GiB: `context` of CUDA, cuBLAS, NCCL and fragmentation; `links` is added for NVLink, where NCCL keeps buffers for
+    each channel; `across` is subtracted if a run spans nodes; `reserved` by the driver, if the GPU counts it as used.
 
-    Phases: `loading` units (the largest set of weights that FSDP gathers at once, in 2 bytes) lie on the GPU at the
-    worst moment of gathering, casting and flattening; `ends` is the share of embedding and head that is gathered at
-    once; `packed`: a base in 4 bits is gathered as such; `reuse` is the share of the optimizer's copies that finds
-    blocks cached by the loss, where those are `ample` times as much; `accumulates`: gradients stay whole on every GPU
-    between the steps of an accumulation (FSDP's `no_sync`); `loaded_half`: the model is loaded in 2 bytes, and only
-    sharding casts what is trained to fp32; `unties`: a head that shares its weights with the embedding is loaded as its
-    own.
+    Phases: `loading` is the number of units (the largest set of weights that FSDP gathers at once, in 2 bytes) at the
+    worst moment of gathering, casting and flattening; `ends` is the fraction of embedding and head that is gathered at
+    once; `packed`: a 4-bit base is gathered packed; `reuse` is the fraction of the optimizer's copies that reuses
+    blocks cached by the loss, if those are `ample` times as large; `accumulates`: gradients stay unsharded between the
+    steps of an accumulation (FSDP's `no_sync`); `loaded_half`: the model is loaded in 2 bytes, and only sharding casts
+    trained weights to fp32; `unties`: a head tied to the embedding is loaded as its own matrix.
 
-    `live`: its published peaks are of PyTorch's live tensors, not of the card: nothing cached adds to them, and managed
-    memory of paged optimizers is not in them. `low` and `high` are the shares of a prediction that bound nine measured
-    runs of ten; `trusted`: runs of it were measured by the hundred.
+    `live`: published peaks are those of PyTorch's live tensors, without cached blocks and without the managed memory of
+    paged optimizers. `low` and `high` are factors that bound nine measured runs out of ten. `trusted`: hundreds of runs
+    were measured.
     """
 
     logits: float = 13.5
     logits_live: float = 11.0
     logits_adapted: float = 13.5
     vectors: float = 7.0
-    vectors_quantised: float = 12.0
+    vectors_quantized: float = 12.0
     kept: float = 0.9
     block: float = 0.9
     inputs: float = 2.0
@@ -70,7 +68,7 @@ _TORCHTUNE = Stack(
     logits=1.0,
     logits_live=1.0,
     logits_adapted=1.0,
-    vectors_quantised=0.0,
+    vectors_quantized=0.0,
     kept=0.55,
     block=0.3,
     inputs=1.0,
@@ -124,11 +122,11 @@ STACKS: Mapping[str, Stack] = MappingProxyType(
         "llama-recipes": Stack(links=0.0, across=0.0, reserved=0.0),
     }
 )
-"""By the first word of `Training.framework`, in lower case."""
+"""By the first word of `Training.framework` in lower case."""
 
 
 @lru_cache(maxsize=256)
 def stack_of(framework: str) -> Stack:
-    """Return the constants of a framework as `Training.framework` writes it; those of plain Hugging Face otherwise."""
+    """Return the constants of a framework (`Training.framework`), by default those of Hugging Face."""
     words = framework.lower().split()
     return STACKS.get(words[0], _TRANSFORMERS) if words else _TRANSFORMERS

@@ -1,20 +1,20 @@
-"""What lies in memory for each parameter: weights, gradients, the optimizer's states. Bytes."""
+"""Weights, gradients and optimizer states: bytes per parameter, and how strategies shard them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.core.sizing.training import Method, Precision
+from reconciler.core.sizing.training import Layout, Method, Precision, Strategy, Training
 
 
 class Optimizer(Struct, frozen=True, kw_only=True):
-    """An optimizer's memory. `states` numbers are kept for each trained parameter.
+    """The memory of an optimizer: `states` values per trained parameter, of `width` bytes each.
 
-    `width` is the bytes of each; 0: as wide as the weights that it updates. `temporary`: its step makes copies of the
-    weights (torch's `foreach` implementation, whose documentation says "~ sizeof(params)"). `paged`: its states may
-    move to the host's memory when the GPU is full (bitsandbytes). `gradients` false: it runs in the backward pass, so
-    that gradients never exist together.
+    A width of 0 means that of the weights. `temporary`: the step copies the weights (torch's `foreach` implementation,
+    documented as "~ sizeof(params)"). `paged`: the states may move to host memory when the GPU is full (bitsandbytes).
+    `gradients` is false if it runs in the backward pass, so that gradients never exist all at once.
     """
 
     states: float
@@ -67,25 +67,22 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
         "sgd_momentum": _ONE,
     }
 )
-"""By the names of `transformers.TrainingArguments.optim`. Not here: those whose memory depends on more than their name
+"""By the names of `transformers.TrainingArguments.optim`, except those whose memory depends on more than the name
 (GaLore, APOLLO, LOMO ...)."""
 
 
-def optimizer_known(name: str) -> bool:
-    """Tell whether the optimizer's memory is known. A prediction for an unknown one counts it as AdamW."""
+def is_known_optimizer(name: str) -> bool:
+    """Return whether the optimizer's memory is known. Predictions count an unknown one as AdamW."""
     return name in OPTIMIZERS
 
 
 def is_paged(name: str) -> bool:
-    """Tell whether the optimizer's states may leave the GPU."""
+    """Return whether the optimizer's states may move to host memory."""
     return name in OPTIMIZERS and OPTIMIZERS[name].paged
 
 
-class BytesOfEach(Struct, frozen=True):
-    """Bytes of each parameter: `frozen` of a base that is not trained; the others of one that is.
-
-    `working` is the copy in 2 bytes that is made while it is used, where weights lie in 4.
-    """
+class BytesPerParameter(Struct, frozen=True):
+    """Bytes per parameter: `frozen` of a base that is not trained, the others of trained parameters."""
 
     frozen: float
     weight: float
@@ -95,26 +92,28 @@ class BytesOfEach(Struct, frozen=True):
 
 
 _FOUR_BITS = {Method.QLORA: 0.53, Method.GPTQ_LORA: 0.52}
-"""NF4 with double quantisation: 4 bits, and 8 bits and a share for each 64 weights (QLoRA, arXiv 2305.14314, section
-3); GPTQ: 4 bits, and a scale of 16 and a zero of 4 bits for each 128 weights."""
+"""Bytes. NF4 with double quantization: 4 bits, and about 8 bits per 64 weights (QLoRA, arXiv 2305.14314, section 3).
+GPTQ: 4 bits, and 20 bits (scale and zero point) per 128 weights."""
 
 
-def bytes_of(method: Method, precision: Precision, optimizer: str, *, deepspeed: bool, cast: bool) -> BytesOfEach:
-    """Count the bytes of each parameter.
+def bytes_per_parameter(
+    method: Method, precision: Precision, optimizer: str, *, deepspeed: bool, cast: bool
+) -> BytesPerParameter:
+    """Return the bytes per parameter.
 
-    Pure precision keeps weights, gradients and AdamW's states in it. Mixed precision keeps the weights that are trained
-    in fp32, and with them gradients and states (accelerate >= 0.34 under FSDP, autocast otherwise). DeepSpeed keeps
-    weights and gradients in 2 bytes and a copy with states in fp32: the 16 bytes of ZeRO (arXiv 1910.02054, section 3).
-    A frozen base stays in 2 bytes. `cast`: what is trained is in fp32.
+    Pure precision keeps weights, gradients and AdamW's states in that precision. Mixed precision keeps trained weights,
+    gradients and states in fp32 (accelerate >= 0.34 under FSDP, autocast otherwise). DeepSpeed keeps weights and
+    gradients in 2 bytes and a copy with the states in fp32: the 16 bytes of ZeRO (arXiv 1910.02054, section 3). A
+    frozen base stays in 2 bytes. `cast`: trained weights are in fp32.
     """
     known = OPTIMIZERS.get(optimizer, _ADAM)
-    wide = precision is Precision.FP32
-    base = 4.0 if wide else 2.0
+    is_fp32 = precision is Precision.FP32
+    base = 4.0 if is_fp32 else 2.0
     weight = 4.0 if cast and not deepspeed else base
     gradient = weight if known.gradients else 0.0
     width = known.width or (4.0 if deepspeed else weight)
-    master = 4.0 if deepspeed and not wide else 0.0
-    return BytesOfEach(
+    master = 4.0 if deepspeed and not is_fp32 else 0.0
+    return BytesPerParameter(
         frozen=_FOUR_BITS.get(method, base),
         weight=weight,
         gradient=gradient,
@@ -124,3 +123,50 @@ def bytes_of(method: Method, precision: Precision, optimizer: str, *, deepspeed:
 
 
 MIXED = frozenset({Precision.BF16_MIXED, Precision.FP16_MIXED})
+
+# --- sharding -------------------------------------------------------------------------------------------------------
+
+DEEPSPEED = frozenset({Strategy.ZERO1, Strategy.ZERO2, Strategy.ZERO3})
+FSDP = frozenset({Strategy.FSDP_FULL, Strategy.FSDP_HYBRID, Strategy.FSDP_GRAD_OP})
+
+
+class StateBytes(NamedTuple):
+    """Bytes without sharding: weights, gradients, optimizer states, copies in the optimizer's step."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    temporary: float
+
+
+class Shards(NamedTuple):
+    """The number of shards of each state. 1: every GPU holds a full copy."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+
+
+_SHARDED: Mapping[Strategy, tuple[bool, bool, bool]] = MappingProxyType(
+    {
+        Strategy.DDP: (False, False, False),
+        Strategy.FSDP_FULL: (True, True, True),
+        Strategy.FSDP_HYBRID: (True, True, True),
+        Strategy.FSDP_GRAD_OP: (False, True, True),
+        Strategy.ZERO1: (False, False, True),
+        Strategy.ZERO2: (False, True, True),
+        Strategy.ZERO3: (True, True, True),
+    }
+)
+
+
+def shards_of(training: Training, layout: Layout) -> Shards:
+    """Return the number of shards: all replicas of the model, or those of one node (`fsdp-hybrid`).
+
+    ZeRO (arXiv 1910.02054, section 5) and FSDP (arXiv 2304.11277, section 3). Tensor and pipeline parallelism divide
+    the model itself, which leaves fewer replicas.
+    """
+    gpus = layout.gpus_per_worker if training.strategy is Strategy.FSDP_HYBRID else layout.gpus
+    ways = max(1, gpus // (training.tensor * training.pipeline))
+    weights, gradients, optimizer = _SHARDED[training.strategy]
+    return Shards(ways if weights else 1, ways if gradients else 1, ways if optimizer else 1)

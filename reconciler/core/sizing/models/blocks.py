@@ -1,17 +1,17 @@
-"""The matrices of the blocks that decoders are made of."""
+"""The matrices of the blocks of decoders: attention, feed-forward, experts, state-space layers."""
 
 from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.sizing.architecture import Linear, Role
-from reconciler.core.sizing.models.numbers import Numbers
+from reconciler.core.sizing.models.keys import ConfigKeys
 from reconciler.core.sizing.models.traits import Experts, QkNorm, Traits
+from reconciler.core.sizing.training import Linear, Role
 
 
 class Heads(Struct, frozen=True, kw_only=True):
-    """Attention's numbers."""
+    """Sizes of the attention blocks."""
 
     hidden: int
     heads: int
@@ -30,11 +30,11 @@ class Heads(Struct, frozen=True, kw_only=True):
 
 
 def matrix(name: str, inputs: int, outputs: int, count: int, role: Role, *, bias: bool = False) -> Linear:
-    """Return a matrix that each token passes."""
+    """Return matrices that are all active for every token."""
     return Linear(name=name, inputs=inputs, outputs=outputs, count=count, active=count, role=role, bias=bias)
 
 
-def attention(heads: Heads, layers: int, config: Numbers, traits: Traits) -> tuple[Linear, ...]:
+def attention(heads: Heads, layers: int, config: ConfigKeys, traits: Traits) -> tuple[Linear, ...]:
     """Return the matrices of grouped-query attention (arXiv 2305.13245) in `layers` layers."""
     bias = config.flag(*traits.bias_keys, default=traits.qkv_bias) if traits.bias_keys else traits.qkv_bias
     out = bias if traits.out_bias is None else traits.out_bias
@@ -50,8 +50,8 @@ def attention(heads: Heads, layers: int, config: Numbers, traits: Traits) -> tup
     )
 
 
-def qk_norms(heads: Heads, config: Numbers, traits: Traits) -> int:
-    """Return the parameters of one layer's normalisation of queries and keys."""
+def qk_norms(heads: Heads, config: ConfigKeys, traits: Traits) -> int:
+    """Return the parameters of the normalization of queries and keys in one layer."""
     if traits.qk_norm_key and not config.flag(traits.qk_norm_key, default=False):
         return 0
     if traits.qk_norm is QkNorm.HEAD:
@@ -59,30 +59,33 @@ def qk_norms(heads: Heads, config: Numbers, traits: Traits) -> int:
     return heads.queries + heads.keys if traits.qk_norm in {QkNorm.FULL, QkNorm.EACH} else 0
 
 
-def latent_attention(config: Numbers, hidden: int, heads: int, layers: int) -> tuple[tuple[Linear, ...], int]:
-    """Return the matrices of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), and one layer's norms."""
+def latent_attention(config: ConfigKeys, hidden: int, heads: int, layers: int) -> tuple[tuple[Linear, ...], int]:
+    """Return the matrices of latent attention (DeepSeek-V2, arXiv 2405.04434), and the norms' parameters of a layer."""
     role = Role.ATTENTION
     rope = config.count("qk_rope_head_dim")
-    plain = config.count("qk_nope_head_dim")
+    unrotated = config.count("qk_nope_head_dim")
     values = config.count("v_head_dim")
     latent = config.count("kv_lora_rank")
-    low = config.count("q_lora_rank", default=0, least=0)
-    queries = heads * (plain + rope)
+    query_rank = config.count("q_lora_rank", default=0, least=0)
+    queries = heads * (unrotated + rope)
     query: tuple[Linear, ...]
-    if low:
-        query = (matrix("q_a_proj", hidden, low, layers, role), matrix("q_b_proj", low, queries, layers, role))
+    if query_rank:
+        query = (
+            matrix("q_a_proj", hidden, query_rank, layers, role),
+            matrix("q_b_proj", query_rank, queries, layers, role),
+        )
     else:
         query = (matrix("q_proj", hidden, queries, layers, role),)
     rest = (
         matrix("kv_a_proj_with_mqa", hidden, latent + rope, layers, role),
-        matrix("kv_b_proj", latent, heads * (plain + values), layers, role),
+        matrix("kv_b_proj", latent, heads * (unrotated + values), layers, role),
         matrix("o_proj", heads * values, hidden, layers, role),
     )
-    return (*query, *rest), latent + low
+    return (*query, *rest), latent + query_rank
 
 
 def feed_forward(hidden: int, width: int, layers: int, traits: Traits, *, bias: bool = False) -> Iterator[Linear]:
-    """Yield the matrices of dense feed-forward blocks; none where there are no layers."""
+    """Yield the matrices of dense feed-forward blocks; nothing for zero layers."""
     if not layers:
         return
     role, (_, up, down) = Role.FEED_FORWARD, traits.names
@@ -96,7 +99,7 @@ def feed_forward(hidden: int, width: int, layers: int, traits: Traits, *, bias: 
 
 
 class Mixture(Struct, frozen=True, kw_only=True):
-    """Experts' numbers: `chosen` of `experts` for each token, `shared` is the width that all tokens pass."""
+    """Sizes of mixture-of-experts blocks. Each token uses `chosen` of `experts`, and the `shared` width."""
 
     experts: int
     chosen: int
@@ -131,3 +134,38 @@ def mixture(hidden: int, mix: Mixture, traits: Traits, *, bias: bool = False) ->
         yield from feed_forward(hidden, mix.shared, mix.layers, traits)
         if traits.shared_gate:
             yield matrix("shared_expert_gate", hidden, 1, mix.layers, role)
+
+
+def mamba2(config: ConfigKeys, hidden: int, layers: int) -> tuple[tuple[Linear, ...], int]:
+    """Return the matrices of Mamba-2 in `layers` layers, and the vectors of one layer (granitemoehybrid, bamba)."""
+    heads = config.count("mamba_n_heads")
+    expand = config.count("mamba_expand", default=2)
+    inner = expand * hidden
+    state = config.count("mamba_d_state")
+    groups = config.count("mamba_n_groups", default=1)
+    kernel = config.count("mamba_d_conv", default=4)
+    convolved = inner + 2 * groups * state
+    bias = config.flag("mamba_proj_bias", default=False)
+    conv_bias = config.flag("mamba_conv_bias", default=True)
+    linears = (
+        matrix("in_proj", hidden, inner + convolved + heads, layers, Role.STATE_SPACE, bias=bias),
+        matrix("out_proj", inner, hidden, layers, Role.STATE_SPACE, bias=bias),
+    )
+    return linears, convolved * (kernel + conv_bias) + 3 * heads + inner
+
+
+def mamba1(config: ConfigKeys, hidden: int, layers: int) -> tuple[tuple[Linear, ...], int]:
+    """Return the matrices of Mamba in `layers` layers, and the vectors of one layer (jamba)."""
+    inner = config.count("mamba_expand", default=2) * hidden
+    state = config.count("mamba_d_state", default=16)
+    kernel = config.count("mamba_d_conv", default=4)
+    step = config.count("mamba_dt_rank", default=-(-hidden // 16))
+    bias = config.flag("mamba_proj_bias", default=False)
+    conv_bias = config.flag("mamba_conv_bias", default=True)
+    linears = (
+        matrix("in_proj", hidden, 2 * inner, layers, Role.STATE_SPACE, bias=bias),
+        matrix("x_proj", inner, step + 2 * state, layers, Role.STATE_SPACE),
+        matrix("dt_proj", step, inner, layers, Role.STATE_SPACE, bias=True),
+        matrix("out_proj", inner, hidden, layers, Role.STATE_SPACE, bias=bias),
+    )
+    return linears, inner * (kernel + conv_bias) + inner * state + inner + step + 2 * state

@@ -1,4 +1,4 @@
-"""How decoders that are built like Llama differ: what their `model_type` implies and `config.json` does not say."""
+"""Differences among decoders built like Llama: what `model_type` implies and `config.json` does not state."""
 
 from enum import StrEnum
 
@@ -7,16 +7,16 @@ from msgspec.structs import replace
 
 
 class QkNorm(StrEnum):
-    """Normalisation of queries and keys."""
+    """Normalization of queries and keys."""
 
     NONE = "none"
-    HEAD = "head"  # one vector of a head's width for all heads
+    HEAD = "head"  # one vector of head_dim, shared by all heads
     FULL = "full"  # over the whole projection
     EACH = "each"  # a vector for every head
 
 
 class Experts(StrEnum):
-    """How the experts of a mixture are held."""
+    """How the experts of a mixture are stored."""
 
     MODULES = "modules"  # gate_proj, up_proj, down_proj of every expert are modules
     MIXTRAL = "mixtral"  # the same, named w1, w3, w2
@@ -24,9 +24,9 @@ class Experts(StrEnum):
 
 
 class Traits(Struct, frozen=True, kw_only=True):
-    """Defaults are Llama's. `tied`, `qkv_bias` and `mlp_bias` hold where `config.json` is silent.
+    """Defaults are Llama's. `tied`, `qkv_bias` and `mlp_bias` apply if `config.json` does not state them.
 
-    `norms` counts the normalisations of a layer, `norm_bias` says that they are LayerNorms with a bias.
+    `norms` is the number of norms in a layer; `norm_bias`: they are LayerNorms with a bias.
     """
 
     tied: bool = False
@@ -45,11 +45,11 @@ class Traits(Struct, frozen=True, kw_only=True):
     experts: Experts = Experts.MODULES
     router: str = "gate"
     router_module: bool = True  # otherwise a bare weight, which takes no adapter
-    shared_gate: bool = False  # a shared expert has a gate of its own
-    shared_like: bool = False  # there is a shared expert, as wide as the others
+    shared_gate: bool = False  # the shared expert has its own gate
+    shared_like: bool = False  # a shared expert has the width of the others
     dense_keys: tuple[str, ...] = ("intermediate_size",)  # of the width of dense blocks
-    sinks: bool = False  # a number for each head that takes what attention is left
-    first_mamba: bool = False  # state-space layers are Mamba's, not Mamba-2's
+    sinks: bool = False  # attention sinks: one parameter per head
+    first_mamba: bool = False  # state-space layers are Mamba, not Mamba-2
     head_bias: bool = False
 
 

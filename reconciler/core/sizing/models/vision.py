@@ -1,8 +1,8 @@
-"""The part of a model that sees: its tower and the projector to the decoder."""
+"""Vision models: the tower, and the projector to the decoder."""
 
 from msgspec import Struct
 
-from reconciler.core.sizing.models.numbers import Numbers, UnreadableError
+from reconciler.core.sizing.models.keys import ConfigKeys, UnsupportedModelError
 
 
 class _Tower(Struct, frozen=True):
@@ -10,7 +10,7 @@ class _Tower(Struct, frozen=True):
     bias: bool = True
     positions: bool = True  # learned ones
     outer_norms: int = 2  # vectors before and after the layers, and the class token
-    pools: bool = False  # a block of attention that gathers all patches, unless vision_use_head is false
+    pools: bool = False  # an attention pooling head, unless vision_use_head is false
 
 
 _TOWERS = {
@@ -22,11 +22,11 @@ _TOWERS = {
 _PROJECTORS = frozenset({"llava", "llava_next", "gemma3", "mistral3", "llama4"})
 
 
-def vision_parameters(config: Numbers, hidden: int) -> int:
+def vision_parameters(config: ConfigKeys, hidden: int) -> int:
     """Return the parameters of the tower and of the projector to a decoder of width `hidden`; 0 without a tower.
 
     A tower is a vision transformer (arXiv 2010.11929): 4 w^2 of attention and 2 or 3 w x i of feed-forward a layer.
-    Raises UnreadableError for one whose shape is not known.
+    Raises UnsupportedModelError for an unknown type.
     """
     vision = config.section("vision_config")
     if vision is None:
@@ -36,12 +36,12 @@ def vision_parameters(config: Numbers, hidden: int) -> int:
         return _merging_tower(vision)
     tower = _TOWERS.get(kind)
     if tower is None:
-        raise UnreadableError(f"vision tower of type {kind!r} is not known")
+        raise UnsupportedModelError(f"unknown type of vision tower {kind!r}")
     width = vision.count("hidden_size", most=100_000)
     return _tower(vision, tower, width) + _projector(config, vision, width, hidden)
 
 
-def _tower(vision: Numbers, tower: _Tower, width: int) -> int:
+def _tower(vision: ConfigKeys, tower: _Tower, width: int) -> int:
     inner = vision.count("intermediate_size", most=1_000_000)
     layers = vision.count("num_hidden_layers", most=10_000)
     patch = vision.count("patch_size", most=1000)
@@ -56,7 +56,7 @@ def _tower(vision: Numbers, tower: _Tower, width: int) -> int:
     return layers * block + pool + embedding + positions + tower.outer_norms * width
 
 
-def _merging_tower(vision: Numbers) -> int:
+def _merging_tower(vision: ConfigKeys) -> int:
     """Return the parameters of Qwen2.5-VL's tower (arXiv 2502.13923): gated blocks with biases, then a merger."""
     width = vision.count("hidden_size", most=100_000)
     inner = vision.count("intermediate_size", most=1_000_000)
@@ -71,7 +71,7 @@ def _merging_tower(vision: Numbers) -> int:
     return vision.count("depth", most=10_000) * block + channels * patch * width + merger
 
 
-def _projector(config: Numbers, vision: Numbers, width: int, hidden: int) -> int:
+def _projector(config: ConfigKeys, vision: ConfigKeys, width: int, hidden: int) -> int:
     """Return the projector's parameters: two layers, in some families one, or more that merge neighbouring patches."""
     kind = config.text("model_type")
     if kind == "gemma3":
@@ -80,8 +80,8 @@ def _projector(config: Numbers, vision: Numbers, width: int, hidden: int) -> int
         between, out = vision.count("projector_input_dim"), vision.count("projector_output_dim")
         return vision.count("intermediate_size") * between + between * out + out * hidden
     if kind not in _PROJECTORS:
-        raise UnreadableError(f"model type {kind!r} with a vision tower is not known")
-    taken = config.items("vision_feature_layer")
-    first = width * max(1, len(taken)) * hidden + hidden * hidden
+        raise UnsupportedModelError(f"model type {kind!r} with a vision tower is not supported")
+    layers = config.items("vision_feature_layer")
+    first = width * max(1, len(layers)) * hidden + hidden * hidden
     merger = 4 * width * width + width if kind == "mistral3" else 2 * hidden
-    return first + merger + (hidden if kind == "llava_next" else 0)  # and the mark at the end of a row of patches
+    return first + merger + (hidden if kind == "llava_next" else 0)  # and the end-of-row embedding

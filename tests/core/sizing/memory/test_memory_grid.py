@@ -6,12 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.core.sizing.architecture import Architecture
-from reconciler.core.sizing.estimate import Estimate
-from reconciler.core.sizing.gpus import Gpu, find_gpu
+from reconciler.core.sizing.decision import Estimate
+from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import estimate, fits
-from reconciler.core.sizing.models import all_models
-from reconciler.core.sizing.training import Layout, Method, Precision, Strategy, Training
+from reconciler.core.sizing.training import Architecture, Layout, Method, Precision, Strategy, Training
+from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
 CARDS = ("L40S", "NVIDIA-A100-80GB-PCIe", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-PCIe")
 METHODS = (Method.FULL, Method.LORA)
@@ -24,11 +23,11 @@ Cell = tuple[str, str, Method, int, int, int]  # model, card, method, sequence, 
 
 
 def models() -> tuple[Architecture, ...]:
-    return tuple({model.autoconf: model for model in all_models() if model.autoconf}.values())
+    return tuple({model.autoconf: model for model in tuple(MODEL_TABLE) if model.autoconf}.values())
 
 
 def card(name: str) -> Gpu:
-    found = find_gpu(name)
+    found = GPU_TABLE.find(name)
     assert found is not None
     return found
 

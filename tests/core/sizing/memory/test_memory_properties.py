@@ -6,21 +6,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.core.sizing.estimate import Estimate
-from reconciler.core.sizing.gpus import Gpu, all_gpus
+from reconciler.core.sizing.decision import Estimate
+from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import estimate, fits
 from reconciler.core.sizing.memory.states import OPTIMIZERS
-from reconciler.core.sizing.models import all_models
 from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Precision, Strategy, Training
+from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
 SAFETY = 0.08
 FRAMEWORKS = ("", "fms-hf-tuning 2.7.1", "LitGPT", "Qwen finetune.py", "torchtune", "axolotl")
 
-gpus = st.sampled_from(all_gpus())
+gpus = st.sampled_from(tuple(GPU_TABLE))
 trainings = st.builds(
     Training,
     model=st.just("a model"),
-    architecture=st.sampled_from(all_models()),
+    architecture=st.sampled_from(tuple(MODEL_TABLE)),
     method=st.sampled_from(Method),
     sequence=st.integers(1, 65_536),
     precision=st.sampled_from(Precision),

@@ -3,25 +3,25 @@
 import pytest
 from msgspec.structs import replace
 
-from reconciler.core.sizing.estimate import Confidence, Estimate
-from reconciler.core.sizing.gpus import Gpu, find_gpu
-from reconciler.core.sizing.memory import estimate, fits, optimizer_known
+from reconciler.core.sizing.decision import Confidence, Estimate
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.memory import estimate, fits, is_known_optimizer
 from reconciler.core.sizing.memory.stacks import STACKS, Stack, stack_of
-from reconciler.core.sizing.models import find_architecture
 from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Precision, Strategy, Training
+from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
 GIB = float(1 << 30)
 P = 6_738_415_616  # parameters of llama-7b
 
 
 def card(name: str = "NVIDIA-A100-SXM4-80GB") -> Gpu:
-    found = find_gpu(name)
+    found = GPU_TABLE.find(name)
     assert found is not None
     return found
 
 
 def training(**changes: object) -> Training:
-    model = find_architecture("llama-7b")
+    model = MODEL_TABLE.find("llama-7b")
     assert model is not None
     assert model.parameters == P
     return replace(Training(model="llama-7b", architecture=model, method=Method.FULL, sequence=2048), **changes)
@@ -79,8 +79,8 @@ def test_optimizers_of_pure_bf16(optimizer: str, bytes_each: float) -> None:
 
 def test_an_unknown_optimizer_lowers_the_confidence() -> None:
     """Never a silent default."""
-    assert not optimizer_known("galore_adamw")
-    assert optimizer_known("adamw_torch")
+    assert not is_known_optimizer("galore_adamw")
+    assert is_known_optimizer("adamw_torch")
     found = estimate(training(optimizer="galore_adamw"), Layout(gpus=1), card())
     assert found.confidence is Confidence.LOW
 
@@ -146,7 +146,9 @@ def test_accumulation_keeps_gradients_whole_under_fsdp() -> None:
 def test_a_paged_optimizer_spills_and_says_so() -> None:
     """It runs, far slower: both numbers are told."""
     run = training(optimizer="paged_adamw_32bit")
-    small = card("NVIDIA-A100-40GB-PCIe") if find_gpu("NVIDIA-A100-40GB-PCIe") else replace(card(), memory_gib=40.0)
+    small = (
+        card("NVIDIA-A100-40GB-PCIe") if GPU_TABLE.find("NVIDIA-A100-40GB-PCIe") else replace(card(), memory_gib=40.0)
+    )
     found = estimate(run, Layout(gpus=1), small)
     assert found.unpaged_gib is not None
     assert found.peak_gib <= small.memory_gib < found.unpaged_gib

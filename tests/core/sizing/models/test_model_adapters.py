@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.sizing.architecture import Architecture
-from reconciler.core.sizing.models import adapter_parameters, all_models, default_targets, find_architecture
-from reconciler.core.sizing.models.adapters import UnknownTargetError
+from reconciler.core.sizing.models.lora import UnknownTargetError, adapter_parameters, default_targets
+from reconciler.core.sizing.training import Architecture
+from tests.core.sizing.tables import MODEL_TABLE
 
 SEVEN = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 def model(name: str) -> Architecture:
-    found = find_architecture(name)
+    found = MODEL_TABLE.find(name)
     assert found is not None
     return found
 
@@ -62,7 +62,7 @@ def test_targets_count_once_and_by_their_last_name() -> None:
 
 
 def test_an_unknown_target_is_named() -> None:
-    with pytest.raises(UnknownTargetError, match="no layer is named 'c_attn'; there are down_proj, gate_proj"):
+    with pytest.raises(UnknownTargetError, match="'c_attn' is not a layer; allowed values: down_proj, gate_proj"):
         adapter_parameters(model("llama3.1-8b"), 8, ("q_proj", "c_attn"))
     with pytest.raises(KeyError):
         adapter_parameters(model("llama3.1-8b"), 8, ("",))
@@ -87,7 +87,7 @@ def test_default_targets(name: str, targets: tuple[str, ...]) -> None:
     assert default_targets(model(name)) == targets
 
 
-@given(st.sampled_from(all_models()), st.integers(1, 256))
+@given(st.sampled_from(tuple(MODEL_TABLE)), st.integers(1, 256))
 def test_adapters_grow_with_their_rank(found: Architecture, rank: int) -> None:
     targets = default_targets(found) or ("o_proj",)
     assert adapter_parameters(found, rank, targets) == rank * adapter_parameters(found, 1, targets)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.core.sizing.architecture import Architecture
-from reconciler.core.sizing.models import adapter_parameters, find_architecture
-from reconciler.core.sizing.models.rows import ROWS
+from reconciler.core.sizing.models.lora import adapter_parameters
+from reconciler.core.sizing.training import Architecture
+from tests.core.sizing.tables import MODEL_TABLE
 
 RECORD = json.loads(Path(__file__).with_name("counted.json").read_text(encoding="utf-8"))["models"]
 UNBUILT = {"qwen-1.8b", "qwen-7b", "qwen-14b", "qwen-72b", "stablelm-2-12b"}
@@ -17,13 +17,13 @@ BARE = {"project_in", "project_out"}
 
 
 def model(name: str) -> Architecture:
-    found = find_architecture(name)
+    found = MODEL_TABLE.find(name)
     assert found is not None
     return found
 
 
 def test_the_recording_is_of_this_table() -> None:
-    assert set(RECORD) | UNBUILT == {row.name for row in ROWS}
+    assert set(RECORD) | UNBUILT == {row.name for row in MODEL_TABLE.rows}
 
 
 @pytest.mark.parametrize("name", RECORD)

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.sizing.models import all_models, closest_models, find_architecture
-from reconciler.core.sizing.models.rows import ROWS
-from reconciler.core.sizing.models.rows.row import Row
+from reconciler.core.sizing.models.table import ModelRow
+from tests.core.sizing.tables import MODEL_TABLE
 
 REPOSITORIES = {
     "ibm-granite/granite-8b-code-base-4k": "granite-8b-code-base",
@@ -59,29 +58,29 @@ SUFFIXES = {
 @pytest.mark.parametrize(("written", "name"), REPOSITORIES.items())
 def test_the_controllers_repositories_map(written: str, name: str) -> None:
     """F-004."""
-    found = find_architecture(written)
+    found = MODEL_TABLE.find(written)
     assert found is not None
-    assert found == find_architecture(name) or found.autoconf == name
+    assert found == MODEL_TABLE.find(name) or found.autoconf == name
 
 
 @pytest.mark.parametrize(("suffix", "name"), SUFFIXES.items())
 def test_the_controllers_path_suffixes_map(suffix: str, name: str) -> None:
     """F-004."""
     for path in (suffix, f"/dmf_mount{suffix}", f"/a/b/c{suffix}/"):
-        found = find_architecture(path)
+        found = MODEL_TABLE.find(path)
         assert found is not None, path
         assert found.autoconf == name
 
 
 @given(st.text(max_size=80))
 def test_no_name_is_an_accident(written: str) -> None:
-    find_architecture(written)
-    closest_models(written)
+    MODEL_TABLE.find(written)
+    MODEL_TABLE.closest(written)
 
 
 def test_every_name_finds_its_own_model() -> None:
-    for model in all_models():
-        assert find_architecture(model.name) == model
+    for model in tuple(MODEL_TABLE):
+        assert MODEL_TABLE.find(model.name) == model
 
 
 AUTOCONF = (
@@ -98,13 +97,13 @@ AUTOCONF = (
 @pytest.mark.parametrize("name", AUTOCONF)
 def test_autoconfs_names_are_known(name: str) -> None:
     """F-004."""
-    found = find_architecture(name)
+    found = MODEL_TABLE.find(name)
     assert found is not None
     assert found.autoconf == name
 
 
 def test_no_other_name_goes_to_autoconf() -> None:
-    assert {model.autoconf for model in all_models()} == {*AUTOCONF, ""}
+    assert {model.autoconf for model in tuple(MODEL_TABLE)} == {*AUTOCONF, ""}
 
 
 MEASURED = {
@@ -137,7 +136,7 @@ MEASURED = {
 
 @pytest.mark.parametrize(("name", "billions"), MEASURED.items())
 def test_models_of_measured_runs_are_known(name: str, billions: float) -> None:
-    found = find_architecture(name)
+    found = MODEL_TABLE.find(name)
     assert found is not None
     assert found.parameters / 1e9 == pytest.approx(billions, rel=0.01)
 
@@ -173,7 +172,7 @@ def test_models_of_measured_runs_are_known(name: str, billions: float) -> None:
 )
 def test_one_model_has_many_spellings(written: str) -> None:
     """F-004."""
-    found = find_architecture(written)
+    found = MODEL_TABLE.find(written)
     assert found is not None
     assert found.name == "llama3.1-8b"
 
@@ -204,18 +203,20 @@ def test_one_model_has_many_spellings(written: str) -> None:
 )
 def test_no_model_is_guessed(written: str, hint: str | None) -> None:
     """F-004: an unknown or ambiguous name gives None, and names that may have been meant."""
-    assert find_architecture(written) is None
-    hints = closest_models(written)
+    assert MODEL_TABLE.find(written) is None
+    hints = MODEL_TABLE.closest(written)
     assert hint is None or hint in hints
     assert len(hints) <= 5
 
 
 @given(
-    st.sampled_from(ROWS), st.sampled_from(["", "/data/", "hf://", "s3://b/c/"]), st.sampled_from(["", "/", "@main"])
+    st.sampled_from(MODEL_TABLE.rows),
+    st.sampled_from(["", "/data/", "hf://", "s3://b/c/"]),
+    st.sampled_from(["", "/", "@main"]),
 )
-def test_repositories_find_their_row_wherever_they_lie(row: Row, before: str, after: str) -> None:
-    for name in row.repositories.split():
-        found = find_architecture(before + name + after)
+def test_repositories_find_their_row_wherever_they_lie(row: ModelRow, before: str, after: str) -> None:
+    for name in row.repositories:
+        found = MODEL_TABLE.find(before + name + after)
         assert found is not None
         assert found.name == row.name
 
@@ -223,5 +224,5 @@ def test_repositories_find_their_row_wherever_they_lie(row: Row, before: str, af
 @given(st.lists(st.sampled_from([*"/@:-._", "models--", "snapshots", "llama", "3.1", "8b", "instruct"]), max_size=12))
 def test_names_of_parts_never_raise(parts: list[str]) -> None:
     written = "".join(parts)
-    find_architecture(written)
-    assert all(find_architecture(name) is not None for name in closest_models(written))
+    MODEL_TABLE.find(written)
+    assert all(MODEL_TABLE.find(name) is not None for name in MODEL_TABLE.closest(written))

@@ -2,9 +2,8 @@
 
 import pytest
 
-from reconciler.core.sizing.architecture import Architecture, parameter_parts
-from reconciler.core.sizing.models import all_models
-from reconciler.core.sizing.models.rows import ROWS
+from reconciler.core.sizing.training import Architecture, parameter_parts
+from tests.core.sizing.tables import MODEL_TABLE
 
 COUNTED = {
     "llama-7b": 6_738_415_616,
@@ -253,13 +252,13 @@ ACTIVE = {
 }
 """Billions that one token passes, as model cards round them."""
 
-MODELS = {model.name: model for model in all_models()}
+MODELS = {model.name: model for model in tuple(MODEL_TABLE)}
 
 
 def test_there_are_models_enough() -> None:
     """Every row is counted, published, or told by its name alone."""
     assert len(MODELS) >= 200
-    assert len(MODELS) == len(ROWS)
+    assert len(MODELS) == len(MODEL_TABLE.rows)
     assert set(COUNTED) | set(PUBLISHED) | set(NAMED) == set(MODELS)
 
 
@@ -305,6 +304,6 @@ def test_every_row_is_sane(model: Architecture) -> None:
 
 
 def test_names_are_unique() -> None:
-    repositories = [name for row in ROWS for name in row.repositories.lower().split()]
+    repositories = [name for row in MODEL_TABLE.rows for name in " ".join(row.repositories).lower().split()]
     assert len(repositories) == len(set(repositories))
-    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert len({row.name for row in MODEL_TABLE.rows}) == len(MODEL_TABLE.rows)

@@ -1,0 +1,166 @@
+"""Evaluate layouts: the built-in memory model first, then the opinion of an external engine."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from reconciler.core.sizing.decide.explain import explain_candidate
+from reconciler.core.sizing.decide.layouts import LayoutOptions
+from reconciler.core.sizing.decide.opinion import NO_OPINION, EngineOpinion
+from reconciler.core.sizing.decision import Candidate, Confidence, DecisionReason, Estimate
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.training import Layout, Method, Training
+
+Estimator = Callable[[Training, Layout, Gpu], Estimate]
+"""Predicts the peak memory of one GPU."""
+
+Speed = Callable[[Training, Layout, Gpu], tuple[float, float] | None]
+"""Predicts the tokens per second of all GPUs together and the relative error; None if the speed is unknown."""
+
+LIKELY = 0.5
+"""From this probability on, an external engine expects the run to fit (ado-autoconf's own threshold)."""
+_UNLIKELY = 0.1
+_CERTAIN = 0.9
+_MAX_TRUSTED_TOKENS = 4 * 8192
+"""Four times the longest measured samples. Above, a layout is accepted only with `_AMPLE` free memory."""
+_AMPLE = 0.30
+_CONFIDENCE_ORDER = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
+
+
+class Assessment(Struct, frozen=True):
+    """Whether a layout is accepted, why, and how reliable that is."""
+
+    fits: bool
+    reason: DecisionReason
+    confidence: Confidence
+
+
+def assess(question: Question, estimate: Estimate, chance: float | None) -> Assessment:
+    """Combine the memory estimate with an external engine's probability that the run fits (None: no opinion).
+
+    What cannot be avoided must fit in any case. Within `safety` of the GPU's memory the external engine decides; below,
+    it can only warn; above, it is believed in one case, a full fine-tuning that pages. The need counts, not the blocks
+    that the allocator would cache on an empty GPU.
+    """
+    memory, need = question.gpu.memory_gib, estimate.need_gib
+    if not estimate.floor_gib <= memory:
+        return _reject(DecisionReason.VETO)
+    if _is_long(question) and (1 - _AMPLE) * memory < need <= memory:
+        return _reject(DecisionReason.UNMEASURED)
+    if need * (1 + question.safety) <= memory:
+        return _assess_fitting(question, estimate, chance)
+    if need <= memory * (1 + question.safety):
+        is_likely = chance is not None and chance >= LIKELY
+        return _accept(question, estimate, Confidence.MEDIUM) if is_likely else _reject(DecisionReason.BAND)
+    if chance is not None and chance > _CERTAIN and question.training.method is Method.FULL:
+        return Assessment(question.allow_paged, DecisionReason.PAGED, Confidence.LOW)
+    return _reject(DecisionReason.DOES_NOT_FIT)
+
+
+def _is_long(question: Question) -> bool:
+    return question.training.sequence > _MAX_TRUSTED_TOKENS
+
+
+def _assess_fitting(question: Question, estimate: Estimate, chance: float | None) -> Assessment:
+    if chance is not None and chance < _UNLIKELY:
+        return _reject(DecisionReason.DISAGREE)
+    if _is_long(question):
+        return _accept(question, estimate, Confidence.LOW)
+    if chance is not None and chance >= LIKELY:
+        return _accept(question, estimate, Confidence.HIGH)
+    # The peak may be anywhere in the predicted range, so a GPU whose memory ends within it is a risk.
+    is_risky = estimate.high_gib > question.gpu.memory_gib
+    return _accept(question, estimate, Confidence.LOW if is_risky else Confidence.MEDIUM)
+
+
+def _reject(reason: DecisionReason) -> Assessment:
+    return Assessment(fits=False, reason=reason, confidence=Confidence.LOW)
+
+
+def _accept(question: Question, estimate: Estimate, confidence: Confidence) -> Assessment:
+    """Accept a layout, unless it relies on paging."""
+    if estimate.unpaged_gib is not None and not estimate.unpaged_gib * (1 + question.safety) <= question.gpu.memory_gib:
+        return Assessment(question.allow_paged, DecisionReason.PAGED, Confidence.LOW)
+    lowest = min(confidence, estimate.confidence, key=_CONFIDENCE_ORDER.index)
+    return Assessment(fits=True, reason=DecisionReason.OK, confidence=lowest)
+
+
+class Evaluator:
+    """Evaluates the layouts of one question in order, fewest GPUs and largest batches first.
+
+    ado-autoconf sometimes gives more GPUs a lower probability than fewer. More GPUs and smaller batches never need more
+    memory each. A layout therefore has at least the probability of every earlier one that needs no less; and if the
+    memory model alone accepted one of those, a low probability of the later layout is ignored.
+    """
+
+    def __init__(self, question: Question, estimator: Estimator, speed: Speed | None, opinion: EngineOpinion) -> None:
+        self.question = question
+        self._estimator, self._speed, self._opinion = estimator, speed, opinion
+        self._estimates: dict[Layout, Estimate] = {}
+        self._rated: list[tuple[Layout, float]] = []
+        self._unrated: list[Layout] = []  # accepted by the memory model alone
+
+    def evaluate(self, layout: Layout) -> Candidate:
+        """Evaluate one layout, and predict its speed if it fits."""
+        estimate, (chance, opinion) = self._estimate(layout), self._chance(layout)
+        result = assess(self.question, estimate, chance)
+        if chance is not None and result.reason != DecisionReason.VETO:
+            self._rated.append((layout, chance))
+        if chance is None and result.fits and self._opinion.chances:
+            self._unrated.append(layout)
+        speed = None
+        if result.fits and self._speed is not None:
+            speed = self._speed(self.question.training, layout, self.question.gpu)
+        return Candidate(
+            layout=layout,
+            gpu=self.question.gpu,
+            fits=result.fits,
+            reason=result.reason,
+            text=explain_candidate(self.question, estimate, opinion, result.reason),
+            confidence=result.confidence,
+            estimate=estimate,
+            probability=chance if self._opinion.recommendation is None else None,
+            tokens_per_s=None if speed is None else speed[0],
+            speed_error=None if speed is None else speed[1],
+        )
+
+    def without_opinion(self) -> "Evaluator":
+        """Return an evaluator that uses the memory model alone. It shares the estimates."""
+        evaluator = Evaluator(self.question, self._estimator, self._speed, NO_OPINION)
+        evaluator._estimates = self._estimates
+        return evaluator
+
+    def reject(self, options: LayoutOptions) -> Candidate:
+        """Return the candidate of a number of GPUs without any layout."""
+        question = self.question
+        layout = Layout(
+            gpus=options.gpus, workers=options.workers, batch=question.batch, accumulation=question.accumulation
+        )
+        reason = DecisionReason.INDIVISIBLE
+        return Candidate(layout=layout, gpu=question.gpu, fits=False, reason=reason, text=options.obstacle)
+
+    def _estimate(self, layout: Layout) -> Estimate:
+        known = self._estimates.get(layout)
+        if known is None:
+            known = self._estimates[layout] = self._estimator(self.question.training, layout, self.question.gpu)
+        return known
+
+    def _chance(self, layout: Layout) -> tuple[float | None, str]:
+        """Return the external engine's probability and its opinion in words. A recommendation counts as certain."""
+        opinion = self._opinion
+        if opinion.recommendation is not None:
+            return 1.0, f"{opinion.label} recommends it"
+        if not opinion.chances:
+            return None, ""
+        own = opinion.chances.get((layout.gpus, layout.gpus * layout.batch))
+        earlier = [chance for other, chance in self._rated if _needs_no_more(layout, other)]
+        chance = max([*earlier, *([] if own is None else [own])], default=None)
+        if chance is None or (chance < LIKELY and any(_needs_no_more(layout, other) for other in self._unrated)):
+            return None, ""
+        return chance, f"{opinion.label} gives it a probability of {chance:.0%}"
+
+
+def _needs_no_more(layout: Layout, other: Layout) -> bool:
+    """Return whether a layout cannot need more memory per GPU than the other one."""
+    return other.gpus <= layout.gpus and other.batch >= layout.batch

@@ -1,0 +1,160 @@
+"""Explain candidates and decisions in words."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason, Estimate
+from reconciler.core.sizing.question import Goal, Question
+from reconciler.core.sizing.training import Layout
+
+PAGING_COST = "about 20 times slower"
+"""Measured: granite-3.1-8b on 1 GPU with paging, 215 tokens/s; on 2 GPUs without, 4,255."""
+
+_NEED_IS_PEAK = 0.97
+"""From this fraction of the peak on, the need is not shown as well."""
+
+_MAX_PARTS = 3
+_gib = attrgetter("gib")
+_CONJUNCTIONS = {
+    DecisionReason.VETO: "although",
+    DecisionReason.DISAGREE: "but",
+    DecisionReason.DOES_NOT_FIT: "although",
+}
+_BY_RELEVANCE = (
+    DecisionReason.PAGED,
+    DecisionReason.DISAGREE,
+    DecisionReason.BAND,
+    DecisionReason.UNMEASURED,
+    DecisionReason.DOES_NOT_FIT,
+    DecisionReason.VETO,
+    DecisionReason.INDIVISIBLE,
+)
+"""Reasons of rejection, by how close to running a candidate with that reason is."""
+
+
+def explain_candidate(question: Question, estimate: Estimate, opinion: str, reason: DecisionReason) -> str:
+    """Return the figures and the reason of one candidate; `opinion` is that of an external engine, or empty."""
+    of = f"of {question.gpu.memory_gib:.1f} GiB"
+    need = f"needs {estimate.need_gib:.1f} {of}"
+    match reason:
+        case DecisionReason.OK:
+            text = f"{_peak(question, estimate, of)}: {_largest_parts(estimate)}"
+        case DecisionReason.VETO:
+            what = "weights" if question.training.method.has_adapters else "weights and gradients"
+            text = f"needs {estimate.floor_gib:.1f} {of} for {what} alone"
+        case DecisionReason.UNMEASURED:
+            tokens = question.training.sequence
+            text = f"{need}: too close to the limit for samples of {tokens} tokens, much longer than any measured run"
+        case DecisionReason.DISAGREE:
+            text = f"{need} by the memory model"
+        case DecisionReason.BAND:
+            text = f"{need}: within {question.safety:.0%} of the limit"
+        case DecisionReason.PAGED:
+            full = max(estimate.unpaged_gib or 0.0, estimate.need_gib)
+            text = f"needs {full:.1f} {of}: fits only by paging the optimizer to the host, {PAGING_COST}"
+        case _:
+            text = f"{need}: {_largest_parts(estimate)}"
+    return f"{text}, {_CONJUNCTIONS.get(reason, 'and')} {opinion}" if opinion else text
+
+
+def _peak(question: Question, estimate: Estimate, of: str) -> str:
+    if estimate.peak_gib > question.gpu.memory_gib:
+        return f"needs {estimate.need_gib:.1f} {of} (the allocator will use all of it for its cache)"
+    need = f", {estimate.need_gib:.1f} needed" if estimate.need_gib < _NEED_IS_PEAK * estimate.peak_gib else ""
+    return f"peak {estimate.peak_gib:.1f} {of} ({estimate.low_gib:.1f} to {estimate.high_gib:.1f}){need}"
+
+
+def _largest_parts(estimate: Estimate) -> str:
+    parts = sorted(estimate.parts, key=_gib, reverse=True)[:_MAX_PARTS]
+    return ", ".join(f"{part.name} {part.gib:.1f}" for part in parts)
+
+
+def explain_chosen(question: Question, candidates: Sequence[Candidate], chosen: Candidate) -> str:
+    """Return what was chosen: GPUs, memory, and how the effective batch is kept."""
+    parts = [f"{format_gpus(chosen.layout)}: {chosen.text}", _batch_change(question, chosen.layout)]
+    if question.goal is Goal.AVOID_OOM:
+        parts.append(_compare_with_request(question, candidates, chosen))
+    if question.goal is Goal.THROUGHPUT:
+        parts.append(_speed(candidates, chosen))
+    return "; ".join(part for part in parts if part)
+
+
+def format_gpus(layout: Layout) -> str:
+    """Return the number of GPUs, and of workers if there are several."""
+    count = f"{layout.gpus} GPU" + ("s" if layout.gpus > 1 else "")
+    return count if layout.workers == 1 else f"{count} ({layout.workers} workers x {layout.gpus_per_worker})"
+
+
+def _batch_change(question: Question, layout: Layout) -> str:
+    """Return how the effective batch is kept if its factors change."""
+    if (layout.gpus, layout.batch, layout.accumulation) == (question.processes, question.batch, question.accumulation):
+        return ""
+    steps = f" x {layout.accumulation} steps" if layout.accumulation > 1 else ""
+    samples = "sample" if layout.batch == 1 else "samples"
+    product = f"{layout.batch} {samples} per GPU x {layout.gpus}{steps}"
+    return f"{product} keep the effective batch of {question.effective_batch}"
+
+
+def _compare_with_request(question: Question, candidates: Sequence[Candidate], chosen: Candidate) -> str:
+    requested = question.requested_gpus or question.processes
+    if chosen.layout.gpus == requested:
+        return "the requested number"
+    first = next((candidate for candidate in candidates if candidate.layout.gpus == requested), None)
+    return f"instead of {requested}" + (f", which {first.text}" if first is not None and first is not chosen else "")
+
+
+def _speed(candidates: Sequence[Candidate], chosen: Candidate) -> str:
+    if chosen.tokens_per_s is None:
+        return ""
+    error = chosen.speed_error or 0.0
+    text = f"{chosen.tokens_per_s:,.0f} tokens/s ± {error:.0%}"
+    similar = [
+        candidate
+        for candidate in candidates
+        if candidate.fits
+        and candidate.cost < chosen.cost
+        and (candidate.tokens_per_s or 0) >= chosen.tokens_per_s * (1 - error)
+    ]
+    if not similar:
+        return text
+    cheapest = min(similar, key=lambda candidate: candidate.cost)
+    return f"{text}; {format_gpus(cheapest.layout)} may be as fast ({cheapest.tokens_per_s:,.0f} tokens/s)"
+
+
+def explain_rejection(question: Question, candidates: Sequence[Candidate]) -> tuple[DecisionReason, str]:
+    """Return why nothing was chosen: the reason of the candidate that was closest to running."""
+    closest = closest_candidate(candidates)
+    reason = DecisionReason(closest.reason)
+    product = question.gpu.product
+    if reason is DecisionReason.INDIVISIBLE:
+        return reason, f"no number of GPUs up to {question.max_gpus} keeps the effective batch: {closest.text}"
+    gpus = format_gpus(closest.layout)
+    return reason, f"no layout of up to {question.max_gpus} x {product} fits; the closest, {gpus}, {closest.text}"
+
+
+def closest_candidate(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the rejected candidate that is closest to running; of several with the same reason, the largest."""
+    return min(
+        candidates,
+        key=lambda candidate: (_BY_RELEVANCE.index(DecisionReason(candidate.reason)), -candidate.layout.gpus),
+    )
+
+
+def explain_alternatives(best: Decision, others: Sequence[Decision]) -> str:
+    """Return what the other GPU products would cost."""
+    chosen = best.chosen
+    found = [decision.chosen for decision in others if decision.chosen is not None]
+    if chosen is None or not found:
+        return ""
+    listed = ", ".join(f"{one.layout.gpus} x {one.gpu.product} ({_relative_cost(one, chosen)})" for one in found)
+    return f"; alternatives: {listed}"
+
+
+def _relative_cost(candidate: Candidate, chosen: Candidate) -> str:
+    shortage = f", but the cluster has only {candidate.gpu.in_all}" if is_short(candidate) else ""
+    return f"{candidate.cost / chosen.cost:.2g} times the price{shortage}"
+
+
+def is_short(candidate: Candidate) -> bool:
+    """Return whether the cluster has fewer GPUs of the product than the candidate takes, as far as measured."""
+    return 0 < candidate.gpu.in_all < candidate.layout.gpus

@@ -1,0 +1,230 @@
+"""GPUs: the shipped table, the lookup of a product by its names, and what a cluster offers."""
+
+import re
+from collections.abc import Iterator
+from math import isclose
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import Vendor
+from reconciler.core.inventory import Inventory, Node
+
+_MAX_LENGTH = 200
+_MAX_SUGGESTIONS = 5
+_MIG = re.compile(
+    r"(?:^|-)mig-(?P<name>(?:[1-7]c\.)?(?P<slices>[1-7])g\.(?P<gb>[0-9]{1,3})gb(?:[.+-]me(?:[.+-]all)?)?)$"
+)
+_SAME_MEMORY = 0.05
+_SLICES = 7  # compute slices of a GPU that can be partitioned
+_FOUR_SLICES = ("NVIDIA-A30", "NVIDIA-RTX-PRO-6000")
+_MIG_GIB = {
+    5: 4.75,
+    6: 5.81,
+    10: 9.5,
+    12: 10.62,
+    18: 16.0,
+    20: 19.5,
+    24: 21.5,
+    35: 32.5,
+    40: 39.25,
+    80: 78.75,
+    141: 140.0,
+}
+"""GiB of a MIG profile by the gigabytes in its name: the least that `nvidia-smi mig -lgip` shows on any GPU."""
+_MIG_FRACTION = 0.88
+"""GiB per gigabyte for profiles that are not in `_MIG_GIB`: the smallest ratio among those that are."""
+
+
+class Gpu(Struct, frozen=True, kw_only=True):
+    """A GPU product. `product` is the value of the node label; `memory_gib` is the total that NVML or amd-smi reports.
+
+    `price` is the relative cost of one hour (A100-80GB is 1): a rough order of cloud prices, which settings override.
+    `autoconf` is the name in ado-autoconf, empty if it has none. `tflops` is the dense bf16 peak, or fp16 if `bf16` is
+    false because the GPU has no bf16 arithmetic; `bandwidth_gbs` is that of its memory. `per_node` is the number in the
+    largest measured node, `in_all` that of all measured nodes. Zero means unknown.
+    """
+
+    product: str
+    memory_gib: float
+    vendor: Vendor = Vendor.NVIDIA
+    price: float = 1.0
+    tflops: float = 0.0
+    bandwidth_gbs: float = 0.0
+    per_node: int = 0
+    in_all: int = 0
+    bf16: bool = True
+    autoconf: str = ""
+    source: str = ""
+
+
+class GpuRow(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A row of `data/gpus.json`. Of GPUs with two dies (MI250), a row is one die, which drivers show as a GPU."""
+
+    product: str
+    vendor: Vendor
+    memory_mib: int
+    tflops: float
+    bandwidth_gbs: float
+    price: float
+    source: str
+    aliases: tuple[str, ...] = ()
+    bf16: bool = True
+    autoconf: str = ""
+
+    def gpu(self) -> Gpu:
+        """Return the GPU that the row describes."""
+        return Gpu(
+            product=self.product,
+            memory_gib=round(self.memory_mib / 1024, 2),
+            vendor=self.vendor,
+            price=self.price,
+            tflops=self.tflops,
+            bandwidth_gbs=self.bandwidth_gbs,
+            bf16=self.bf16,
+            autoconf=self.autoconf,
+            source=self.source,
+        )
+
+
+class _GpuFile(Struct, frozen=True):
+    gpus: tuple[GpuRow, ...]
+
+
+class GpuTable:
+    """The GPUs of `data/gpus.json`, by name."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.rows = msgspec.json.decode(raw, type=_GpuFile).gpus
+        rows = [(row, row.gpu()) for row in self.rows]
+        self._gpus = tuple(gpu for _, gpu in rows)
+        self._by_key = {_key(name): gpu for row, gpu in rows for name in (row.product, *row.aliases)}
+        self._found: dict[tuple[str, float | None], Gpu | None] = {}
+
+    def __iter__(self) -> Iterator[Gpu]:
+        """Iterate over all GPUs, in the order of the table."""
+        return iter(self._gpus)
+
+    def find(self, product: str, memory_gib: float | None = None) -> Gpu | None:
+        """Return the GPU that `product` names; None if it is unknown, or may mean GPUs with different memory.
+
+        Accepts values of `nvidia.com/gpu.product` and `amd.com/gpu.product-name`, with or without the vendor prefix and
+        the suffix `-SHARED`, names of ado-autoconf, and MIG profiles, with their GPU
+        (`NVIDIA-A100-SXM4-80GB-MIG-3g.40gb`) or as the resource (`nvidia.com/mig-3g.40gb`). A short name is accepted if
+        all GPUs that it may mean have the same memory: `A100-80GB` (PCIe and SXM) does; `H100` (80 or 94 GB) needs
+        `memory_gib`, which matches within 5 %.
+        """
+        query = (product, memory_gib)
+        if query not in self._found:
+            key = _key(product)
+            self._found[query] = (
+                self._by_key.get(key) or self._mig_profile(key) or self._short_name(product, key, memory_gib)
+            )
+        return self._found[query]
+
+    def closest(self, product: str) -> tuple[str, ...]:
+        """Return similar products for a hint: first those whose name contains `product`, then similar spellings."""
+        from difflib import get_close_matches  # noqa: PLC0415 - only for error messages
+
+        key = _key(product)
+        names = {_key(gpu.product): gpu.product for gpu in self._gpus}
+        similar = [names[name] for name in get_close_matches(key, names, _MAX_SUGGESTIONS, 0.6)]
+        return tuple(dict.fromkeys((*(gpu.product for gpu in self._containing(key)), *similar)))[:_MAX_SUGGESTIONS]
+
+    def offered(self, inventory: Inventory) -> tuple[Gpu, ...]:
+        """Return the GPUs of the schedulable nodes, ordered by product.
+
+        The memory is the smallest that was measured, so that a job fits on any node with the product. A product that is
+        not in the table has its measured memory alone; one whose memory is unknown is omitted.
+        """
+        nodes = [(gpu, node.gpus) for node in inventory.nodes if (gpu := self._of_node(node)) is not None]
+        products = sorted({gpu.product for gpu, _ in nodes})
+        return tuple(_merge_nodes([pair for pair in nodes if pair[0].product == product]) for product in products)
+
+    def _of_node(self, node: Node) -> Gpu | None:
+        if not node.product or node.gpus < 1 or node.unschedulable:
+            return None
+        known = self.find(node.product, node.memory_mib / 1024 if node.memory_mib > 0 else None)
+        if node.memory_mib < 1:
+            return None if known is None else replace(known, product=node.product)
+        measured: dict[str, Any] = {
+            "product": node.product,
+            "memory_gib": round(node.memory_mib / 1024, 2),
+            "source": f"measured on node {node.name}",
+        }
+        if known is None:
+            is_amd = node.product.lower().startswith(("amd", "instinct"))
+            return Gpu(vendor=Vendor.AMD if is_amd else Vendor.NVIDIA, **measured)
+        return replace(known, **measured)
+
+    def _containing(self, key: str) -> list[Gpu]:
+        """Return the GPUs whose names contain all words of `key` and start with its first word."""
+        words = key.split("-")
+        names = [(_key(gpu.product).split("-"), gpu) for gpu in self._gpus]
+        return [gpu for name, gpu in names if name[0] == words[0] and set(words) <= set(name)]
+
+    def _short_name(self, product: str, key: str, memory_gib: float | None) -> Gpu | None:
+        """Return what all GPUs with a short name have in common: the lowest speed and the highest price."""
+        gpus = [
+            gpu
+            for gpu in self._containing(key)
+            if memory_gib is None or isclose(gpu.memory_gib, memory_gib, rel_tol=_SAME_MEMORY)
+        ]
+        if not gpus or len({gpu.memory_gib for gpu in gpus}) > 1:
+            return None
+        if len(gpus) == 1:
+            return gpus[0]
+        return replace(
+            gpus[0],
+            product=product,
+            price=max(gpu.price for gpu in gpus),
+            tflops=min(gpu.tflops for gpu in gpus),
+            bandwidth_gbs=min(gpu.bandwidth_gbs for gpu in gpus),
+            autoconf="",
+            source=f"the minimum of {', '.join(gpu.product for gpu in gpus)}",
+        )
+
+    def _mig_profile(self, key: str) -> Gpu | None:
+        """Return a MIG slice as a GPU: its fraction of the compute, its own memory."""
+        match = _MIG.search(key)
+        if match is None:
+            return None
+        whole = self._by_key.get(key[: match.start()])
+        if whole is None and match.start():
+            return None
+        slices = 4 if whole is not None and whole.product.startswith(_FOUR_SLICES) else _SLICES
+        fraction = min(1.0, int(match["slices"]) / slices)
+        nominal = int(match["gb"])
+        memory = _MIG_GIB.get(nominal, round(nominal * _MIG_FRACTION, 2))
+        source = "nvidia-smi mig -lgip" if nominal in _MIG_GIB else f"{_MIG_FRACTION:.0%} of the profile's nominal size"
+        if whole is None:
+            return Gpu(product=f"mig-{match['name']}", memory_gib=memory, price=fraction, source=source)
+        return replace(
+            whole,
+            product=f"{whole.product}-MIG-{match['name']}",
+            memory_gib=min(memory, whole.memory_gib),
+            price=round(whole.price * fraction, 3),
+            tflops=whole.tflops * fraction,
+            bandwidth_gbs=whole.bandwidth_gbs * min(1.0, memory / whole.memory_gib),
+            autoconf="",
+            source=source,
+        )
+
+
+def _key(product: str) -> str:
+    """Return the name in lower case, without vendor prefixes, with one `-` between words."""
+    if len(product) > _MAX_LENGTH:
+        return ""
+    name = re.sub(r"[^a-z0-9.+]+", "-", product.lower()).strip("-")
+    name = re.sub(r"^(?:nvidia\.com-)", "", name)
+    name = re.sub(r"^(?:nvidia-)?(?:nvidia|tesla|geforce|quadro|amd-instinct|amd|instinct)-(?=.)", "", name)
+    return name.removeprefix("geforce-").removesuffix("-shared")
+
+
+def _merge_nodes(nodes: list[tuple[Gpu, int]]) -> Gpu:
+    """Merge the same product on several nodes, each with its number of GPUs."""
+    smallest = min((gpu for gpu, _ in nodes), key=lambda gpu: (gpu.memory_gib, gpu.source))
+    counts = [count for _, count in nodes]
+    return replace(smallest, per_node=max(counts), in_all=sum(counts))

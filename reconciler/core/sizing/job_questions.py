@@ -1,0 +1,261 @@
+"""Build the questions of a training job from its launch line, its resources and the settings."""
+
+from collections.abc import Sequence
+from functools import cache
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import SizingSettings
+from reconciler.core.launch import Diagnostic, Fact, FileReader, Launch, Span
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.memory import is_known_optimizer
+from reconciler.core.sizing.models.lora import UnknownTargetError, adapter_parameters, default_targets
+from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.resolve import resolve_gpus, resolve_model
+from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.sizing.training import Architecture, Attention, Method, Offload, Precision, Strategy, Training
+
+_DECIDED_LATER = "launch.decided-later"
+
+
+@cache
+def _default(value: str, origin: str) -> Fact:
+    """Return the fact of a default value. There are few different ones."""
+    return Fact(value=value, snippet="", origin=origin)
+
+
+class JobQuestions(Struct, frozen=True, kw_only=True):
+    """The questions of a job, one for each GPU product it may get, or the diagnostics that prevent them.
+
+    `facts` are all values that were used, by name and in order. A fact without a `snippet` is a default; its `origin`
+    says where it comes from.
+    """
+
+    questions: tuple[Question, ...] = ()
+    facts: tuple[tuple[str, Fact], ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def defaults(self) -> tuple[tuple[str, Fact], ...]:
+        """The values that the launch line does not state."""
+        return tuple((name, fact) for name, fact in self.facts if not fact.snippet)
+
+
+def no_files(_: str) -> bytes | None:
+    """Return no file, for jobs outside of a repository."""
+    return None
+
+
+def build_questions(
+    launch: Launch,
+    settings: SizingSettings,
+    tables: SizingTables,
+    *,
+    requested_gpus: int | None = None,
+    selected_gpu: str = "",
+    offered: Sequence[Gpu] = (),
+    files: FileReader = no_files,
+    folder: str = "",
+    starts_processes: bool = False,
+) -> JobQuestions:
+    """Build the questions of a job. A value that is written but cannot be resolved is an error, never a guess.
+
+    `requested_gpus` is the number over all pods today; `selected_gpu` the product that node selector or affinity names;
+    `offered` are the GPUs of the cluster; `files` and `folder` are where the model's configuration may be;
+    `starts_processes`: the job's kind starts a process per GPU, whatever the line says.
+    """
+    builder = _QuestionBuilder(launch, settings, requested_gpus, starts_processes=starts_processes)
+    return builder.build(tables, selected_gpu, offered, files, folder)
+
+
+def _for_gpu(gpu: Gpu, question: Question) -> Question:
+    """Ask for another GPU product. A pod cannot have more GPUs than the largest measured node."""
+    per_worker = min(question.gpus_per_worker, gpu.per_node or question.gpus_per_worker)
+    return replace(question, gpu=gpu, gpus_per_worker=per_worker)
+
+
+class _QuestionBuilder:
+    """Reads values from a launch line and records each one that it uses."""
+
+    def __init__(
+        self, launch: Launch, settings: SizingSettings, requested: int | None, *, starts_processes: bool
+    ) -> None:
+        self._launch = launch
+        self._settings = settings
+        self._requested = requested
+        self._starts_processes = starts_processes
+        self._facts: dict[str, Fact] = {}
+        self._diagnostics: list[Diagnostic] = []
+
+    def build(
+        self, tables: SizingTables, selected: str, offered: Sequence[Gpu], files: FileReader, folder: str
+    ) -> JobQuestions:
+        settings = self._settings
+        model = resolve_model(tables.models, self._value("model", ""), files, folder)
+        choice = resolve_gpus(
+            tables.gpus,
+            variable=self._stated("gpu_model"),
+            selected=selected,
+            default=settings.default_gpu_model,
+            offered=offered,
+            prices=settings.prices,
+        )
+        if isinstance(model, Diagnostic):
+            self._diagnostics.append(replace(model, span=self._span("model")))
+        if isinstance(choice, Diagnostic):
+            self._diagnostics.append(replace(choice, span=self._span("gpu_model")))
+        self._diagnostics += self._unresolved() or self._missing()
+        training = None if isinstance(model, Diagnostic) or self._diagnostics else self._training(model[0])
+        batch, processes = self._batch()
+        if self._diagnostics or training is None or isinstance(choice, Diagnostic):
+            diagnostics = tuple(dict.fromkeys(self._diagnostics))
+            return JobQuestions(facts=tuple(self._facts.items()), diagnostics=diagnostics)
+        question = Question(
+            training=training,
+            gpu=choice.gpus[0],
+            batch=batch,
+            processes=processes,
+            accumulation=int(self._value("accumulation", "1")),
+            requested_gpus=self._requested,
+            goal=settings.goal,
+            gpus_per_worker=settings.gpus_per_worker,
+            max_gpus=settings.max_gpus,
+            safety=settings.safety,
+            allow_paged=settings.allow_paged,
+            allow_disagreement=settings.allow_disagreement,
+            model_version=settings.model_version,
+        )
+        products = ", ".join(gpu.product for gpu in choice.gpus)
+        self._facts["gpu"] = Fact(value=products, snippet="", origin=choice.origin)
+        questions = tuple(_for_gpu(gpu, question) for gpu in choice.gpus)
+        return JobQuestions(questions=questions, facts=tuple(self._facts.items()))
+
+    def _stated(self, name: str) -> str:
+        """Return what the line or its framework states; empty if neither does."""
+        fact = self._launch.fact(name)
+        if fact is None:
+            return ""
+        self._facts[name] = fact
+        return fact.value
+
+    def _value(self, name: str, default: str, origin: str = "not set") -> str:
+        """Return what the line or its framework states, else `default`, which is recorded with its origin."""
+        stated = self._stated(name)
+        if stated or not default:
+            return stated
+        self._facts[name] = _default(default, origin)
+        return default
+
+    def _flag(self, name: str) -> bool:
+        return self._value(name, "false") == "true"
+
+    def _missing(self) -> list[Diagnostic]:
+        hint = "add it to the line, or set it in an AUTOCONF_* variable of the container"
+        return [
+            Diagnostic(rule="launch.missing", message=f"the launch line does not set the {name}", hint=hint)
+            for name in ("model", "sequence")
+            if not self._stated(name)
+        ]
+
+    def _training(self, architecture: Architecture) -> Training | None:
+        method = self._method()
+        optimizer = self._value("optimizer", "adamw_torch", "the default of PyTorch")
+        if not is_known_optimizer(optimizer):
+            message = f"the memory of optimizer {optimizer!r} is unknown"
+            hint = "use a name of transformers such as adamw_torch, or exclude the job from sizing"
+            self._report("sizing.optimizer", "optimizer", message, hint)
+        rank = 8
+        targets: tuple[str, ...] = ()
+        if method is not None and method.has_adapters:
+            rank = int(self._value("lora_rank", "8", "the default of PEFT"))
+            targets = self._targets(architecture, rank)
+        if method is None:
+            return None
+        return Training(
+            model=self._value("model", ""),
+            architecture=architecture,
+            method=method,
+            sequence=int(self._value("sequence", "")),
+            precision=Precision(self._value("precision", "fp32", "the default of PyTorch")),
+            optimizer=optimizer,
+            checkpointing=self._flag("checkpointing"),
+            attention=Attention(self._value("attention", "sdpa", "the default of transformers")),
+            strategy=Strategy(self._value("strategy", "ddp", "no sharding on the line")),
+            offload=Offload(self._value("offload", "none")),
+            tensor=int(self._value("tensor", "1")),
+            pipeline=int(self._value("pipeline", "1")),
+            lora_rank=rank,
+            lora_targets=targets,
+            fused_loss=self._flag("fused_loss"),
+            framework=self._launch.framework.name,
+        )
+
+    def _method(self) -> Method | None:
+        """Return the method; None for an 8-bit base, and for a 4-bit base without adapters."""
+        method = Method(self._value("method", "full"))
+        bits = self._stated("quantisation")
+        if bits == "8bit":
+            message, hint = "an 8-bit base is not supported", "load it in 4 or 16 bits, or exclude the job from sizing"
+        elif bits and method is Method.FULL:
+            message, hint = "a quantized base cannot be fully fine-tuned", "train adapters on it (LoRA)"
+        else:
+            return method
+        self._report("sizing.quantisation", "quantisation", message, hint)
+        return None
+
+    def _targets(self, architecture: Architecture, rank: int) -> tuple[str, ...]:
+        """Return the adapters' targets. A default that the model has no layer for is replaced by PEFT's own default."""
+        targets = tuple(part for part in self._stated("lora_targets").split(",") if part)
+        try:
+            adapter_parameters(architecture, rank, targets)
+        except UnknownTargetError as error:
+            if self._facts["lora_targets"].snippet:
+                message = f"LoRA target of {architecture.name}: {error}"
+                self._report("sizing.lora-target", "lora_targets", message, "correct the name")
+            targets = ()
+        if not targets:
+            targets = default_targets(architecture) or ("all-linear",)
+            origin = "PEFT's default for the model type"
+            self._facts["lora_targets"] = Fact(value=",".join(targets), snippet="", origin=origin)
+        return targets
+
+    def _batch(self) -> tuple[int, int]:
+        """Return the samples per process and the number of processes."""
+        processes = self._processes()
+        per_process = self._stated("batch")
+        if per_process:
+            return int(per_process), processes
+        batch = int(self._stated("global_batch") or 1)
+        if batch % processes == 0:
+            return batch // processes, processes
+        message = f"a batch of {batch} does not divide among {processes} processes"
+        hint = "correct AUTOCONF_BATCH_SIZE or the number of processes"
+        self._report("sizing.batch", "global_batch", message, hint)
+        return batch, 1
+
+    def _processes(self) -> int:
+        """Return the number of processes that share the batch today.
+
+        By default a launcher starts one process per requested GPU. If the job requests none, its batch is taken as that
+        of a single process.
+        """
+        stated = self._launch.facts.get("processes")
+        if stated is None and self._requested and (self._starts_processes or not self._launch.fact("processes")):
+            self._facts["processes"] = _default(str(self._requested), "one per requested GPU")
+            return self._requested
+        return int(self._value("processes", "1", "neither the line nor the resources set it"))
+
+    def _unresolved(self) -> list[Diagnostic]:
+        """Return the values that are written but unknown. Counts of processes and machines may be decided later."""
+        later = [diagnostic for diagnostic in self._launch.unresolved if diagnostic.rule == _DECIDED_LATER]
+        expected = [name for name in ("processes", "machines") if self._launch.fact(name) is None]
+        excused = later if len(set(later)) <= len(expected) else []
+        return [diagnostic for diagnostic in self._launch.unresolved if diagnostic not in excused]
+
+    def _report(self, rule: str, name: str, message: str, hint: str) -> None:
+        self._diagnostics.append(Diagnostic(rule=rule, message=message, hint=hint, span=self._span(name)))
+
+    def _span(self, name: str) -> Span | None:
+        fact = self._facts.get(name)
+        return None if fact is None else fact.span

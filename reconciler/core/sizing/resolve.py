@@ -1,0 +1,139 @@
+"""Resolve the model and the GPU products that a job names."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.launch import Diagnostic, FileReader
+from reconciler.core.sizing.gpus import Gpu, GpuTable
+from reconciler.core.sizing.models import ModelTable, parse_model_config
+from reconciler.core.sizing.training import Architecture
+
+OFFERED = "what the cluster offers"
+"""Origin of GPU products that neither the job nor the settings name."""
+
+_MAX_SHOWN_GPU = 60
+_MAX_SHOWN_MODEL = 80
+_MAX_LENGTH = 512
+_CACHE_SIZE = 4096
+_PATH_PART = re.compile(r"(?!\.\.?$)[^\x00-\x1f\\:*?\"<>|]+")
+
+
+class GpuChoice(Struct, frozen=True, kw_only=True):
+    """The GPU products to choose from, and what named them."""
+
+    gpus: tuple[Gpu, ...]
+    origin: str
+
+
+def resolve_gpus(
+    table: GpuTable,
+    *,
+    variable: str = "",
+    selected: str = "",
+    default: str = "",
+    offered: Sequence[Gpu] = (),
+    prices: Sequence[tuple[str, float]] = (),
+) -> GpuChoice | Diagnostic:
+    """Return the GPU product that is named, else all that are offered.
+
+    The order is: `variable` (AUTOCONF_GPU_MODEL), `selected` (node selector, or an affinity that allows exactly one
+    product), `default` of the settings, then `offered` (by the queue's flavors and the measured nodes). Measured values
+    override the table, `prices` of the settings override both. An unknown name is an error; the search stops there.
+    """
+    named = (
+        (variable, "env AUTOCONF_GPU_MODEL"),
+        (selected, "node selection"),
+        (default, "spec.sizing.defaultGpuModel"),
+    )
+    price_of = dict(prices)
+
+    def priced(gpu: Gpu) -> Gpu:
+        return replace(gpu, price=price_of[gpu.product]) if gpu.product in price_of else gpu
+
+    for product, origin in named:
+        if product:
+            known = table.find(product)
+            names = {product} if known is None else {product, known.product}
+            gpu = next((gpu for gpu in offered if gpu.product in names), known)
+            return (
+                _unknown_gpu(table, product, origin) if gpu is None else GpuChoice(gpus=(priced(gpu),), origin=origin)
+            )
+    if offered:
+        return GpuChoice(gpus=tuple(map(priced, offered)), origin=OFFERED)
+    hint = "set the node selector nvidia.com/gpu.product, spec.sizing.defaultGpuModel, or --gpu"
+    return Diagnostic(rule="sizing.gpu", message="the GPU product is unknown: nothing names it", hint=hint)
+
+
+def _unknown_gpu(table: GpuTable, product: str, origin: str) -> Diagnostic:
+    closest = table.closest(product)
+    hint = (
+        f"did you mean {' or '.join(closest)}?" if closest else "use the value of the node label nvidia.com/gpu.product"
+    )
+    return Diagnostic(rule="sizing.gpu", message=f"unknown GPU {product[:_MAX_SHOWN_GPU]!r} in {origin}", hint=hint)
+
+
+def resolve_model(
+    table: ModelTable, written: str, files: FileReader, folder: str = ""
+) -> tuple[Architecture, str] | Diagnostic:
+    """Return the architecture of a model and where it was read.
+
+    The order is: `config.json` under the path as written, relative to the root of the repository, to its `models/`, and
+    to the job's `folder`; the table; last a `config.json` beside the job, for models that the table does not know.
+    """
+    for path in _config_paths(written, folder):
+        raw = files(path)
+        if raw is not None:
+            return _parse(table, raw, path, written)
+    known = table.find(written)
+    if known is not None:
+        return known, known.source
+    beside = _join(folder, "config.json")
+    raw = files(beside)
+    if raw is not None:
+        return _parse(table, raw, beside, written)
+    closest = table.closest(written)
+    hint = "add its config.json beside the job" + (f", or did you mean {' or '.join(closest)}?" if closest else "")
+    shown = written if len(written) <= _MAX_SHOWN_MODEL else written[:_MAX_SHOWN_MODEL] + "…"
+    return Diagnostic(rule="sizing.model", message=f"unknown model {shown!r}", hint=hint)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _config_paths(written: str, folder: str) -> tuple[str, ...]:
+    """Return where the configuration of a model may be in the repository; nothing for paths that leave it."""
+    if len(written) > _MAX_LENGTH or "://" in written:
+        return ()
+    parts = [part for part in written.split("/") if part not in ("", ".")]
+    if not parts or not all(_PATH_PART.fullmatch(part) for part in parts):
+        return ()
+    name = "/".join(parts)
+    paths = [_join(*start, parts[-1], "config.json") for start in (("models",), (folder,))]
+    if not written.startswith("/"):
+        paths = [_join(*start, name, "config.json") for start in ((), ("models",), (folder,))] + paths
+    return tuple(dict.fromkeys(paths))
+
+
+def _join(*parts: str) -> str:
+    return "/".join(part.strip("/") for part in parts if part.strip("/"))
+
+
+def _parse(table: ModelTable, raw: bytes, path: str, written: str) -> tuple[Architecture, str] | Diagnostic:
+    try:
+        data: Any = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _invalid_config(path, str(error))
+    if not isinstance(data, dict):
+        return _invalid_config(path, "it is not a JSON object")
+    known = table.find(written)
+    parsed = parse_model_config(data, known.name if known is not None else written.rstrip("/").rpartition("/")[2])
+    return _invalid_config(path, parsed) if isinstance(parsed, str) else (parsed, f"file {path}")
+
+
+def _invalid_config(path: str, reason: str) -> Diagnostic:
+    message = f"cannot read the architecture of the model from {path}: {reason}"
+    return Diagnostic(rule="sizing.model", message=message, hint="replace it with the model's own config.json")

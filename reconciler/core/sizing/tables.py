@@ -1,0 +1,30 @@
+"""The tables that ship with the package, read when they are first used."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # every plan creates the tables, few read them
+    from reconciler.core.sizing.gpus import GpuTable
+    from reconciler.core.sizing.models import ModelTable
+
+
+class SizingTables:
+    """Models and GPUs. `read` returns the bytes of a shipped file by its path."""
+
+    def __init__(self, read: Callable[[str], bytes]) -> None:
+        self._read = read
+
+    @cached_property
+    def models(self) -> "ModelTable":
+        """Architectures by the names of models."""
+        from reconciler.core.sizing.models import ModelTable  # noqa: PLC0415 - only sizing needs it
+
+        return ModelTable(self._read("data/models.json"))
+
+    @cached_property
+    def gpus(self) -> "GpuTable":
+        """GPUs by the names of products."""
+        from reconciler.core.sizing.gpus import GpuTable  # noqa: PLC0415 - only sizing needs it
+
+        return GpuTable(self._read("data/gpus.json"))
