@@ -73,7 +73,9 @@ def main() -> int:
     print(f"one question decided (all candidates)    {each:10.1f} us")
     print(f"{JOBS:,} different questions decided      {each * JOBS / 1e6:10.2f} s")
     documents = [_document(number) for number in range(JOBS // 10)]
-    SizingContext(tables=TABLES, kinds=BUILT_IN, settings=SizingSettings(), answers=Answers(), file=lambda _: None)
+    context = SizingContext(
+        tables=TABLES, kinds=BUILT_IN, settings=SizingSettings(), answers=Answers(), file=lambda _: None
+    )
     whole = _each(lambda: [size_job(one, context) for one in documents], len(documents))
     print(f"job file: line read, decided, rewritten  {whole:10.1f} us")
     _table(questions)
