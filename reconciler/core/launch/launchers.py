@@ -49,15 +49,24 @@ def count_per_node(per_node: Names, nodes: Names, variables: Names = ()) -> Read
     return read
 
 
+def read_script_processes(extraction: Extraction) -> None:
+    """Read the count among the script's own flags, of a command that passes it to accelerate or torchrun."""
+    extraction.add_number("processes", extraction.script.find(("num_processes", "nproc_per_node")))
+    extraction.set_default("machines", "1", f"default of {_starter(extraction)}")
+
+
+def _starter(extraction: Extraction) -> str:
+    invocation = extraction.invocation
+    return invocation.launcher.name if invocation.command is None else invocation.command.program
+
+
 def _read_counts(extraction: Extraction, per_node: Setting | None, nodes: Setting | None) -> None:
     if nodes is not None and ":" in nodes.text:
         message = f"`{nodes.fact.snippet}` is a range: the number of nodes may change while the job runs"
         extraction.reject("machines", message, nodes.fact.span, "set one number to have the job sized")
     else:
         extraction.add_number("machines", nodes)
-    invocation = extraction.invocation
-    starter = invocation.launcher.name if invocation.command is None else invocation.command.program
-    extraction.set_default("machines", "1", f"default of {starter}")
+    extraction.set_default("machines", "1", f"default of {_starter(extraction)}")
     count, machines = extraction.add_number("processes", per_node), extraction.number("machines")
     if count is not None and machines is None:
         extraction.facts.pop("processes")

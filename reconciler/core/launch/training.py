@@ -15,46 +15,38 @@ from reconciler.core.launch.settings import Setting
 
 _NUMBERS = frozenset({"batch", "sequence", "accumulation", "lora_rank", "tensor", "pipeline"})
 _READ_SEPARATELY = frozenset({"deepspeed", "dtype", "attention", "fused_loss", "checkpointing"})
-_ATTENTION = {
-    "flash_attention_2": "flash-attn-2",
-    "flash_attention_3": "flash-attn-2",
-    "fa2": "flash-attn-2",
-    "flash_attn": "flash-attn-2",
-    "flash-attn-2": "flash-attn-2",
-    "flash_attention": "flash-attn-2",
-    "kernels-community/flash-attn2": "flash-attn-2",
-    "kernels-community/flash-attn3": "flash-attn-2",
-    "sdpa": "sdpa",
-    "auto": "sdpa",
-    "flex_attention": "sdpa",
-    "eager": "eager",
-    "disabled": "eager",
-}
-_DTYPES = {
-    "bfloat16": "bf16",
-    "bf16": "bf16",
-    "torch.bfloat16": "bf16",
-    "float16": "fp16",
-    "fp16": "fp16",
-    "half": "fp16",
-    "torch.float16": "fp16",
-    "float32": "fp32",
-    "fp32": "fp32",
-    "float": "fp32",
-    "torch.float32": "fp32",
-}
-_OPTIMIZERS = {
-    "torch.optim.AdamW": "adamw_torch",
-    "torch.optim.adamw.AdamW": "adamw_torch",
-    "AdamW": "adamw_torch",
-    "adamw": "adamw_torch",
-    "torch.optim.SGD": "sgd",
-    "bitsandbytes.optim.PagedAdamW": "paged_adamw_32bit",
-    "bitsandbytes.optim.PagedAdamW8bit": "paged_adamw_8bit",
-    "bitsandbytes.optim.AdamW8bit": "adamw_bnb_8bit",
-    "torchao.prototype.low_bit_optim.AdamW8bit": "adamw_torch_8bit",
-}
 
+
+def _by_word(words: dict[str, str]) -> dict[str, str]:
+    """Return our name of each word, from the words of each name."""
+    return {word: name for name, text in words.items() for word in text.split()}
+
+
+_ATTENTION = _by_word(
+    {
+        "flash-attn-2": "flash_attention_2 flash_attention_3 fa2 flash_attn flash-attn-2 flash_attention "
+        "kernels-community/flash-attn2 kernels-community/flash-attn3",
+        "sdpa": "sdpa auto flex_attention",
+        "eager": "eager disabled",
+    }
+)
+_DTYPES = _by_word(
+    {
+        "bf16": "bfloat16 bf16 torch.bfloat16",
+        "fp16": "float16 fp16 half torch.float16",
+        "fp32": "float32 fp32 float torch.float32",
+    }
+)
+_OPTIMIZERS = _by_word(
+    {
+        "adamw_torch": "torch.optim.AdamW torch.optim.adamw.AdamW AdamW adamw",
+        "sgd": "torch.optim.SGD",
+        "paged_adamw_32bit": "bitsandbytes.optim.PagedAdamW",
+        "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit",
+        "adamw_bnb_8bit": "bitsandbytes.optim.AdamW8bit",
+        "adamw_torch_8bit": "torchao.prototype.low_bit_optim.AdamW8bit",
+    }
+)
 
 OTHER_OBJECTIVES = "(?:dpo|kto|grpo|rloo|reward|rm|orpo|cpo|simpo|ppo|online_dpo|nash_md|xpo|gkd|prm|bco|rlhf)"
 """Verbs and script names of trainings other than supervised fine-tuning."""
@@ -65,19 +57,9 @@ _METHOD = (
     *("peft_method", "finetuning_type", "adapter", "sft_type", "train_type", "tuner_type", "peft_type"),
     "finetune_type",
 )
-_METHODS = {
-    "lora": "lora",
-    "qlora": "qlora",
-    "full": "full",
-    "none": "full",
-    "": "full",
-    "null": "full",
-    "sft": "full",
-    "dora": "lora",
-    "rslora": "lora",
-    "gptq-lora": "gptq-lora",
-    "false": "full",
-}
+_METHODS = {"": "full"} | _by_word(
+    {"full": "full none null sft false", "lora": "lora dora rslora", "qlora": "qlora", "gptq-lora": "gptq-lora"}
+)
 _LORA_SWITCHES = ("use_peft", "use_lora", "enable_lora", "lora_enable", "lora")
 _QLORA_SWITCHES = ("q_lora", "use_qlora", "qlora")
 _LORA_FLAGS = ("lora_r", "lora_rank", "lora_alpha", "lora_target_modules")

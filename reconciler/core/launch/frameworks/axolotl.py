@@ -1,20 +1,13 @@
 """Axolotl: https://docs.axolotl.ai."""
 
-from reconciler.core.launch.extraction import Extraction
 from reconciler.core.launch.framework import Command, Framework
+from reconciler.core.launch.launchers import read_script_processes
 from reconciler.core.patterns import later
-
-
-def _read_processes(extraction: Extraction) -> None:
-    """Read the counts among the command's own flags, which it passes to accelerate or torchrun."""
-    extraction.add_number("processes", extraction.script.find(("num_processes", "nproc_per_node")))
-    extraction.set_default("machines", "1", "default of axolotl")
-
 
 AXOLOTL = Framework(
     name="axolotl",
     source="axolotl",
-    commands=(Command(program="axolotl", verbs=later("train|fine-tune"), read_processes=_read_processes),),
+    commands=(Command(program="axolotl", verbs=later("train|fine-tune"), read_processes=read_script_processes),),
     programs=later(r"axolotl\.cli(?:\.train)?|(?:.*/)?axolotl/cli/train\.py"),
     matches=lambda script, flags: script.endswith("scripts/finetune.py") and "model_name_or_path" not in flags,
     settings={
