@@ -13,7 +13,7 @@ from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.policy.admission import PolicySet, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
-from reconciler.core.policy.switches import switch_problems
+from reconciler.core.policy.rule_settings import rule_setting_problems
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.tables import SizingTables
@@ -135,7 +135,7 @@ def build_context(
         problems=(
             *(problem for file in policies for problem in file.problems),
             *measured.problems,
-            *switch_problems(config.rules, known_policies),
+            *rule_setting_problems(config.rules, known_policies),
             *policy_problems,
             *exception_problems,
         ),

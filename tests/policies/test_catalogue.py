@@ -151,10 +151,10 @@ def test_settings_set_parameters() -> None:
     [
         (
             {"max-gpus-per-job": RuleSetting(parameters={"maximum": 8})},
-            "no parameter 'maximum'; its parameters are: max",
+            "no parameter 'maximum'; known parameters: max",
         ),
-        ({"no-privileged": RuleSetting(parameters={"max": 8})}, "takes no parameters; remove them"),
-        ({"no-privileged": RuleSetting(action="block")}, "action 'block' is not known; use deny, warn, audit"),
+        ({"no-privileged": RuleSetting(parameters={"max": 8})}, "has no parameters; remove them"),
+        ({"no-privileged": RuleSetting(action="block")}, "unknown action 'block'; allowed values: deny, warn, audit"),
     ],
 )
 def test_wrong_settings_are_problems(settings: dict[str, RuleSetting], words: str) -> None:

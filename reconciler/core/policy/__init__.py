@@ -1,1 +1,1 @@
-"""Rules in, verdicts out: admission policies in CEL, and rules over all objects together."""
+"""Evaluate rules: admission policies in CEL, and reference rules over all objects."""

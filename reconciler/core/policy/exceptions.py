@@ -1,4 +1,4 @@
-"""Exceptions are files too: which rule, which object, why, whose, until when."""
+"""`PolicyException` files: permission for one object to break a rule until a date."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
 class ExceptionInForce(Struct, frozen=True, kw_only=True):
-    """An exception file that allows a denial, and until when."""
+    """An exception file that is valid on the date of the plan; `used` is False if it excepts nothing."""
 
     rule: str
     target: str
@@ -29,7 +29,7 @@ class ExceptionInForce(Struct, frozen=True, kw_only=True):
 
 
 class PolicyException(Struct, frozen=True, kw_only=True):
-    """What one file allows: `rule` for one object, in one cluster or (empty) in all, through the day `expires`."""
+    """An exception from `rule` for one object, in one cluster or all (empty), through the day `expires`."""
 
     rule: str
     kind: str
@@ -43,19 +43,19 @@ class PolicyException(Struct, frozen=True, kw_only=True):
     expires_place: SourceRef
 
     def covers(self, verdict: Verdict) -> bool:
-        """Whether the file speaks of this verdict."""
-        named = ObjectKey(group=verdict.key.group, kind=self.kind, namespace=self.namespace, name=self.name)
-        return (self.rule, named) == (verdict.rule, verdict.key) and self.cluster in ("", verdict.cluster)
+        """Whether the exception applies to this verdict."""
+        key = ObjectKey(group=verdict.key.group, kind=self.kind, namespace=self.namespace, name=self.name)
+        return (self.rule, key) == (verdict.rule, verdict.key) and self.cluster in ("", verdict.cluster)
 
     @property
     def target(self) -> str:
-        """The object for people: `Job/team-a/train` or, of one cluster, `Job/team-a/train (west)`."""
+        """The object: `Job/team-a/train`, or `Job/team-a/train (west)` for one cluster."""
         name = "/".join(part for part in (self.kind, self.namespace, self.name) if part)
         return f"{name} ({self.cluster})" if self.cluster else name
 
 
 class Excepted(NamedTuple):
-    """What `apply_exceptions` returns."""
+    """The result of `apply_exceptions`."""
 
     verdicts: tuple[Verdict, ...]
     in_force: tuple[ExceptionInForce, ...]
@@ -63,17 +63,17 @@ class Excepted(NamedTuple):
 
 
 def load_exceptions(documents: Sequence[Document]) -> tuple[tuple[PolicyException, ...], tuple[Problem, ...]]:
-    """Read every PolicyException among `documents`; one with a problem allows nothing."""
-    found: list[PolicyException] = []
+    """Read the PolicyExceptions among `documents`. One with a problem has no effect."""
+    exceptions: list[PolicyException] = []
     problems: list[Problem] = []
     for document in documents:
         if document.kind == KIND and document.key.group == GROUP:
-            wrong: list[Problem] = []
-            exception = _read(document, wrong)
-            problems.extend(wrong)
-            if not wrong:
-                found.append(exception)
-    return tuple(found), tuple(problems)
+            own_problems: list[Problem] = []
+            exception = _read(document, own_problems)
+            problems.extend(own_problems)
+            if not own_problems:
+                exceptions.append(exception)
+    return tuple(exceptions), tuple(problems)
 
 
 def _read(document: Document, problems: list[Problem]) -> PolicyException:
@@ -84,7 +84,14 @@ def _read(document: Document, problems: list[Problem]) -> PolicyException:
         if isinstance(node, str) and (node.strip() or not required):
             return node.strip()
         if required or node is not None:
-            problems.append(_invalid(document, path, "is missing" if node is None else "must be a string with text"))
+            problems.append(
+                _invalid(
+                    document,
+                    path,
+                    "is required" if node is None else "must be a non-empty string",
+                    "set it to a non-empty string",
+                )
+            )
         return ""
 
     expires = text("spec", "expires")
@@ -110,52 +117,56 @@ def _invalid(document: Document, path: tuple[str, ...], message: str, hint: str 
 
 
 def apply_exceptions(verdicts: Iterable[Verdict], exceptions: Sequence[PolicyException], date: str) -> Excepted:
-    """Mark what exceptions allow on `date` (YYYY-MM-DD, from the head commit or the user: a plan knows no clock).
+    """Apply exceptions on `date` (YYYY-MM-DD; from the head commit or the user, because plans do not use the clock).
 
-    An expired exception is an error, one that allows nothing a warning. A rule that could not be evaluated may be
-    excepted like a denial: a person has looked at it.
+    An expired exception is an error, an unused one a warning. A rule that could not be evaluated can be excepted like
+    a denial.
     """
-    valid = [one for one in exceptions if date <= one.expires]
-    problems = [_expired(one, date) for one in exceptions if date > one.expires]
+    valid = [exception for exception in exceptions if date <= exception.expires]
+    problems = [_expired(exception, date) for exception in exceptions if date > exception.expires]
     used: set[PolicyException] = set()
     marked = []
     for verdict in verdicts:
-        covering = [one for one in valid if one.covers(verdict)]
+        covering = [exception for exception in valid if exception.covers(verdict)]
         used.update(covering)
         marked.append(replace(verdict, result=Result.EXCEPTED) if covering else verdict)
-    problems += [_unused(one) for one in valid if one not in used]
-    in_force = [_in_force(one, used=one in used) for one in sorted(valid, key=lambda one: one.place)]
+    problems += [_unused(exception) for exception in valid if exception not in used]
+    in_force = [
+        _in_force(exception, used=exception in used)
+        for exception in sorted(valid, key=lambda exception: exception.place)
+    ]
     ordered = sorted(problems, key=lambda problem: problem.sort_key)
     return Excepted(tuple(marked), tuple(in_force), tuple(ordered))
 
 
-def _in_force(one: PolicyException, *, used: bool) -> ExceptionInForce:
+def _in_force(exception: PolicyException, *, used: bool) -> ExceptionInForce:
     return ExceptionInForce(
-        rule=one.rule,
-        target=one.target,
-        reason=one.reason,
-        owner=one.owner,
-        expires=one.expires,
-        place=one.place,
+        rule=exception.rule,
+        target=exception.target,
+        reason=exception.reason,
+        owner=exception.owner,
+        expires=exception.expires,
+        place=exception.place,
         used=used,
     )
 
 
-def _expired(one: PolicyException, date: str) -> Problem:
+def _expired(exception: PolicyException, date: str) -> Problem:
     return Problem(
         rule="policy.exception-expired",
-        place=one.expires_place,
+        place=exception.expires_place,
         field="spec.expires",
-        message=f"the exception from {one.rule} for {one.target} expired on {one.expires} (judged on {date})",
-        hint=f"ask {one.owner} to fix the object and remove this file, or to renew it with a later date",
+        message=f"the exception from {exception.rule} for {exception.target} expired on {exception.expires} "
+        f"(the plan's date is {date})",
+        hint=f"fix the object and remove this file, or ask {exception.owner} to extend it",
     )
 
 
-def _unused(one: PolicyException) -> Problem:
+def _unused(exception: PolicyException) -> Problem:
     return Problem(
         rule="policy.exception-unused",
-        place=one.place,
-        message=f"no verdict of {one.rule} on {one.target} needs this exception",
-        hint="remove the file, or correct the rule or the object it names",
+        place=exception.place,
+        message=f"the exception from {exception.rule} for {exception.target} is not used",
+        hint="remove the file, or correct its rule or object",
         severity=Severity.WARNING,
     )

@@ -1,4 +1,4 @@
-"""`Verdict`: what one rule says of one object."""
+"""`Verdict`: the result of one rule for one object."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from reconciler.core.objects import ObjectKey, SourceRef
 
 
 class Result(StrEnum):
-    """How a rule judged: only `deny` and `error` stop a commit; `excepted` is a denial that a file allows."""
+    """The result of a rule. Only `deny` and `error` block a commit; `excepted` is a denial with an exception."""
 
     DENY = "deny"
     WARN = "warn"
@@ -18,7 +18,7 @@ class Result(StrEnum):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """A rule that did not simply pass. `place` is the source that asked for the object, not the rendered file."""
+    """A rule that did not pass. `place` is the source of the object, not the rendered file."""
 
     rule: str
     result: Result

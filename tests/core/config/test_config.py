@@ -5,7 +5,7 @@ import pytest
 from reconciler.adapters import bundle
 from reconciler.core.config import parse_config
 from reconciler.core.documents import read
-from reconciler.core.policy.switches import switch_problems
+from reconciler.core.policy.rule_settings import rule_setting_problems
 from reconciler.core.schemas import Catalogue
 
 HEAD = "apiVersion: gpureconciler.io/v1alpha1\nkind: ReconcilerConfig\nspec:\n"
@@ -18,7 +18,7 @@ def problems(spec: str) -> list[str]:
         config, wrong = parse_config(document)
         found = list(wrong)
         if config is not None:
-            found += switch_problems(config.rules, ("pinned-images", "no-privileged"))
+            found += rule_setting_problems(config.rules, ("pinned-images", "no-privileged"))
     return [str(problem) for problem in found]
 
 
@@ -77,16 +77,16 @@ def test_two_clusters_of_one_name() -> None:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        ("{pinned-image: {enabled: false}}", "no such rule, so this switches nothing; did you mean pinned-images?"),
+        ("{pinned-image: {enabled: false}}", "unknown rule 'pinned-image'; did you mean pinned-images?"),
         ("{quota.prodct: {action: warn}}", "did you mean quota.product?"),
         ("{zzzzzzzzzzzz: {action: warn}}", "docs/reference/rules.md"),
-        ("{quota.product: {parameters: {max: 3}}}", "has no parameter 'max'; it takes none"),
-        ("{quota.max-gpus-per-queue: {parameters: {maximum: 3}}}", "its parameters are: max, overrides"),
-        ("{identity.duplicate: {enabled: false}}", "can neither be switched off nor softened"),
-        ("{identity.path-collision: {action: warn}}", "can neither be switched off nor softened"),
+        ("{quota.product: {parameters: {max: 3}}}", "has no parameter 'max'; remove it"),
+        ("{quota.max-gpus-per-queue: {parameters: {maximum: 3}}}", "known parameters: max, overrides"),
+        ("{identity.duplicate: {enabled: false}}", "cannot be disabled or changed"),
+        ("{identity.path-collision: {action: warn}}", "cannot be disabled or changed"),
     ],
 )
-def test_a_switch_that_turns_nothing_is_an_error(rules: str, words: str) -> None:
+def test_a_setting_without_effect_is_an_error(rules: str, words: str) -> None:
     """F-124: no setting passes in silence."""
     (found,) = problems(f"  clusters: [{{name: a}}]\n  rules: {rules}\n")
     assert found.startswith("reconciler.yaml:5:11: spec.rules."), found

@@ -132,10 +132,7 @@ def test_all_problems_of_a_document() -> None:
             'a.yaml:5:3: c.true: YAML parsers disagree about the key "on", and Kubernetes reads "true"; '
             'quote it: "on" [yaml.ambiguous-key]'
         ),
-        (
-            'a.yaml:5:7: c.true: ".nan" is not a number that JSON can hold; '
-            "Kubernetes' JSON has no such number: write a finite one, or quote it [yaml.number]"
-        ),
+        ('a.yaml:5:7: c.true: ".nan" is not a valid JSON number; write a finite number, or quote it [yaml.number]'),
         (
             "a.yaml:6:9: c.d.?: a list cannot be a key; "
             "keys are strings; if this is a template placeholder, quote it or render the file first [yaml.key]"

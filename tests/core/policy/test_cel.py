@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.core.policy.cel import EvaluationError, Part, check, compose, runtime
-from reconciler.core.policy.cel.checker import named_type
-from reconciler.core.policy.cel.library.regex import whole_match
-from reconciler.core.policy.cel.names import fields, tokens, write
+from reconciler.core.policy.cel import Clause, EvaluationError, activation, check, compose, named_type
+from reconciler.core.policy.cel.library.strings import whole_match
+from reconciler.core.policy.cel.tokens import fields, tokens, write
 from tests.core.policy.cel_cases import OBJECT, REFUSED, TRUE
 
 NAMES = ("kubernetes.io/metadata.name", "cel-cases")
@@ -42,8 +41,8 @@ def types() -> dict[str, Any]:
 
 
 def evaluate(expression: str, variables: tuple[tuple[str, str], ...] = (), **values: Any) -> Any:
-    program = compose([Part(expression=expression, variables=variables)])
-    return program.evaluate(runtime.activation({**VALUES, **values}))
+    program = compose([Clause(expression=expression, variables=variables)])
+    return program.evaluate(activation({**VALUES, **values}))
 
 
 @pytest.mark.parametrize("expression", TRUE)
@@ -75,8 +74,8 @@ def test_a_fault_has_its_line_and_column() -> None:
         ("1 / 0 == 1", "divide by zero"),
         ("9223372036854775807 + 1 > 0", "overflow"),
         ("[].map(x, int(x)).max() == 1", "optional.none() dereference"),
-        ("lists.range(1000000000).size() > 1", "is not in 0 to 10000"),
-        ("[1].map(x, {'a': x}).sum() == 1", "sum() takes a list of numbers"),
+        ("lists.range(1000000000).size() > 1", "is not between 0 and 10000"),
+        ("[1].map(x, {'a': x}).sum() == 1", "sum() requires a list of numbers"),
         ("'a'.matches('(')", "invalid regular expression"),
         ("'a'.find('(') == ''", "invalid regular expression"),
         ("object.data.text", None),
@@ -144,19 +143,19 @@ def test_names_inside_strings_and_fields_are_left_alone(text: str) -> None:
 
 def test_joined_programs_share_variables_and_hide_no_error() -> None:
     """What several policies bind alike is one binding; `error && true` stays an error."""
-    good = Part(expression="variables.x == 1", variables=(("x", "1"),))
-    other = Part(expression="variables.x == 2", variables=(("x", "2"),))
-    broken = Part(expression="object.nothing == 1")
-    assert compose([good, other, good]).evaluate(runtime.activation(VALUES)) is True
+    good = Clause(expression="variables.x == 1", variables=(("x", "1"),))
+    other = Clause(expression="variables.x == 2", variables=(("x", "2"),))
+    broken = Clause(expression="object.nothing == 1")
+    assert compose([good, other, good]).evaluate(activation(VALUES)) is True
     with pytest.raises(EvaluationError):
-        compose([good, broken, other]).evaluate(runtime.activation(VALUES))
+        compose([good, broken, other]).evaluate(activation(VALUES))
 
 
 def test_renamed_parameters_stay_apart() -> None:
-    parts = [Part(expression=f"params.n == {n}", renamed={"params": f"params_{n}"}) for n in (1, 2)]
+    parts = [Clause(expression=f"params.n == {n}", renamed={"params": f"params_{n}"}) for n in (1, 2)]
     values = {**VALUES, "params_1": {"n": 1}, "params_2": {"n": 2}}
     program = compose(parts)
-    assert program.evaluate(runtime.activation(values)) is True
+    assert program.evaluate(activation(values)) is True
     assert {"params_1", "params_2"} <= program.reads
 
 
@@ -188,10 +187,10 @@ def test_hostile_expressions_end_quickly_and_kill_nobody(name: str) -> None:
     program = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
-        "from reconciler.core.policy.cel import EvaluationError, Part, compose, runtime\n"
+        "from reconciler.core.policy.cel import Clause, EvaluationError, activation, compose\n"
         "expression = sys.stdin.read()\n"
         "try:\n"
-        "    value = compose([Part(expression=expression)]).evaluate(runtime.activation({'object': {'kind': 'x'}}))\n"
+        "    value = compose([Clause(expression=expression)]).evaluate(activation({'object': {'kind': 'x'}}))\n"
         "    sys.exit(3 if value is True else 0)\n"
         "except (EvaluationError, RuntimeError):\n"
         "    sys.exit(0)\n"

@@ -1,17 +1,17 @@
-"""Programs that an earlier run has left give the same answers as those that are composed."""
+"""ProgramCache that an earlier run has left give the same answers as those that are composed."""
 
-from reconciler.core.policy.cel import Part, Programs, runtime
+from reconciler.core.policy.cel import Clause, ProgramCache, activation
 
-PARTS = [Part(expression="variables.many > 2 && params.on", variables=[("many", "size(object.items)")])]
+PARTS = [Clause(expression="variables.many > 2 && params.on", variables=[("many", "size(object.items)")])]
 
 
-def answer(programs: Programs) -> object:
+def answer(programs: ProgramCache) -> object:
     values = {"object": {"items": [1, 2, 3]}, "params": {"on": True}}
-    return programs.compose(PARTS).evaluate(runtime.activation(values))
+    return programs.compose(PARTS).evaluate(activation(values))
 
 
 def test_what_was_made_once_is_recalled() -> None:
-    first, second = Programs(), Programs()
+    first, second = ProgramCache(), ProgramCache()
     assert answer(first) is True
     second.recall(first.made)
     assert answer(second) is True
@@ -20,13 +20,13 @@ def test_what_was_made_once_is_recalled() -> None:
 
 
 def test_what_cannot_be_recalled_is_composed() -> None:
-    first, second = Programs(), Programs()
+    first, second = ProgramCache(), ProgramCache()
     assert answer(first) is True
     second.recall({key: raw[:-1] + b"?" for key, raw in first.made.items()} | {"other": b""})
     assert answer(second) is True
 
 
 def test_programs_of_other_parts_are_other_programs() -> None:
-    programs = Programs()
+    programs = ProgramCache()
     assert programs.compose(PARTS) is programs.compose(PARTS)
-    assert programs.compose([Part(expression="false")]) is not programs.compose(PARTS)
+    assert programs.compose([Clause(expression="false")]) is not programs.compose(PARTS)

@@ -58,7 +58,7 @@ def test_an_expired_exception_allows_nothing_and_is_an_error() -> None:
     (problem,) = problems
     assert (problem.rule, problem.severity) == ("policy.exception-expired", Severity.ERROR)
     assert str(problem.place) == "policies/exceptions.yaml:9:12"
-    assert "expired on 2026-03-31 (judged on 2026-04-01)" in problem.message
+    assert "expired on 2026-03-31 (the plan's date is 2026-04-01)" in problem.message
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_a_cluster_may_be_named() -> None:
     [
         ('expires: "2026-03-31"', "expires: soon", "spec.expires: 'soon' is not a date; write YYYY-MM-DD"),
         ('expires: "2026-03-31"', 'expires: "2026-13-01"', "is not a date"),
-        ('  expires: "2026-03-31"\n', "", "spec.expires: is missing"),
-        ("  owner: team-a\n", "", "spec.owner: is missing"),
-        ("reason: the data moves to a claim in March", "reason: ' '", "spec.reason: must be a string with text"),
-        ("kind: Job, ", "", "spec.object.kind: is missing"),
-        ("rule: no-host-path", "rule: 7", "spec.rule: must be a string with text"),
-        ("object: {kind: Job, namespace: team-a, name: train}", "object: all", "spec.object.name: is missing"),
+        ('  expires: "2026-03-31"\n', "", "spec.expires: is required"),
+        ("  owner: team-a\n", "", "spec.owner: is required"),
+        ("reason: the data moves to a claim in March", "reason: ' '", "spec.reason: must be a non-empty string"),
+        ("kind: Job, ", "", "spec.object.kind: is required"),
+        ("rule: no-host-path", "rule: 7", "spec.rule: must be a non-empty string"),
+        ("object: {kind: Job, namespace: team-a, name: train}", "object: all", "spec.object.name: is required"),
     ],
 )
 def test_an_incomplete_exception_allows_nothing(old: str, new: str, words: str) -> None:

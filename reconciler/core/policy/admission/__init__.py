@@ -1,10 +1,10 @@
-"""`ValidatingAdmissionPolicy` files, evaluated offline as an API server of Kubernetes 1.36 would.
+"""Evaluate `ValidatingAdmissionPolicy` files offline, as an API server of Kubernetes 1.36 does.
 
-The same, unchanged file guards the pull request here and the API server later. What only a live server knows (who
-asks, what they may do) is an error here, never a pass.
+The same file, unchanged, can be used here and on the API server. What only a live server knows (the user and their
+permissions) is an error here, never a pass.
 """
 
+from reconciler.core.policy.admission.evaluation import PolicySet
 from reconciler.core.policy.admission.loading import Policies, load
-from reconciler.core.policy.admission.policies import PolicySet
 
 __all__ = ["Policies", "PolicySet", "load"]

@@ -1,26 +1,36 @@
-"""Documents and settings in, a `PolicySet` and all problems of all policies out."""
+"""Load policies from documents and adapt them to the settings in `reconciler.yaml`."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.core.config import RuleSetting
 from reconciler.core.documents import Document
 from reconciler.core.policy.admission.checking import check_policy
+from reconciler.core.policy.admission.evaluation import PolicySet
 from reconciler.core.policy.admission.matching import labels
-from reconciler.core.policy.admission.policies import PolicySet
-from reconciler.core.policy.admission.policy import BINDING, GROUP, POLICY, Binding, Parameters, Policy
-from reconciler.core.policy.admission.reading import read_binding, read_policy
-from reconciler.core.policy.admission.tuning import tune
+from reconciler.core.policy.admission.policies import (
+    BINDING,
+    GROUP,
+    POLICY,
+    Binding,
+    Parameters,
+    Policy,
+    read_binding,
+    read_policy,
+)
 from reconciler.core.problems import Problem, Severity
 from reconciler.version import __version__
 
-_EXCEPTION = ("gpureconciler.io", "PolicyException")  # read elsewhere
+_ACTIONS = ("deny", "warn", "audit")
+_EXCEPTION = ("gpureconciler.io", "PolicyException")  # see core/policy/exceptions.py
 
 
 class Policies(NamedTuple):
-    """What `load` returns."""
+    """The result of `load`."""
 
     policies: PolicySet
     problems: tuple[Problem, ...]
@@ -29,11 +39,11 @@ class Policies(NamedTuple):
 def load(
     documents: Sequence[Document], settings: Mapping[str, RuleSetting], *, shipped: Sequence[Document] = ()
 ) -> Policies:
-    """Read the repository's policies and the `shipped` ones, adapted by `settings` (by rule).
+    """Load the repository's policies and the `shipped` ones, with `settings` by rule.
 
-    A policy of the repository replaces a shipped one of the same name, together with its bindings and parameters.
-    Documents of other kinds are what policies may take their parameters from. A policy with problems is left out:
-    its problems are errors, and nothing is taken for a pass.
+    A policy of the repository replaces the shipped one of the same name, with its bindings and parameters. Documents
+    of other kinds can be parameters. A policy with problems is not part of the set; its problems are errors, so that
+    nothing passes by mistake.
     """
     problems: list[Problem] = []
     own = _names(documents)
@@ -42,12 +52,12 @@ def load(
     policies = _policies(sources, settings, problems, trusted=len(documents))
     bindings = [binding for one in sources if _is(one, BINDING) for binding in _binding(one, problems)]
     parameters = [_parameters(one) for one in sources if not _is(one, POLICY) and not _is(one, BINDING)]
-    bindings, parameters, tuned = tune(policies, bindings, parameters, settings)
-    problems.extend((*tuned, *_unmatched(policies, bindings, _names(sources)), *_idle(documents, sources)))
+    bindings, parameters, tuned = _apply_settings(policies, bindings, parameters, settings)
+    problems.extend((*tuned, *_unmatched(policies, bindings, _names(sources)), *_unused_documents(documents, sources)))
     bound = [(policies[one.policy], one) for one in bindings if one.policy in policies]
     digest = _digest(bound, parameters, settings)
-    found = tuple(sorted(problems, key=lambda problem: problem.sort_key))
-    return Policies(PolicySet(bound=bound, parameters=parameters, digest=digest), found)
+    problems.sort(key=lambda problem: problem.sort_key)
+    return Policies(PolicySet(bound=bound, parameters=parameters, digest=digest), tuple(problems))
 
 
 def _is(document: Document, kind: str) -> bool:
@@ -59,14 +69,14 @@ def _names(documents: Sequence[Document]) -> set[str]:
 
 
 def _rule_of(document: Document) -> str:
-    """Name the rule that a shipped document belongs to: each rule is a folder."""
+    """Return the rule of a shipped document: the name of its folder."""
     return document.source.path.split("/")[-2] if "/" in document.source.path else ""
 
 
 def _policies(
     documents: Sequence[Document], settings: Mapping[str, RuleSetting], problems: list[Problem], *, trusted: int
 ) -> dict[str, Policy]:
-    """Read and check policies; from position `trusted` on they are shipped, and were checked by our own tests."""
+    """Read and check policies. Those from position `trusted` on are shipped: the tests check them."""
     found: dict[str, Policy] = {}
     for position, document in enumerate(documents):
         if not _is(document, POLICY):
@@ -74,8 +84,10 @@ def _policies(
         policy, wrong = read_policy(document)
         if policy.rule in found:
             first = found[policy.rule].document.source
-            message = f"policy {policy.rule!r} is written twice, first in {first}"
-            wrong.append(Problem(rule="policy.duplicate", place=document.source, message=message))
+            message = f"policy {policy.rule!r} is already defined at {first}"
+            wrong.append(
+                Problem(rule="policy.duplicate", place=document.source, message=message, hint="remove or rename one")
+            )
         if position < trusted:
             wrong = wrong or check_policy(policy)
         problems.extend(wrong)
@@ -103,14 +115,14 @@ def _parameters(document: Document) -> Parameters:
 
 
 def _unmatched(policies: Mapping[str, Policy], bindings: Sequence[Binding], known: set[str]) -> list[Problem]:
-    """Policies nobody binds and bindings to policies nobody wrote: both would silently do nothing."""
+    """Return problems for policies without a binding and bindings without a policy, which have no effect."""
     found = [
         Problem(
             rule="policy.unknown-policy",
             place=one.document.at(("spec", "policyName")),
             field="spec.policyName",
-            message=f"there is no policy {one.policy!r}",
-            hint="write the policy, or remove the binding",
+            message=f"policy {one.policy!r} not found",
+            hint="add the policy, or remove the binding",
         )
         for one in bindings
         if one.policy not in known
@@ -120,7 +132,7 @@ def _unmatched(policies: Mapping[str, Policy], bindings: Sequence[Binding], know
         Problem(
             rule="policy.unbound",
             place=one.document.source,
-            message=f"policy {one.rule!r} has no binding, so it judges nothing",
+            message=f"policy {one.rule!r} has no binding, so it has no effect",
             hint="add a ValidatingAdmissionPolicyBinding",
             severity=Severity.WARNING,
         )
@@ -130,8 +142,8 @@ def _unmatched(policies: Mapping[str, Policy], bindings: Sequence[Binding], know
     return found
 
 
-def _idle(documents: Sequence[Document], sources: Sequence[Document]) -> list[Problem]:
-    """Documents beside the policies that are neither policy nor exception, nor of a kind that any policy asks for."""
+def _unused_documents(documents: Sequence[Document], sources: Sequence[Document]) -> list[Problem]:
+    """Return problems for documents that are not policies, exceptions or parameters of a policy."""
     known = ((GROUP, POLICY), (GROUP, BINDING), _EXCEPTION)
     others = [one for one in documents if (one.key.group, one.kind) not in known]
     if not others:
@@ -143,8 +155,8 @@ def _idle(documents: Sequence[Document], sources: Sequence[Document]) -> list[Pr
             rule="policy.idle",
             place=one.source,
             field="kind",
-            message=f"no policy takes its parameters from a {one.kind}, so nothing reads this document",
-            hint="move it among the sources if it is to be rendered; rules here are ValidatingAdmissionPolicies",
+            message=f"no policy has parameters of kind {one.kind}, so this document is not used",
+            hint="move it to a source folder if it should be rendered; rules are ValidatingAdmissionPolicies",
         )
         for one in others
         if (one.key.group, one.kind) not in asked
@@ -154,9 +166,80 @@ def _idle(documents: Sequence[Document], sources: Sequence[Document]) -> list[Pr
 def _digest(
     bound: Sequence[tuple[Policy, Binding]], parameters: Sequence[Parameters], settings: Mapping[str, RuleSetting]
 ) -> str:
-    """Everything that a verdict may depend on, in an order of its own: whatever the files' order was."""
+    """Return a digest of everything that verdicts depend on, whatever the order of the files."""
     pieces: list[Any] = [(policy.document.data, binding.document.data, binding.actions) for policy, binding in bound]
     pieces += [one.body for one in parameters]
     pieces += [(rule, one.enabled, one.action, dict(one.parameters)) for rule, one in settings.items()]
     written = sorted(json.dumps(piece, sort_keys=True, ensure_ascii=True) for piece in pieces)
     return hashlib.sha256("\n".join([f"engine {__version__}", *written]).encode()).hexdigest()
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _apply_settings(
+    policies: Mapping[str, Policy],
+    bindings: Sequence[Binding],
+    parameters: Sequence[Parameters],
+    settings: Mapping[str, RuleSetting],
+) -> tuple[list[Binding], list[Parameters], list[Problem]]:
+    """Apply actions and parameters from `reconciler.yaml` to bindings and parameter objects."""
+    problems: list[Problem] = []
+    tuned = []
+    bodies = list(parameters)
+    for binding in bindings:
+        setting = settings.get(binding.policy)
+        if setting is None or binding.policy not in policies:
+            tuned.append(binding)
+            continue
+        tuned.append(_with_action(binding, setting, problems))
+        if setting.parameters:
+            _set_parameters(policies[binding.policy], binding, setting, bodies, problems)
+    return tuned, bodies, problems
+
+
+def _with_action(binding: Binding, setting: RuleSetting, problems: list[Problem]) -> Binding:
+    if not setting.action:
+        return binding
+    if setting.action not in _ACTIONS:
+        message = f"unknown action {setting.action!r}"
+        hint = f"allowed values: {', '.join(_ACTIONS)}"
+        problems.append(_setting_problem(binding.policy, setting, "action", message, hint))
+        return binding
+    return replace(binding, actions=(setting.action,))
+
+
+def _set_parameters(
+    policy: Policy, binding: Binding, setting: RuleSetting, bodies: list[Parameters], problems: list[Problem]
+) -> None:
+    """Override `data` of the ConfigMap of the binding."""
+    for index, one in enumerate(bodies):
+        if policy.params is None or binding.ref is None or one.kind != policy.params.kind:
+            continue
+        if (one.name, one.namespace) != (binding.ref.name, binding.ref.namespace):
+            continue
+        data = dict(one.body.get("data") or {})
+        for name, value in setting.parameters.items():
+            if name in data:
+                data[name] = _as_text(value)
+            else:
+                known = ", ".join(sorted(data)) or "none"
+                message = f"rule {policy.rule!r} has no parameter {name!r}"
+                hint = f"known parameters: {known}"
+                problems.append(_setting_problem(policy.rule, setting, f"parameters.{name}", message, hint))
+        bodies[index] = replace(one, body={**one.body, "data": data})
+        return
+    message = f"rule {policy.rule!r} has no parameters"
+    problems.append(_setting_problem(policy.rule, setting, "parameters", message, "remove them"))
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as a string for a ConfigMap; lists are joined with commas."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(_as_text(item) for item in value) if isinstance(value, list | tuple) else str(value)
+
+
+def _setting_problem(rule: str, setting: RuleSetting, below: str, message: str, hint: str) -> Problem:
+    field = f"spec.rules.{rule}.{below}"
+    return Problem(rule="policy.setting", place=setting.place, field=field, message=message, hint=hint)

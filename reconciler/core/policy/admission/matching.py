@@ -1,6 +1,6 @@
-"""Does a policy or a binding speak of this request? As k8s.io/apiserver/pkg/admission/plugin/policy/matching.
+"""Whether a policy or a binding matches a request, as in k8s.io/apiserver/pkg/admission/plugin/policy/matching.
 
-Answers are three: yes, no, and why it cannot be told offline.
+The answer is true, false, or a text that says why it is unknown offline.
 """
 
 from collections.abc import Mapping
@@ -8,17 +8,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.policy.admission.policy import GROUP, Match, Requirement, ResourceRule
+from reconciler.core.policy.admission.policies import GROUP, Match, Requirement, ResourceRule
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""Every namespace carries its own name under this label (k8s.io/api/core/v1, LabelMetadataName)."""
+"""The label of every namespace with its name (k8s.io/api/core/v1, LabelMetadataName)."""
 _IRREGULAR = {"Endpoints": "endpoints"}
 _EXEMPT = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy",
            "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")  # fmt: skip
 
 
 class Resource(Struct, frozen=True, kw_only=True):
-    """What the answer depends on first, and what all objects of a kind share."""
+    """The part of a request that all objects of a kind share."""
 
     group: str
     version: str
@@ -40,12 +40,12 @@ class Resource(Struct, frozen=True, kw_only=True):
 
     @property
     def exempt(self) -> bool:
-        """Admission policies do not judge admission policies."""
+        """Whether no admission policy applies: they do not apply to admission policies."""
         return self.group == GROUP and self.kind in _EXEMPT
 
 
-class Request(Struct, frozen=True, kw_only=True):
-    """One object that is to be created or updated."""
+class AdmissionRequest(Struct, frozen=True, kw_only=True):
+    """A request to create or update one object."""
 
     resource: Resource
     name: str
@@ -55,8 +55,8 @@ class Request(Struct, frozen=True, kw_only=True):
     namespace_object: Mapping[str, Any] | None
 
 
-def matches(match: Match, request: Request) -> bool | str:
-    """Whether `match` covers the request; a text says why that cannot be told."""
+def matches(match: Match, request: AdmissionRequest) -> bool | str:
+    """Whether `match` matches the request; a text says why that is unknown."""
     ruled = _ruled(match, request)
     if ruled is False or not _selects_object(match.objects, request):
         return False
@@ -65,17 +65,17 @@ def matches(match: Match, request: Request) -> bool | str:
 
 
 def depends_on_object(match: Match) -> bool:
-    """Whether two objects of the same kind may get different answers."""
+    """Whether the answer may differ between two objects of the same kind."""
     named = any(rule.names for rule in (*match.rules, *match.excluded))
     return named or bool(match.namespaces or match.objects)
 
 
 def may_match(match: Match, resource: Resource) -> bool:
-    """Whether `match` could cover any object of a kind: what an index over kinds may rely on."""
+    """Whether `match` could match any object of a kind."""
     return not match.rules or any(_covers(rule, resource, match.equivalent) for rule in match.rules)
 
 
-def _ruled(match: Match, request: Request) -> bool | str:
+def _ruled(match: Match, request: AdmissionRequest) -> bool | str:
     if any(_named(rule, request) and _covers(rule, request.resource, match.equivalent) for rule in match.excluded):
         return False
     if not match.rules:
@@ -85,36 +85,36 @@ def _ruled(match: Match, request: Request) -> bool | str:
         return True
     if any(_covers(rule, request.resource, match.equivalent) for rule in covering):
         return (
-            f"the policy asks for another version than {request.resource.version}, and only an API server can convert; "
+            f"the policy matches another version than {request.resource.version}, and only an API server converts; "
             f"add {request.resource.version!r} to apiVersions"
         )
     return False
 
 
-def _named(rule: ResourceRule, request: Request) -> bool:
+def _named(rule: ResourceRule, request: AdmissionRequest) -> bool:
     return not rule.names or request.name in rule.names
 
 
 def _covers(rule: ResourceRule, resource: Resource, equivalent: bool) -> bool:  # noqa: FBT001 - a match policy
     return (
-        _listed(rule.operations, resource.operation)
-        and _listed(rule.groups, resource.group)
-        and (equivalent or _listed(rule.versions, resource.version))
+        _contains(rule.operations, resource.operation)
+        and _contains(rule.groups, resource.group)
+        and (equivalent or _contains(rule.versions, resource.version))
         and any(name in ("*", "*/*", resource.plural, f"{resource.plural}/*") for name in rule.resources)
         and _in_scope(rule.scope, resource)
     )
 
 
-def _listed(items: tuple[str, ...], wanted: str) -> bool:
-    return "*" in items or wanted in items
+def _contains(items: tuple[str, ...], value: str) -> bool:
+    return "*" in items or value in items
 
 
 def _in_scope(scope: str, resource: Resource) -> bool:
     return scope == "*" or (scope == "Namespaced") == resource.namespaced
 
 
-def _selects_object(requirements: tuple[Requirement, ...], request: Request) -> bool:
-    """Select by the labels of the new or of the old object: either suffices."""
+def _selects_object(requirements: tuple[Requirement, ...], request: AdmissionRequest) -> bool:
+    """Whether the labels of the new or of the old object match."""
     if not requirements:
         return True
     return selects(requirements, labels(request.body)) or (
@@ -122,7 +122,7 @@ def _selects_object(requirements: tuple[Requirement, ...], request: Request) -> 
     )
 
 
-def _selects_namespace(requirements: tuple[Requirement, ...], request: Request) -> bool | str:
+def _selects_namespace(requirements: tuple[Requirement, ...], request: AdmissionRequest) -> bool | str:
     if (request.resource.group, request.resource.kind) == ("", "Namespace"):
         return selects(requirements, {**labels(request.body), NAME_LABEL: request.name})
     if not requirements or not request.namespace:
@@ -130,27 +130,27 @@ def _selects_namespace(requirements: tuple[Requirement, ...], request: Request) 
     known = {NAME_LABEL: request.namespace}
     if request.namespace_object is not None:
         return selects(requirements, {**labels(request.namespace_object), **known})
-    by_name = tuple(one for one in requirements if one.key == NAME_LABEL)
+    by_name = tuple(requirement for requirement in requirements if requirement.key == NAME_LABEL)
     if by_name == requirements or not selects(by_name, known):
         return selects(by_name, known)
-    return f"the labels of namespace {request.namespace!r} are not in the repository; add its Namespace object"
+    return f"the labels of namespace {request.namespace!r} are unknown; add its Namespace object to the repository"
 
 
 def selects(requirements: tuple[Requirement, ...], present: Mapping[str, str]) -> bool:
-    """Whether labels meet all requirements of a selector."""
-    return all(_met(one, present) for one in requirements)
+    """Whether labels satisfy all requirements of a selector."""
+    return all(_satisfies(requirement, present) for requirement in requirements)
 
 
-def _met(one: Requirement, present: Mapping[str, str]) -> bool:
-    if one.operator == "In":
-        return present.get(one.key) in one.values
-    if one.operator == "NotIn":
-        return one.key not in present or present[one.key] not in one.values
-    return (one.key in present) == (one.operator == "Exists")
+def _satisfies(requirement: Requirement, present: Mapping[str, str]) -> bool:
+    if requirement.operator == "In":
+        return present.get(requirement.key) in requirement.values
+    if requirement.operator == "NotIn":
+        return requirement.key not in present or present[requirement.key] not in requirement.values
+    return (requirement.key in present) == (requirement.operator == "Exists")
 
 
 def labels(body: Mapping[str, Any]) -> dict[str, str]:
-    """Labels of an object; whatever is malformed counts as absent."""
+    """Return the labels of an object; malformed ones count as absent."""
     metadata = body.get("metadata")
-    found = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    return {key: str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+    values = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}

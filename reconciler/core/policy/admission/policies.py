@@ -1,263 +1,319 @@
-"""`PolicySet`: all policies in force, and what they say of one manifest after another.
+"""`ValidatingAdmissionPolicy` and `ValidatingAdmissionPolicyBinding` as typed values.
 
-Most objects pass, so all policies that speak of an object are first asked in one expression joined by `&&`: only where
-that is not plainly true are they asked one by one. An error among them cannot hide: `error && true` is an error.
+Reading reports what an API server would refuse in the fields that evaluation depends on; unknown fields are reported
+by the schema.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.objects import SourceRef, split_api_version
-from reconciler.core.policy.admission.judging import Finding, Unit
-from reconciler.core.policy.admission.matching import (
-    NAME_LABEL,
-    Request,
-    Resource,
-    depends_on_object,
-    labels,
-    matches,
-    may_match,
-    selects,
-)
-from reconciler.core.policy.admission.policy import Binding, Match, Parameters, Policy
-from reconciler.core.policy.cel import EvaluationError, Program, Programs, runtime
-from reconciler.core.policy.verdict import Result, Verdict
+from msgspec import Struct, field
 
-_Kind = tuple[str, str, bool, bool]
-_Bound = tuple[Policy, Binding]
+from reconciler.core.documents import Document
+from reconciler.core.objects import FieldPath, format_path, split_api_version
+from reconciler.core.problems import Problem
+
+GROUP = "admissionregistration.k8s.io"
+POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 
 
-class PolicySet:
-    """Policies and bindings, indexed by kind. Programs are compiled when an object first needs them."""
+class Requirement(Struct, frozen=True, kw_only=True):
+    """One condition of a label selector: In, NotIn, Exists or DoesNotExist."""
 
-    def __init__(self, *, bound: Sequence[_Bound], parameters: Sequence[Parameters], digest: str) -> None:
-        self.digest = digest
-        self.programs = Programs()
-        self._bound = tuple(bound)
-        self._parameters = tuple(parameters)
-        self._units: dict[tuple[int, int, int], Unit] = {}
-        self._by_kind: dict[_Kind, tuple[Resource, tuple[_Bound, ...], bool]] = {}
-        self._programs: dict[tuple[int, ...], Program | None] = {}
-        self._settled: dict[_Kind, tuple[Unit, ...]] = {}
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        """Names of the policies in force."""
-        return tuple(sorted({policy.rule for policy, _ in self._bound}))
-
-    def evaluate(
-        self, manifest: Manifest, *, old: Mapping[str, Any] | None, namespace: Mapping[str, Any] | None
-    ) -> tuple[Verdict, ...]:
-        """Say what speaks against `manifest`, which replaces `old` (None: nothing) in `namespace` (None: unknown)."""
-        kind = (manifest.body["apiVersion"], manifest.key.kind, old is None, bool(manifest.key.namespace))
-        units = self._settled.get(kind)
-        verdicts: list[Verdict] = []
-        request: Request | None = None
-        if units is None:
-            resource, candidates, varying = self._candidates(kind)
-            request = _request(manifest, resource, old, namespace)
-            units = tuple(self._matching(candidates, request, manifest, verdicts))
-            if not varying and not verdicts:
-                self._settled[kind] = units
-        if units:
-            request = request or _request(manifest, self._candidates(kind)[0], old, namespace)
-            if not self._all_pass(units, request):
-                for unit in units:
-                    found = unit.findings(_values((unit,), request, None))
-                    verdicts.extend(_verdicts(unit, found, manifest))
-        return tuple(sorted(dict.fromkeys(verdicts), key=lambda one: one.sort_key)) if verdicts else ()
-
-    def _candidates(self, kind: _Kind) -> tuple[Resource, tuple[_Bound, ...], bool]:
-        """Return the kind as policies see it, what could speak of it, and whether that differs by object."""
-        found = self._by_kind.get(kind)
-        if found is None:
-            group, version = split_api_version(kind[0])
-            # A Namespace is cluster-scoped, whatever its request's namespace is said to be.
-            resource = Resource(
-                group=group, version=version, kind=kind[1], operation="CREATE" if kind[2] else "UPDATE",
-                namespaced=kind[3] and (group, kind[1]) != ("", "Namespace"),
-            )  # fmt: skip
-            bound = () if resource.exempt else tuple(one for one in self._bound if _may_speak(one, resource))
-            found = self._by_kind[kind] = (resource, bound, any(_varies(one) for one in bound))
-        return found
-
-    def _matching(
-        self, candidates: tuple[_Bound, ...], request: Request, manifest: Manifest, verdicts: list[Verdict]
-    ) -> list[Unit]:
-        """Units that speak of this object; where that cannot be told, a verdict says why."""
-        units: list[Unit] = []
-        for policy, binding in candidates:
-            answer = _all(policy.match, binding.match, request)
-            if answer is False:
-                continue
-            params = self._params(policy, binding, request.namespace) if answer is True else answer
-            if isinstance(params, str):
-                finding = Finding(message=f"not evaluated: {params}", error=True)
-                verdicts.append(_verdict(policy, Result.ERROR, finding, manifest))
-            else:
-                units.extend(self._unit(policy, binding, one) for one in params)
-        return units
-
-    def _params(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Parameters | None] | str:
-        kind, ref = policy.params, binding.ref
-        if kind is None or ref is None:
-            return (None,)
-        found = [
-            one
-            for one in self._parameters
-            if (one.group, one.kind) == (kind.group, kind.kind)
-            and one.namespace in ((ref.namespace,) if ref.namespace else ("", namespace))
-            and (one.name == ref.name if ref.name else selects(ref.selector, one.labels))
-        ]
-        if found or not ref.required:
-            return found
-        return f"no {kind.kind} {ref.name or 'that the selector takes'} in the repository's policies for its parameters"
-
-    def _unit(self, policy: Policy, binding: Binding, params: Parameters | None) -> Unit:
-        key = (id(policy), id(binding), id(params))
-        unit = self._units.get(key)
-        if unit is None:
-            unit = Unit(number=len(self._units), policy=policy, binding=binding, params=params, programs=self.programs)
-            self._units[key] = unit
-        return unit
-
-    def _all_pass(self, units: tuple[Unit, ...], request: Request) -> bool:
-        """Ask all policies in one expression. False means only: ask them one by one."""
-        key = tuple(unit.number for unit in units)
-        if key not in self._programs:
-            self._programs[key] = _combined(units, self.programs)
-        program = self._programs[key]
-        if program is None:
-            return False
-        try:
-            return program.evaluate(runtime.activation(_values(units, request, program.reads))) is True
-        except EvaluationError:
-            return False
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
 
 
-def _combined(units: tuple[Unit, ...], programs: Programs) -> Program | None:
-    if not all(unit.combinable for unit in units):
-        return None
-    try:
-        return programs.compose([unit.passes for unit in units])
-    except RuntimeError:  # too long or too deep in one piece
-        return None
+class ResourceRule(Struct, frozen=True, kw_only=True):
+    """Requests by resource. `*` matches everything; `scope` is Cluster, Namespaced or `*`; no names match all names."""
+
+    groups: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    scope: str = "*"
+    names: tuple[str, ...] = ()
 
 
-def _may_speak(bound: _Bound, resource: Resource) -> bool:
-    policy, binding = bound
-    return may_match(policy.match, resource) and (binding.match is None or may_match(binding.match, resource))
+class Match(Struct, frozen=True, kw_only=True):
+    """`matchConstraints` of a policy or `matchResources` of a binding."""
+
+    rules: tuple[ResourceRule, ...] = ()
+    excluded: tuple[ResourceRule, ...] = ()
+    namespaces: tuple[Requirement, ...] = ()
+    objects: tuple[Requirement, ...] = ()
+    equivalent: bool = True
 
 
-def _varies(bound: _Bound) -> bool:
-    policy, binding = bound
-    floating = binding.ref is not None and not binding.ref.namespace
-    return (
-        floating or depends_on_object(policy.match) or (binding.match is not None and depends_on_object(binding.match))
+class Expression(Struct, frozen=True, kw_only=True):
+    """A named CEL expression: of a variable, a match condition or an audit annotation."""
+
+    name: str
+    text: str
+
+
+class Validation(Struct, frozen=True, kw_only=True):
+    """An expression that must be true, and the message if it is not."""
+
+    expression: str
+    message: str = ""
+    message_expression: str = ""
+
+
+class ParamKind(Struct, frozen=True, kw_only=True):
+    """The kind of a policy's parameters."""
+
+    group: str
+    kind: str
+
+
+class Policy(Struct, frozen=True, kw_only=True, eq=False):
+    """A policy. `hint` and `fields` come from its annotations; `rule` is its name."""
+
+    rule: str
+    document: Document
+    match: Match
+    validations: tuple[Validation, ...] = ()
+    variables: tuple[Expression, ...] = ()
+    conditions: tuple[Expression, ...] = ()
+    annotations: tuple[Expression, ...] = ()
+    params: ParamKind | None = None
+    ignores_failure: bool = False
+    hint: str = ""
+    fields: tuple[tuple[str, ...], ...] = ()
+
+
+class ParamRef(Struct, frozen=True, kw_only=True):
+    """The parameter objects of a binding: by name, or by selector if the name is empty."""
+
+    name: str = ""
+    namespace: str = ""
+    selector: tuple[Requirement, ...] = ()
+    required: bool = True
+
+
+class Binding(Struct, frozen=True, kw_only=True, eq=False):
+    """A binding. `actions` are deny, warn and audit."""
+
+    name: str
+    policy: str
+    document: Document
+    actions: tuple[str, ...]
+    match: Match | None = None
+    ref: ParamRef | None = None
+
+
+class Parameters(Struct, frozen=True, kw_only=True, eq=False):
+    """An object that policies can use as parameters."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    body: Mapping[str, Any]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+HINT, FIELD = "gpureconciler.io/hint", "gpureconciler.io/field"
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT", "*")
+_SCOPES = ("Cluster", "Namespaced", "*")
+_ACTIONS = ("Deny", "Warn", "Audit")
+
+
+class FieldReader(Struct, frozen=True, kw_only=True):
+    """Reads the fields of a mapping in a document. A field of the wrong type is a problem and counts as absent."""
+
+    document: Document
+    path: FieldPath
+    value: dict[str, Any]
+    problems: list[Problem] = field(default_factory=list)
+
+    def add_problem(self, key: str | int, message: str, hint: str = "") -> None:
+        """Add a problem of one field."""
+        path = (*self.path, key) if key != "" else self.path
+        place = self.document.at(path)
+        self.problems.append(
+            Problem(rule="policy.invalid", place=place, field=format_path(path), message=message, hint=hint)
+        )
+
+    def text(self, key: str, *, required: bool = False, among: Collection[str] = (), default: str = "") -> str:
+        """Read a string."""
+        value = self.value.get(key)
+        if value is None:
+            if required:
+                self.add_problem(key, "is required", "add it")
+            return default
+        if not isinstance(value, str) or (required and not value.strip()):
+            self.add_problem(key, "must be a non-empty string" if required else "must be a string")
+            return default
+        if among and value not in among:
+            self.add_problem(key, f"{value[:80]!r} is not allowed", f"allowed values: {', '.join(among)}")
+            return default
+        return value
+
+    def texts(self, key: str, *, required: bool = False, among: Collection[str] = ()) -> tuple[str, ...]:
+        """Read a list of strings."""
+        value = self.value.get(key)
+        items = [] if value is None else value
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            self.add_problem(key, "must be a list of strings")
+            return ()
+        unknown = [item for item in items if among and item not in among]
+        if unknown:
+            self.add_problem(key, f"{unknown[0][:80]!r} is not allowed", f"allowed values: {', '.join(among)}")
+        if required and not items:
+            self.add_problem(key, "must not be empty")
+        return tuple(item for item in items if item not in unknown)
+
+    def child(self, key: str) -> "FieldReader | None":
+        """Read a mapping, or None if it is absent."""
+        value = self.value.get(key)
+        if value is not None and not isinstance(value, dict):
+            self.add_problem(key, "must be a mapping")
+        return self._below((key,), value) if isinstance(value, dict) else None
+
+    def children(self, key: str) -> list["FieldReader"]:
+        """Read a list of mappings."""
+        value = self.value.get(key)
+        items = [] if value is None else value
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            self.add_problem(key, "must be a list of mappings")
+            return []
+        return [self._below((key, index), item) for index, item in enumerate(items)]
+
+    def _below(self, rest: FieldPath, value: dict[str, Any]) -> "FieldReader":
+        return FieldReader(document=self.document, path=(*self.path, *rest), value=value, problems=self.problems)
+
+
+def read_policy(document: Document) -> tuple[Policy, list[Problem]]:
+    """Read a ValidatingAdmissionPolicy."""
+    spec = _spec(document)
+    annotations = document.metadata.get("annotations")
+    notes = annotations if isinstance(annotations, dict) else {}
+    constraints = spec.child("matchConstraints")
+    if constraints is None:
+        spec.add_problem("matchConstraints", "is required", "add the resources that the policy applies to")
+    elif not constraints.children("resourceRules"):
+        constraints.add_problem("resourceRules", "must not be empty")
+    validations = tuple(_validation(one) for one in spec.children("validations"))
+    audits = tuple(_expression(one, "key", "valueExpression") for one in spec.children("auditAnnotations"))
+    if not validations and not audits:
+        spec.add_problem("validations", "is required", "add validations or auditAnnotations")
+    kind = spec.child("paramKind")
+    policy = Policy(
+        rule=document.key.name,
+        document=document,
+        match=_match(constraints) if constraints else Match(),
+        validations=validations,
+        variables=tuple(_expression(one, "name", "expression") for one in spec.children("variables")),
+        conditions=tuple(_expression(one, "name", "expression") for one in spec.children("matchConditions")),
+        annotations=audits,
+        params=_param_kind(kind) if kind else None,
+        ignores_failure=spec.text("failurePolicy", among=("Fail", "Ignore")) == "Ignore",
+        hint=str(notes.get(HINT, "")).strip(),
+        fields=tuple(tuple(path.split(".")) for path in str(notes.get(FIELD, "")).replace(",", " ").split()),
+    )
+    return policy, spec.problems
+
+
+def read_binding(document: Document) -> tuple[Binding, list[Problem]]:
+    """Read a ValidatingAdmissionPolicyBinding."""
+    spec = _spec(document)
+    resources, ref = spec.child("matchResources"), spec.child("paramRef")
+    actions = spec.texts("validationActions", required=True, among=_ACTIONS)
+    if "Deny" in actions and "Warn" in actions:
+        spec.add_problem("validationActions", "Deny and Warn are mutually exclusive", "keep one of them")
+    binding = Binding(
+        name=document.key.name,
+        policy=spec.text("policyName", required=True),
+        document=document,
+        actions=tuple(action.lower() for action in actions),
+        match=_match(resources) if resources else None,
+        ref=_param_ref(ref) if ref else None,
+    )
+    return binding, spec.problems
+
+
+def _spec(document: Document) -> FieldReader:
+    value = document.data.get("spec")
+    reader = FieldReader(document=document, path=("spec",), value=value if isinstance(value, dict) else {})
+    if not document.key.name:
+        reader.problems.append(
+            Problem(rule="policy.invalid", place=document.source, field="metadata.name", message="is required")
+        )
+    if not isinstance(value, dict):
+        reader.add_problem("", "must be a mapping")
+    return reader
+
+
+def _validation(fields: FieldReader) -> Validation:
+    return Validation(
+        expression=fields.text("expression", required=True),
+        message=fields.text("message"),
+        message_expression=fields.text("messageExpression"),
     )
 
 
-def _all(policy: Match, binding: Match | None, request: Request) -> bool | str:
-    answer = matches(policy, request)
-    narrowed = True if binding is None or answer is False else matches(binding, request)
-    return narrowed if answer is True or narrowed is False else answer
+def _expression(fields: FieldReader, name: str, text: str) -> Expression:
+    return Expression(name=fields.text(name, required=True), text=fields.text(text, required=True))
 
 
-def _request(
-    manifest: Manifest, resource: Resource, old: Mapping[str, Any] | None, namespace: Mapping[str, Any] | None
-) -> Request:
-    return Request(
-        resource=resource,
-        name=manifest.key.name,
-        namespace=manifest.key.namespace,
-        body=manifest.body,
-        old=old,
-        namespace_object=namespace,
+def _match(fields: FieldReader) -> Match:
+    selectors = [fields.child("namespaceSelector"), fields.child("objectSelector")]
+    namespaces, objects = (read_selector(selector) if selector else () for selector in selectors)
+    return Match(
+        rules=tuple(_rule(rule) for rule in fields.children("resourceRules")),
+        excluded=tuple(_rule(rule) for rule in fields.children("excludeResourceRules")),
+        namespaces=namespaces,
+        objects=objects,
+        equivalent=fields.text("matchPolicy", among=("Exact", "Equivalent")) != "Exact",
     )
 
 
-def _values(units: tuple[Unit, ...], request: Request, reads: frozenset[str] | None) -> dict[str, Any]:
-    """Name what expressions see; with `reads`, only what they read."""
-    values: dict[str, Any] = {"object": request.body}
-    if reads is None or "oldObject" in reads:
-        values["oldObject"] = request.old
-    if reads is None or "request" in reads:
-        values["request"] = _review(request)
-    if (reads is None or "namespaceObject" in reads) and (request.namespace_object or not request.namespace):
-        values["namespaceObject"] = _namespace(request)
-    for unit in units:
-        for name in unit.renamed.values():
-            values[name] = unit.params.body if unit.params else None
-    return values
-
-
-def _review(request: Request) -> dict[str, Any]:
-    """`request` as an API server fills it; optional fields that would be empty are absent."""
-    resource = request.resource
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    plural = {"group": resource.group, "version": resource.version, "resource": resource.plural}
-    review: dict[str, Any] = {
-        "kind": kind,
-        "resource": plural,
-        "requestKind": kind,
-        "requestResource": plural,
-        "name": request.name,
-        "operation": resource.operation,
-        "dryRun": False,
-    }
-    namespace = request.name if resource.plural == "namespaces" and not resource.group else request.namespace
-    if namespace:
-        review["namespace"] = namespace
-    return review
-
-
-def _namespace(request: Request) -> dict[str, Any] | None:
-    found = request.namespace_object
-    if found is None or not request.namespace:
-        return None
-    metadata = {**found.get("metadata", {}), "labels": {**labels(found), NAME_LABEL: request.namespace}}
-    return {**found, "metadata": metadata}
-
-
-def _verdicts(unit: Unit, found: Any, manifest: Manifest) -> list[Verdict]:
-    verdicts = []
-    for finding in found:
-        result = next(one for one in Result if one.value in (*unit.binding.actions, "audit"))
-        if finding.audit:
-            result = Result.AUDIT
-        elif finding.error:
-            # Under `Ignore` the API server lets it through, so it does not stop a commit; it is shown all the same.
-            result = Result.WARN if unit.policy.ignores_failure and not finding.live else Result.ERROR
-        verdicts.append(_verdict(unit.policy, result, finding, manifest))
-    return verdicts
-
-
-def _verdict(policy: Policy, result: Result, finding: Finding, manifest: Manifest) -> Verdict:
-    path = _field(policy, manifest.body) if not finding.error else ()
-    return Verdict(
-        rule=policy.rule,
-        result=result,
-        cluster=manifest.cluster,
-        key=manifest.key,
-        place=_place(manifest, path),
-        message=" ".join(finding.message.split()),
-        hint=finding.hint if finding.error else policy.hint,
-        field=".".join(path),
+def _rule(fields: FieldReader) -> ResourceRule:
+    return ResourceRule(
+        groups=fields.texts("apiGroups", required=True),
+        versions=fields.texts("apiVersions", required=True),
+        resources=fields.texts("resources", required=True),
+        operations=fields.texts("operations", required=True, among=_OPERATIONS),
+        scope=fields.text("scope", among=_SCOPES, default="*"),
+        names=fields.texts("resourceNames"),
     )
 
 
-def _field(policy: Policy, body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Find the first of the policy's fields that the object has."""
-    for path in policy.fields:
-        node: Any = body
-        for part in path:
-            node = node.get(part) if isinstance(node, Mapping) else None
-        if node is not None:
-            return path
-    return ()
+def read_selector(fields: FieldReader) -> tuple[Requirement, ...]:
+    """Read a label selector; an empty one has no requirements and matches everything."""
+    labels = fields.child("matchLabels")
+    requirements = [
+        Requirement(key=key, operator="In", values=(value,))
+        for key, value in (labels.value.items() if labels else ())
+        if isinstance(value, str)
+    ]
+    for condition in fields.children("matchExpressions"):
+        operator = condition.text("operator", required=True, among=_OPERATORS)
+        values = condition.texts("values", required=operator in ("In", "NotIn"))
+        requirements.append(Requirement(key=condition.text("key", required=True), operator=operator, values=values))
+    return tuple(requirements)
 
 
-def _place(manifest: Manifest, path: tuple[str, ...]) -> SourceRef:
-    places = manifest.why(path).places if path else ()
-    return places[0] if places and places[0].line else manifest.source
+def _param_kind(fields: FieldReader) -> ParamKind:
+    group, _ = split_api_version(fields.text("apiVersion", required=True))
+    return ParamKind(group=group, kind=fields.text("kind", required=True))
+
+
+def _param_ref(fields: FieldReader) -> ParamRef:
+    selector = fields.child("selector")
+    name = fields.text("name")
+    if bool(name) == (selector is not None):
+        fields.add_problem("", "must have either a name or a selector", "set one of name, selector")
+    action = fields.text("parameterNotFoundAction", required=True, among=("Allow", "Deny"))
+    return ParamRef(
+        name=name,
+        namespace=fields.text("namespace"),
+        selector=read_selector(selector) if selector else (),
+        required=action != "Allow",
+    )

@@ -1,7 +1,16 @@
-"""CEL as Kubernetes 1.36 speaks it: check an expression, compose a program, evaluate it."""
+"""CEL as in Kubernetes 1.36: check expressions, compose programs, evaluate them."""
 
-from reconciler.core.policy.cel.checker import Fault, check
-from reconciler.core.policy.cel.program import EvaluationError, Part, Program, compose
-from reconciler.core.policy.cel.programs import Programs
+from reconciler.core.policy.cel.environment import CompileError, activation, check, named_type
+from reconciler.core.policy.cel.program import CelProgram, Clause, EvaluationError, ProgramCache, compose
 
-__all__ = ["EvaluationError", "Fault", "Part", "Program", "Programs", "check", "compose"]
+__all__ = [
+    "CelProgram",
+    "Clause",
+    "CompileError",
+    "EvaluationError",
+    "ProgramCache",
+    "activation",
+    "check",
+    "compose",
+    "named_type",
+]

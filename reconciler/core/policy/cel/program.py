@@ -1,35 +1,37 @@
-"""Composing: one expression with the variables it needs bound around it, rewritten for the engine, and evaluated."""
+"""Compose expressions and the variables they need into one program, rewrite it for the engine, and evaluate it."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
-from reconciler.core.policy.cel import names, runtime
-from reconciler.core.policy.cel.checker import readable
-from reconciler.core.policy.cel.names import Call, Token
+from reconciler.core.policy.cel import environment, tokens
+from reconciler.core.policy.cel.environment import readable
+from reconciler.core.policy.cel.tokens import CelCall, Token
 
 _LIVE = ("authorizer", "request.userInfo", "request.options", "request")
-"""What only a live API server knows; `request` stands for itself where it is passed on as a whole."""
+"""Values that only a live API server knows; `request` by itself is the whole request."""
 _MARK = "live_"
 
 
 class EvaluationError(Exception):
-    """An expression gave no answer. `unanswerable` names what cannot be known offline, where that was the cause."""
+    """An expression could not be evaluated. `unanswerable` names the value that is unknown offline, if any."""
 
     def __init__(self, message: str, *, unanswerable: str = "") -> None:
         super().__init__(message)
         self.unanswerable = unanswerable
 
 
-class Program(Struct, frozen=True, kw_only=True, eq=False):
-    """A composed expression. `reads` are the activation's names that it may read."""
+class CelProgram(Struct, frozen=True, kw_only=True, eq=False):
+    """A composed expression. `reads` are the variables that it may read."""
 
     expression: Any
     reads: frozenset[str]
 
     def evaluate(self, activation: Any) -> Any:
-        """Return a bool, a string or None; EvaluationError for an error or a value of any other type."""
+        """Return a bool, a string or None. Raises EvaluationError for an error or any other type."""
         try:
             value = self.expression.eval(activation)
             kind = value.type().name()
@@ -44,90 +46,90 @@ class Program(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def _error(text: str) -> EvaluationError:
-    """Name what cannot be known offline, where the missing value is one of our marks."""
+    """Convert an error of the engine; a missing variable may be a value that is unknown offline."""
     if '"namespaceObject" found' in text:
         message = "the Namespace object is not in the repository"
         return EvaluationError(message, unanswerable="namespaceObject")
     for live in _LIVE:
         if f'"{_mark(live)}"' in text:
-            return EvaluationError(f"`{live}` is known to a live API server only", unanswerable=live)
+            return EvaluationError(f"only a live API server knows `{live}`", unanswerable=live)
     return EvaluationError(readable(text))
 
 
 def _mark(live: str) -> str:
-    """Return a name that no activation has."""
+    """Return the name of a variable that is never set."""
     return _MARK + live.replace(".", "_")
 
 
-class Part(Struct, frozen=True, kw_only=True):
-    """A bool expression, the variables it may refer to, in order, and free names to rename (`params`)."""
+class Clause(Struct, frozen=True, kw_only=True):
+    """A bool expression, the variables that it may use, in order, and names to rename (`params`)."""
 
     expression: str
     variables: Sequence[tuple[str, str]] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 
-def compose(parts: Sequence[Part]) -> Program:
-    """Join parts by `&&` and bind the variables they need around them, each distinct one once.
+def compose(clauses: Sequence[Clause]) -> CelProgram:
+    """Join clauses with `&&` and bind the variables that they need, each distinct one once.
 
-    A bound variable is evaluated when it is first read and once, as Kubernetes does. RuntimeError where the engine
-    refuses the text.
+    As in Kubernetes, a variable is evaluated once, on first use. Raises RuntimeError if the engine rejects the
+    program.
     """
     bound: dict[str, str] = {}  # text of a variable: its name in the program
     bodies = []
     reads: set[str] = set()
 
-    def written(prepared: list[Token]) -> str:
+    def write(prepared: list[Token]) -> str:
         reads.update(token.text for token in prepared if token.kind in ("name", "native"))
-        return names.write(prepared)
+        return tokens.write(prepared)
 
-    for part in parts:
+    for clause in clauses:
         named: dict[tuple[str, str], str] = {}
-        needed = _needed(part.expression, dict(part.variables))
-        for name, source in part.variables:
+        needed = _needed(clause.expression, dict(clause.variables))
+        for name, source in clause.variables:
             if name in needed:
-                text = written(_prepare(source, part.renamed, named))
+                text = write(_prepare(source, clause.renamed, named))
                 named["variables", name] = bound.setdefault(text, f"k8s_v{len(bound)}")
-        bodies.append(written(_prepare(part.expression, part.renamed, named)))
+        bodies.append(write(_prepare(clause.expression, clause.renamed, named)))
     text = bodies[0] if len(bodies) == 1 else " && ".join(f"({body})" for body in bodies)
     for source, name in reversed(bound.items()):
         text = f"cel.bind({name}, {source}, {text})"
-    return Program(expression=runtime.parse(text), reads=frozenset(reads))
+    return CelProgram(expression=environment.parse(text), reads=frozenset(reads))
 
 
 def _needed(expression: str, variables: Mapping[str, str]) -> set[str]:
-    """Variables that an expression refers to, directly or through other variables."""
-    found: set[str] = set()
-    waiting = [expression]
-    while waiting:
-        for name in names.fields(names.tokens(waiting.pop()), "variables"):
-            if name in variables and name not in found:
-                found.add(name)
-                waiting.append(variables[name])
-    return found
+    """Return the variables that an expression uses, directly or through other variables."""
+    needed: set[str] = set()
+    pending = [expression]
+    while pending:
+        for name in tokens.fields(tokens.tokens(pending.pop()), "variables"):
+            if name in variables and name not in needed:
+                needed.add(name)
+                pending.append(variables[name])
+    return needed
 
 
 def _prepare(expression: str, renamed: Mapping[str, str], variables: Mapping[tuple[str, str], str]) -> list[Token]:
-    """Rename, mark what cannot be answered, and rewrite functions that the engine runs in another form."""
-    parts = names.tokens(expression)
+    """Rename identifiers, mark values that are unknown offline, and rewrite functions that the engine lacks."""
+    parts = tokens.tokens(expression)
     selected = {("request", field): f"{_mark(f'request.{field}')}.value" for field in ("userInfo", "options")}
     plain = {"authorizer": _mark("authorizer")}
-    if "" in names.fields(parts, "request"):
+    if "" in tokens.fields(parts, "request"):
         plain["request"] = _mark("request")
-    parts = names.rename(parts, {**renamed, **plain}, {**selected, **variables})
-    while call := names.find_call(parts, _TEMPLATES):
+    parts = tokens.rename(parts, {**renamed, **plain}, {**selected, **variables})
+    while call := tokens.find_call(parts, _TEMPLATES):
         parts = [*parts[: call.start], *_rewrite(parts, call), *parts[call.end :]]
     return parts
 
 
-def _rewrite(parts: list[Token], call: Call) -> list[Token]:
-    """Write a call as functions of the engine; a name marked native is not looked at again."""
+def _rewrite(parts: list[Token], call: CelCall) -> list[Token]:
+    """Rewrite a call with functions of the engine; names marked NATIVE are not rewritten again."""
     receiver, arguments = parts[call.start : call.dot], parts[call.opener + 1 : call.end - 1]
     template = _TEMPLATES[call.name]
     if call.name in (".indexOf", ".lastIndexOf") and _has_two(arguments):
         template = f"RECEIVER.{call.name[1:]}_NATIVE(ARGUMENTS)"  # an offset, which only strings take
     result: list[Token] = []
-    for part in names.tokens(template):
+    for part in tokens.tokens(template):
         if part.text == "RECEIVER":
             result.extend(receiver)
         elif part.text == "ARGUMENTS":
@@ -171,3 +173,44 @@ _TEMPLATES = {
     "format.named": "optional.ofNonZeroValue(format.named_NATIVE(ARGUMENTS))",
     "lists.range": "k8s_range(ARGUMENTS)",
 }
+
+
+_Encoded = tuple[frozenset[str], bytes]
+"""The variables that a program may read, and its serialized form."""
+
+
+class ProgramCache:
+    """Composes each program once. `made` are the new ones, encoded for a later run."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, bytes] = {}
+        self._known: Mapping[str, bytes] = {}
+        self._composed: dict[str, CelProgram] = {}
+
+    def recall(self, known: Mapping[str, bytes]) -> None:
+        """Use the `made` of an earlier run of the same engine."""
+        self._known = known
+
+    def compose(self, clauses: Sequence[Clause]) -> CelProgram:
+        """Return the program of these clauses. Raises RuntimeError if the engine rejects it."""
+        key = sha256(repr(clauses).encode()).hexdigest()
+        program = self._composed.get(key) or self._decode(key)
+        if program is None:
+            program = compose(clauses)
+            self.made[key] = _encoder.encode((program.reads, program.expression.serialize()))
+        self._composed[key] = program
+        return program
+
+    def _decode(self, key: str) -> CelProgram | None:
+        raw = self._known.get(key)
+        if raw is None:
+            return None
+        try:
+            reads, form = _decoder.decode(raw)
+            return CelProgram(expression=environment.deserialize(form), reads=reads)
+        except (msgspec.MsgspecError, RuntimeError, ValueError):
+            return None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Encoded)

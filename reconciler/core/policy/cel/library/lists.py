@@ -1,24 +1,23 @@
 """Functions on lists.
 
-An optional value that reaches a function written in Python ends the process (engine 0.1.3), and a list may hold
-some; so the program rewrites these members into functions of the engine, and only `sum` runs here, over numbers that
-the rewriting has let through. `lists.range` is bounded by the engine's own iteration budget: a longer list could be
-made but not walked.
+An optional value that is passed to a Python function crashes the process (engine 0.1.3), and lists can contain them.
+So the program rewrites these members with functions of the engine, and only `sum` runs here, on numbers only.
+`lists.range` is limited to the engine's iteration budget: a longer list could not be iterated.
 """
 
 from reconciler.core.policy.cel.library.signature import Signature, function, member
 
-LONGEST_RANGE = 10_000
+_MAX_RANGE = 10_000
 
 
 def _bounded_range(count: int) -> list[int]:
-    if not 0 <= count <= LONGEST_RANGE:
-        raise ValueError(f"lists.range: {count} is not in 0 to {LONGEST_RANGE}")
+    if not 0 <= count <= _MAX_RANGE:
+        raise ValueError(f"lists.range: {count} is not between 0 and {_MAX_RANGE}")
     return list(range(count))
 
 
 def _not_a_number() -> float:
-    raise ValueError("sum() takes a list of numbers")
+    raise ValueError("sum() requires a list of numbers")
 
 
 SIGNATURES: tuple[Signature, ...] = (

@@ -1,11 +1,96 @@
-"""`ip()` and `cidr()`.
+"""`url()`, read as Go's net/url does, `ip()` and `cidr()`.
 
-Their run-time bytes are the canonical text alone, so that the engine's own `string(bytes)` prints them.
+At run time an address is the bytes of its canonical text, so that the engine's `string(bytes)` prints it.
 """
 
+import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import quote, unquote_plus
 
-from reconciler.core.policy.cel.library.signature import Signature, function, member
+from reconciler.core.patterns import later
+from reconciler.core.policy.cel.library.signature import Signature, function, member, seal, unseal
+
+_SCHEME = later(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_ESCAPES = later(r"%(?![0-9A-Fa-f]{2})")
+_PORT = later(r"(.*?)(?::([0-9]*))?", re.DOTALL)
+_HOST = later(r"[^\s/?#\\<>\"^`{|}\[\]@:]*|\[[0-9A-Fa-f:.%]+\]")
+_PATH_SAFE = "/$&+,:;=@!'()*[]~%"
+
+
+def _split(text: str) -> tuple[str, str, str, str]:
+    """Return scheme, host with port, path and query; raises ValueError if `text` is not an absolute URL or path."""
+    wrong = ValueError(f"{text[:80]!r} is not an absolute URL or path")
+    if not text or any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):  # noqa: PLR2004 - control characters
+        raise wrong
+    match = _SCHEME.fullmatch(text)
+    scheme, rest = (match[1].lower(), match[2]) if match else ("", text)
+    rest, _, _fragment = rest.partition("#")
+    rest, _, query = rest.partition("?")
+    if not rest.startswith("/"):
+        if not scheme:
+            raise wrong
+        return scheme, "", "", query  # opaque, as in mailto:someone
+    host = ""
+    if rest.startswith("//") and (scheme or not rest.startswith("///")):
+        authority, slash, path = rest[2:].partition("/")
+        host, rest = authority.rpartition("@")[2], slash + path
+        name, port = _split_host(host)
+        if not _HOST.fullmatch(name) or (":" in host.rpartition("]")[2] and not (port.isdigit() or port == "")):
+            raise wrong
+    if _ESCAPES.search(rest) or " " in host:
+        raise wrong
+    return scheme, host, rest, query
+
+
+def _split_host(host: str) -> tuple[str, str]:
+    match = _PORT.fullmatch(host)
+    return (match[1], match[2] or "") if match else (host, "")
+
+
+def _make(text: str) -> bytes:
+    _split(text)
+    return seal("url", text)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        _split(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parts(sealed: bytes) -> tuple[str, str, str, str]:
+    return _split(unseal("url", sealed))
+
+
+def _query(sealed: bytes) -> dict[str, list[str]]:
+    query: dict[str, list[str]] = {}
+    for pair in _parts(sealed)[3].split("&"):
+        if pair and ";" not in pair and not _ESCAPES.search(pair):
+            key, _, value = pair.partition("=")
+            query.setdefault(unquote_plus(key), []).append(unquote_plus(value))
+    return query
+
+
+def uri_errors(text: str) -> list[str]:
+    """Return what is wrong with a value of format `uri`."""
+    return [] if _is_url(text) else ["is not an absolute URI"]
+
+
+_URL: tuple[Signature, ...] = (
+    function("url", "string", "url", _make),
+    function("isURL", "string", "bool", _is_url),
+    member("getScheme", "url", "string", lambda one: _parts(one)[0]),
+    member("getHost", "url", "string", lambda one: _parts(one)[1]),
+    member("getHostname", "url", "string", lambda one: _split_host(_parts(one)[1])[0].strip("[]")),
+    member("getPort", "url", "string", lambda one: _split_host(_parts(one)[1])[1]),
+    member("getEscapedPath", "url", "string", lambda one: quote(_parts(one)[2], safe=_PATH_SAFE)),
+    member("getQuery", "url", "map<string,list<string>>", _query),
+)
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -81,6 +166,7 @@ def _contains_cidr(sealed: bytes, other: Network) -> bool:
 
 
 SIGNATURES: tuple[Signature, ...] = (
+    *_URL,
     function("ip", "string", "ip", _ip),
     function("isIP", "string", "bool", lambda text: _holds(text, _address)),
     function("ip.isCanonical", "string", "bool", lambda text: str(_address(text)) == text),

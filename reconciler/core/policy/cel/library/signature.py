@@ -1,8 +1,8 @@
-"""`Signature`: one overload of a function, typed for the checker and with its implementation for the run.
+"""`Signature`: one overload of a function, with its types for the checker and its implementation.
 
-The engine knows no types of ours, so a quantity, an address or a URL is for the checker a type of its own (see
-`checker`), and at run time bytes: objects come from JSON, which has no bytes, so no object can pose as such a value.
-The bytes are canonical, so that equality of two values is equality of their bytes.
+The engine does not support custom types. A quantity, an address or a URL is a separate type for the checker (see
+`environment`) and bytes at run time. Objects come from JSON, which has no bytes, so no object can contain such a value.
+The bytes are canonical: two values are equal if their bytes are.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from msgspec import Struct
 
 OPAQUE = ("quantity", "ip", "cidr", "url", "semver", "format", "authorizer", "path-check", "group-check",
           "resource-check", "decision")  # fmt: skip
-"""Types that only functions make and read."""
+"""Types that only functions create and read."""
 
 
 class Signature(Struct, frozen=True, kw_only=True):
     """`name(parameters) -> returns`; a member function takes its receiver as the first parameter.
 
-    Without `run` the function is known to the checker, and evaluating it is an error: it cannot be answered offline
-    or the program rewrites it into functions of the engine.
+    Without `run` the function is only declared: it cannot be evaluated offline, or the program rewrites it with
+    functions of the engine.
     """
 
     name: str
@@ -46,13 +46,13 @@ def member(name: str, parameters: str, returns: str, run: Callable[..., Any] | N
 
 
 def seal(kind: str, text: str) -> bytes:
-    """Make an opaque value."""
+    """Return an opaque value."""
     return f"{kind}:{text}".encode()
 
 
 def unseal(kind: str, value: bytes) -> str:
-    """Read an opaque value of one kind; ValueError where it is another."""
-    found, _, text = bytes(value).decode().partition(":")
-    if found != kind:
+    """Return the text of an opaque value. Raises ValueError if it is of another kind."""
+    actual, _, text = bytes(value).decode().partition(":")
+    if actual != kind:
         raise ValueError(f"no such overload: expected {kind}")
     return text

@@ -1,6 +1,6 @@
-"""Reading the tokens of an expression: enough of CEL's lexis to rename identifiers and to find calls.
+"""Tokens of a CEL expression, to rename identifiers and to find calls.
 
-The grammar proper is the engine's; whatever is not understood here stays as it is, and the engine judges it.
+This is not a parser: what it does not recognise is passed to the engine unchanged.
 """
 
 import re
@@ -34,10 +34,10 @@ class Token(NamedTuple):
     text: str
 
 
-class Call(Struct, frozen=True, kw_only=True):
-    """A call by token positions: `name` is the name as it was asked for, the call reaches from `start` to `end`.
+class CelCall(Struct, frozen=True, kw_only=True):
+    """A call, by token positions: it extends from `start` to `end`; `name` is one of the names searched for.
 
-    Of a member call, the receiver lies between `start` and `dot`; the arguments lie between `opener` and `end - 1`.
+    The receiver of a member call is between `start` and `dot`, the arguments are between `opener` and `end - 1`.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1024)
 def tokens(expression: str) -> list[Token]:
-    """Cut an expression into tokens; blanks and comments are left out. The list is shared: nobody may change it."""
+    """Split an expression into tokens without whitespace and comments. The list is cached: do not change it."""
     return [
         Token(match.lastgroup or "sign", match[0])
         for match in _TOKEN.finditer(expression)
@@ -58,22 +58,22 @@ def tokens(expression: str) -> list[Token]:
 
 
 def write(parts: list[Token]) -> str:
-    """Join tokens again."""
+    """Join tokens into an expression."""
     return " ".join(part.text for part in parts)
 
 
 def fields(parts: list[Token], root: str) -> set[str]:
-    """Return the names selected from `root`: `b` of `root.b`; `""` where `root` stands for itself."""
-    found = set()
+    """Return the fields selected from `root`: `b` of `root.b`; `""` if `root` is used by itself."""
+    names = set()
     for index, part in enumerate(parts):
         if part.kind == "name" and part.text == root and not is_selected(parts, index):
             dotted = index + 2 < len(parts) and parts[index + 1].text == "." and parts[index + 2].kind == "name"
-            found.add(parts[index + 2].text if dotted else "")
-    return found
+            names.add(parts[index + 2].text if dotted else "")
+    return names
 
 
 def is_selected(parts: list[Token], index: int) -> bool:
-    """Tell whether the name at `index` is a field of something."""
+    """Whether the name at `index` is a field of something."""
     return index > 0 and parts[index - 1].text in (".", ".?")
 
 
@@ -96,32 +96,32 @@ def rename(parts: list[Token], names: Mapping[str, str], selected: Mapping[tuple
     return result
 
 
-def find_call(parts: list[Token], wanted: Collection[str]) -> Call | None:
-    """Return the last call of a wanted function: `.size` for a member, `lists.range` for a qualified name.
+def find_call(parts: list[Token], functions: Collection[str]) -> CelCall | None:
+    """Return the last call of one of `functions`: `.size` for a member, `lists.range` for a qualified name.
 
-    The last call has no other one in its arguments, so rewriting call after call ends.
+    The last call has no other one in its arguments, so rewriting the calls one after another terminates.
     """
-    names = {name.rpartition(".")[2] for name in wanted}
+    names = {name.rpartition(".")[2] for name in functions}
     if not any(part.text in names for part in parts):
         return None
     pairs = _pairs(parts)
     for opener in range(len(parts) - 1, 0, -1):
-        name = opener - 1
-        if parts[opener].text != "(" or opener not in pairs or parts[name].kind != "name":
+        position = opener - 1
+        if parts[opener].text != "(" or opener not in pairs or parts[position].kind != "name":
             continue
-        dotted = name >= 2 and parts[name - 1].text == "."  # noqa: PLR2004 - receiver and dot
-        start = _primary(parts, name - 2, pairs) if dotted else name
+        dotted = position >= 2 and parts[position - 1].text == "."  # noqa: PLR2004 - receiver and dot
+        start = _primary(parts, position - 2, pairs) if dotted else position
         qualified = "".join(part.text for part in parts[start:opener])
-        found = qualified if qualified in wanted else f".{parts[name].text}"
-        if found in wanted and (dotted or found == qualified):
-            return Call(name=found, start=start, dot=name - 1, opener=opener, end=pairs[opener] + 1)
+        name = qualified if qualified in functions else f".{parts[position].text}"
+        if name in functions and (dotted or name == qualified):
+            return CelCall(name=name, start=start, dot=position - 1, opener=opener, end=pairs[opener] + 1)
     return None
 
 
 def _pairs(parts: list[Token]) -> dict[int, int]:
-    """Positions of matching brackets, both ways."""
+    """Map the position of each bracket to that of its counterpart."""
     stack: list[int] = []
-    found: dict[int, int] = {}
+    pairs: dict[int, int] = {}
     for index, part in enumerate(parts):
         if part.kind != "sign":
             continue
@@ -129,12 +129,12 @@ def _pairs(parts: list[Token]) -> dict[int, int]:
             stack.append(index)
         elif part.text in _CLOSERS and stack:
             opener = stack.pop()
-            found[opener], found[index] = index, opener
-    return found
+            pairs[opener], pairs[index] = index, opener
+    return pairs
 
 
 def _primary(parts: list[Token], index: int, closing: Mapping[int, int]) -> int:
-    """Walk back from the last token of a member expression to its first."""
+    """Return the first token of the member expression that ends at `index`."""
     while True:
         while parts[index].text in _CLOSERS and parts[index].kind == "sign" and index in closing:
             opener = closing[index]

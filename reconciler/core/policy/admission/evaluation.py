@@ -1,0 +1,380 @@
+"""Evaluate admission policies on manifests: `PolicySet` for all policies, `BoundPolicy` for one.
+
+Most objects pass, so all policies that match an object are first evaluated as one expression joined with `&&`; only if
+that is not true are they evaluated one by one. No error is lost: `error && true` is an error.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.objects import SourceRef, split_api_version
+from reconciler.core.policy.admission.matching import (
+    NAME_LABEL,
+    AdmissionRequest,
+    Resource,
+    depends_on_object,
+    labels,
+    matches,
+    may_match,
+    selects,
+)
+from reconciler.core.policy.admission.policies import Binding, Match, Parameters, Policy
+from reconciler.core.policy.cel import CelProgram, Clause, EvaluationError, ProgramCache, activation
+from reconciler.core.policy.verdict import Result, Verdict
+
+_MAX_MESSAGE_BYTES = 5 * 1024
+"""An API server ignores a longer result of a messageExpression (k8s.io/apiserver/pkg/apis/cel)."""
+_Kind = tuple[str, str, bool, bool]
+_Pair = tuple[Policy, Binding]
+
+
+class PolicyOutcome(NamedTuple):
+    """What one expression of a policy reports; `evaluated` is False if it could not be evaluated."""
+
+    result: Result
+    message: str
+    hint: str = ""
+    evaluated: bool = True
+
+
+class BoundPolicy:
+    """A policy with one binding and one parameter object; `params` is None if the policy gets null."""
+
+    def __init__(
+        self, *, number: int, policy: Policy, binding: Binding, params: Parameters | None, programs: ProgramCache
+    ) -> None:
+        self.number = number
+        self._compose = programs.compose
+        self.policy = policy
+        self.binding = binding
+        self.params = params
+        self.variables = tuple((one.name, one.text) for one in policy.variables)
+        self.renamed: Mapping[str, str] = {"params": f"params_{number}"} if policy.params else {}
+
+    @property
+    def combinable(self) -> bool:
+        """Whether `passes` is the whole answer if it is true."""
+        return not self.policy.annotations
+
+    @cached_property
+    def passes(self) -> Clause:
+        """One expression that is true only if the policy reports nothing, not even an error."""
+        conditions = " && ".join(f"({one.text}\n)" for one in self.policy.conditions)
+        validations = " && ".join(f"({one.expression}\n)" for one in self.policy.validations) or "true"
+        text = f"({conditions}) ? ({validations}) : true" if conditions else validations
+        return Clause(expression=text, variables=self.variables, renamed=self.renamed)
+
+    @cached_property
+    def _programs(self) -> dict[str, CelProgram | str]:
+        return {}
+
+    def _evaluate(self, expression: str, variables: Any) -> Any:
+        program = self._programs.get(expression)
+        if program is None:
+            try:
+                program = self._compose([Clause(expression=expression, variables=self.variables, renamed=self.renamed)])
+            except RuntimeError as error:
+                program = " ".join(str(error).split())
+            self._programs[expression] = program
+        if isinstance(program, str):
+            raise EvaluationError(f"the CEL engine rejects the expression: {program}")
+        return program.evaluate(variables)
+
+    def outcomes(self, values: Mapping[str, Any]) -> Iterator[PolicyOutcome]:
+        """Evaluate match conditions, validations and audit annotations separately.
+
+        Yields an outcome for each that does not pass.
+        """
+        variables = activation(values)
+        applies = self._applies(variables)
+        if applies is False:
+            return
+        if applies is not True:
+            yield applies
+            return
+        for validation in self.policy.validations:
+            try:
+                if self._evaluate(validation.expression, variables) is True:
+                    continue
+                message = self._message(validation.message_expression, variables) or validation.message
+                yield PolicyOutcome(
+                    self._denial, message or f"failed expression: {' '.join(validation.expression.split())}"
+                )
+            except EvaluationError as error:
+                yield self._failure(error, validation.expression)
+        yield from self._audits(variables)
+
+    @property
+    def _denial(self) -> Result:
+        return next(result for result in Result if result.value in (*self.binding.actions, "audit"))
+
+    def _applies(self, variables: Any) -> bool | PolicyOutcome:
+        """Whether all match conditions are true. A false one decides even if another one fails."""
+        failure: PolicyOutcome | None = None
+        for condition in self.policy.conditions:
+            try:
+                if self._evaluate(condition.text, variables) is not True:
+                    return False
+            except EvaluationError as error:
+                failure = failure or self._failure(error, condition.text)
+        return failure or True
+
+    def _message(self, expression: str, variables: Any) -> str:
+        if not expression:
+            return ""
+        try:
+            value = self._evaluate(expression, variables)
+        except EvaluationError:
+            return ""  # like the API server, use the policy's `message`
+        text = value.strip() if isinstance(value, str) else ""
+        return "" if "\n" in text or len(text.encode()) > _MAX_MESSAGE_BYTES else text
+
+    def _audits(self, variables: Any) -> Iterator[PolicyOutcome]:
+        for annotation in self.policy.annotations:
+            try:
+                value = self._evaluate(annotation.text, variables)
+            except EvaluationError as error:
+                yield self._failure(error, annotation.text)
+                continue
+            if isinstance(value, str) and value.strip():
+                yield PolicyOutcome(Result.AUDIT, f"{annotation.name}: {value.strip()}")
+
+    def _failure(self, error: EvaluationError, expression: str) -> PolicyOutcome:
+        shown = " ".join(expression.split())
+        shown = shown if len(shown) <= 80 else f"{shown[:77]}..."  # noqa: PLR2004 - one line of output
+        hint = "check optional fields with has() or .?field before reading them"
+        if error.unanswerable == "namespaceObject":
+            hint = "add the Namespace object to the repository"
+        elif error.unanswerable:
+            hint = "only the API server can evaluate this rule: bind it there, or do not use that value"
+        # With `failurePolicy: Ignore` the API server admits the object, so the failure does not block a commit. A value
+        # that only the server knows might still deny it.
+        result = Result.WARN if self.policy.ignores_failure and not error.unanswerable else Result.ERROR
+        return PolicyOutcome(result, f"not evaluated: {error} in `{shown}`", hint, evaluated=False)
+
+
+class PolicySet:
+    """Policies and their bindings, indexed by kind. ProgramCache are compiled on first use."""
+
+    def __init__(self, *, bound: Sequence[_Pair], parameters: Sequence[Parameters], digest: str) -> None:
+        self.digest = digest
+        self.programs = ProgramCache()
+        self._bound = tuple(bound)
+        self._parameters = tuple(parameters)
+        self._units: dict[tuple[int, int, int], BoundPolicy] = {}
+        self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
+        self._programs: dict[tuple[int, ...], CelProgram | None] = {}
+        self._settled: dict[_Kind, tuple[BoundPolicy, ...]] = {}
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Names of the enabled policies."""
+        return tuple(sorted({policy.rule for policy, _ in self._bound}))
+
+    def evaluate(
+        self, manifest: Manifest, *, old: Mapping[str, Any] | None, namespace: Mapping[str, Any] | None
+    ) -> tuple[Verdict, ...]:
+        """Return the verdicts on `manifest`, which replaces `old` (None: created) in `namespace` (None: unknown)."""
+        kind = (manifest.body["apiVersion"], manifest.key.kind, old is None, bool(manifest.key.namespace))
+        units = self._settled.get(kind)
+        verdicts: list[Verdict] = []
+        request: AdmissionRequest | None = None
+        if units is None:
+            resource, candidates, varying = self._candidates(kind)
+            request = _request(manifest, resource, old, namespace)
+            units = tuple(self._matching(candidates, request, manifest, verdicts))
+            if not varying and not verdicts:
+                self._settled[kind] = units
+        if units:
+            request = request or _request(manifest, self._candidates(kind)[0], old, namespace)
+            if not self._all_pass(units, request):
+                for unit in units:
+                    outcomes = unit.outcomes(_values((unit,), request, None))
+                    verdicts.extend(_verdict(unit.policy, outcome, manifest) for outcome in outcomes)
+        return tuple(sorted(dict.fromkeys(verdicts), key=lambda verdict: verdict.sort_key)) if verdicts else ()
+
+    def _candidates(self, kind: _Kind) -> tuple[Resource, tuple[_Pair, ...], bool]:
+        """Return the resource, the policies that may match it, and whether that depends on the object."""
+        candidates = self._by_kind.get(kind)
+        if candidates is None:
+            group, version = split_api_version(kind[0])
+            # A Namespace is cluster-scoped, although its request has a namespace.
+            resource = Resource(
+                group=group, version=version, kind=kind[1], operation="CREATE" if kind[2] else "UPDATE",
+                namespaced=kind[3] and (group, kind[1]) != ("", "Namespace"),
+            )  # fmt: skip
+            bound = () if resource.exempt else tuple(pair for pair in self._bound if _may_match(pair, resource))
+            candidates = (resource, bound, any(_varies(pair) for pair in bound))
+            self._by_kind[kind] = candidates
+        return candidates
+
+    def _matching(
+        self, candidates: tuple[_Pair, ...], request: AdmissionRequest, manifest: Manifest, verdicts: list[Verdict]
+    ) -> list[BoundPolicy]:
+        """Return the policies that match this object; a verdict explains where that is unknown."""
+        units: list[BoundPolicy] = []
+        for policy, binding in candidates:
+            answer = _all(policy.match, binding.match, request)
+            if answer is False:
+                continue
+            params = self._params(policy, binding, request.namespace) if answer is True else answer
+            if isinstance(params, str):
+                outcome = PolicyOutcome(Result.ERROR, f"not evaluated: {params}", evaluated=False)
+                verdicts.append(_verdict(policy, outcome, manifest))
+            else:
+                units.extend(self._unit(policy, binding, item) for item in params)
+        return units
+
+    def _params(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Parameters | None] | str:
+        kind, ref = policy.params, binding.ref
+        if kind is None or ref is None:
+            return (None,)
+        matching = [
+            item
+            for item in self._parameters
+            if (item.group, item.kind) == (kind.group, kind.kind)
+            and item.namespace in ((ref.namespace,) if ref.namespace else ("", namespace))
+            and (item.name == ref.name if ref.name else selects(ref.selector, item.labels))
+        ]
+        if matching or not ref.required:
+            return matching
+        return f"no {kind.kind} {ref.name or 'that matches the selector'} among the policy files for its parameters"
+
+    def _unit(self, policy: Policy, binding: Binding, params: Parameters | None) -> BoundPolicy:
+        key = (id(policy), id(binding), id(params))
+        unit = self._units.get(key)
+        if unit is None:
+            unit = BoundPolicy(
+                number=len(self._units), policy=policy, binding=binding, params=params, programs=self.programs
+            )
+            self._units[key] = unit
+        return unit
+
+    def _all_pass(self, units: tuple[BoundPolicy, ...], request: AdmissionRequest) -> bool:
+        """Evaluate all policies as one expression. False only means that they must be evaluated one by one."""
+        key = tuple(unit.number for unit in units)
+        if key not in self._programs:
+            self._programs[key] = _combined(units, self.programs)
+        program = self._programs[key]
+        if program is None:
+            return False
+        try:
+            return program.evaluate(activation(_values(units, request, program.reads))) is True
+        except EvaluationError:
+            return False
+
+
+def _combined(units: tuple[BoundPolicy, ...], programs: ProgramCache) -> CelProgram | None:
+    if not all(unit.combinable for unit in units):
+        return None
+    try:
+        return programs.compose([unit.passes for unit in units])
+    except RuntimeError:  # too long or too deep as one expression
+        return None
+
+
+def _may_match(bound: _Pair, resource: Resource) -> bool:
+    policy, binding = bound
+    return may_match(policy.match, resource) and (binding.match is None or may_match(binding.match, resource))
+
+
+def _varies(bound: _Pair) -> bool:
+    policy, binding = bound
+    floating = binding.ref is not None and not binding.ref.namespace
+    return (
+        floating or depends_on_object(policy.match) or (binding.match is not None and depends_on_object(binding.match))
+    )
+
+
+def _all(policy: Match, binding: Match | None, request: AdmissionRequest) -> bool | str:
+    answer = matches(policy, request)
+    narrowed = True if binding is None or answer is False else matches(binding, request)
+    return narrowed if answer is True or narrowed is False else answer
+
+
+def _request(
+    manifest: Manifest, resource: Resource, old: Mapping[str, Any] | None, namespace: Mapping[str, Any] | None
+) -> AdmissionRequest:
+    return AdmissionRequest(
+        resource=resource,
+        name=manifest.key.name,
+        namespace=manifest.key.namespace,
+        body=manifest.body,
+        old=old,
+        namespace_object=namespace,
+    )
+
+
+def _values(units: tuple[BoundPolicy, ...], request: AdmissionRequest, reads: frozenset[str] | None) -> dict[str, Any]:
+    """Return the variables of expressions by name; with `reads`, only those they read."""
+    values: dict[str, Any] = {"object": request.body}
+    if reads is None or "oldObject" in reads:
+        values["oldObject"] = request.old
+    if reads is None or "request" in reads:
+        values["request"] = _review(request)
+    if (reads is None or "namespaceObject" in reads) and (request.namespace_object or not request.namespace):
+        values["namespaceObject"] = _namespace(request)
+    for unit in units:
+        for name in unit.renamed.values():
+            values[name] = unit.params.body if unit.params else None
+    return values
+
+
+def _review(request: AdmissionRequest) -> dict[str, Any]:
+    """Return the `request` variable as an API server sets it, without empty optional fields."""
+    resource = request.resource
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    plural = {"group": resource.group, "version": resource.version, "resource": resource.plural}
+    review: dict[str, Any] = {
+        "kind": kind,
+        "resource": plural,
+        "requestKind": kind,
+        "requestResource": plural,
+        "name": request.name,
+        "operation": resource.operation,
+        "dryRun": False,
+    }
+    namespace = request.name if resource.plural == "namespaces" and not resource.group else request.namespace
+    if namespace:
+        review["namespace"] = namespace
+    return review
+
+
+def _namespace(request: AdmissionRequest) -> dict[str, Any] | None:
+    namespace = request.namespace_object
+    if namespace is None or not request.namespace:
+        return None
+    metadata = {**namespace.get("metadata", {}), "labels": {**labels(namespace), NAME_LABEL: request.namespace}}
+    return {**namespace, "metadata": metadata}
+
+
+def _verdict(policy: Policy, outcome: PolicyOutcome, manifest: Manifest) -> Verdict:
+    path = _field(policy, manifest.body) if outcome.evaluated else ()
+    return Verdict(
+        rule=policy.rule,
+        result=outcome.result,
+        cluster=manifest.cluster,
+        key=manifest.key,
+        place=_place(manifest, path),
+        message=" ".join(outcome.message.split()),
+        hint=policy.hint if outcome.evaluated else outcome.hint,
+        field=".".join(path),
+    )
+
+
+def _field(policy: Policy, body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the first of the policy's fields that the object has."""
+    for path in policy.fields:
+        node: Any = body
+        for part in path:
+            node = node.get(part) if isinstance(node, Mapping) else None
+        if node is not None:
+            return path
+    return ()
+
+
+def _place(manifest: Manifest, path: tuple[str, ...]) -> SourceRef:
+    places = manifest.why(path).places if path else ()
+    return places[0] if places and places[0].line else manifest.source
