@@ -2,6 +2,7 @@
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.digest import acknowledgement
+from reconciler.core.values import plural
 from reconciler.errors import InvalidInput, PolicyDenied, StalePlan, UnsafePlan
 
 
@@ -11,13 +12,13 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
         raise InvalidInput(plan.errors, already_shown=True)
     if plan.denials:
         raise PolicyDenied(
-            f"{_count(len(plan.denials), 'denial')} by policy, shown above",
+            f"{plural(len(plan.denials), 'policy denial')}, shown above",
             hint="change what is denied, or add a PolicyException with an expiry date",
         )
     if budgets and plan.breaches and not plan.acknowledged:
         raise UnsafePlan(
             "over budget: " + "; ".join(breach.message for breach in plan.breaches),
-            hint=f"if exactly this plan is meant: --acknowledge {acknowledgement(plan.digest)}",
+            hint=f"to accept exactly this plan, use --acknowledge {acknowledgement(plan.digest)}",
         )
 
 
@@ -25,10 +26,6 @@ def refuse_stale(plan: Plan) -> None:
     """Raise `StalePlan` if the rendered folder is not up to date with the sources."""
     if not plan.is_empty:
         raise StalePlan(
-            f"rendered/ is out of date in {_count(len(plan.changes), 'file')}",
+            f"rendered/ is out of date in {plural(len(plan.changes), 'file')}",
             hint="run `reconciler commit` on this branch; do not edit rendered/ by hand",
         )
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

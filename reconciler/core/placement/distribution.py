@@ -1,13 +1,15 @@
-"""How many nodes a job takes, and how many GPUs on each: every node alike, none of the request lost or added."""
+"""How many nodes a job takes, and how many GPUs on each. All nodes get the same share of the request."""
 
 from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 
+from reconciler.core.values import plural
+
 
 class Rejected(Struct, frozen=True, kw_only=True):
-    """A way to spread a request that does not serve, and why."""
+    """A distribution that is not possible, and why."""
 
     nodes: int
     per_node: int
@@ -15,7 +17,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
-    """`nodes` x `per_node` GPUs, which is exactly the request; `because` is its arithmetic."""
+    """`nodes` x `per_node` GPUs, exactly the request. `because` is the computation."""
 
     nodes: int
     per_node: int
@@ -37,17 +39,17 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class NodeKind(Struct, frozen=True, kw_only=True):
-    """Nodes that offer the same number of GPUs. `count` is how many there are; None: as many as it takes."""
+    """Nodes with the same number of GPUs. `count` is their number; None: unlimited."""
 
     gpus: int
     count: int | None = None
 
 
 def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Refusal:
-    """Spread `gpus` over the fewest nodes, trying the kinds with most GPUs first. `gpus` is at least 1.
+    """Spread `gpus` (1 or more) over the fewest nodes, trying the nodes with most GPUs first.
 
-    A request that fits on one node stays on one. Otherwise every node takes the same share, and at least half of a
-    node: 17 GPUs on nodes of 8 would be 17 nodes of one GPU each, which nobody means.
+    A request that fits on one node stays on one. Otherwise every node gets the same share, at least half of its GPUs:
+    17 GPUs on nodes with 8 would need 17 nodes with one GPU each, which is hardly intended.
     """
     rejected: list[Rejected] = []
     for kind in sorted(kinds, key=lambda kind: -kind.gpus):
@@ -57,14 +59,16 @@ def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Refusal:
             continue
         available = _with_at_least(spread.per_node, kinds)
         if available is not None and available < spread.nodes:
-            why = f"nodes with {spread.per_node} GPUs or more: {available}, not {spread.nodes}"
+            why = f"needs {plural(spread.nodes, 'node')} with {plural(spread.per_node, 'GPU')}; available: {available}"
             rejected.append(Rejected(nodes=spread.nodes, per_node=spread.per_node, why=why))
             continue
         return Distribution(
             nodes=spread.nodes, per_node=spread.per_node, because=spread.because, rejected=tuple(rejected)
         )
     return Refusal(
-        why=f"{gpus} GPUs cannot be shared out evenly over nodes of {_listed(kinds)}" if kinds else "no node has a GPU",
+        why=f"{plural(gpus, 'GPU')} cannot be spread evenly over nodes with {_listed(kinds)}"
+        if kinds
+        else "no node has a GPU",
         rejected=tuple(rejected),
         nearest=_nearest(gpus, kinds),
     )
@@ -73,22 +77,24 @@ def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Refusal:
 @lru_cache(maxsize=4096)
 def _even(gpus: int, per_node: int) -> Distribution | Refusal:
     if gpus <= per_node:
-        because = f"{gpus} GPUs fit on one node of {per_node}"
+        because = f"{plural(gpus, 'GPU')} on one node with {per_node}"
         return Distribution(nodes=1, per_node=gpus, because=because)
     fewest, rejected = -(-gpus // per_node), []
     for nodes in range(fewest, 2 * gpus // per_node + 1):
         share, rest = divmod(gpus, nodes)
         if rest:
-            rejected.append(Rejected(nodes=nodes, per_node=share, why=f"{gpus} / {nodes} nodes leaves {rest} over"))
+            rejected.append(Rejected(nodes=nodes, per_node=share, why=f"{gpus} GPUs / {nodes} nodes: remainder {rest}"))
             continue
         exact = share == per_node
-        because = f"{gpus} GPUs / {per_node} a node = {nodes} nodes" if exact else _uneven(gpus, per_node, nodes, share)
+        because = (
+            f"{gpus} GPUs / {per_node} per node = {nodes} nodes" if exact else _uneven(gpus, per_node, nodes, share)
+        )
         return Distribution(nodes=nodes, per_node=share, because=because, rejected=tuple(rejected))
     return Refusal(why="", rejected=tuple(rejected))
 
 
-def _uneven(gpus: int, per_node: int, nodes: int, share: int) -> str:
-    return f"{gpus} GPUs over nodes of {per_node}: {nodes} nodes of {share}, the fewest that share evenly"
+def _partial(gpus: int, per_node: int, nodes: int, share: int) -> str:
+    return f"{gpus} GPUs = {nodes} nodes x {share}, the fewest nodes with up to {per_node} GPUs for an even spread"
 
 
 def _with_at_least(gpus: int, kinds: Sequence[NodeKind]) -> int | None:
@@ -97,23 +103,23 @@ def _with_at_least(gpus: int, kinds: Sequence[NodeKind]) -> int | None:
 
 
 def _nearest(gpus: int, kinds: Sequence[NodeKind]) -> tuple[int, ...]:
-    """Return the closest requests below and above that would be granted."""
+    """Return the closest possible requests below and above."""
     if not kinds:
         return ()
     most = max(kind.gpus for kind in kinds)
     fits = (
-        next((n for n in range(gpus - 1, max(gpus - 2 * most, 0), -1) if _granted(n, kinds)), None),
-        next((n for n in range(gpus + 1, gpus + 2 * most) if _granted(n, kinds)), None),
+        next((n for n in range(gpus - 1, max(gpus - 2 * most, 0), -1) if _is_possible(n, kinds)), None),
+        next((n for n in range(gpus + 1, gpus + 2 * most) if _is_possible(n, kinds)), None),
     )
     return tuple(n for n in fits if n is not None) or _largest(kinds)
 
 
 def _largest(kinds: Sequence[NodeKind]) -> tuple[int, ...]:
-    """Return the most GPUs that nodes of one kind hold together."""
+    """Return the number of GPUs of all nodes of the largest kind."""
     return (max(kind.gpus * (kind.count or 1) for kind in kinds),)
 
 
-def _granted(gpus: int, kinds: Sequence[NodeKind]) -> bool:
+def _is_possible(gpus: int, kinds: Sequence[NodeKind]) -> bool:
     for kind in kinds:
         spread = _even(gpus, kind.gpus)
         if isinstance(spread, Distribution):
@@ -124,4 +130,5 @@ def _granted(gpus: int, kinds: Sequence[NodeKind]) -> bool:
 
 
 def _listed(kinds: Sequence[NodeKind]) -> str:
-    return " or ".join(str(kind.gpus) for kind in sorted(kinds, key=lambda kind: -kind.gpus))
+    sizes = " or ".join(str(size) for size in sorted({kind.gpus for kind in kinds}, reverse=True))
+    return f"{sizes} GPU{'' if sizes == '1' else 's'}"

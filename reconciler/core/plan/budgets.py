@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from reconciler.core.config import Budgets
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.plan.plan import Breach, Change, Operation, QueueLine
+from reconciler.core.values import plural
 
 
 def breaches(
@@ -31,10 +32,9 @@ def breaches(
 
 def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:
     if budgets.delete_count is not None and deletes > budgets.delete_count:
-        objects = f"{deletes} object{'' if deletes == 1 else 's'}"
         yield Breach(
             budget="deletes.count",
-            message=f"the plan deletes {objects}; the budget allows {budgets.delete_count}",
+            message=f"the plan deletes {plural(deletes, 'object')}; the budget allows {budgets.delete_count}",
             limit=str(budgets.delete_count),
             actual=str(deletes),
         )
@@ -93,7 +93,7 @@ def _folders(budgets: Budgets, folders: Mapping[str, tuple[int, int]]) -> Iterat
         if before and not after:
             yield Breach(
                 budget="sources.empty",
-                message=f"the source folder {folder} had {before} file{'' if before == 1 else 's'} and is now empty",
+                message=f"the source folder {folder} had {plural(before, 'file')} and is now empty",
                 limit="no source folder becomes empty",
                 actual=folder,
             )

@@ -15,6 +15,7 @@ from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Operation, QueueLine, Risk
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.queues import QueueUsage
+from reconciler.core.values import plural
 
 _MAX_FIELDS = 3  # named in one message
 
@@ -96,10 +97,6 @@ def _deleted_or_renamed(edit: Edit) -> str:
     return "renamed, which deletes the old one" if edit.change.operation is Operation.MOVE else "deleted"
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
-
-
 def _deletion(edit: Edit, context: RiskContext) -> Iterator[Risk]:
     """Yield the risk that the registry of kinds names for deleting an object."""
     key = _existing_key(edit)
@@ -121,7 +118,7 @@ def _workload_delete(edit: Edit, context: RiskContext) -> RiskText | None:
     if context.inputs.kinds.find(key.group, key.kind).deletion is not None:
         return None
     return RiskText(
-        f"the workload is {_deleted_or_renamed(edit)}; its pods on {_gpus(edit.change.gpus_before)} stop",
+        f"the workload is {_deleted_or_renamed(edit)}; its pods on {plural(edit.change.gpus_before, 'GPU')} stop",
         "let it finish or save a checkpoint first",
     )
 
@@ -181,7 +178,7 @@ def _suspend(edit: Edit, _: RiskContext) -> RiskText | None:
     if before is None or after is None or before.suspended or not after.suspended or not before.gpus:
         return None
     return RiskText(
-        f"the workload is suspended; its pods on {_gpus(before.gpus)} are deleted",
+        f"the workload is suspended; its pods on {plural(before.gpus, 'GPU')} are deleted",
         "make sure that it can resume from a checkpoint",
     )
 
@@ -216,7 +213,7 @@ def _find_small_quotas(context: RiskContext) -> Iterator[Risk]:
                 cluster=line.cluster,
                 key=row.key,
                 message=f"the GPU quota{product} changes from {before} to {line.after:g}, "
-                f"but the workloads of the queue request {_gpus(line.requested)}",
+                f"but the workloads of the queue request {plural(line.requested, 'GPU')}",
                 hint="workloads beyond the quota wait or can be preempted; keep the quota, or reduce the workloads",
                 place=row.place,
             )

@@ -213,7 +213,7 @@ def test_without_node_resources_the_evidence_decides() -> None:
     assert pod_of(body)["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     why = result.manifest("Job", "train").why(("spec", "parallelism"))
     assert [place.path for place in why.places] == ["jobs/test.yaml", "evidence/kueue/nodes.yaml"]
-    assert "16 GPUs / 8 a node = 2 nodes" in why.text
+    assert "16 GPUs / 8 per node = 2 nodes" in why.text
 
 
 def test_nothing_says_how_big_a_node_is() -> None:
