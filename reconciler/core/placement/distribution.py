@@ -85,10 +85,9 @@ def _even(gpus: int, per_node: int) -> Distribution | Refusal:
         if rest:
             rejected.append(Rejected(nodes=nodes, per_node=share, why=f"{gpus} GPUs / {nodes} nodes: remainder {rest}"))
             continue
-        exact = share == per_node
-        because = (
-            f"{gpus} GPUs / {per_node} per node = {nodes} nodes" if exact else _uneven(gpus, per_node, nodes, share)
-        )
+        because = f"{gpus} GPUs / {per_node} per node = {nodes} nodes"
+        if share != per_node:
+            because = _partial(gpus, per_node, nodes, share)
         return Distribution(nodes=nodes, per_node=share, because=because, rejected=tuple(rejected))
     return Refusal(why="", rejected=tuple(rejected))
 
