@@ -19,7 +19,7 @@ from reconciler.index.context import Context, build_context, may_define
 from reconciler.index.dependencies import DependencyDigests
 from reconciler.index.parsed import ParsedFile, Parser, ReadFiles, load_mapping, save_mapping
 from reconciler.index.records import CompiledRecord, FileRecord, decode_compiled, encode_compiled, summarize_file
-from reconciler.index.store import Store, make_segments
+from reconciler.index.store import Store
 from reconciler.index.totals import Totals, judge_totals
 from reconciler.index.workers import in_parallel
 from reconciler.ports import Cache, Repository
@@ -142,19 +142,19 @@ def build_index(
 
     `keep` holds blob ids by rendered path: the bytes of compiled objects that differ from them are kept.
     """
-    clusters, sources = _chosen(revision.config, runtime.cluster), revision.files.sources
-    changed = _read_changed(runtime, sources, store)
-    definitions = [
-        path
-        for path in sources
-        if (may_define(changed[path], runtime.kinds) if path in changed else _known(store, path).is_definition)
-    ]
+    clusters, sources, known = _chosen(revision.config, runtime.cluster), revision.files.sources, store.records
+    unknown = [path for path, blob in sources.items() if path not in known or known[path].blob != blob]
+    changed = dict(read_files(runtime.repository, sources, unknown))
+    definitions = {path for path, record in known.items() if record.is_definition and path in sources}
+    definitions -= changed.keys()
+    definitions.update(path for path, raw in changed.items() if may_define(raw, runtime.kinds))
     parser = Parser(store.parsed, runtime.kinds, runtime.catalogue)
-    context = _load_context(runtime, revision, clusters, definitions, parser)
+    context = _load_context(runtime, revision, clusters, sorted(definitions), parser)
     digests = DependencyDigests(context)
-    stale = [path for path in sources if path in changed or not _is_valid(path, store, digests)]
+    stale_sets = {each for each, digest in store.digests.items() if digests.of(each) != digest}
+    stale = [path for path in sources if path in changed or known[path].dependencies in stale_sets]
     compilation = _compile(runtime, context, sources, stale, changed, keep=keep)
-    records = {path: compilation.records.get(path) or _known(store, path) for path in sources}
+    records = {path: compilation.records.get(path) or known[path] for path in sources}
     desired, origins, count = _rendered_paths(records)
     return CompiledRevision(
         revision=revision,
@@ -168,7 +168,8 @@ def build_index(
         contents=compilation.contents,
         compiled=compilation.compiled,
         store=Store(
-            segments=make_segments(records, digests.of_records(records.values())),
+            records=records,
+            digests=digests.of_records(records.values()),
             parsed=parser.used,
             totals=store.totals,
         ),
@@ -183,24 +184,6 @@ def _chosen(config: Config, name: str) -> tuple[Cluster, ...]:
         known = ", ".join(cluster.name for cluster in config.clusters)
         raise ConfigError(f"cluster {name!r} does not exist in reconciler.yaml", hint=f"clusters: {known}")
     return (cluster,)
-
-
-def _read_changed(runtime: Runtime, sources: BlobIds, store: Store) -> dict[str, bytes]:
-    """Read the source files that the store has not seen with these bytes."""
-    paths = [path for path, oid in sources.items() if (known := store.record(path)) is None or known.blob != oid]
-    return dict(read_files(runtime.repository, sources, paths))
-
-
-def _known(store: Store, path: str) -> FileRecord:
-    record = store.record(path)
-    if record is None:
-        raise KeyError(path)
-    return record
-
-
-def _is_valid(path: str, store: Store, digests: DependencyDigests) -> bool:
-    record = _known(store, path)
-    return store.digest(path, record.dependencies) == digests.of(record.dependencies)
 
 
 def _load_context(

@@ -1,7 +1,7 @@
 """The store: the records of the last index, on disk. Safe to delete, to damage and to replace at any time.
 
-It is cut into segments by source path, each of them one value of the cache, which checks its digest. A segment is
-valid by itself: a record counts if its blob id and the digest of its dependencies are those of now. So a missing,
+Records are cut into segments by source path, each of them one value of the cache, which checks its digest. A segment
+is valid by itself: a record counts if its blob id and the digest of its dependencies are those of now. So a missing,
 damaged or concurrently replaced segment costs a compilation, and a change rewrites one segment.
 """
 
@@ -17,6 +17,7 @@ from reconciler.index.totals import Totals
 from reconciler.ports import Cache
 
 SEGMENTS = 16
+_Value = TypeVar("_Value")
 
 
 class Segment(Struct, frozen=True, array_like=True):
@@ -29,40 +30,56 @@ class Segment(Struct, frozen=True, array_like=True):
 class Store(Struct, frozen=True, kw_only=True):
     """What an earlier run of the same engine saved about the repository.
 
+    records, digests: those of all segments. Where segments disagree on a digest, it is empty: nothing is worth it.
     parsed: encoded files of `index.parsed`. totals: the last verdicts over all objects.
     """
 
-    segments: tuple[Segment, ...] = (Segment(),) * SEGMENTS
+    records: Mapping[str, FileRecord] = {}
+    digests: Mapping[bytes, str] = {}
     parsed: dict[str, bytes] = {}
     totals: Totals | None = None
-
-    def record(self, path: str) -> FileRecord | None:
-        """Return the record of a file, whatever it is worth now."""
-        return self.segments[_number(path)].records.get(path)
-
-    def digest(self, path: str, dependencies: bytes) -> str:
-        """Return the digest that the dependencies of a file had."""
-        return self.segments[_number(path)].digests.get(dependencies, "")
-
-
-_encoder = msgspec.msgpack.Encoder()
-_segment = msgspec.msgpack.Decoder(Segment)
-_parsed = msgspec.msgpack.Decoder(dict[str, bytes])
-_totals = msgspec.msgpack.Decoder(Totals)
-_Value = TypeVar("_Value")
-
-
-def _number(path: str) -> int:
-    return crc32(path.encode()) % SEGMENTS
 
 
 def load_store(cache: Cache, key: str) -> Store:
     """Load what an earlier run saved under `key`. What is missing or unreadable is empty."""
+    records: dict[str, FileRecord] = {}
+    digests: dict[bytes, str] = {}
+    for number in range(SEGMENTS):
+        segment = _load(cache, f"{key}:{number}", _segment) or Segment()
+        records.update(segment.records)
+        for dependencies, digest in segment.digests.items():
+            digests[dependencies] = digest if digests.get(dependencies, digest) == digest else ""
     return Store(
-        segments=tuple(_load(cache, f"{key}:{number}", _segment) or Segment() for number in range(SEGMENTS)),
+        records=records,
+        digests=digests,
         parsed=_load(cache, f"{key}:parsed", _parsed) or {},
         totals=_load(cache, f"{key}:totals", _totals),
     )
+
+
+def save_store(cache: Cache, key: str, before: Store, after: Store) -> None:
+    """Save the segments, parsed files and totals that differ from `before`."""
+    old, new = before.records, after.records
+    changed = {path for path, record in new.items() if old.get(path) is not record}
+    changed.update(path for path in old if path not in new)
+    stale = {
+        dependencies for dependencies, digest in after.digests.items() if before.digests.get(dependencies) != digest
+    }
+    if stale:
+        changed.update(path for path, record in new.items() if record.dependencies in stale)
+    numbers = {_number(path) for path in changed}
+    segments: dict[int, dict[str, FileRecord]] = {number: {} for number in sorted(numbers)}
+    if numbers:
+        for path, record in new.items():
+            if (number := _number(path)) in segments:
+                segments[number][path] = record
+    for number, records in segments.items():
+        used = {record.dependencies: after.digests[record.dependencies] for record in records.values()}
+        cache.put(f"{key}:{number}", _encoder.encode(Segment(records, used)))
+    if before.parsed.keys() != after.parsed.keys():
+        cache.put(f"{key}:parsed", _encoder.encode(after.parsed))
+    if after.totals is not None and before.totals is not after.totals:
+        cache.put(f"{key}:totals", _encoder.encode(after.totals))
 
 
 def _load(cache: Cache, key: str, decoder: msgspec.msgpack.Decoder[_Value]) -> _Value | None:
@@ -73,23 +90,11 @@ def _load(cache: Cache, key: str, decoder: msgspec.msgpack.Decoder[_Value]) -> _
         return None
 
 
-def make_segments(records: Mapping[str, FileRecord], digests: Mapping[bytes, str]) -> tuple[Segment, ...]:
-    """Cut records into segments, each with the digests of its dependency sets."""
-    split: list[dict[str, FileRecord]] = [{} for _ in range(SEGMENTS)]
-    for path, record in records.items():
-        split[_number(path)][path] = record
-    return tuple(
-        Segment(own, {used: digests[used] for used in {record.dependencies: None for record in own.values()}})
-        for own in split
-    )
+def _number(path: str) -> int:
+    return crc32(path.encode()) % SEGMENTS
 
 
-def save_store(cache: Cache, key: str, before: Store, after: Store) -> None:
-    """Save what differs from `before`."""
-    for number, (old, new) in enumerate(zip(before.segments, after.segments, strict=True)):
-        if old != new:
-            cache.put(f"{key}:{number}", _encoder.encode(new))
-    if before.parsed.keys() != after.parsed.keys():
-        cache.put(f"{key}:parsed", _encoder.encode(after.parsed))
-    if after.totals is not None and before.totals != after.totals:
-        cache.put(f"{key}:totals", _encoder.encode(after.totals))
+_encoder = msgspec.msgpack.Encoder()
+_segment = msgspec.msgpack.Decoder(Segment)
+_parsed = msgspec.msgpack.Decoder(dict[str, bytes])
+_totals = msgspec.msgpack.Decoder(Totals)

@@ -32,10 +32,11 @@ from reconciler.index.store import load_store, save_store
 from reconciler.index.totals import Totals
 from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.updates import Update, compare_updates
-from reconciler.revision.files import BlobIds, RevisionFiles, TreeFiles, assign_roles, below, digest_files
+from reconciler.revision.files import BlobIds, RevisionFiles, below, count_below, digest_files
 from reconciler.revision.revision import (
     LoadedRevision,
     TreeReference,
+    read_base,
     read_past_files,
     read_revision,
     resolve_base,
@@ -99,7 +100,7 @@ def plan_tree(
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
     totals = judge_tree(runtime, index)
     renderer = Renderer(runtime, index)
-    before = index.revision if against_head else _read_base(runtime, index, base)
+    before = index.revision if against_head else _resolve_base(runtime, index, base)
     baseline = _baseline(runtime, before)
     foreign = _foreign(runtime, index, before, baseline)
     owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
@@ -160,15 +161,10 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
 
 # The base and what exists there.
 
-_NOTHING = TreeReference(label="nothing", commit=None)
 
-
-def _read_base(runtime: Runtime, index: CompiledRevision, base: str) -> LoadedRevision:
-    config = index.revision.config
+def _resolve_base(runtime: Runtime, index: CompiledRevision, base: str) -> LoadedRevision:
     tree = resolve_base(runtime.repository, base, index.revision.tree)
-    if tree is None:
-        return LoadedRevision(tree=_NOTHING, config=config, files=assign_roles(config, TreeFiles()))
-    return read_revision(runtime.repository, tree, config, runtime.cache)
+    return read_base(runtime.repository, tree, index.revision, runtime.cache)
 
 
 def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
@@ -252,7 +248,7 @@ def _last_rendered(runtime: Runtime, index: CompiledRevision) -> RevisionFiles:
 def _folder_sizes(index: CompiledRevision, before: RevisionFiles) -> dict[str, tuple[int, int]]:
     after = index.revision.files.sources
     folders = index.revision.config.sources
-    return {folder: (len(below(before.sources, folder)), len(below(after, folder))) for folder in folders}
+    return {folder: (count_below(before.sources, folder), count_below(after, folder)) for folder in folders}
 
 
 # Findings.

@@ -77,10 +77,16 @@ def digest_files(*groups: BlobIds) -> str:
     return sha256("\n".join(lists).encode()).hexdigest()
 
 
-def below(files: BlobIds, folder: str) -> BlobIds:
-    """Return the files below a folder."""
+def below(files: BlobIds, *folders: str) -> BlobIds:
+    """Return the files below any of these folders."""
+    prefixes = tuple(f"{folder}/" for folder in folders)
+    return {path: oid for path, oid in files.items() if path.startswith(prefixes)}
+
+
+def count_below(files: BlobIds, folder: str) -> int:
+    """Count the files below a folder."""
     prefix = f"{folder}/"
-    return {path: oid for path, oid in files.items() if path.startswith(prefix)}
+    return sum([path.startswith(prefix) for path in files])
 
 
 def read_paths(config: Config) -> tuple[str, ...]:
@@ -91,11 +97,11 @@ def read_paths(config: Config) -> tuple[str, ...]:
 def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
     """Assign each file its role; symlinks, submodules and file names that cannot be printed become problems."""
     written = files.written
-    roles = [_below_any(written, roots) for roots in (config.sources, config.policies, (config.evidence,))]
-    sources, policies, evidence = (
-        {path: oid for path, oid in role.items() if path.endswith(SUFFIXES)} for role in roles
-    )
+    roles = [below(written, *roots) for roots in (config.sources, config.policies, (config.evidence,))]
     unread = [path for role in roles for path in role if not path.endswith(SUFFIXES)]
+    sources, policies, evidence = (
+        {path: oid for path, oid in role.items() if path.endswith(SUFFIXES)} if unread else role for role in roles
+    )
     return RevisionFiles(
         settings={CONFIG_PATH: written[CONFIG_PATH]} if CONFIG_PATH in written else {},
         sources=sources,
@@ -117,11 +123,6 @@ def selects(cluster: Cluster, path: str, labels: object) -> bool:
     if not cluster.select.labels:
         return True
     return isinstance(labels, dict) and all(labels.get(name) == value for name, value in cluster.select.labels)
-
-
-def _below_any(files: BlobIds, folders: tuple[str, ...]) -> dict[str, str]:
-    prefixes = tuple(f"{folder}/" for folder in folders)
-    return {path: oid for path, oid in files.items() if path.startswith(prefixes)}
 
 
 def _empty_folders(config: Config, sources: BlobIds) -> Iterator[Problem]:
@@ -168,7 +169,8 @@ def _irregular_problem(path: str, entry: Entry) -> Problem:
 
 
 # Device names and characters: learn.microsoft.com/windows/win32/fileio/naming-a-file.
-_WINDOWS = re.compile(r'[<>:"|?*\\]|[. ]/|/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]')
+_WINDOWS_SIGNS = ("<", ">", ":", '"', "|", "?", "*", "\\", "./", " /")
+_WINDOWS_NAMES = re.compile(r"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]")
 
 
 def portability_problems(paths: Iterable[str]) -> Iterator[Problem]:
@@ -180,10 +182,10 @@ def portability_problems(paths: Iterable[str]) -> Iterator[Problem]:
     together = "".join([f"/{path}/\n" for path in paths])
     if together.lower() != together:
         yield from _case_collisions(paths)
-    elif not _WINDOWS.search(together):
+    elif not _is_reserved(together):
         return
     for path in paths:
-        if _WINDOWS.search(f"/{path.lower()}/"):
+        if _is_reserved(f"/{path.lower()}/"):
             yield Problem(
                 rule="git.reserved-name",
                 place=SourceRef(path=path),
@@ -191,6 +193,10 @@ def portability_problems(paths: Iterable[str]) -> Iterator[Problem]:
                 hint="rename the file or folder",
                 severity=Severity.WARNING,
             )
+
+
+def _is_reserved(text: str) -> bool:
+    return any(sign in text for sign in _WINDOWS_SIGNS) or _WINDOWS_NAMES.search(text) is not None
 
 
 def _case_collisions(paths: Iterable[str]) -> Iterator[Problem]:

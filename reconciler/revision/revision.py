@@ -43,11 +43,12 @@ class TreeReference(Struct, frozen=True, kw_only=True):
 
 
 class LoadedRevision(Struct, frozen=True, kw_only=True):
-    """A tree, the configuration in force, and the files by role."""
+    """A tree, the configuration in force, the files by role, and the listing of the commit that it is or stands on."""
 
     tree: TreeReference
     config: Config
     files: RevisionFiles
+    listing: TreeFiles
 
 
 def resolve_head(repository: Repository, revision: str) -> TreeReference:
@@ -83,23 +84,32 @@ def resolve_base(repository: Repository, base: str, head: TreeReference) -> Tree
 
 
 def read_revision(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> LoadedRevision:
-    """List the files of a tree by role. `config` is the head's, also for the base."""
-    return LoadedRevision(tree=tree, config=config, files=assign_roles(config, _list(repository, tree, config, cache)))
+    """List the files of the head by role."""
+    paths = read_paths(config)
+    if tree.tip is None:
+        files = listing = split_tree(repository.work_tree(paths), config.rendered)
+    else:
+        files = listing = _list_commit(repository, tree.tip, config, cache)
+        if tree.commit is None:
+            files = apply_changes(listing, repository.changed_since(tree.tip.oid, paths), config.rendered)
+    return LoadedRevision(tree=tree, config=config, files=assign_roles(config, files), listing=listing)
+
+
+def read_base(repository: Repository, tree: TreeReference | None, head: LoadedRevision, cache: Cache) -> LoadedRevision:
+    """List the files of the base by role, under the configuration of the head; None is an empty tree."""
+    config = head.config
+    if tree is None or tree.tip is None:
+        tree, listing = TreeReference(label="nothing", commit=None), TreeFiles()
+    elif head.tree.tip is not None and head.tree.tip.tree == tree.tip.tree:
+        listing = head.listing
+    else:
+        listing = _list_commit(repository, tree.tip, config, cache)
+    return LoadedRevision(tree=tree, config=config, files=assign_roles(config, listing), listing=listing)
 
 
 def read_past_files(repository: Repository, commit: str, config: Config) -> RevisionFiles:
     """List the sources of an older commit by role."""
     return assign_roles(config, split_tree(repository.tree(commit, config.sources), config.rendered))
-
-
-def _list(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> TreeFiles:
-    paths = read_paths(config)
-    if tree.tip is None:
-        return split_tree(repository.work_tree(paths), config.rendered)
-    files = _list_commit(repository, tree.tip, config, cache)
-    if tree.commit is None:
-        return apply_changes(files, repository.changed_since(tree.tip.oid, paths), config.rendered)
-    return files
 
 
 def _list_commit(repository: Repository, commit: Commit, config: Config, cache: Cache) -> TreeFiles:
