@@ -8,6 +8,7 @@ from reconciler.app.size.files import SizingScope, size_selected
 from reconciler.app.size.record import record
 from reconciler.core.config import SizingSettings
 from reconciler.core.engines import Outcome
+from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.index.dependencies import (
     AnswerDependency,
     DefinitionDependency,
@@ -21,6 +22,7 @@ from reconciler.index.dependencies import (
 )
 from tests.app.test_size_use_cases import FakeEngine
 from tests.cli.test_sized_plan import JOB, OWN_MODEL
+from tests.core.sizing.tables import TABLES
 from tests.index.fleets import CRD, NAMESPACE, START, MemoryFleet, config, config_map, evidence, job, queue
 
 QUEUE = ("torchrun.ai", "TorchrunQueue")
@@ -203,7 +205,12 @@ def test_sized_job_depends_on_the_answer_to_its_own_question() -> None:
     workspace = fleet.workspace(fleet.cache)
     index, repository = workspace.compile(), workspace.runtime.repository
     scope = SizingScope(
-        catalogue=index.context.catalogue, settings=SizingSettings(), index=index, repository=repository
+        kinds=BUILT_IN,
+        catalogue=index.context.catalogue,
+        tables=TABLES,
+        settings=SizingSettings(),
+        index=index,
+        repository=repository,
     )
     written: dict[str, bytes] = {}
     record(index, size_selected(scope), ask=FakeEngine(Outcome.ERROR), write=written.__setitem__)
