@@ -27,6 +27,7 @@ def command() -> None:
 
 @command.command(
     "compile",
+    short_help="Compile and verify a table.",
     epilog="""\b
 Examples:
   reconciler autoconf compile -o autoconf.table
@@ -69,6 +70,7 @@ def compile_(python: str, output: Path, model_version: str, points: int) -> int:
 
 @command.command(
     "check",
+    short_help="Verify a table.",
     epilog="""\b
 Examples:
   reconciler autoconf check autoconf.table

@@ -1,5 +1,6 @@
 """Kind families of installed packages, from the entry point group `gpu_reconciler.kinds`."""
 
+import json
 import sys
 from importlib import invalidate_caches
 from pathlib import Path
@@ -69,3 +70,37 @@ def test_versions_of_packages_are_part_of_the_engine(
     assert before != after
     assert "acme-engine " in run_verb(fleet.capture, ["version"]).out
     assert fleet.run("plan", "--exit-code").code == 0
+
+
+GANG = """\
+from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.kind import Kind
+
+
+def _pods(body, prefix):
+    yield PodSet(body["spec"]["gangSize"], {"spec": body["spec"]["pod"]}, f"{prefix}spec.")
+
+
+KINDS = (Kind(group="acme.example.com", kind="Gang", pods=_pods),)
+"""
+OBJECT = """\
+apiVersion: acme.example.com/v1
+kind: Gang
+metadata: {name: gang, labels: {team: x}}
+spec:
+  gangSize: 3
+  pod:
+    containers: [{name: main, image: "a:1", resources: {limits: {nvidia.com/gpu: 8}}}]
+"""
+
+
+def test_gpus_of_a_packages_kind_are_counted(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row of the kind is enough: no other module knows of it."""
+    fleet.write("jobs/gang.yaml", OBJECT)
+    unknown = json.loads(fleet.run("plan", "-o", "json").out)
+    assert [change["gpusAfter"] for change in unknown["changes"]] == [0]
+    folder = tmp_path / "site"
+    folder.mkdir()
+    install(folder, monkeypatch, GANG, name="acme_gang")
+    plan = json.loads(fleet.run("plan", "-o", "json").out)
+    assert [change["gpusAfter"] for change in plan["changes"]] == [24]

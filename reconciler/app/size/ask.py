@@ -33,15 +33,15 @@ def answer_question(
 
     Raises `ConfigError` that names the flag with an invalid value.
     """
-    found = gpu_sweep(row, bounds, tables, gpus=gpus, architecture=architecture)
-    if isinstance(found, str):
-        column, _, rest = found.partition("; or set gpu_mem_gib")[0].partition(": ")  # no flag sets gpu_mem_gib
-        raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else found, hint=_HINT)
+    sweep = gpu_sweep(row, bounds, tables, gpus=gpus, architecture=architecture)
+    if isinstance(sweep, str):
+        column, _, rest = sweep.partition("; or set gpu_mem_gib")[0].partition(": ")  # no flag sets gpu_mem_gib
+        raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else sweep, hint=_HINT)
     return SizeAnswer(
-        question=found.question,
-        decision=found.decision,
-        note=summarize(found.decision, read=describe_question(found.question, ())),
-        requested=found.requested,
+        question=sweep.question,
+        decision=sweep.decision,
+        note=summarize(sweep.decision, read=describe_question(sweep.question, ())),
+        requested=sweep.requested,
     )
 
 
@@ -52,7 +52,7 @@ def parse_architecture(raw: bytes, path: str, name: str) -> Architecture:
         config = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: invalid JSON: {error}", hint=hint) from error
-    found = parse_model_config(config, name) if isinstance(config, dict) else "it is not a JSON object"
-    if isinstance(found, str):
-        raise ConfigError(f"{path}: cannot read the shape of the model: {found}", hint=hint)
-    return found
+    parsed = parse_model_config(config, name) if isinstance(config, dict) else "it is not a JSON object"
+    if isinstance(parsed, str):
+        raise ConfigError(f"{path}: cannot read the shape of the model: {parsed}", hint=hint)
+    return parsed

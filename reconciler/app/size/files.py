@@ -85,10 +85,10 @@ class SizedFile(Struct, frozen=True, kw_only=True, eq=False):
     def edit(self) -> tuple[bytes, tuple[Problem, ...]]:
         """Return the file with the sizes written into it. If several clusters size a job, the first one wins."""
         changes: dict[int, tuple[Document, dict[str, object]]] = {}
-        for found in self.jobs:
-            changed = found.job.sized or found.pending
+        for file_job in self.jobs:
+            document, changed = file_job.job.document, file_job.job.sized or file_job.pending
             if changed is not None:
-                changes.setdefault(id(found.job.document), (found.job.document, changed.data))
+                changes.setdefault(id(document), (document, changed.data))
         source = edit_source(self.raw, tuple(changes.values()))
         return source.content, source.problems
 
@@ -161,11 +161,11 @@ def require_jobs(kinds: Kinds, files: Sequence[SizedFile]) -> None:
 
 def answers_of(file: SizedFile, gpus: int | None = None) -> list[SizeAnswer]:
     """Return the answer for each job of a file; `gpus` is a number of GPUs to check as well."""
-    return [_answer(found, gpus) for found in file.jobs if found.job.decision is not None]
+    return [_answer(file_job, gpus) for file_job in file.jobs if file_job.job.decision is not None]
 
 
-def _answer(found: FileJob, gpus: int | None) -> SizeAnswer:
-    job = found.job
+def _answer(file_job: FileJob, gpus: int | None) -> SizeAnswer:
+    job = file_job.job
     decision = job.decision
     if decision is None or job.told is None:
         raise TypeError(f"{job.document.source} has no decision")
@@ -175,7 +175,7 @@ def _answer(found: FileJob, gpus: int | None) -> SizeAnswer:
     if gpus is not None:
         fixed = replace(question, processes=gpus, requested_gpus=gpus, max_gpus=gpus, goal=Goal.AVOID_OOM)
         requested = next(iter(decide(fixed).candidates), None)
-    where = f" on {found.cluster.name}" if found.cluster else ""
+    where = f" on {file_job.cluster.name}" if file_job.cluster else ""
     return SizeAnswer(
         question=question,
         decision=decision,

@@ -45,10 +45,11 @@ def questions_of(files: Iterable[SizedFile]) -> dict[str, tuple[Question, ...]]:
     """Return the distinct questions of all jobs by cluster, for clusters with an external engine."""
     questions: dict[str, list[Question]] = {}
     for file in files:
-        for found in file.jobs:
-            if found.cluster is not None and found.cluster.sizing.engine.is_external:
-                questions.setdefault(found.cluster.name, []).extend(found.job.questions)
-    return {cluster: tuple(dict.fromkeys(asked)) for cluster, asked in questions.items()}
+        for file_job in file.jobs:
+            cluster = file_job.cluster
+            if cluster is not None and cluster.sizing.engine.is_external:
+                questions.setdefault(cluster.name, []).extend(file_job.job.questions)
+    return {name: tuple(dict.fromkeys(asked)) for name, asked in questions.items()}
 
 
 def record(
