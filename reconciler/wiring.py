@@ -107,8 +107,10 @@ def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
 
 
 def catalogue() -> Catalogue:
-    """Return the schemas of all known kinds."""
-    return Catalogue(bundle)
+    """Return the schemas of all known kinds: those that ship with the package, and those of installed families."""
+    definitions = [kind.crd for kind in kinds().values() if kind.crd is not None]
+    schemas = Catalogue(bundle)
+    return schemas.with_definitions(definitions) if definitions else schemas
 
 
 def sizing_tables() -> SizingTables:
@@ -162,7 +164,7 @@ def init(folder: Path) -> "InitResult":
 
     prefix = "gitops-repo-template/"
     template = {path.removeprefix(prefix): bundle.read(path) for path in bundle.walk(prefix.rstrip("/"))}
-    contents = repository_files(template, catalogue())
+    contents = repository_files(template, kinds(), catalogue())
     files.write_folder(folder, contents)
     return checkout.commit_new_folder(folder, files=len(contents))
 

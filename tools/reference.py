@@ -13,7 +13,6 @@ import click
 
 from reconciler import errors, wiring
 from reconciler.adapters import bundle
-from reconciler.app.init import SCHEMA_GROUPS
 from reconciler.cli.main import COMMANDS, reconciler
 from reconciler.core.documents import read
 from reconciler.core.kinds.kind import ANY_KIND, Kinds
@@ -111,7 +110,7 @@ def _kinds(kinds: Kinds) -> str:
     parts = [_NOTE, "# Kinds\n", "`reconciler schema KIND` prints the JSON Schema of a kind, for editors.\n"]
     for name in catalogue.kinds():
         schema = catalogue.json_schema(name.kind)
-        if name.group in SCHEMA_GROUPS and schema is not None and name.kind != "Plan":
+        if name.group in kinds.own_groups and schema is not None and name.kind != "Plan":
             parts += [f"## {name.kind}\n", f"`{name.group}/{name.version}`. {_cell(schema.get('description', ''))}\n"]
             parts += ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
             parts += [*_fields(schema, schema, ""), ""]

@@ -173,13 +173,14 @@ def _config_entry(repository: Repository, tree: TreeReference) -> Entry:
 
 def _parse_config(repository: Repository, entry: Entry, catalogue: "Catalogue") -> Config:
     from reconciler.core.documents import read  # noqa: PLC0415 - not needed where the configuration is cached
+    from reconciler.core.kinds.own import CONFIG  # noqa: PLC0415 - as above
 
     (raw,) = repository.read([entry.oid])
     reading = read(CONFIG_PATH, raw)
     problems: list[Problem] = list(reading.problems)
     for document in reading.documents:
         problems += catalogue.validate(document)
-    configs = [document for document in reading.documents if document.kind == "ReconcilerConfig"]
+    configs = [document for document in reading.documents if (document.group, document.kind) == CONFIG]
     if problems:
         raise InvalidInput(problems)
     if len(configs) != 1 or len(reading.documents) != 1:

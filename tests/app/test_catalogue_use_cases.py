@@ -14,7 +14,7 @@ from reconciler.version import __version__
 
 
 def test_a_new_repository_is_the_template_with_schemas_for_editors() -> None:
-    files = repository_files({"reconciler.yaml": b"x"}, wiring.catalogue())
+    files = repository_files({"reconciler.yaml": b"x"}, wiring.kinds(), wiring.catalogue())
     assert files["reconciler.yaml"] == b"x"
     schemas = {path for path in files if path != "reconciler.yaml"}
     assert {".schemas/torchrunjob.json", ".schemas/reconcilerconfig.json"} <= schemas

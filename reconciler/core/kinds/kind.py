@@ -70,6 +70,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     """One row of the registry. A kind without `parse` and `render` is rendered as it is written.
 
     Documents:
+        crd: its CustomResourceDefinition, if no schema of the kind ships with the package.
         role: where documents of the kind belong.
         refusal: why the kind is not accepted among the sources.
         parse: reads a document that its schema has accepted.
@@ -112,6 +113,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     group: str
     kind: str
 
+    crd: dict[str, Any] | None = None
     role: Role = Role.SOURCE
     refusal: Refusal | None = None
     parse: Callable[[Document], Parsed[Any]] | None = None
@@ -233,6 +235,11 @@ class Kinds(Mapping[KindId, Kind]):
 
     def _naming_labels(self) -> Iterator[tuple[str, Kind]]:
         return ((label, row) for row in self._rows.values() for label in row.naming_labels)
+
+    @cached_property
+    def own_groups(self) -> frozenset[str]:
+        """The groups whose documents are read here, and never sent to a cluster as they are written."""
+        return frozenset(row.group for row in self._rows.values() if row.parse or row.role is not Role.SOURCE)
 
     @cached_property
     def definitions(self) -> tuple[Kind, ...]:

@@ -81,9 +81,13 @@ class Catalogue:
         They take precedence over shipped kinds, because they are what the repository's clusters run. Documents of
         other kinds and definitions without a usable schema are ignored; `validate` reports the latter.
         """
+        return self.with_definitions(document.data for document in documents)
+
+    def with_definitions(self, definitions: Iterable[dict[str, Any]]) -> "Catalogue":
+        """Do the same for CustomResourceDefinitions as plain data."""
         custom = {group: dict(kinds) for group, kinds in self._custom.items()}
-        for document in documents:
-            kind = parse_definition(document.data, self._configmap)
+        for definition in definitions:
+            kind = parse_definition(definition, self._configmap)
             if kind is not None:
                 custom.setdefault(kind.group, {})[kind.kind] = kind
         return Catalogue(self._archive, custom)

@@ -5,6 +5,6 @@ permissions) is an error here, never a pass.
 """
 
 from reconciler.core.policy.admission.evaluation import PolicySet
-from reconciler.core.policy.admission.loading import Policies, load
+from reconciler.core.policy.admission.loading import Policies, is_policy, load
 
-__all__ = ["Policies", "PolicySet", "load"]
+__all__ = ["Policies", "PolicySet", "is_policy", "load"]

@@ -60,6 +60,11 @@ def load(
     return Policies(PolicySet(bound=bound, parameters=parameters, digest=digest), tuple(problems))
 
 
+def is_policy(document: Document) -> bool:
+    """Return whether a document is a ValidatingAdmissionPolicy."""
+    return _is(document, POLICY)
+
+
 def _is(document: Document, kind: str) -> bool:
     return document.kind == kind and document.key.group == GROUP
 

@@ -1,0 +1,99 @@
+"""`QueueUsage`: where GPUs are counted, and how objects are added and subtracted."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.kinds.kai import QUEUE
+from reconciler.core.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
+from reconciler.core.queues import NO_QUEUE, QueueKey, QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
+from tests.core.plan.plan_cases import (
+    KUEUE_QUEUE,
+    Body,
+    as_row,
+    cluster_queue,
+    flavor,
+    job,
+    kai_queue,
+    local_queue,
+    plain,
+    rows,
+)
+
+QUEUES = [
+    kai_queue("root"),
+    kai_queue("team-a", parent="root"),
+    flavor("h100", "H100"),
+    cluster_queue("shared", {"h100": 16}),
+    local_queue("ml-queue", "shared"),
+]
+KAI_JOB = job("kai", pods=2, gpus=8)
+KUEUE_JOB = job("kueue", pods=1, gpus=4, queue="ml-queue", label=KUEUE_QUEUE)
+TEAM_A, SHARED = QueueKey(*QUEUE, "team-a"), QueueKey(*CLUSTER_QUEUE, "shared")
+
+
+def usage(*bodies: Body) -> QueueUsage:
+    return usage_by_cluster(rows([*QUEUES, *bodies]))["main"]
+
+
+def test_gpus_are_counted_in_the_queue_that_grants_them() -> None:
+    assert usage(KAI_JOB, KUEUE_JOB).requested == {(TEAM_A, ""): 16, (SHARED, "H100"): 4}
+
+
+def test_ancestors_count_the_gpus_below_them() -> None:
+    totals = usage(KAI_JOB).requested_with_children()
+    assert totals == {TEAM_A: {"": 16}, QueueKey(*QUEUE, "root"): {"": 16}}
+
+
+def test_queues_that_are_not_here() -> None:
+    lost = job("lost", gpus=1, pods=1, queue="gone", label=KUEUE_QUEUE)
+    free = job("free", gpus=1, pods=1, queue="")
+    assert usage(lost, free).requested == {(QueueKey(*LOCAL_QUEUE, "ml/gone"), ""): 1, (NO_QUEUE, ""): 1}
+
+
+def test_suspended_workloads_request_nothing() -> None:
+    assert usage(job("later", suspend=True)).requested == {}
+
+
+def test_subtracted_workloads_are_gone() -> None:
+    before = {"main": usage(KAI_JOB, KUEUE_JOB)}
+    rest = subtract_workloads(before, rows([KAI_JOB]))
+    assert rest["main"].requested == {(SHARED, "H100"): 4}
+    assert before["main"].requested == {(TEAM_A, ""): 16, (SHARED, "H100"): 4}, "the original is unchanged"
+    assert subtract_workloads(rest, rows([KUEUE_JOB]))["main"].requested == {}
+
+
+def test_a_part_is_subtracted() -> None:
+    rest = subtract_workloads({"main": usage(KAI_JOB, job("other", pods=1, gpus=8))}, rows([KAI_JOB]))
+    assert rest["main"].requested == {(TEAM_A, ""): 8}
+
+
+def test_another_cluster_keeps_its_gpus() -> None:
+    bodies = [*QUEUES, KAI_JOB]
+    both = usage_by_cluster([*rows(bodies), *rows(bodies, cluster="west")])
+    rest = subtract_workloads(both, rows([KAI_JOB]))
+    assert (rest["main"].requested, rest["west"].requested) == ({}, {(TEAM_A, ""): 16})
+
+
+_WORKLOADS = [
+    job("a", pods=2, gpus=8),
+    job("b", pods=1, gpus=3),
+    job("c", pods=4, gpus=1, queue="ml-queue", label=KUEUE_QUEUE),
+    job("d", pods=1, gpus=8, suspend=True),
+    job("e", pods=1, gpus=8, queue=""),
+]
+
+
+@given(st.sets(st.integers(0, len(_WORKLOADS) - 1)))
+def test_adding_undoes_subtracting(chosen: set[int]) -> None:
+    part = rows([_WORKLOADS[index] for index in sorted(chosen)])
+    whole = {"main": usage(*_WORKLOADS)}
+    rest = subtract_workloads(whole, part)
+    assert rest["main"].requested == usage(*(w for i, w in enumerate(_WORKLOADS) if i not in chosen)).requested
+    assert usage_by_cluster(part, base=rest)["main"].requested == whole["main"].requested
+
+
+def test_objects_that_decide_where_gpus_are_counted() -> None:
+    assert all(defines_queues(as_row(body)) for body in QUEUES)
+    assert not any(defines_queues(as_row(body)) for body in (KAI_JOB, KUEUE_JOB, plain("ConfigMap", "x")))
+    foreign = kai_queue("x") | {"apiVersion": "example.com/v1"}
+    assert not defines_queues(as_row(foreign))
