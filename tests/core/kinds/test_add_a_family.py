@@ -46,10 +46,10 @@ class Lookup:
         return None
 
     def defined(self, kind: KindId, namespace: str, name: str) -> Any | None:
-        return None
+        raise LookupError(kind, namespace, name)
 
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
-        return ()
+        raise LookupError(kind, namespace)
 
 
 def rendered() -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_a_wrapper_may_hold_it() -> None:
 
 
 def test_a_kind_is_registered_once() -> None:
-    with pytest.raises(ValueError, match="Run of group 'acme.example.com' is registered twice"):
+    with pytest.raises(ValueError, match=r"Run of group 'acme\.example\.com' is registered twice"):
         REGISTRY.extend((RUN,))
 
 
