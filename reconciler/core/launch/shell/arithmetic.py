@@ -30,12 +30,12 @@ def evaluate_arithmetic(expression: str, variable: Callable[[str], str | None]) 
         tokens.append(match[1])
         position = match.end()
     try:
-        return _Evaluator(tokens, variable).result()
+        return _ArithmeticEvaluator(tokens, variable).result()
     except (ValueError, IndexError, ZeroDivisionError):
         return None
 
 
-class _Evaluator:
+class _ArithmeticEvaluator:
     """Precedence climbing over the tokens. Raises ValueError for unknown operands."""
 
     def __init__(self, tokens: list[str], variable: Callable[[str], str | None]) -> None:
