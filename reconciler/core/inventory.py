@@ -61,11 +61,11 @@ def _problems(document: Document, spec: Mapping[str, Any], cluster: str) -> Iter
         return Problem(rule=rule, place=document.at(field), field=format_path(field), message=message, hint=hint)
 
     if spec.get("cluster", cluster) != cluster:
-        message = f"names cluster {spec['cluster']!r}, but lies in the folder of {cluster!r}"
+        message = f"is {spec['cluster']!r}, but the file is in the folder of cluster {cluster!r}"
         yield problem("evidence.cluster", ("spec", "cluster"), message, "move the file or correct the name")
     seen: set[str] = set()
     for index, node in enumerate(spec.get("nodes", ())):
         if node["name"] in seen:
             field: FieldPath = ("spec", "nodes", index, "name")
-            yield problem("evidence.duplicate-node", field, f"node {node['name']!r} is given twice", "remove one")
+            yield problem("evidence.duplicate-node", field, f"node {node['name']!r} is listed twice", "remove one")
         seen.add(node["name"])

@@ -42,7 +42,7 @@ def test_every_way_to_write_an_object(fleet: Fleet, path: str, text: str) -> Non
         ("evidence/main/more.yaml", CONFIG_MAP, "ConfigMap (v1) is not a kind of evidence"),
         ("policies/more.yaml", CLUSTER_POLICY, "no policy has parameters of kind ClusterPolicy"),
         ("policies/more.yaml", INVENTORY, "no policy has parameters of kind NodeInventory"),
-        ("jobs/nodes.yaml", INVENTORY, "does not belong among the sources"),
+        ("jobs/nodes.yaml", INVENTORY, "is not allowed in a source folder"),
         ("jobs/A.YAML", CONFIG_MAP, "the suffix is not in lower case"),
         ("jobs/values.yaml", "replicas: 3\n", "kind: is required"),
         (

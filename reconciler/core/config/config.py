@@ -118,7 +118,7 @@ def _problems(document: "Document", spec: Mapping[str, Any]) -> Iterator[Problem
     for index, cluster in enumerate(spec["clusters"]):
         if cluster["name"] in seen:
             field: FieldPath = ("spec", "clusters", index, "name")
-            message = f"cluster {cluster['name']!r} is given twice"
+            message = f"cluster {cluster['name']!r} is defined twice"
             yield problem("config.duplicate-cluster", field, message, "rename one")
         seen.add(cluster["name"])
     for rule, wrong in (("config.folder", wrong_folders(spec)), ("config.sizing", sizing_errors(spec))):

@@ -13,17 +13,17 @@ Wrong = tuple[FieldPath, str, str]
 
 
 def folder(text: str) -> str:
-    """Return a folder as paths begin with it: no `./` before it, no `/` after it."""
+    """Normalize a folder: no `./` at the start, no `/` at the end."""
     return text.removeprefix("./").rstrip("/")
 
 
 def wrong_folders(spec: Mapping[str, Any]) -> Iterator[Wrong]:
-    """Yield the folders that lie outside the repository, or within a folder of another role."""
+    """Yield the folders that are outside the repository, or overlap with a folder of another role."""
     for path, written in _folders(spec):
         parts = folder(written).split("/")
         if written.startswith("/") or not all(parts) or {"..", "."} & set(parts):
-            hint = "give a folder below the repository's root, as `jobs/team-a`"
-            yield path, f"{written!r} is not a folder of this repository", hint
+            hint = "use a folder below the root of the repository, such as jobs/team-a"
+            yield path, f"{written!r} is not a folder inside the repository", hint
     for path, written, message, hint in _overlaps(spec):
         yield path, f"{written!r} {message}", hint
 
@@ -40,26 +40,26 @@ def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _overlaps(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str, str]]:
-    """Folders of two roles that hold one another, and selectors that no source can meet."""
+    """Yield overlapping folders of two roles, and selectors that match no source folder."""
     roles: dict[str, list[tuple[FieldPath, str]]] = {
         role: [] for role in ("sources", "policies", "evidence", "rendered", "clusters")
     }
     for path, written in _folders(spec):
         roles[str(path[1])].append((path, written))
-    taken_by = [(role, written) for role in ("rendered", "evidence", "policies") for _, written in roles[role]]
+    occupied = [(role, written) for role in ("rendered", "evidence", "policies") for _, written in roles[role]]
     for role in ("sources", "policies", "evidence"):
         for path, written in roles[role]:
-            for other, taken in taken_by:
-                if other != role and (other, role) != ("policies", "evidence") and _meet(written, taken):
-                    message = f"and {taken!r} of spec.{other} hold one another"
-                    yield path, written, message, "give each a folder of its own: what lies in both would be read twice"
+            for other, existing in occupied:
+                if other != role and (other, role) != ("policies", "evidence") and _overlap(written, existing):
+                    message = f"overlaps with {existing!r} of spec.{other}"
+                    yield path, written, message, "use separate folders"
     sources = [written for _, written in roles["sources"]]
     for path, written in roles["clusters"]:
-        if not any(_meet(written, source) for source in sources):
-            yield path, written, "is in none of the source folders", f"spec.sources are: {', '.join(sources)}"
+        if not any(_overlap(written, source) for source in sources):
+            yield path, written, "is not in a source folder", f"source folders: {', '.join(sources)}"
 
 
-def _meet(one: str, other: str) -> bool:
-    """Whether two folders are the same, or one lies in the other."""
+def _overlap(one: str, other: str) -> bool:
+    """Return whether two folders are equal, or one contains the other."""
     first, second = f"{folder(one)}/", f"{folder(other)}/"
     return first.startswith(second) or second.startswith(first)

@@ -17,7 +17,7 @@ KEEP = "gpureconciler.io/keep"
 IMMUTABLE = "gpureconciler.io/immutable"
 """Annotation of objects that must not change (`"true"`): a plan that changes one shows a risk."""
 
-_OWNED = Reason(rule="ownership", text="marks what this repository renders, so that nothing else is ever pruned")
+_OWNED = Reason(rule="ownership", text="marks rendered objects, so that no other object is pruned")
 
 
 def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> Manifest:

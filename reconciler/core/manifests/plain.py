@@ -19,7 +19,7 @@ def render_plain(document: Document, cluster: Cluster, *, namespaced: bool) -> M
     reasons: dict[FieldPath, Reason] = {(): Reason(rule="source", origins=(Origin(document=document),), copied=True)}
     if namespaced and not metadata.get("namespace"):
         metadata["namespace"] = cluster.namespace
-        text = f"the document names no namespace; {cluster.name}'s default is {cluster.namespace}"
+        text = f"the document has no namespace; the default of {cluster.name} is {cluster.namespace}"
         reasons["metadata", "namespace"] = Reason(
             rule="namespace.default", text=text, origins=(Origin(document=document, field=("metadata",)),)
         )

@@ -42,20 +42,20 @@ def test_sound_settings(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "place", "words"),
     [
-        ("  sources: [jobs, rendered]\n", "5:19", "'rendered' and 'rendered' of spec.rendered"),
-        ("  sources: [jobs]\n  rendered: jobs/out\n", "5:13", "'jobs' and 'jobs/out' of spec.rendered"),
-        ("  sources: [all/jobs]\n  rendered: all\n", "5:13", "'all/jobs' and 'all' of spec.rendered"),
+        ("  sources: [jobs, rendered]\n", "5:19", "'rendered' overlaps with 'rendered' of spec.rendered"),
+        ("  sources: [jobs]\n  rendered: jobs/out\n", "5:13", "'jobs' overlaps with 'jobs/out' of spec.rendered"),
+        ("  sources: [all/jobs]\n  rendered: all\n", "5:13", "'all/jobs' overlaps with 'all' of spec.rendered"),
         ("  sources: [evidence/jobs]\n", "5:13", "of spec.evidence"),
         ("  sources: [./policies/]\n", "5:13", "of spec.policies"),
         ("  policies: [evidence]\n", "5:14", "of spec.evidence"),
         ("  policies: [rendered/p]\n", "5:14", "of spec.rendered"),
         ("  evidence: rendered\n", "5:13", "of spec.rendered"),
         ("  sources: []\n", "5:12", "1"),
-        ("  sources: [../jobs]\n", "5:13", "is not a folder of this repository"),
-        ("  sources: [.]\n", "5:13", "is not a folder of this repository"),
+        ("  sources: [../jobs]\n", "5:13", "is not a folder inside the repository"),
+        ("  sources: [.]\n", "5:13", "is not a folder inside the repository"),
     ],
 )
-def test_folders_of_two_roles_never_hold_one_another(spec: str, place: str, words: str) -> None:
+def test_folders_of_two_roles_do_not_overlap(spec: str, place: str, words: str) -> None:
     """What we render must never become a source, nor a policy be applied because it lies among the jobs."""
     found = problems(f"  clusters: [{{name: a}}]\n{spec}")
     assert found[0].startswith(f"reconciler.yaml:{place}: spec."), found

@@ -9,7 +9,7 @@ KINDS = (
         kind=ANY_KIND,
         refusal=Refusal(
             rule="layout.kustomize",
-            message="sources are not built with Kustomize: each file is read by itself",
+            message="sources are not built with Kustomize",
             hint="commit the output of `kustomize build`, or keep the overlay outside the source folders",
         ),
     ),

@@ -16,8 +16,8 @@ EXCEPTION = (GROUP, "PolicyException")
 
 _REFUSAL = Refusal(
     rule="layout.kind",
-    message="{kind} does not belong among the sources",
-    hint="reconciler.yaml lies at the root, evidence and exceptions in folders of their own",
+    message="{kind} is not allowed in a source folder",
+    hint="reconciler.yaml belongs at the root, evidence and exceptions in their own folders",
 )
 
 
