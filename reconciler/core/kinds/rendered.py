@@ -1,4 +1,4 @@
-"""What rendering one document gives: manifests, and what is wrong with it. Problems are collected, never raised."""
+"""What rendering one document gives: manifests, and problems. Problems are collected, never raised."""
 
 from msgspec import Struct
 
@@ -15,16 +15,13 @@ class Rendered(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-def about(value: Traced, rule: str, message: str, hint: str = "", *, severity: Severity = Severity.ERROR) -> Problem:
+def problem_at(
+    value: Traced, rule: str, message: str, hint: str = "", *, severity: Severity = Severity.ERROR
+) -> Problem:
     """Return a problem at the place where `value` was written."""
     origin = value.reason.origins[0]
     return Problem(
-        rule=rule,
-        place=origin.document.at(origin.field),
-        field=format_path(origin.field),
-        message=message,
-        hint=hint,
-        severity=severity,
+        rule=rule, place=place(value), field=format_path(origin.field), message=message, hint=hint, severity=severity
     )
 
 
@@ -34,6 +31,6 @@ def place(value: Traced) -> SourceRef:
     return origin.document.at(origin.field)
 
 
-def failed(problems: list[Problem]) -> bool:
-    """Tell whether an error is among the problems."""
+def has_errors(problems: list[Problem]) -> bool:
+    """Return whether an error is among the problems."""
     return any(problem.severity is Severity.ERROR for problem in problems)

@@ -3,9 +3,8 @@
 from reconciler.core.kinds.kind import Kind, Lookup
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
-from reconciler.core.kinds.torchrun.offers import offered_product
 from reconciler.core.kinds.torchrun.render import render_job, render_queue
-from reconciler.core.kinds.torchrun.training import torchrun_training
+from reconciler.core.kinds.torchrun.training import offered_product, torchrun_training
 
 __all__ = ["JOB", "KINDS", "QUEUE", "offered_product"]
 

@@ -1,5 +1,8 @@
-"""Training in a TorchrunJob: its command is one string; its queue decides the nodes and starts a process per GPU."""
+"""Sizing of TorchrunJobs: the training of a job, and the GPUs that its queue offers."""
 
+from reconciler.core.devices import product_label
+from reconciler.core.kinds.kind import Offer
+from reconciler.core.kinds.torchrun.intent import TorchrunQueue
 from reconciler.core.reasons import Reason
 from reconciler.core.training.container import parse_container, parse_environment
 from reconciler.core.training.job import Allocation, Editor, JobFormat, PodCounts, Pods, TrainingJob
@@ -56,3 +59,13 @@ def torchrun_training(reader: JobReader) -> TrainingJob | None:
         node_selectors=((*_SCHEDULING, "nodeSelector"),),
         node_affinities=((*_SCHEDULING, "affinity"),),
     )
+
+
+def offered_product(queue: TorchrunQueue) -> Offer | None:
+    """Return the product that the queue's pods select; None if they may run on any."""
+    selected = dict(queue.scheduling.node_selector)
+    product = product_label({key: value.value for key, value in selected.items()})
+    for value in selected.values():
+        if product and value.value == product and value.reason.origins:
+            return Offer(product=product, origin=value.reason.origins[0])
+    return None

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.core.kinds.torchrun.intent.workspace import SourceKind, WorkspaceSource
-from reconciler.core.kinds.torchrun.render.workspace import default_image, sync_script, wait_script
+from reconciler.core.kinds.torchrun.intent.sections import SourceKind, WorkspaceSource
+from reconciler.core.kinds.torchrun.render.code import default_image, sync_script, wait_script
 from tests.cluster.build import part
 from tests.cluster.parts import Module, Part
 from tests.cluster.store import PartsUnavailableError

@@ -2,6 +2,6 @@
 
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob, job_intent
 from reconciler.core.kinds.torchrun.intent.queue import TorchrunQueue, queue_intent
-from reconciler.core.kinds.torchrun.intent.workspace import SourceKind, WorkspaceSource
+from reconciler.core.kinds.torchrun.intent.sections import SourceKind, WorkspaceSource
 
 __all__ = ["SourceKind", "TorchrunJob", "TorchrunQueue", "WorkspaceSource", "job_intent", "queue_intent"]

@@ -7,18 +7,23 @@ torchrun-controller's types (`queue`, `jobName`, `jobID`, `numNodes`, `workspace
 from msgspec import Struct
 
 from reconciler.core.documents import Document
-from reconciler.core.kinds.torchrun.intent.fields import Fields, duplicates
-from reconciler.core.kinds.torchrun.intent.naming import LABEL_VALUE, check_labels, identity
+from reconciler.core.kinds.torchrun.intent.fields import (
+    LABEL_VALUE,
+    Entries,
+    SpecReader,
+    check_labels,
+    duplicates,
+    identity,
+)
 from reconciler.core.kinds.torchrun.intent.sections import (
     Distributed,
-    Entries,
     Scheduling,
     Storage,
     Workspace,
-    distributed_of,
-    scheduling_of,
-    storage_of,
-    workspace_of,
+    parse_distributed,
+    parse_scheduling,
+    parse_storage,
+    parse_workspace,
 )
 from reconciler.core.problems import Parsed
 from reconciler.core.reasons import Traced, copied
@@ -68,7 +73,7 @@ class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
 
 def job_intent(document: Document) -> Parsed[TorchrunJob]:
     """Read a document that its JSON Schema has accepted. With an error among the problems there is no intent."""
-    fields = Fields(document)
+    fields = SpecReader(document)
     name, namespace = identity(fields)
     own_name = copied(document, ("metadata", "name"), name)
     nothing = copied(document, (), "")
@@ -84,10 +89,10 @@ def job_intent(document: Document) -> Parsed[TorchrunJob]:
         gpus=fields.whole("numGPUs"),
         nodes=fields.whole("numNodes"),
         image=fields.text("image"),
-        distributed=distributed_of(fields),
-        scheduling=scheduling_of(fields),
-        storage=storage_of(fields),
-        workspace=workspace_of(fields),
+        distributed=parse_distributed(fields),
+        scheduling=parse_scheduling(fields),
+        storage=parse_storage(fields),
+        workspace=parse_workspace(fields),
         reliability=_reliability(fields),
         suspend=fields.flag("suspend"),
         env=fields.items("env"),
@@ -103,7 +108,7 @@ def job_intent(document: Document) -> Parsed[TorchrunJob]:
 _NO_RELIABILITY = Reliability()
 
 
-def _reliability(fields: Fields) -> Reliability:
+def _reliability(fields: SpecReader) -> Reliability:
     at = "reliability"
     if at not in fields.spec:
         return _NO_RELIABILITY
@@ -115,14 +120,14 @@ def _reliability(fields: Fields) -> Reliability:
     )
 
 
-def _required(fields: Fields, value: Traced | None, name: str) -> Traced | None:
+def _required(fields: SpecReader, value: Traced | None, name: str) -> Traced | None:
     if value is None or not value.value.strip():
         fields.problem("torchrun.required", ("spec", name), "is missing", f"give `{name}`")
         return None
     return value
 
 
-def _check(fields: Fields, job: TorchrunJob) -> None:
+def _check(fields: SpecReader, job: TorchrunJob) -> None:
     for value, words in ((job.job_name, "jobName"), (job.job_id, "jobID")):
         if value and not LABEL_VALUE.fullmatch(value.value):
             hint = "use at most 63 letters, digits, `-`, `_` or `.`, because it becomes a label"

@@ -11,18 +11,16 @@ from msgspec import Struct
 
 from reconciler.core.config import Vendor
 from reconciler.core.documents import Document
-from reconciler.core.kinds.torchrun.intent.fields import Fields, duplicates
-from reconciler.core.kinds.torchrun.intent.naming import check_labels, identity
+from reconciler.core.kinds.torchrun.intent.fields import Entries, SpecReader, check_labels, duplicates, identity
 from reconciler.core.kinds.torchrun.intent.sections import (
     Distributed,
-    Entries,
     Scheduling,
     Storage,
     Workspace,
-    distributed_of,
-    scheduling_of,
-    storage_of,
-    workspace_of,
+    parse_distributed,
+    parse_scheduling,
+    parse_storage,
+    parse_workspace,
 )
 from reconciler.core.problems import Parsed
 from reconciler.core.reasons import Traced, copied
@@ -87,7 +85,7 @@ class TorchrunQueue(Struct, frozen=True, kw_only=True, eq=False):
 
 def queue_intent(document: Document) -> Parsed[TorchrunQueue]:
     """Read a document that its JSON Schema has accepted. With an error among the problems there is no intent."""
-    fields = Fields(document)
+    fields = SpecReader(document)
     name, namespace = identity(fields)
     vendor, pod_gpus = _pod_gpus(fields)
     queue = TorchrunQueue(
@@ -104,10 +102,10 @@ def queue_intent(document: Document) -> Parsed[TorchrunQueue]:
         working_dir=fields.agree(fields.text("workingDir"), fields.text(*_TRAINER, "workingDir")),
         security_context=fields.agree(fields.mapping("securityContext"), fields.mapping(*_TRAINER, "securityContext")),
         service_account=fields.agree(fields.text("serviceAccountName"), fields.text(*_POD, "serviceAccountName")),
-        distributed=distributed_of(fields),
+        distributed=parse_distributed(fields),
         scheduling=_scheduling(fields),
-        storage=storage_of(fields),
-        workspace=workspace_of(fields),
+        storage=parse_storage(fields),
+        workspace=parse_workspace(fields),
         pod_labels=fields.entries("podTemplate", "metadata", "labels"),
         pod_annotations=fields.entries("podTemplate", "metadata", "annotations"),
         pod_spec=fields.mapping(*_POD),
@@ -122,7 +120,7 @@ _POD = ("podTemplate", "spec")
 _TRAINER = (*_POD, "containers", 0)
 
 
-def _share(fields: Fields, resource: str) -> Share:
+def _share(fields: SpecReader, resource: str) -> Share:
     at = ("queue", "resources", resource)
     if not fields.has(at):
         return Share()
@@ -133,7 +131,7 @@ def _share(fields: Fields, resource: str) -> Share:
     )
 
 
-def _node(fields: Fields, pod_gpus: Traced | None) -> NodeResources:
+def _node(fields: SpecReader, pod_gpus: Traced | None) -> NodeResources:
     at = "nodeResources"
     return NodeResources(
         gpus=fields.agree(fields.whole(at, "gpus"), pod_gpus),
@@ -143,7 +141,7 @@ def _node(fields: Fields, pod_gpus: Traced | None) -> NodeResources:
     )
 
 
-def _pod_gpus(fields: Fields) -> tuple[Vendor | None, Traced | None]:
+def _pod_gpus(fields: SpecReader) -> tuple[Vendor | None, Traced | None]:
     """Return whose GPUs the trainer of the pod template asks for, and how many."""
     found: list[tuple[Vendor, Traced]] = []
     for part in ("limits", "requests"):
@@ -165,8 +163,8 @@ def _pod_gpus(fields: Fields) -> tuple[Vendor | None, Traced | None]:
     return vendor, gpus
 
 
-def _scheduling(fields: Fields) -> Scheduling:
-    flat = scheduling_of(fields)
+def _scheduling(fields: SpecReader) -> Scheduling:
+    flat = parse_scheduling(fields)
     for name, value in (
         ("schedulerName", flat.scheduler),
         ("priorityClassName", flat.priority),
@@ -176,7 +174,7 @@ def _scheduling(fields: Fields) -> Scheduling:
     return flat
 
 
-def _resources(fields: Fields) -> Iterator[ExtraResource]:
+def _resources(fields: SpecReader) -> Iterator[ExtraResource]:
     items = fields.items("resources")
     for first, second in duplicates(items, "name"):
         fields.clash(first, second)
@@ -199,7 +197,7 @@ def _resources(fields: Fields) -> Iterator[ExtraResource]:
         )
 
 
-def _check_pod(fields: Fields) -> None:
+def _check_pod(fields: SpecReader) -> None:
     if not fields.has(_POD):
         return
     containers = fields.items(*_POD, "containers")

@@ -1,14 +1,34 @@
 """Parts that queues and jobs share: distributed, scheduling, storage. A job's part is laid over its queue's."""
 
+from enum import StrEnum
 from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.kinds.torchrun.intent.fields import Fields
+from reconciler.core.kinds.torchrun.intent.fields import Entries, SpecReader
 from reconciler.core.reasons import Traced, copied
 
-Entries = tuple[tuple[str, Traced], ...]
+
+class SourceKind(StrEnum):
+    """How the workspace is filled: an archive, a Git repository, an object store, or what lies there already."""
+
+    ZIP = "zip"
+    GIT = "git"
+    S3 = "s3"
+    EXISTING = "existing"
+
+
+class WorkspaceSource(Struct, frozen=True, kw_only=True):
+    """What to fetch. `ref` is Git's branch, tag or commit (empty: the remote's HEAD).
+
+    `sha256` is the archive's digest in lower-case hex (empty: the archive is not checked).
+    """
+
+    kind: SourceKind
+    url: str = ""
+    ref: str = ""
+    sha256: str = ""
 
 
 class Distributed(Struct, frozen=True, kw_only=True):
@@ -80,115 +100,115 @@ _NO_WORKSPACE = Workspace()
 Section = TypeVar("Section", Distributed, Scheduling, Claim, Workspace)
 
 
-def laid_over(job: Section, queue: Section) -> Section:
+def merge_section(job: Section, queue: Section) -> Section:
     """Return the queue's section with every value that the job gives in its place."""
     given = {name: value for name in job.__struct_fields__ if (value := getattr(job, name)) not in (None, ())}
     return replace(queue, **given) if given else queue
 
 
-def claim_over(job: Claim, queue: Claim) -> Claim:
+def merge_claim(job: Claim, queue: Claim) -> Claim:
     """Return the queue's claim under the job's; a size of the job replaces the queue's size of either kind."""
     if job == _NO_CLAIM:
         return queue
     if job.size or job.size_per_gpu:
         queue = replace(queue, size=None, size_per_gpu=None)
-    return laid_over(job, queue)
+    return merge_section(job, queue)
 
 
-def storage_over(job: Storage, queue: Storage) -> Storage:
+def merge_storage(job: Storage, queue: Storage) -> Storage:
     """Return the queue's volumes under the job's."""
     if job == _NO_STORAGE:
         return queue
     return Storage(
-        workspace=claim_over(job.workspace, queue.workspace),
-        datasets=claim_over(job.datasets, queue.datasets),
-        checkpoints=claim_over(job.checkpoints, queue.checkpoints),
+        workspace=merge_claim(job.workspace, queue.workspace),
+        datasets=merge_claim(job.datasets, queue.datasets),
+        checkpoints=merge_claim(job.checkpoints, queue.checkpoints),
         shm_per_gpu=job.shm_per_gpu or queue.shm_per_gpu,
     )
 
 
-def distributed_of(fields_: Fields) -> Distributed:
+def parse_distributed(reader: SpecReader) -> Distributed:
     """Read `distributed`."""
-    if "distributed" not in fields_.spec:
+    if "distributed" not in reader.spec:
         return _NO_DISTRIBUTED
     at = "distributed"
     return Distributed(
-        backend=fields_.text(at, "backend"),
-        rdzv_backend=fields_.text(at, "rdzvBackend"),
-        rdzv_endpoint=fields_.text(at, "rdzvEndpoint"),
-        port=fields_.whole(at, "port"),
-        min_nodes=fields_.whole(at, "minNodes"),
-        max_nodes=fields_.whole(at, "maxNodes"),
+        backend=reader.text(at, "backend"),
+        rdzv_backend=reader.text(at, "rdzvBackend"),
+        rdzv_endpoint=reader.text(at, "rdzvEndpoint"),
+        port=reader.whole(at, "port"),
+        min_nodes=reader.whole(at, "minNodes"),
+        max_nodes=reader.whole(at, "maxNodes"),
     )
 
 
-def scheduling_of(fields_: Fields) -> Scheduling:
+def parse_scheduling(reader: SpecReader) -> Scheduling:
     """Read `scheduling`."""
-    if "scheduling" not in fields_.spec:
+    if "scheduling" not in reader.spec:
         return _NO_SCHEDULING
     at = "scheduling"
     return Scheduling(
-        scheduler=fields_.text(at, "scheduler"),
-        priority=fields_.text(at, "priorityClassName"),
-        affinity=fields_.mapping(at, "affinity"),
-        node_selector=fields_.entries(at, "nodeSelector"),
-        tolerations=fields_.items(at, "tolerations"),
+        scheduler=reader.text(at, "scheduler"),
+        priority=reader.text(at, "priorityClassName"),
+        affinity=reader.mapping(at, "affinity"),
+        node_selector=reader.entries(at, "nodeSelector"),
+        tolerations=reader.items(at, "tolerations"),
     )
 
 
-def storage_of(fields_: Fields) -> Storage:
+def parse_storage(reader: SpecReader) -> Storage:
     """Read `storage`, and what `workspaceStorage` says about the workspace's volume."""
-    if "storage" not in fields_.spec and "workspaceStorage" not in fields_.spec:
+    if "storage" not in reader.spec and "workspaceStorage" not in reader.spec:
         return _NO_STORAGE
     return Storage(
-        workspace=_workspace_claim(fields_),
-        datasets=_claim(fields_, "storage", "datasets"),
-        checkpoints=_claim(fields_, "storage", "checkpoints"),
-        shm_per_gpu=fields_.quantity("storage", "shmSizePerGPU"),
+        workspace=_workspace_claim(reader),
+        datasets=_claim(reader, "storage", "datasets"),
+        checkpoints=_claim(reader, "storage", "checkpoints"),
+        shm_per_gpu=reader.quantity("storage", "shmSizePerGPU"),
     )
 
 
-def workspace_of(fields_: Fields) -> Workspace:
+def parse_workspace(reader: SpecReader) -> Workspace:
     """Read what `workspaceStorage` says about the code's source."""
-    if "workspaceStorage" not in fields_.spec:
+    if "workspaceStorage" not in reader.spec:
         return _NO_WORKSPACE
     at = "workspaceStorage"
     return Workspace(
-        source=fields_.text(at, "source"),
-        url=fields_.text(at, "url"),
-        ref=fields_.text(at, "ref"),
-        sha256=fields_.text(at, "sha256"),
-        image=fields_.text(at, "image"),
-        pull_policy=fields_.text(at, "imagePullPolicy"),
-        hot_reload=fields_.text(at, "hotReload"),
+        source=reader.text(at, "source"),
+        url=reader.text(at, "url"),
+        ref=reader.text(at, "ref"),
+        sha256=reader.text(at, "sha256"),
+        image=reader.text(at, "image"),
+        pull_policy=reader.text(at, "imagePullPolicy"),
+        hot_reload=reader.text(at, "hotReload"),
     )
 
 
-def _claim(fields_: Fields, *at: str) -> Claim:
-    if not fields_.has(at):
+def _claim(reader: SpecReader, *at: str) -> Claim:
+    if not reader.has(at):
         return _NO_CLAIM
     claim = Claim(
-        enabled=fields_.flag(*at, "enabled"),
-        size=fields_.quantity(*at, "size"),
-        size_per_gpu=fields_.quantity(*at, "sizePerGPU"),
-        storage_class=fields_.text(*at, "storageClass"),
-        access_modes=fields_.texts(*at, "accessModes"),
-        mount_path=fields_.text(*at, "mountPath"),
-        claim=fields_.text(*at, "claimName"),
-        persist=fields_.flag(*at, "persist"),
+        enabled=reader.flag(*at, "enabled"),
+        size=reader.quantity(*at, "size"),
+        size_per_gpu=reader.quantity(*at, "sizePerGPU"),
+        storage_class=reader.text(*at, "storageClass"),
+        access_modes=reader.texts(*at, "accessModes"),
+        mount_path=reader.text(*at, "mountPath"),
+        claim=reader.text(*at, "claimName"),
+        persist=reader.flag(*at, "persist"),
     )
     if claim == _NO_CLAIM:  # `checkpoints: {}` asks for the volume as much as `enabled: true`
-        return replace(claim, enabled=copied(fields_.document, ("spec", *at), value=True))
+        return replace(claim, enabled=copied(reader.document, ("spec", *at), value=True))
     if claim.size and claim.size_per_gpu:
-        fields_.clash(claim.size, claim.size_per_gpu)
+        reader.clash(claim.size, claim.size_per_gpu)
     return claim
 
 
-def _workspace_claim(fields_: Fields) -> Claim:
-    old, new = _claim(fields_, "workspaceStorage"), _claim(fields_, "storage", "workspace")
-    if "workspaceStorage" in fields_.spec and old.enabled is None:
-        old = replace(old, enabled=copied(fields_.document, ("spec", "workspaceStorage"), value=True))
-    both = {name: fields_.agree(getattr(new, name), getattr(old, name)) for name in Claim.__struct_fields__}
+def _workspace_claim(reader: SpecReader) -> Claim:
+    old, new = _claim(reader, "workspaceStorage"), _claim(reader, "storage", "workspace")
+    if "workspaceStorage" in reader.spec and old.enabled is None:
+        old = replace(old, enabled=copied(reader.document, ("spec", "workspaceStorage"), value=True))
+    both = {name: reader.agree(getattr(new, name), getattr(old, name)) for name in Claim.__struct_fields__}
     if new.size_per_gpu and old.size:
-        fields_.clash(new.size_per_gpu, old.size)
+        reader.clash(new.size_per_gpu, old.size)
     return Claim(**both)

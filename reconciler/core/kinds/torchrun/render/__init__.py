@@ -13,7 +13,7 @@ from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue
 from reconciler.core.kinds.torchrun.render import job as _job
 from reconciler.core.kinds.torchrun.render import queue as _queue
-from reconciler.core.kinds.torchrun.render.template import Template, template_of
+from reconciler.core.kinds.torchrun.render.template import Template, resolve_template
 
 __all__ = ["Rendered", "render_job", "render_queue"]
 
@@ -54,4 +54,4 @@ class _Same(Struct, frozen=True, eq=False):
 
 @lru_cache(maxsize=1024)
 def _template(queue: TorchrunQueue, cluster: Cluster, evidence: _Same) -> Template:
-    return template_of(queue, cluster, evidence.inventory)
+    return resolve_template(queue, cluster, evidence.inventory)

@@ -1,13 +1,58 @@
-"""The script that a training pod runs: fail-fast, the user's text quoted, torchrun last."""
+"""The command of the trainer: how its processes find each other, and the script that starts them."""
 
 import re
 import shlex
 
+from msgspec import Struct
+
+from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
-from reconciler.core.kinds.torchrun.render.kinds import Workload
-from reconciler.core.kinds.torchrun.render.rendezvous import Rendezvous
-from reconciler.core.kinds.torchrun.render.shape import Shape
-from reconciler.core.reasons import Reason, Traced
+from reconciler.core.kinds.torchrun.intent.sections import Distributed
+from reconciler.core.kinds.torchrun.render.shape import JobShape, WorkloadKind
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Origin, Reason, Traced
+
+DEFAULT_BACKEND = Traced("c10d", Reason(rule="torchrun.default", text="rdzvBackend defaults to c10d"))
+DEFAULT_PORT = Traced(29500, Reason(rule="torchrun.default", text="port defaults to 29500"))
+ETCD_ENDPOINT = "etcd.etcd-system.svc.cluster.local:2379"
+"""Where torchrun-controller expects etcd."""
+_ETCD = ("etcd", "etcd-v2")
+
+
+class Rendezvous(Struct, frozen=True, kw_only=True):
+    """`hosted` says that the first pod itself serves the meeting point, on `port`."""
+
+    backend: str
+    endpoint: str
+    port: Traced
+    hosted: bool
+    origins: tuple[Origin, ...] = ()
+
+
+def find_rendezvous(
+    job: TorchrunJob, distributed: Distributed, shape: JobShape, workload: WorkloadKind, problems: list[Problem]
+) -> Rendezvous:
+    """Work out where the nodes meet."""
+    backend = distributed.rdzv_backend or DEFAULT_BACKEND
+    port, endpoint = distributed.port or DEFAULT_PORT, distributed.rdzv_endpoint
+    if backend.value == "static" and shape.min_nodes:
+        message = "static rendezvous requires a fixed number of nodes, but minNodes makes the job elastic"
+        problems.append(problem_at(shape.min_nodes, "torchrun.elastic", message, "use c10d, or remove minNodes"))
+    if backend.value in _ETCD and endpoint is None:
+        message = f"rdzvEndpoint is not set, so {ETCD_ENDPOINT} is used"
+        hint = "set distributed.rdzvEndpoint to the etcd server, or use c10d, which needs none"
+        problems.append(problem_at(backend, "torchrun.etcd-endpoint", message, hint, severity=Severity.WARNING))
+    hosted = backend.value not in _ETCD and endpoint is None
+    default = f"{workload.host(job.name)}:{port.value}" if hosted else ETCD_ENDPOINT
+    given = (backend, port, *([endpoint] if endpoint else []))
+    return Rendezvous(
+        backend=backend.value,
+        endpoint=endpoint.value if endpoint else default,
+        port=port,
+        hosted=hosted,
+        origins=tuple(origin for value in given for origin in value.reason.origins),
+    )
+
 
 _PLAIN_WORDS = re.compile(r"([A-Za-z0-9_/.][A-Za-z0-9_@%+:,./-]*)(?: +[A-Za-z0-9_@%+=:,./-]+)*")
 """Words that mean the same with and without a shell; the first holds no `=`, which would be an assignment."""
@@ -27,7 +72,7 @@ _EXPANDED = re.compile(r"\$\$+|\$(?=\()")
 
 
 def trainer_command(
-    job: TorchrunJob, shape: Shape, workload: Workload, rendezvous: Rendezvous | None
+    job: TorchrunJob, shape: JobShape, workload: WorkloadKind, rendezvous: Rendezvous | None
 ) -> list[str | Traced]:
     """Return the container's command. Without a rendezvous the job runs on one node."""
     # Not -u: what activates a virtual or conda environment reads variables that need not be set.
@@ -52,7 +97,7 @@ def as_kubelet_reads(text: str) -> str:
     return _EXPANDED.sub(lambda found: found[0] * 2, text)
 
 
-def _flags(job: TorchrunJob, shape: Shape, workload: Workload, rendezvous: Rendezvous | None) -> tuple[str, ...]:
+def _flags(job: TorchrunJob, shape: JobShape, workload: WorkloadKind, rendezvous: Rendezvous | None) -> tuple[str, ...]:
     processes = f"--nproc-per-node={shape.processes.value}"
     name = f"--rdzv-id={shlex.quote(job.job_name.value)}"
     if rendezvous is None:

@@ -5,17 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.config import Backend
-from reconciler.core.kinds.rendered import Rendered, about, failed
+from reconciler.core.kinds.rendered import Rendered, has_errors, problem_at
+from reconciler.core.kinds.torchrun.intent.fields import DNS_LABEL
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
-from reconciler.core.kinds.torchrun.intent.naming import DNS_LABEL
-from reconciler.core.kinds.torchrun.intent.sections import Claim, Storage, laid_over, storage_over
-from reconciler.core.kinds.torchrun.intent.workspace import WorkspaceSource
-from reconciler.core.kinds.torchrun.render.code import DIGEST, Code, code_of, forwarded, sync_container
-from reconciler.core.kinds.torchrun.render.command import trainer_command
-from reconciler.core.kinds.torchrun.render.kinds import Workload, workload_for
+from reconciler.core.kinds.torchrun.intent.sections import Claim, Storage, WorkspaceSource, merge_section, merge_storage
+from reconciler.core.kinds.torchrun.render.code import DIGEST, Code, forward_environment, resolve_code, sync_container
+from reconciler.core.kinds.torchrun.render.command import Rendezvous, find_rendezvous, trainer_command
 from reconciler.core.kinds.torchrun.render.pods import Pod, pod_template
-from reconciler.core.kinds.torchrun.render.rendezvous import Rendezvous, rendezvous_of
-from reconciler.core.kinds.torchrun.render.shape import Shape, shape_of
+from reconciler.core.kinds.torchrun.render.shape import JobShape, WorkloadKind, resolve_shape, workload_for
 from reconciler.core.kinds.torchrun.render.storage import (
     CHECKPOINTS_PATH,
     DATASETS_PATH,
@@ -35,19 +32,19 @@ from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced, copied
 
 
-def job_of(job: TorchrunJob, template: Template, problems: list[Problem]) -> Iterator[Manifest]:
+def render_objects(job: TorchrunJob, template: Template, problems: list[Problem]) -> Iterator[Manifest]:
     """Yield the manifests of a job; problems that stop it are added, and the caller drops what was yielded."""
-    distributed = laid_over(job.distributed, template.queue.distributed)
-    shape = shape_of(job, distributed, template, problems)
+    distributed = merge_section(job.distributed, template.queue.distributed)
+    shape = resolve_shape(job, distributed, template, problems)
     if shape is None:
         return
     workload = workload_for(template.cluster.backend, shape.nodes.value)
-    storage = storage_over(job.storage, template.queue.storage)
+    storage = merge_storage(job.storage, template.queue.storage)
     code = _code(job, template, storage.workspace, problems)
     _check_name(job, shape, workload, code, problems)
     rendezvous = None
     if shape.nodes.value > 1:
-        rendezvous = rendezvous_of(job, distributed, shape, workload, problems)
+        rendezvous = find_rendezvous(job, distributed, shape, workload, problems)
     labels = _labels(job, template)
     pod = Pod(
         job=job,
@@ -80,14 +77,14 @@ def unknown_queue(job: TorchrunJob, known_queues: tuple[str, ...]) -> Rendered:
     near = get_close_matches(job.queue, known_queues, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known queues: {', '.join(known_queues) or 'none'}"
     message = f"found no valid TorchrunQueue {job.queue!r} in the job's namespace"
-    return Rendered(problems=(about(job.queue_ref, "torchrun.queue-unknown", message, hint),))
+    return Rendered(problems=(problem_at(job.queue_ref, "torchrun.queue-unknown", message, hint),))
 
 
 def render(job: TorchrunJob, template: Template) -> Rendered:
     """Render a job in a queue."""
     problems: list[Problem] = []
-    manifests = tuple(job_of(job, template, problems))
-    return Rendered(manifests=() if failed(problems) else manifests, problems=tuple(problems))
+    manifests = tuple(render_objects(job, template, problems))
+    return Rendered(manifests=() if has_errors(problems) else manifests, problems=tuple(problems))
 
 
 def _namespace(job: TorchrunJob, template: Template) -> str:
@@ -133,13 +130,15 @@ def _metadata(job: TorchrunJob, template: Template, labels: dict[str, Any]) -> d
 
 
 def _code(job: TorchrunJob, template: Template, claim: Claim, problems: list[Problem]) -> Code | None:
-    workspace = laid_over(job.workspace, template.queue.workspace)
+    workspace = merge_section(job.workspace, template.queue.workspace)
     if not claim.wanted:
         return None
-    return code_of(workspace, job.queue_ref, problems, has_claim=claim.claim is not None)
+    return resolve_code(workspace, job.queue_ref, problems, has_claim=claim.claim is not None)
 
 
-def _check_name(job: TorchrunJob, shape: Shape, workload: Workload, code: Code | None, problems: list[Problem]) -> None:
+def _check_name(
+    job: TorchrunJob, shape: JobShape, workload: WorkloadKind, code: Code | None, problems: list[Problem]
+) -> None:
     """Report a job whose pods could not be named: their host names are DNS labels of at most 63 characters."""
     longest = f"{job.name}-{'worker-' if not workload.service else ''}{shape.nodes.value - 1}"
     if code and code.inplace:
@@ -152,21 +151,21 @@ def _check_name(job: TorchrunJob, shape: Shape, workload: Workload, code: Code |
     hint = (
         f"use at most {_LABEL_LENGTH - len(longest) + len(job.name)} lowercase letters, digits or `-`, a letter first"
     )
-    problems.append(about(name, "torchrun.name", message, hint))
+    problems.append(problem_at(name, "torchrun.name", message, hint))
 
 
 _LABEL_LENGTH = 63
 
 
 def _mounted(
-    job: TorchrunJob, template: Template, storage: Storage, shape: Shape, problems: list[Problem]
+    job: TorchrunJob, template: Template, storage: Storage, shape: JobShape, problems: list[Problem]
 ) -> Iterator[Mounted]:
     if storage.datasets.wanted:
         if not (storage.datasets.claim or template.queue.storage.datasets.wanted):
             message = f"queue {template.queue.name} has no datasets to mount"
             hint = "add them to storage.datasets of the queue, or set claimName"
             anchor = storage.datasets.enabled or storage.datasets.mount_path or job.queue_ref
-            problems.append(about(anchor, "torchrun.datasets", message, hint))
+            problems.append(problem_at(anchor, "torchrun.datasets", message, hint))
         claim = storage.datasets.claim or f"{template.queue.name}-datasets"
         yield claim_volume("datasets", claim, storage.datasets.mount_path or DATASETS_PATH, read_only=True)
     if storage.checkpoints.wanted:
@@ -179,7 +178,7 @@ def _claims(  # noqa: PLR0917 - the settled parts of one job
     job: TorchrunJob,
     template: Template,
     storage: Storage,
-    shape: Shape,
+    shape: JobShape,
     code: Code | None,
     labels: dict[str, Any],
     problems: list[Problem],
@@ -202,7 +201,7 @@ def _claims(  # noqa: PLR0917 - the settled parts of one job
         if found is None:
             message = "checkpoints have no size"
             hint = "set size, sizePerGPU, or claimName of an existing volume"
-            problems.append(about(checkpoints.enabled or job.queue_ref, "torchrun.size", message, hint))
+            problems.append(problem_at(checkpoints.enabled or job.queue_ref, "torchrun.size", message, hint))
             return
         yield volume_claim(
             name=f"{job.name}-checkpoints",
@@ -257,7 +256,7 @@ def _sync_job(pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, A
         key: template.pod[key] for key in ("serviceAccountName", "imagePullSecrets") if key in template.pod
     }
     spec["restartPolicy"] = "OnFailure"
-    spec["containers"] = [sync_container(code, source, forwarded([*template.env, *job.env]), "")]
+    spec["containers"] = [sync_container(code, source, forward_environment([*template.env, *job.env]), "")]
     spec["volumes"] = [claim_volume("workspace", claim, WORKSPACE_PATH).volume]
     return {
         "apiVersion": "batch/v1",

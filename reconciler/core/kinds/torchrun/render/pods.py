@@ -1,28 +1,106 @@
 """The pod template of a job: the queue's pod, the job's own parts, and the trainer with its share of a node."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from reconciler.core.config import Backend
-from reconciler.core.kinds.rendered import about
+from reconciler.core.kinds.rendered import place, problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Claim, Distributed, Scheduling
-from reconciler.core.kinds.torchrun.render.amounts import share_of_cpus, share_of_memory
 from reconciler.core.kinds.torchrun.render.code import (
     DIGEST,
     Code,
-    forwarded,
+    forward_environment,
     sync_container,
     waiting_container,
 )
-from reconciler.core.kinds.torchrun.render.kinds import Workload
-from reconciler.core.kinds.torchrun.render.merge import merged_entries, merged_env, merged_mounts, merged_volumes
-from reconciler.core.kinds.torchrun.render.shape import Shape
+from reconciler.core.kinds.torchrun.render.shape import JobShape, WorkloadKind
 from reconciler.core.kinds.torchrun.render.storage import WORKSPACE_PATH, Mounted, claim_volume
-from reconciler.core.kinds.torchrun.render.template import KAI_SCHEDULER, Template
+from reconciler.core.kinds.torchrun.render.template import KAI_SCHEDULER, Template, share_of_cpus, share_of_memory
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
+
+
+def merge_env(own: list[Any], queue: tuple[Traced, ...], job: tuple[Traced, ...], problems: list[Problem]) -> list[Any]:
+    """Return our variables, the queue's, then the job's; the job's wins over the queue's, ours loses."""
+    if not queue and not job:
+        return own
+    of_job = {item.value.get("name"): item for item in job}
+    kept = []
+    for item in queue:
+        name = item.value.get("name")
+        over = of_job.get(name)
+        if over is None:
+            kept.append(item)
+        elif over.value != item.value:
+            _overridden(over, item, f"variable {name}", problems)
+    taken = {item.value.get("name") for item in (*queue, *job)}
+    return [*(item for item in own if item["name"] not in taken), *kept, *job]
+
+
+def merge_entries(
+    queue: Mapping[str, Traced], job: Iterable[tuple[str, Traced]], what: str, problems: list[Problem]
+) -> dict[str, Any]:
+    """Return labels or the like of the queue under those of the job; a value that the job changes is said."""
+    merged: dict[str, Any] = dict(queue)
+    for key, value in job:
+        if key in queue and queue[key].value != value.value:
+            _overridden(value, queue[key], f"{what} {key}", problems)
+        merged[key] = value
+    return merged
+
+
+def merge_volumes(
+    own: list[dict[str, Any]], queue: tuple[Traced, ...], job: tuple[Traced, ...], problems: list[Problem]
+) -> list[Any]:
+    """Return all volumes; two of one name cannot both be mounted."""
+    seen: dict[Any, Traced | None] = {volume["name"]: None for volume in own}
+    for item in (*queue, *job):
+        _unique(seen, item, _plain(item.value, "name"), "volume", problems)
+    return [*own, *queue, *job]
+
+
+def merge_mounts(
+    own: list[dict[str, Any]],
+    queue: tuple[Traced, ...],
+    job: tuple[Traced, ...],
+    volumes: list[Any],
+    problems: list[Problem],
+) -> list[Any]:
+    """Return all mounts; two at one path hide each other, and each needs its volume."""
+    if not queue and not job:
+        return own
+    seen: dict[Any, Traced | None] = {_plain(mount, "mountPath"): None for mount in own}
+    names = [_plain(volume.value if isinstance(volume, Traced) else volume, "name") for volume in volumes]
+    for item in (*queue, *job):
+        _unique(seen, item, item.value.get("mountPath"), "mount path", problems)
+        if item.value.get("name") not in names:
+            message = f"volume {item.value.get('name')!r} not found"
+            hint = f"known volumes: {', '.join(map(str, names)) or 'none'}"
+            problems.append(problem_at(item, "torchrun.mount-unknown", message, hint))
+    return [*own, *queue, *job]
+
+
+def _plain(mapping: Mapping[str, Any], key: str) -> Any:
+    value = mapping.get(key)
+    return value.value if isinstance(value, Traced) else value
+
+
+def _unique(seen: dict[Any, Traced | None], item: Traced, name: Any, what: str, problems: list[Problem]) -> None:
+    if name not in seen:
+        seen[name] = item
+        return
+    other = seen[name]
+    where = f"at {place(other)}" if other else "by the storage of the job"
+    message = f"{what} {name!r} is already used {where}"
+    problems.append(problem_at(item, "torchrun.clash", message, "choose another one"))
+
+
+def _overridden(job: Traced, queue: Traced, what: str, problems: list[Problem]) -> None:
+    message = f"{what} overrides the one of the queue at {place(queue)}"
+    problems.append(problem_at(job, "torchrun.override", message, severity=Severity.WARNING))
 
 
 class Pod(Struct, frozen=True, kw_only=True):
@@ -30,8 +108,8 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     job: TorchrunJob
     template: Template
-    shape: Shape
-    workload: Workload
+    shape: JobShape
+    workload: WorkloadKind
     distributed: Distributed
     scheduling: Scheduling
     workspace: Claim
@@ -51,8 +129,8 @@ _NO_GPU_BACKEND = Traced("gloo", Reason(rule="torchrun.default", text="backend d
 def pod_template(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     """Return the tree of the pod template."""
     job, template = pod.job, pod.template
-    labels = merged_entries(template.labels, job.labels, "label", problems)
-    annotations = merged_entries(template.annotations, job.annotations, "annotation", problems)
+    labels = merge_entries(template.labels, job.labels, "label", problems)
+    annotations = merge_entries(template.annotations, job.annotations, "annotation", problems)
     code = pod.code
     if code and code.source and not code.inplace:
         annotations[DIGEST] = code.digest
@@ -65,9 +143,9 @@ def pod_template(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
 def _spec(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     job, template = pod.job, pod.template
     mounted = _with_workspace(pod)
-    volumes = merged_volumes([each.volume for each in mounted], template.volumes, job.volumes, problems)
-    mounts = merged_mounts([each.mount for each in mounted], template.mounts, job.mounts, volumes, problems)
-    env = merged_env(_own_env(pod, problems), template.env, job.env, problems)
+    volumes = merge_volumes([each.volume for each in mounted], template.volumes, job.volumes, problems)
+    mounts = merge_mounts([each.mount for each in mounted], template.mounts, job.mounts, volumes, problems)
+    env = merge_env(_own_env(pod, problems), template.env, job.env, problems)
     spec: dict[str, Any] = dict(template.pod)
     spec |= _placement(pod, problems)
     inits = [*_code_containers(pod, env), *template.init_containers]
@@ -93,7 +171,7 @@ def _placement(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     priority = scheduling.priority or template.priority
     if priority:
         spec["priorityClassName"] = priority
-    selector = merged_entries(template.node_selector, scheduling.node_selector, "node selector", problems)
+    selector = merge_entries(template.node_selector, scheduling.node_selector, "node selector", problems)
     if selector:
         spec["nodeSelector"] = selector
     tolerations = [*template.tolerations, *scheduling.tolerations]
@@ -111,7 +189,7 @@ def _trainer(pod: Pod, env: list[Any], mounts: list[Any], problems: list[Problem
     image = pod.job.image or template.queue.image
     if image is None:
         message = f"neither the job nor its queue {pod.job.queue} sets an image"
-        problems.append(about(pod.job.queue_ref, "torchrun.image", message, "set `image` in the queue"))
+        problems.append(problem_at(pod.job.queue_ref, "torchrun.image", message, "set `image` in the queue"))
     container["image"] = image
     container["command"] = pod.command
     if pod.workspace.wanted and "workingDir" not in container:
@@ -154,7 +232,9 @@ def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced
     taken = (part.value, whole) if whole and part.value else (1, 1)
     share = split(amount.value, *taken)
     if share is None:
-        problems.append(about(amount, "torchrun.quantity", f"{amount.value!r} is not a valid quantity of {resource}"))
+        problems.append(
+            problem_at(amount, "torchrun.quantity", f"{amount.value!r} is not a valid quantity of {resource}")
+        )
         return {}
     if taken[0] == taken[1]:
         return {
@@ -171,11 +251,11 @@ def _own_env(pod: Pod, problems: list[Problem]) -> list[dict[str, Any]]:
     if backend and backend.value == "mpi":
         message = "torchrun does not start MPI processes; the command itself must configure torch.distributed for MPI"
         hint = "use nccl or gloo"
-        problems.append(about(backend, "torchrun.backend", message, hint, severity=Severity.WARNING))
+        problems.append(problem_at(backend, "torchrun.backend", message, hint, severity=Severity.WARNING))
     own_backend = pod.job.distributed.backend
     if own_backend and own_backend.value == "nccl" and not gpus.value:
         message = "nccl requires GPUs, but the job has none"
-        problems.append(about(own_backend, "torchrun.backend", message, "use gloo, or request GPUs"))
+        problems.append(problem_at(own_backend, "torchrun.backend", message, "use gloo, or request GPUs"))
     if backend is None or (backend.value == "nccl" and not gpus.value):
         backend = _BACKEND if gpus.value else _NO_GPU_BACKEND
     env: list[dict[str, Any]] = [{"name": "TORCH_DISTRIBUTED_BACKEND", "value": backend}]
@@ -210,4 +290,4 @@ def _code_containers(pod: Pod, env: list[Any]) -> list[dict[str, Any]]:
     if code.inplace:
         return [waiting_container(code)]
     rank = [item for item in env if isinstance(item, dict) and item["name"] == pod.workload.rank]
-    return [sync_container(code, code.source, [*rank, *forwarded(env)], _sub_path(pod))]
+    return [sync_container(code, code.source, [*rank, *forward_environment(env)], _sub_path(pod))]

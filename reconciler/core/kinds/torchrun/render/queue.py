@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.config import Backend
-from reconciler.core.kinds.rendered import Rendered, about, failed
+from reconciler.core.kinds.rendered import Rendered, has_errors, problem_at
 from reconciler.core.kinds.torchrun.intent.queue import ExtraResource
-from reconciler.core.kinds.torchrun.render.kai import kai_queue
-from reconciler.core.kinds.torchrun.render.kueue import kueue_objects
+from reconciler.core.kinds.torchrun.render.backends import kai_queue, kueue_objects
 from reconciler.core.kinds.torchrun.render.storage import size_of, volume_claim
 from reconciler.core.kinds.torchrun.render.template import Template
 from reconciler.core.manifests.manifest import manifest
@@ -48,7 +47,7 @@ def render(template: Template) -> Rendered:
         manifest(cluster=template.cluster.name, tree=tree, source=queue.document.source, reason=reason)
         for tree in trees
     )
-    return Rendered(manifests=() if failed(problems) else manifests, problems=tuple(problems))
+    return Rendered(manifests=() if has_errors(problems) else manifests, problems=tuple(problems))
 
 
 def _labels(template: Template) -> dict[str, Any]:
@@ -66,10 +65,10 @@ def _backend(template: Template, problems: list[Problem]) -> list[dict[str, Any]
         if given:
             message = f"cluster {template.cluster.name} has no queueing, so the share of {resource} is not enforced"
             hint = "set `backend` of the cluster to kai or kueue"
-            problems.append(about(given, "torchrun.no-queueing", message, hint, severity=Severity.WARNING))
+            problems.append(problem_at(given, "torchrun.no-queueing", message, hint, severity=Severity.WARNING))
     if template.queue.parent:
         message = f"cluster {template.cluster.name} has no queueing, so the parent queue has no effect"
-        found = about(template.queue.parent, "torchrun.no-queueing", message, severity=Severity.WARNING)
+        found = problem_at(template.queue.parent, "torchrun.no-queueing", message, severity=Severity.WARNING)
         problems.append(found)
     return []
 
@@ -84,7 +83,7 @@ def _datasets(template: Template, problems: list[Problem]) -> Iterator[dict[str,
     if size is None:
         message = "datasets have no size"
         hint = "set size, sizePerGPU, or claimName of an existing volume"
-        problems.append(about(claim.enabled or queue.queue_name, "torchrun.size", message, hint))
+        problems.append(problem_at(claim.enabled or queue.queue_name, "torchrun.size", message, hint))
         return
     keep = claim.persist is None or claim.persist.value
     yield volume_claim(

@@ -2,17 +2,58 @@
 
 from msgspec import Struct
 
-from reconciler.core.kinds.rendered import about, place
+from reconciler.core.config import Backend
+from reconciler.core.kinds.rendered import place, problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Distributed
-from reconciler.core.kinds.torchrun.render.amounts import whole_cpus
-from reconciler.core.kinds.torchrun.render.template import Template
+from reconciler.core.kinds.torchrun.render.template import Template, whole_cpus
 from reconciler.core.placement.distribution import Refusal, distribute
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced
 
 
-class Shape(Struct, frozen=True, kw_only=True):
+class WorkloadKind(Struct, frozen=True, kw_only=True):
+    """A kind of workload: how its pods know their rank, how the first one is reached, what its container is called."""
+
+    kind: str
+    container: str
+    rank: str  # environment variable that holds the number of a pod, from 0
+    rank_label: str  # pod label to fill that variable from; empty: the kind sets it by itself
+    first: str  # host of pod 0, by the job's name
+    service: bool  # whether we render the headless Service that its pods meet through
+
+    def host(self, job: str) -> str:
+        """Return the name under which pod 0 is reached by the others, in the same namespace."""
+        return self.first.format(job=job)
+
+
+INDEXED_JOB = WorkloadKind(
+    kind="Job",
+    container="trainer",
+    rank="JOB_COMPLETION_INDEX",
+    rank_label="",
+    first="{job}-0.{job}",
+    service=True,
+)
+"""batch/v1 Job with `completionMode: Indexed`: pods `<job>-<n>`, reached through a headless Service of ours."""
+
+PYTORCH_JOB = WorkloadKind(
+    kind="PyTorchJob",
+    container="pytorch",
+    rank="NODE_RANK",
+    rank_label="training.kubeflow.org/replica-index",
+    first="{job}-worker-0",
+    service=False,
+)
+"""kubeflow.org/v1 PyTorchJob of workers only: the training operator makes a headless Service for each pod."""
+
+
+def workload_for(backend: Backend, nodes: int) -> WorkloadKind:
+    """Return the kind that starts all or nothing: under KAI a Job of several pods does not, a PyTorchJob does."""
+    return PYTORCH_JOB if backend is Backend.KAI and nodes > 1 else INDEXED_JOB
+
+
+class JobShape(Struct, frozen=True, kw_only=True):
     """Pods, GPUs of each, processes of each. `min_nodes` is set for an elastic job, whose `nodes` is the most."""
 
     nodes: Traced
@@ -27,7 +68,9 @@ class Shape(Struct, frozen=True, kw_only=True):
         return total
 
 
-def shape_of(job: TorchrunJob, distributed: Distributed, template: Template, problems: list[Problem]) -> Shape | None:
+def resolve_shape(
+    job: TorchrunJob, distributed: Distributed, template: Template, problems: list[Problem]
+) -> JobShape | None:
     """Spread the job over nodes; None where it cannot be, with the problem that says why."""
     wanted = _wanted_nodes(job, distributed, problems)
     spread = _spread(job, wanted, template, problems)
@@ -37,17 +80,17 @@ def shape_of(job: TorchrunJob, distributed: Distributed, template: Template, pro
     least = distributed.min_nodes
     if least is not None and least.value > nodes.value:
         message = f"minNodes {least.value} exceeds the {nodes.value} nodes of the job"
-        problems.append(about(least, "torchrun.elastic", message, "lower minNodes, or request more nodes"))
+        problems.append(problem_at(least, "torchrun.elastic", message, "lower minNodes, or request more nodes"))
         return None
     elastic = least if least is not None and least.value < nodes.value else None
-    return Shape(nodes=nodes, gpus=gpus, processes=_processes(gpus, template), min_nodes=elastic)
+    return JobShape(nodes=nodes, gpus=gpus, processes=_processes(gpus, template), min_nodes=elastic)
 
 
 def _wanted_nodes(job: TorchrunJob, distributed: Distributed, problems: list[Problem]) -> Traced | None:
     most = distributed.max_nodes
     if job.nodes and most and job.nodes.value != most.value:
         message = f"{job.nodes.value} nodes contradict distributed.maxNodes: {most.value} at {place(most)}"
-        problems.append(about(job.nodes, "torchrun.contradiction", message, "set only one of them"))
+        problems.append(problem_at(job.nodes, "torchrun.contradiction", message, "set only one of them"))
     return job.nodes or most
 
 
@@ -63,7 +106,7 @@ def _spread(
         return wanted or ONE_NODE, Traced(0, Reason(rule="torchrun.cpu-only", text="", origins=job.gpus.reason.origins))
     if of_queue and of_queue.value == 0:
         message = f"requests {job.gpus.value} GPUs, but the nodes of queue {job.queue} have none ({place(of_queue)})"
-        problems.append(about(job.gpus, "torchrun.contradiction", message, "choose another queue"))
+        problems.append(problem_at(job.gpus, "torchrun.contradiction", message, "choose another queue"))
         return None
     if wanted:
         return _over(job.gpus, wanted, template, problems)
@@ -78,11 +121,11 @@ def _over(gpus: Traced, nodes: Traced, template: Template, problems: list[Proble
         message = f"{gpus.value} GPUs cannot be spread evenly over {nodes.value} nodes ({place(nodes)})"
         near = sorted({max(1, share) * nodes.value, (share + 1) * nodes.value})
         hint = f"request {' or '.join(map(str, near))}, or remove the number of nodes"
-        problems.append(about(gpus, "torchrun.distribution", message, hint))
+        problems.append(problem_at(gpus, "torchrun.distribution", message, hint))
         return None
     if most and share > most.value:
         message = f"{gpus.value} GPUs over {nodes.value} nodes are {share} per node, but a node has {most.value}"
-        problems.append(about(gpus, "torchrun.distribution", message, "request more nodes or fewer GPUs"))
+        problems.append(problem_at(gpus, "torchrun.distribution", message, "request more nodes or fewer GPUs"))
         return None
     text = f"{gpus.value} GPUs / {nodes.value} nodes = {share} per node"
     origins = (*gpus.reason.origins, *nodes.reason.origins)
@@ -96,13 +139,15 @@ def _distributed(
         cluster = template.cluster.name
         message = f"the number of GPUs per node is unknown for queue {job.queue} on {cluster}"
         hint = "set nodeResources.gpus in the queue, or commit an inventory of the nodes to evidence/"
-        problems.append(about(gpus, "torchrun.node-size-unknown", message, hint))
+        problems.append(problem_at(gpus, "torchrun.node-size-unknown", message, hint))
         return None
     spread = distribute(gpus.value, template.kinds)
     if isinstance(spread, Refusal):
         tried = "; ".join(rejected.why for rejected in spread.rejected)
         hint = f"request {' or '.join(map(str, spread.nearest))}"
-        problems.append(about(gpus, "torchrun.distribution", f"{spread.why} ({tried})" if tried else spread.why, hint))
+        problems.append(
+            problem_at(gpus, "torchrun.distribution", f"{spread.why} ({tried})" if tried else spread.why, hint)
+        )
         return None
     tried = "; ".join(f"not {rejected.nodes} x {rejected.per_node}: {rejected.why}" for rejected in spread.rejected)
     text = f"{spread.because} ({tried})" if tried else spread.because

@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.kinds.rendered import about
+from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.sections import Claim
-from reconciler.core.kinds.torchrun.render.amounts import times
-from reconciler.core.kinds.torchrun.render.shape import Shape
+from reconciler.core.kinds.torchrun.render.shape import JobShape
+from reconciler.core.kinds.torchrun.render.template import times
 from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced
@@ -62,7 +62,9 @@ def per_gpu(each: Traced, gpus: Traced, what: str, problems: list[Problem]) -> T
     count = max(1, gpus.value)
     size = times(each.value, count)
     if size is None:
-        problems.append(about(each, "torchrun.quantity", f"{each.value!r} is not a valid size", "write it as 10Gi"))
+        problems.append(
+            problem_at(each, "torchrun.quantity", f"{each.value!r} is not a valid size", "write it as 10Gi")
+        )
         return None
     text = f"{what}: {each.value} for each of {count} GPUs = {size}"
     if not gpus.value:
@@ -71,7 +73,7 @@ def per_gpu(each: Traced, gpus: Traced, what: str, problems: list[Problem]) -> T
     return Traced(size, Reason(rule="torchrun.size", text=text, origins=origins))
 
 
-def total_gpus(shape: Shape) -> Traced:
+def total_gpus(shape: JobShape) -> Traced:
     """Return all GPUs of a job as a value with its reason."""
     origins = (*shape.nodes.reason.origins, *shape.gpus.reason.origins)
     return Traced(shape.total, Reason(rule="torchrun.gpus", origins=tuple(dict.fromkeys(origins))))

@@ -1,6 +1,9 @@
 """What all jobs of a queue share in one cluster, worked out once: GPUs, nodes, and the fixed part of their pods."""
 
+import re
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -8,12 +11,65 @@ from msgspec import Struct
 from reconciler.core.config import Backend, Cluster, Vendor
 from reconciler.core.devices import product_words, vendor_in
 from reconciler.core.inventory import Inventory, Node
-from reconciler.core.kinds.rendered import about
+from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.queue import TorchrunQueue, trainer_of
-from reconciler.core.kinds.torchrun.render.amounts import whole_cpus
 from reconciler.core.placement.distribution import NodeKind
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced, copied
+
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+@lru_cache(maxsize=1024)
+def times(quantity: str | int, count: int) -> str | None:
+    """Return `quantity` x `count` in the same unit: 10Gi x 8 = 80Gi. None where it is no quantity."""
+    parts = _QUANTITY.fullmatch(str(quantity))
+    if parts is None:
+        return None
+    return f"{_decimal(Fraction(parts[1]) * count)}{parts[2] or ''}"
+
+
+@lru_cache(maxsize=1024)
+def share_of_memory(quantity: str | int, part: int, whole: int) -> str | None:
+    """Return `part`/`whole` of a size, whole in its unit if it can be, else rounded down to Mi."""
+    parts = _QUANTITY.fullmatch(str(quantity))
+    if parts is None or parts[2] == "m":
+        return None
+    share, unit = Fraction(parts[1]) * part / whole, parts[2] or ""
+    if share.denominator == 1:
+        return f"{share}{unit}"
+    scale = 2 ** _BINARY[unit] if unit in _BINARY else 10 ** _DECIMAL[unit]
+    return f"{share * scale // 2**20}Mi"
+
+
+@lru_cache(maxsize=1024)
+def share_of_cpus(quantity: str | int, part: int, whole: int) -> str | None:
+    """Return `part`/`whole` of a number of CPUs, rounded down to thousandths."""
+    parts = _QUANTITY.fullmatch(str(quantity))
+    if parts is None or parts[2] not in (None, "m"):
+        return None
+    thousandths = Fraction(parts[1]) * (1 if parts[2] else 1000) * part // whole
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
+
+
+def whole_cpus(quantity: str | int) -> int:
+    """Return how many whole CPUs a quantity holds, at least 1."""
+    share = share_of_cpus(quantity, 1, 1) or "1"
+    return max(1, int(share.removesuffix("m")) // (1000 if share.endswith("m") else 1))
+
+
+def _decimal(value: Fraction) -> str:
+    """Write an exact decimal: its denominator divides a power of ten."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    digits = 0
+    while (value * 10**digits).denominator != 1:
+        digits += 1
+    text = str(value.numerator * 10**digits // value.denominator).rjust(digits + 1, "0")
+    return f"{text[:-digits]}.{text[-digits:]}"
+
 
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name")
 """Node labels that name the GPU: GPU feature discovery of NVIDIA, the node labeller of AMD (two releases)."""
@@ -31,7 +87,7 @@ _REPLACED = frozenset(
         "serviceAccountName",
     }
 )
-"""Fields of a pod spec that are merged with other sources, and so are not copied whole."""
+"""SpecReader of a pod spec that are merged with other sources, and so are not copied whole."""
 
 _OWN_POD = ("restartPolicy", "hostname", "subdomain")
 _OWN_TRAINER = ("command", "args")
@@ -72,7 +128,7 @@ class Template(Struct, frozen=True, kw_only=True, eq=False):
     problems: tuple[Problem, ...] = ()
 
 
-def template_of(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | None) -> Template:
+def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | None) -> Template:
     """Work out what `queue` means in `cluster`."""
     problems: list[Problem] = list(_unsupported(queue, cluster))
     spec = _spec(queue)
@@ -229,7 +285,7 @@ def _of_type(
         near = [product for product in products if product.lower() in close]
         message = f"no node in the evidence of {queue_cluster(inventory)} has a GPU of type {wanted.value!r}"
         hint = f"did you mean {near[0]}?" if near else f"known products: {', '.join(products) or 'none'}"
-        problems.append(about(wanted, "torchrun.gpu-type-unknown", message, hint, severity=Severity.WARNING))
+        problems.append(problem_at(wanted, "torchrun.gpu-type-unknown", message, hint, severity=Severity.WARNING))
     return matching
 
 
@@ -265,7 +321,7 @@ def _crowded(queue: TorchrunQueue, nodes: list[Node]) -> Iterator[Problem]:
         return
     message = f"a pod that uses a whole node requests {cpus.value} CPUs, but the largest measured node has {most}"
     hint = "leave some for the kubelet and DaemonSets: use Allocatable of `kubectl describe node` minus their requests"
-    yield about(cpus, "torchrun.node-cpus", message, hint, severity=Severity.WARNING)
+    yield problem_at(cpus, "torchrun.node-cpus", message, hint, severity=Severity.WARNING)
 
 
 def _product_selector(
@@ -298,12 +354,12 @@ def _unsupported(queue: TorchrunQueue, cluster: Cluster) -> Iterator[Problem]:
     for path, words in written:
         value = copied(queue.document, path, None)
         message = f"{words} is ignored, because it is derived from the job"
-        yield about(value, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING)
+        yield problem_at(value, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING)
     scheduler = queue.scheduling.scheduler or _value(queue, "schedulerName")
     if cluster.backend is Backend.KAI and scheduler and scheduler.value != KAI_SCHEDULER:
         message = f"cluster {cluster.name} uses KAI, which ignores pods of scheduler {scheduler.value!r}"
         hint = f"use {KAI_SCHEDULER}, or remove it"
-        yield about(scheduler, "torchrun.scheduler", message, hint, severity=Severity.WARNING)
+        yield problem_at(scheduler, "torchrun.scheduler", message, hint, severity=Severity.WARNING)
 
 
 KAI_SCHEDULER = "kai-scheduler"

@@ -3,9 +3,9 @@
 from typing import Any
 
 from reconciler.core.config import Backend
-from reconciler.core.kinds.rendered import about
-from reconciler.core.kinds.torchrun.render.kinds import PYTORCH_JOB
+from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.render.pods import Pod
+from reconciler.core.kinds.torchrun.render.shape import PYTORCH_JOB
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
 
@@ -32,7 +32,7 @@ def workload_tree(
             f"cluster {pod.template.cluster.name} has no queueing, so nothing starts the {nodes.value} pods together"
         )
         hint = "set `backend` of the cluster to kai or kueue, or accept that some pods wait for others"
-        problems.append(about(pod.job.queue_ref, "torchrun.no-gang", message, hint, severity=Severity.WARNING))
+        problems.append(problem_at(pod.job.queue_ref, "torchrun.no-gang", message, hint, severity=Severity.WARNING))
     if backend is Backend.KUEUE and pod.shape.min_nodes:
         metadata["annotations"] = {
             "kueue.x-k8s.io/job-min-parallelism": _text(pod.shape.min_nodes),
@@ -56,7 +56,7 @@ def _limits(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
         gone = f"the job is deleted {reliability.ttl.value} s after it ends"
         message = f"{gone}; then Argo CD or Flux creates it again, and it runs again"
         hint = "remove it, and delete the file of the job when it is done; activeDeadlineSeconds limits its run time"
-        problems.append(about(reliability.ttl, "torchrun.ttl", message, hint, severity=Severity.WARNING))
+        problems.append(problem_at(reliability.ttl, "torchrun.ttl", message, hint, severity=Severity.WARNING))
     if reliability.deadline:
         limits["activeDeadlineSeconds"] = reliability.deadline
     return limits
@@ -71,7 +71,7 @@ def _pytorch_job(
     if restart.value == "Never" and reliability.max_restarts and reliability.max_restarts.value:
         message = "with restartPolicy Never, the first failed pod ends a job on several nodes despite maxRestarts"
         hint = "use OnFailure, or set maxRestarts to 0"
-        found = about(reliability.max_restarts, "torchrun.restart", message, hint, severity=Severity.WARNING)
+        found = problem_at(reliability.max_restarts, "torchrun.restart", message, hint, severity=Severity.WARNING)
         problems.append(found)
     elif reliability.max_restarts and reliability.max_restarts.value == 0:
         restart = _NEVER

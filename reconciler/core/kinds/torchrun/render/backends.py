@@ -1,7 +1,4 @@
-"""A TorchrunQueue as Kueue's objects: a ClusterQueue with one flavor, and the LocalQueue that jobs name.
-
-The flavor stands for nodes, not for the queue: Kueue lends within a cohort only what is of the same flavor.
-"""
+"""The shares of a queue as objects of its backend: KAI's Queue, or the objects of Kueue."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,12 +6,37 @@ from hashlib import sha256
 from math import ceil
 from typing import Any
 
-from reconciler.core.kinds.rendered import about
-from reconciler.core.kinds.torchrun.intent.queue import Share
-from reconciler.core.kinds.torchrun.render.kai import PARENT, WEIGHT
+from reconciler.core.kinds.rendered import problem_at
+from reconciler.core.kinds.torchrun.intent.queue import Share, TorchrunQueue
 from reconciler.core.kinds.torchrun.render.template import PRODUCT_LABELS, Template
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
+
+PARENT = Traced("default", Reason(rule="torchrun.default", text="the parent queue defaults to `default`"))
+UNLIMITED = Traced(-1, Reason(rule="torchrun.default", text="unlimited by default"))
+WEIGHT = Traced(1, Reason(rule="torchrun.default", text="overQuotaWeight defaults to 1"))
+
+
+def kai_queue(queue: TorchrunQueue, labels: dict[str, Any]) -> dict[str, Any]:
+    """Return the tree of the Queue. It is cluster-scoped, as all of KAI's are."""
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": queue.queue_name, "labels": labels},
+        "spec": {
+            "parentQueue": queue.parent or PARENT,
+            "resources": {resource: _share(share) for resource, share in queue.shares},
+        },
+    }
+
+
+def _share(share: Share) -> dict[str, Traced]:
+    return {
+        "quota": share.quota or UNLIMITED,
+        "limit": share.limit or UNLIMITED,
+        "overQuotaWeight": share.weight or WEIGHT,
+    }
+
 
 _API = "kueue.x-k8s.io/v1beta2"
 
@@ -37,7 +59,7 @@ def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Pro
         weight = shares[resource].weight
         if weight:
             message = f"Kueue has one weight per queue: the {resource} weight is ignored, and the GPU weight is used"
-            problems.append(about(weight, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
+            problems.append(problem_at(weight, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
     keys = {"cpu": "cpu", "memory": "memory", "gpu": template.gpu_key}
     quotas = [{"name": keys[name], **_quota(name, share, problems)} for name, share in queue.shares]
     quotas += [{"name": name, "nominalQuota": _endless(name)} for name in _further(template)]
@@ -114,7 +136,7 @@ def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Tr
     for value in (quota, limit):
         if value and resource == "gpu" and value.value != int(value.value):
             message = f"Kueue grants whole GPUs, not {value.value}"
-            problems.append(about(value, "torchrun.kueue-fraction", message, "round it up or down"))
+            problems.append(problem_at(value, "torchrun.kueue-fraction", message, "round it up or down"))
     bounded = limit is not None and limit.value >= 0
     if quota is None or quota.value < 0:
         if limit is not None and bounded:
@@ -126,7 +148,7 @@ def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Tr
     if limit is not None and bounded:
         if limit.value < quota.value:
             message = f"limit {limit.value} is below the quota {quota.value}"
-            problems.append(about(limit, "torchrun.quota", message, "raise the limit or lower the quota"))
+            problems.append(problem_at(limit, "torchrun.quota", message, "raise the limit or lower the quota"))
         text = f"limit {limit.value} - quota {quota.value} may be borrowed from the cohort"
         amounts["borrowingLimit"] = _amount(resource, max(0, limit.value - quota.value), limit, text)
     return amounts
