@@ -18,7 +18,7 @@ from reconciler.adapters.predictors.wrapper import WrapperPredictor
 from reconciler.core.config import SizingSettings
 from reconciler.core.documents import Document, read
 from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.sized.sizing import SizingContext, size_job
+from reconciler.core.sized.job import SizingContext, size_job
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.gpus import Gpu

@@ -22,10 +22,10 @@ from reconciler.core.values import mapping, text
 from reconciler.index.dependencies import Lookup
 
 if TYPE_CHECKING:
-    from reconciler.core.sized.sizing import SizedJob, SizingContext
+    from reconciler.core.sized.job import SizedJob, SizingContext
     from reconciler.core.sizing.gpus import Gpu
 
-_SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.protocol`, which only sizing imports
+_SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.fields`, which only sizing imports
 
 
 def is_sized(kinds: Kinds, document: Document, cluster: Cluster, *, again: bool = False) -> bool:
@@ -48,7 +48,7 @@ def was_sized(kinds: Kinds, document: Document, cluster: Cluster) -> bool:
 
 def size(document: Document, lookup: Lookup) -> "SizedJob | None":
     """Size a document for a cluster; None if it is not a known kind of training."""
-    from reconciler.core.sized.sizing import size_job
+    from reconciler.core.sized.job import size_job
 
     return size_job(document, sizing_context(document, lookup))
 
@@ -91,12 +91,12 @@ def writes_source(cluster: Cluster) -> bool:
 
 def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
     """Attach the sizing note to the object that requests the GPUs, not to the job's volumes."""
-    return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.told)
+    return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.summary)
 
 
 def sizing_context(document: Document, lookup: Lookup) -> "SizingContext":
     """Return what a document is sized against."""
-    from reconciler.core.sized.sizing import SizingContext
+    from reconciler.core.sized.job import SizingContext
 
     def file(path: str) -> bytes | None:
         found = lookup.file(path)

@@ -11,10 +11,9 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.training import is_training_kind, training_kind_names
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
-from reconciler.core.sized.apply import waiting
-from reconciler.core.sized.inplace import edit_source
-from reconciler.core.sized.sized import Sized
-from reconciler.core.sized.sizing import SizedJob, SizingContext, size_job
+from reconciler.core.sized.apply import Sized, mark_waiting
+from reconciler.core.sized.job import SizedJob, SizingContext, size_job
+from reconciler.core.sized.splice import edit_source
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.question import engine_question
@@ -167,7 +166,7 @@ def answers_of(file: SizedFile, gpus: int | None = None) -> list[SizeAnswer]:
 def _answer(file_job: FileJob, gpus: int | None) -> SizeAnswer:
     job = file_job.job
     decision = job.decision
-    if decision is None or job.told is None:
+    if decision is None or job.summary is None:
         raise TypeError(f"{job.document.source} has no decision")
     product = decision.chosen.gpu if decision.chosen else job.questions[0].gpu
     question = next(question for question in job.questions if question.gpu == product)
@@ -179,7 +178,7 @@ def _answer(file_job: FileJob, gpus: int | None) -> SizeAnswer:
     return SizeAnswer(
         question=question,
         decision=decision,
-        note=job.told(),
+        note=job.summary(),
         name=f"{job.document.key}{where}  {job.document.source}",
         requested=requested,
     )
@@ -217,7 +216,7 @@ def _pending(job: SizedJob, surrounding: SizingContext) -> Sized | None:
         return None
     answers = [surrounding.answers.answer(engine_question(question)) for question in job.questions]
     request = next((answer.request_id for answer in answers if answer is not None and answer.request_id), "")
-    return waiting(job.document, request, surrounding.settings) if request else None
+    return mark_waiting(job.document, request, surrounding.settings) if request else None
 
 
 def _repository_targets(context: Context, *, selected: bool, again: bool = False) -> _Targets:

@@ -1,20 +1,27 @@
-"""Sized jobs: a decision written into the user's own document, and nothing else of it changed."""
+"""Sized jobs: a decision written into the job's own document, without any other change."""
 
-from reconciler.core.sized.apply import apply_decision, refused, waiting
-from reconciler.core.sized.line import Line
-from reconciler.core.sized.protocol import SIZING, particulars, recommendation
-from reconciler.core.sized.sized import Sized, sized_intent, sized_manifest, stamp
+from reconciler.core.sized.apply import (
+    Sized,
+    apply_decision,
+    mark_refused,
+    mark_waiting,
+    sized_intent,
+    sized_manifest,
+    stamp,
+)
+from reconciler.core.sized.fields import SIZING, details, recommendation
+from reconciler.core.sized.launch_line import LaunchWords
 
 __all__ = [
     "SIZING",
-    "Line",
+    "LaunchWords",
     "Sized",
     "apply_decision",
-    "particulars",
+    "details",
+    "mark_refused",
+    "mark_waiting",
     "recommendation",
-    "refused",
     "sized_intent",
     "sized_manifest",
     "stamp",
-    "waiting",
 ]

@@ -1,28 +1,132 @@
-"""One decision applied to one job: every field that sizing owns, and nothing else."""
+"""Apply a decision to a job: set every field that sizing owns, and render the result."""
 
 from collections.abc import Callable
+from typing import Any
 
-from reconciler.core.config import SizingSettings
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import Cluster, SizingSettings
 from reconciler.core.devices import PRODUCT_LABEL
 from reconciler.core.documents import Document
+from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.launch import Launch
+from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.manifests.plain import render_plain
 from reconciler.core.objects import FieldPath, format_path
-from reconciler.core.problems import Problem
-from reconciler.core.reasons import Origin
-from reconciler.core.sized.draft import Draft, Misfit
-from reconciler.core.sized.grounds import Grounds
-from reconciler.core.sized.line import Line, line_origins, line_warnings, sized_line
-from reconciler.core.sized.protocol import set_done, set_waiting
-from reconciler.core.sized.replicas import set_replicas
-from reconciler.core.sized.resources import set_resources
-from reconciler.core.sized.sized import Sized, finished, unchanged
-from reconciler.core.sized.variables import set_variables, variables
+from reconciler.core.problems import Parsed, Problem
+from reconciler.core.reasons import Origin, Reason, Reasons, Traced
+from reconciler.core.sized.fields import set_done, set_resources, set_variables, set_waiting, variables
+from reconciler.core.sized.launch_line import LaunchWords, line_origins, line_warnings, sized_line
+from reconciler.core.sized.patch import DocumentPatch, ListItem, NotAContainerError, SizingReasons
 from reconciler.core.sizing.decision import Decision
 from reconciler.core.sizing.question import Question
 from reconciler.core.training import TrainingJob
+from reconciler.core.training.job import PodCounts
 
 
-def apply_decision(  # noqa: PLR0917 - who, what, why
+class Sized(Struct, frozen=True, kw_only=True, eq=False):
+    """A sized document: its complete data, and the reason of every changed value.
+
+    If the problems contain an error, the data is that of the document: either all changes are made or none.
+    """
+
+    document: Document
+    data: dict[str, Any]
+    reasons: Reasons
+    problems: tuple[Problem, ...] = ()
+
+
+def _finish(patch: DocumentPatch, warnings: tuple[Problem, ...] = ()) -> Sized:
+    """Return the sized document of a patch."""
+    return Sized(document=patch.document, data=patch.body, reasons=patch.reasons, problems=warnings)
+
+
+def _keep(document: Document, problems: tuple[Problem, ...]) -> Sized:
+    """Return the unchanged document, with the problems that prevent sizing."""
+    return Sized(document=document, data=document.data, reasons={}, problems=problems)
+
+
+def sized_manifest(sized: Sized, cluster: Cluster, *, namespaced: bool) -> Manifest:
+    """Render a sized document for `cluster` like any plain object. Changed values have their reasons."""
+    rendered = render_plain(_document(sized), cluster, namespaced=namespaced)
+    return replace(rendered, reasons={**rendered.reasons, **sized.reasons})
+
+
+def sized_intent(kind: Kind, sized: Sized) -> Parsed[Any]:
+    """Parse a sized document again, so that its family renders the numbers; changed values have their reasons."""
+    if kind.parse is None:
+        return Parsed(intent=None)
+    parsed = kind.parse(_document(sized))
+    if parsed.intent is None:
+        return parsed
+    fields = {name: getattr(parsed.intent, name) for name in parsed.intent.__struct_fields__}
+    changed = {name: _retrace(value, sized.reasons) for name, value in fields.items()}
+    return Parsed(intent=replace(parsed.intent, **changed), problems=parsed.problems)
+
+
+def stamp(kinds: Kinds, manifest: Manifest, sized: Sized) -> Manifest:
+    """Return the workload of a rendered job with the labels and annotations that sizing gave to the job.
+
+    Labels that rendering set (Kueue's queue) stay. Other objects of the job are returned unchanged.
+    """
+    if manifest.key.name != sized.document.key.name or kinds.pod_sets(manifest.body) is None:
+        return manifest
+    metadata = dict(manifest.body["metadata"])
+    reasons = dict(manifest.reasons)
+    for path, reason in sized.reasons.items():
+        if len(path) == len(("metadata", "labels", "key")) and path[0] == "metadata":
+            section, key = str(path[1]), str(path[2])
+            value = sized.data["metadata"].get(section, {}).get(key)
+            entries = metadata.get(section) or {}
+            if value is not None and key not in entries:
+                metadata[section] = {**entries, key: value}
+                reasons[path] = reason
+    return replace(manifest, body={**manifest.body, "metadata": metadata}, reasons=reasons)
+
+
+def _document(sized: Sized) -> Document:
+    """Return the document with its new data and the positions of the file."""
+    return replace(sized.document, data=sized.data)
+
+
+def _retrace(value: Any, reasons: Reasons) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_retrace(item, reasons) for item in value)
+    if not isinstance(value, Traced) or not value.reason.origins:
+        return value
+    reason: Reason | None = reasons.get(value.reason.origins[0].field)
+    return value if reason is None else Traced(value.value, reason)
+
+
+def set_replicas(patch: DocumentPatch, job: TrainingJob, reasons: SizingReasons) -> None:
+    """Set the number of nodes in the fields of the job's kind, and in those of its wrapper."""
+    pods = job.format.set_replicas(patch, job, reasons)
+    if job.is_wrapped:
+        _set_pod_sets(patch, job, pods, reasons)
+
+
+def _set_pod_sets(patch: DocumentPatch, job: TrainingJob, pods: PodCounts, reasons: SizingReasons) -> None:
+    """Set the number of pods in a wrapper's `podSets`, if it has any. An AppWrapper infers missing ones."""
+    path: FieldPath = (*job.root[:-1], "podSets")
+    before = patch.get(path)
+    if not isinstance(before, list) or not before:
+        return
+    reason = reasons.because("workers", f"{reasons.spread}; the wrapper has the same pods")
+    missing = {format_path(template[len(job.root) - 1 :]): count for template, count in pods.items()}
+    rows: list[ListItem] = []
+    for index, item in enumerate(before):
+        known = isinstance(item, dict) and item.get("path") in missing
+        count = missing.pop(item["path"]) if known else None
+        if count is None or (count == item.get("replicas", 1) and count):
+            rows.append((item, index))
+        elif count:
+            rows.append(({**item, "replicas": count}, reason))
+    rows += [({"path": template, "replicas": count}, reason) for template, count in missing.items() if count]
+    patch.set_rows(path, rows)
+
+
+def apply_decision(  # noqa: PLR0917 - job, decision, settings
     job: TrainingJob,
     launch: Launch,
     question: Question,
@@ -32,82 +136,88 @@ def apply_decision(  # noqa: PLR0917 - who, what, why
     *,
     pin_gpu: bool = False,
 ) -> Sized:
-    """Write a decision into its job; without a recommendation the job passes as it is, marked (`refused`).
+    """Write a decision into its job. Without a recommendation, the job is only marked (`mark_refused`).
 
-    `evidence` are the places of answers and other facts beside the launch line's own words. Problems leave the
-    document alone: `sizing.effective-batch`, `sizing.rendezvous`, `sizing.one-process`, `sizing.line`; a warning
-    (`sizing.machine-rank`) does not. `pin_gpu`: the job named no card, so its pods are bound to the one it was sized
-    for; on a smaller one they would run out of memory.
+    `evidence` are the origins of the decision besides the launch line. Errors leave the document unchanged:
+    `sizing.effective-batch`, `sizing.rendezvous`, `sizing.one-process`, `sizing.line`, `sizing.shape`. A warning
+    (`sizing.machine-rank`) does not. `pin_gpu`: the job names no GPU product, so its pods get a node selector for the
+    one that it was sized for.
     """
     origins = (*line_origins(job, launch), *evidence)
     if decision.chosen is None:
-        return refused(job.document, decision, settings, origins)
-    grounds = Grounds(question=question, chosen=decision.chosen, origins=origins)
+        return mark_refused(job.document, decision, settings, origins)
+    reasons = SizingReasons(question=question, chosen=decision.chosen, origins=origins)
     line = sized_line(job, launch, question, decision.chosen.layout)
-    problems = [*_problems(job, grounds), *([line] if isinstance(line, Problem) else [])]
+    problems = [*_problems(job, reasons), *([line] if isinstance(line, Problem) else [])]
     if problems or isinstance(line, Problem):
-        return unchanged(job.document, tuple(problems))
+        return _keep(job.document, tuple(problems))
 
-    def change(draft: Draft) -> None:
-        _set_numbers(draft, job, grounds, line, settings, pin_gpu=pin_gpu)
-        set_done(draft, decision, settings, origins)
+    def change(patch: DocumentPatch) -> None:
+        _set_numbers(patch, job, reasons, line, settings, pin_gpu=pin_gpu)
+        set_done(patch, decision, settings, origins)
 
-    return _changed(job.document, change, line_warnings(job, launch, decision.chosen.layout))
+    return _apply(job.document, change, line_warnings(job, launch, decision.chosen.layout))
 
 
 def _set_numbers(
-    draft: Draft, job: TrainingJob, grounds: Grounds, line: Line, settings: SizingSettings, *, pin_gpu: bool
+    patch: DocumentPatch,
+    job: TrainingJob,
+    reasons: SizingReasons,
+    line: LaunchWords,
+    settings: SizingSettings,
+    *,
+    pin_gpu: bool,
 ) -> None:
-    set_replicas(draft, job, grounds)
-    wanted = list(variables(job, grounds))
-    for container in (*job.format.containers(draft, job), *job.seen_by):
-        set_variables(draft, (*container, "env"), wanted)
-    for container in job.format.containers(draft, job):
+    set_replicas(patch, job, reasons)
+    values = list(variables(job, reasons))
+    for container in (*job.format.containers(patch, job), *job.seen_by):
+        set_variables(patch, (*container, "env"), values)
+    for container in job.format.containers(patch, job):
         if job.format.resources:
-            set_resources(draft, (*container, job.format.resources), grounds, settings)
-        _set_line(draft, job, container, line, grounds)
+            set_resources(patch, (*container, job.format.resources), reasons, settings)
+        _set_line(patch, job, container, line, reasons)
     if pin_gpu:
-        gpu = grounds.chosen.gpu
-        reason = grounds.because("gpu", f"the job names no GPU product; {grounds.memory}")
-        job.format.select_product(draft, job, PRODUCT_LABEL[gpu.vendor], gpu.product, reason)
+        gpu = reasons.chosen.gpu
+        reason = reasons.because("gpu", f"the job names no GPU product; {reasons.memory}")
+        job.format.select_product(patch, job, PRODUCT_LABEL[gpu.vendor], gpu.product, reason)
     if settings.unsuspend:
-        _unsuspend(draft, job, grounds)
+        _unsuspend(patch, job, reasons)
 
 
-def refused(
+def mark_refused(
     document: Document, decision: Decision, settings: SizingSettings, origins: tuple[Origin, ...] = ()
 ) -> Sized:
-    """Let a job without a recommendation pass as it is written, marked so that it is not asked for again."""
-    return _changed(document, lambda draft: set_done(draft, decision, settings, origins))
+    """Mark a job without a recommendation, so that it is not sized again."""
+    return _apply(document, lambda patch: set_done(patch, decision, settings, origins))
 
 
-def waiting(document: Document, request: str, settings: SizingSettings) -> Sized:
-    """Mark a job that waits for an answer with the id of its request: for sources that are edited in place."""
-    return _changed(document, lambda draft: set_waiting(draft, request, settings))
+def mark_waiting(document: Document, request: str, settings: SizingSettings) -> Sized:
+    """Mark a job with the id of its pending request, for sources that are edited in place."""
+    return _apply(document, lambda patch: set_waiting(patch, request, settings))
 
 
-def _changed(document: Document, change: Callable[[Draft], None], warnings: tuple[Problem, ...] = ()) -> Sized:
-    """Return the document changed, or as it is where something in it can hold no values."""
-    draft = Draft(document)
+def _apply(document: Document, change: Callable[[DocumentPatch], None], warnings: tuple[Problem, ...] = ()) -> Sized:
+    """Return the document with a change applied; unchanged if a value has an unexpected type."""
+    patch = DocumentPatch(document)
     try:
-        change(draft)
-    except Misfit as misfit:
-        message, hint = "is neither a mapping nor a list, where one belongs", "correct it, or leave it out"
-        return unchanged(document, (_problem(document, "sizing.shape", misfit.path, message, hint),))
-    return finished(draft, warnings)
+        change(patch)
+    except NotAContainerError as error:
+        message, hint = "must be a mapping or a list", "correct or remove it"
+        return _keep(document, (_problem(document, "sizing.shape", error.path, message, hint),))
+    return _finish(patch, warnings)
 
 
-def _problems(job: TrainingJob, grounds: Grounds) -> list[Problem]:
-    layout, asked = grounds.chosen.layout, grounds.question
+def _problems(job: TrainingJob, reasons: SizingReasons) -> list[Problem]:
+    layout, question = reasons.chosen.layout, reasons.question
     found = []
-    if layout.effective_batch != asked.effective_batch:
-        message = f"the layout changes what is trained: {grounds.batch}"
+    if layout.effective_batch != question.effective_batch:
+        message = f"the layout would change the training: {reasons.batch}"
         found.append(
-            _problem(job.document, "sizing.effective-batch", (), message, "choose a batch that the GPUs divide")
+            _problem(job.document, "sizing.effective-batch", (), message, "choose a batch that divides among the GPUs")
         )
-    if grounds.workers > 1 and not job.has_rendezvous:
-        message = f"needs {grounds.workers} nodes, but nothing tells the pods of this {job.kind} of each other"
-        hint = "make it a PyTorchJob, TrainJob or TorchrunJob, or name the main process in the launch line"
+    if reasons.workers > 1 and not job.has_rendezvous:
+        message = f"needs {reasons.workers} nodes, but the pods of this {job.kind} have no rendezvous address"
+        hint = "use a PyTorchJob, TrainJob or TorchrunJob, or set the address of the main process in the launch line"
         found.append(_problem(job.document, "sizing.rendezvous", job.lead.container.path, message, hint))
     return found
 
@@ -116,19 +226,23 @@ def _problem(document: Document, rule: str, path: FieldPath, message: str, hint:
     return Problem(rule=rule, place=document.at(path), field=format_path(path), message=message, hint=hint)
 
 
-def _set_line(draft: Draft, job: TrainingJob, container: FieldPath, line: Line, grounds: Grounds) -> None:
-    reason = grounds.because("command", f"{grounds.spread}; {grounds.batch}")
+def _set_line(
+    patch: DocumentPatch, job: TrainingJob, container: FieldPath, line: LaunchWords, reasons: SizingReasons
+) -> None:
+    reason = reasons.because("command", f"{reasons.spread}; {reasons.batch}")
     if job.line is not None:
-        draft.set(job.line, line.command[-1], reason)
+        patch.set(job.line, line.command[-1], reason)
         return
     if line.command != job.command:
-        draft.set_words((*container, "command"), list(line.command), reason)
+        patch.set_words((*container, "command"), list(line.command), reason)
     if line.args != job.args:
-        draft.set_words((*container, "args"), list(line.args), reason)
+        patch.set_words((*container, "args"), list(line.args), reason)
 
 
-def _unsuspend(draft: Draft, job: TrainingJob, grounds: Grounds) -> None:
-    """Let a suspended job run, where it or its wrapper says that it waits."""
+def _unsuspend(patch: DocumentPatch, job: TrainingJob, reasons: SizingReasons) -> None:
+    """Unsuspend a suspended job or its wrapper."""
     path: FieldPath = ("spec", "suspend") if job.is_wrapped else job.format.suspend
-    if draft.get(path) is True:
-        draft.set(path, value=False, reason=grounds.because("suspend", "sized, so it may run (sizing.unsuspend)"))
+    if patch.get(path) is True:
+        patch.set(
+            path, value=False, reason=reasons.because("suspend", "the job is sized and may run (sizing.unsuspend)")
+        )

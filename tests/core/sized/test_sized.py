@@ -26,13 +26,13 @@ from reconciler.core.sized import (
     SIZING,
     Sized,
     apply_decision,
-    refused,
+    mark_refused,
+    mark_waiting,
     sized_intent,
     sized_manifest,
     stamp,
-    waiting,
 )
-from reconciler.core.sized.inplace import edit_source
+from reconciler.core.sized.splice import edit_source
 from reconciler.core.sizing.decision import Decision
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Goal, Question
@@ -165,7 +165,7 @@ def test_a_new_worker_says_that_it_is_the_master() -> None:
     assert text.splitlines()[policy.places[0].line - 1].strip() == "restartPolicy: Never"
     gpus = manifest.why((*at, "template", "spec", "containers", 0, "resources", "limits", "nvidia.com/gpu"))
     assert gpus.rule == "sizing.gpus"
-    assert "16 GPUs / 2 nodes = 8 a node; predicted peak 62.3 of 80.0 GiB" in gpus.text
+    assert "16 GPUs on 2 nodes, 8 per node; predicted peak 62.3 of 80.0 GiB" in gpus.text
 
 
 def test_reasons_point_at_words_and_evidence() -> None:
@@ -283,7 +283,7 @@ def test_the_unsuspend_option(name: str, path: str, unsuspend: bool) -> None:
     settings = SizingSettings(unsuspend=unsuspend)
     found = size(text, question(16), decision(8, 1, 2), settings)
     assert value(found.data, *path.split("/")) is (not unsuspend)
-    assert value(refused(document(text), no_decision(), settings).data, *path.split("/")) is True
+    assert value(mark_refused(document(text), no_decision(), settings).data, *path.split("/")) is True
     running = size(with_values(name, (path, False)), question(16), decision(8, 1, 2), settings)
     assert value(running.data, *path.split("/")) is False
 
@@ -317,7 +317,7 @@ def test_own_keys_and_no_others(answer: Decision) -> None:
 def test_waiting_is_marked_in_the_source_and_taken_away_again() -> None:
     """F-015: a job that waits carries its request's id where people see it; the answer takes it away."""
     raw = source("pytorchjob").encode()
-    marked = waiting(document(raw), "f6db88", SETTINGS)
+    marked = mark_waiting(document(raw), "f6db88", SETTINGS)
     edited = edit_source(raw, [(marked.document, marked.data)])
     assert edited.content.decode().count("waiting-for-ado-request-id: f6db88") == 1
     assert is_selected(BUILT_IN, document(edited.content), SETTINGS)
@@ -346,7 +346,7 @@ def test_the_queue_name_trick(answer: Decision, judged: Judge) -> None:
 def test_no_recommendation_passes_as_it_is() -> None:
     """F-011: nothing but labels and annotations differs; the reason is told; two runs give the same bytes."""
     found = document(source("pytorchjob"))
-    passed = refused(found, no_decision(), SETTINGS)
+    passed = mark_refused(found, no_decision(), SETTINGS)
     plain = render_plain(found, CLUSTER, namespaced=True)
     manifest = sized_manifest(passed, CLUSTER, namespaced=True)
     assert {**manifest.body, "metadata": None} == {**plain.body, "metadata": None}
@@ -355,7 +355,9 @@ def test_no_recommendation_passes_as_it_is() -> None:
     assert json.loads(annotations[SIZING])["reason"] == "does-not-fit"
     why = manifest.why(("metadata", "annotations", RECOMMENDATION))
     assert why.text == "64 GPUs are not enough"
-    again = sized_manifest(refused(document(source("pytorchjob")), no_decision(), SETTINGS), CLUSTER, namespaced=True)
+    again = sized_manifest(
+        mark_refused(document(source("pytorchjob")), no_decision(), SETTINGS), CLUSTER, namespaced=True
+    )
     assert write(again.body) == write(manifest.body)
     assert not is_selected(BUILT_IN, document(write(manifest.body)), SETTINGS)
 
@@ -572,7 +574,7 @@ def test_junk_is_never_a_crash(name: str, junk: list[tuple[int, Any]]) -> None:
     text = json.dumps(data)
     found = document(text)
     is_selected(BUILT_IN, found, SETTINGS)
-    refused(found, no_decision(), SETTINGS)
+    mark_refused(found, no_decision(), SETTINGS)
     parsed = training_job(BUILT_IN, found, starts)
     assert (parsed.intent is None) == bool(parsed.problems)
     job = parsed.intent

@@ -16,8 +16,8 @@ from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.kinds.training import training_job
 from reconciler.core.manifests.ownership import own
 from reconciler.core.schemas import Catalogue
-from reconciler.core.sized import Sized, apply_decision, refused, sized_manifest
-from reconciler.core.sized.inplace import edit_source
+from reconciler.core.sized import Sized, apply_decision, mark_refused, sized_manifest
+from reconciler.core.sized.splice import edit_source
 from reconciler.core.sizing.decision import Decision
 from tests.cluster.judges import Judge
 from tests.core.sized.sized_cases import (
@@ -51,7 +51,7 @@ def sized(name: str, answer: Decision | None = None) -> Sized:
     job = job_of(source(name))
     asked, chosen = CASES[name]
     if answer is not None:
-        return refused(job.document, answer, SETTINGS)
+        return mark_refused(job.document, answer, SETTINGS)
     return apply_decision(job, launch_of(job), asked, chosen, SETTINGS)
 
 

@@ -1,4 +1,4 @@
-"""A source file with changed documents: only what changed differs, and the result is read again to make sure."""
+"""Edit the file of changed documents: only what changed differs, and the result is parsed again as a check."""
 
 import json
 from collections.abc import Sequence
@@ -11,28 +11,28 @@ from reconciler.core.documents.parser import Limits, MappingNode, ScalarNode, Se
 from reconciler.core.documents.tree import child
 from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Problem
-from reconciler.core.sized.draft import same
-from reconciler.core.sized.inplace.cuts import CannotSplice, applied
-from reconciler.core.sized.inplace.walk import Walk
+from reconciler.core.sized.patch import same
+from reconciler.core.sized.splice.diff import SpliceBuilder
+from reconciler.core.sized.splice.scalars import CannotSpliceError, apply_splices
 
-_GENEROUS = Limits(depth=1_000, nodes=3_000_000)
-"""The document was read before, within the caller's limits."""
-_MARK = "\ufeff"
+_LIMITS = Limits(depth=1_000, nodes=3_000_000)
+"""The document has been parsed before, within the limits of the caller."""
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class EditedSource(Struct, frozen=True, kw_only=True):
-    """A file's new bytes; those of documents that could not be edited are as before, and `problems` say why."""
+    """The new content of a file. Documents that could not be edited are unchanged; `problems` say why."""
 
     content: bytes
     problems: tuple[Problem, ...] = ()
 
 
 def edit_source(raw: bytes, changes: Sequence[tuple[Document, dict[str, Any]]]) -> EditedSource:
-    """Make each document of the file `raw` read as its new data.
+    """Edit the file `raw` so that each document has its new data.
 
-    Scalars are changed where they stand, in their quotes and blocks; entries are added behind their neighbours. Every
-    document is read again: one that does not mean exactly its new data is left alone, with a problem (`sizing.write`,
-    `sizing.shared` where an alias shares what had to change).
+    Scalars change in place, in their quotes and blocks; entries are added after their neighbours. Every document is
+    parsed again: one that does not have exactly its new data stays unchanged, with a problem (`sizing.write`, or
+    `sizing.shared` if an alias shares a value that has to change).
     """
     problems: list[Problem] = []
     for document, data in changes:
@@ -48,27 +48,27 @@ def _edited(raw: bytes, document: Document, data: dict[str, Any]) -> bytes | Pro
     chunks = split(raw)
     chunk = chunks[document.index]
     text = chunk.text.decode("utf-8")
-    root = compose(chunk.text, _GENEROUS)
+    root = compose(chunk.text, _LIMITS)
     if root is None:
-        return _problem(document, "sizing.write", "the file has changed since it was read", "run it again")
+        return _problem(document, "sizing.write", "the file has changed since it was read", "run the command again")
     why = ""
     for words in (True, False):
-        walk = Walk(text, int(text.startswith(_MARK)), as_json=_is_json(text), words=words)
+        builder = SpliceBuilder(text, int(text.startswith(_BYTE_ORDER_MARK)), as_json=_is_json(text), words=words)
         try:
-            walk.change(_descend(root, document.root), document.data, data)
-            new = applied(text, walk.cuts)
-        except CannotSplice as problem:
+            builder.change(_descend(root, document.root), document.data, data)
+            new = apply_splices(text, builder.splices)
+        except CannotSpliceError as problem:
             why = why or str(problem)
             continue
         content = b"".join(new.encode() if other is chunk else other.text for other in chunks)
         if not raw.endswith(b"\n"):
             content = content.removesuffix(b"\n")
-        if _means(content, document, data):
+        if _has_data(content, document, data):
             return content
     if _has_shared(root):
-        hint = "write the shared part out where it is used, so that each place can have its own value"
-        return _problem(document, "sizing.shared", "an alias (*name) shares a value that has to change", hint)
-    hint = "make the change by hand; `reconciler size` prints it"
+        hint = "replace the alias by a copy of the value"
+        return _problem(document, "sizing.shared", "a value that has to change is shared by an alias (*name)", hint)
+    hint = "edit the file by hand; `reconciler size show` prints the numbers"
     return _problem(document, "sizing.write", f"cannot be edited in place{': ' if why else ''}{why}", hint)
 
 
@@ -76,8 +76,8 @@ def _problem(document: Document, rule: str, message: str, hint: str) -> Problem:
     return Problem(rule=rule, place=document.source, message=message, hint=hint)
 
 
-def _means(content: bytes, document: Document, data: dict[str, Any]) -> bool:
-    """Whether the document, read again, is exactly its new data."""
+def _has_data(content: bytes, document: Document, data: dict[str, Any]) -> bool:
+    """Return whether the document has exactly its new data when it is parsed again."""
     found = [
         other
         for other in read(document.source.path, content).documents
@@ -94,17 +94,17 @@ def _descend(node: YamlNode, path: FieldPath) -> YamlNode:
 
 
 def _is_json(text: str) -> bool:
-    if text.lstrip(_MARK + " \t\r\n")[:1] != "{":
+    if text.lstrip(_BYTE_ORDER_MARK + " \t\r\n")[:1] != "{":
         return False
     try:
-        json.loads(text.lstrip(_MARK))
+        json.loads(text.lstrip(_BYTE_ORDER_MARK))
     except (ValueError, RecursionError):
         return False
     return True
 
 
 def _has_shared(root: YamlNode) -> bool:
-    """Whether some node is reached twice, which only an alias can do."""
+    """Return whether a node is reached twice, which only an alias can cause."""
     seen: set[int] = set()
     pending = [root]
     while pending:

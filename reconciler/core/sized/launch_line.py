@@ -1,4 +1,4 @@
-"""The launch line with its numbers: which flags say them for each launcher, and what stays as it is written."""
+"""The launch line with the numbers of a layout."""
 
 from msgspec import Struct
 
@@ -6,49 +6,49 @@ from reconciler.core.launch import Launch, NotEditable, edit_launch, script_flag
 from reconciler.core.objects import format_path
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
-from reconciler.core.sized.variables import ACCUMULATION, BATCH, NUM_GPUS, NUM_MACHINES, NUM_PROCESSES
+from reconciler.core.sized.fields import ACCUMULATION, BATCH, NUM_GPUS, NUM_MACHINES, NUM_PROCESSES
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.training import Layout
 from reconciler.core.training import TrainingJob
 
 
-class Line(Struct, frozen=True, kw_only=True):
-    """A container's words after editing."""
+class LaunchWords(Struct, frozen=True, kw_only=True):
+    """The command and arguments of a container."""
 
     command: tuple[str, ...]
     args: tuple[str, ...]
 
 
-def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Layout) -> Line | Problem:
+def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Layout) -> LaunchWords | Problem:
     """Return the words of the line with the layout's numbers.
 
-    A script of a shell gets references (`$AUTOCONF_NUM_PROCESSES`), so that it reads like the autoconf controller's;
-    words that no shell expands, and the lines of Ray and torchrun jobs, get the numbers themselves. Problems:
-    `sizing.one-process` (nothing starts a process for each GPU), `sizing.line` (the words cannot be edited).
+    A shell script gets references (`$AUTOCONF_NUM_PROCESSES`), as the autoconf controller writes them; words that no
+    shell expands, and the lines of Ray and torchrun jobs, get the numbers themselves. Problems: `sizing.one-process`
+    (nothing starts a process per GPU), `sizing.line` (the words cannot be edited).
     """
     if launch.launcher.starts_one_process and layout.gpus > 1 and not job.format.starts_processes:
-        message = f"needs {layout.gpus} GPUs, but the line starts one process"
-        hint = "start it with `accelerate launch` or `torchrun`, which start one process for each GPU"
+        message = f"requests {layout.gpus} GPUs, but the launch line starts one process"
+        hint = "start it with `accelerate launch` or `torchrun`, which start one process per GPU"
         return _problem(job, "sizing.one-process", message, hint)
-    numbers = _Numbers(job, launch, layout)
-    launcher, script = _process_flags(job, launch, numbers)
-    script |= _batch_flags(launch, question, numbers)
+    writer = _NumberWriter(job, launch, layout)
+    launcher, script = _process_flags(job, launch, writer)
+    script |= _batch_flags(launch, question, writer)
     if "" in script:
         message = f"the flag of {launch.framework.name} for the batch is unknown"
-        return _problem(job, "sizing.line", message, "give the batch per device on the launch line")
+        return _problem(job, "sizing.line", message, "set the batch per device on the launch line")
     if not launcher and not script:
-        return Line(command=job.command, args=job.args)
+        return LaunchWords(command=job.command, args=job.args)
     try:
         command, args = edit_launch(launch, launcher, script)
     except NotEditable as problem:
         return _problem(
-            job, "sizing.line", f"cannot be edited: {problem}", "write the line's words out where it stands"
+            job, "sizing.line", f"cannot be edited: {problem}", "write the launch line without substitutions"
         )
-    return Line(command=command, args=args)
+    return LaunchWords(command=command, args=args)
 
 
 def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Problem, ...]:
-    """Warn of a line whose machines would all take the rank of the first one."""
+    """Warn about a line on which all machines would have the rank of the first one."""
     flags = launch.launcher.rank_flags
     if not flags or layout.workers == 1 or any(launch.option(flag) for flag in flags):
         return ()
@@ -60,14 +60,14 @@ def line_warnings(job: TrainingJob, launch: Launch, layout: Layout) -> tuple[Pro
 
 
 def line_origins(job: TrainingJob, launch: Launch) -> tuple[Origin, ...]:
-    """Return the places of the words that the line's facts were read from, each once."""
+    """Return the positions of the words that the facts of the line were read from, each once."""
     spans = sorted({fact.span for fact in launch.facts.values() if fact.span is not None})
     paths = dict.fromkeys(job.word_path(span.field, span.index) for span in spans)
     return tuple(Origin(document=job.document, field=path) for path in paths)
 
 
-class _Numbers:
-    """Writes a number as the line can take it: its variable where a shell expands it, else its digits."""
+class _NumberWriter:
+    """Writes numbers: as a reference to their variable if a shell expands it, else as digits."""
 
     __slots__ = ("_refers", "layout")
 
@@ -78,9 +78,9 @@ class _Numbers:
     def write(self, variable: str, number: int) -> str:
         return f"${variable}" if self._refers else str(number)
 
-    def processes(self, *, in_all: bool) -> str:
+    def processes(self, *, over_all: bool) -> str:
         layout = self.layout
-        return self.write(NUM_PROCESSES, layout.gpus) if in_all else self.write(NUM_GPUS, layout.gpus_per_worker)
+        return self.write(NUM_PROCESSES, layout.gpus) if over_all else self.write(NUM_GPUS, layout.gpus_per_worker)
 
     @property
     def machines(self) -> str:
@@ -90,42 +90,42 @@ class _Numbers:
 Flags = dict[str, str]
 
 
-def _process_flags(job: TrainingJob, launch: Launch, numbers: _Numbers) -> tuple[Flags, Flags]:
+def _process_flags(job: TrainingJob, launch: Launch, writer: _NumberWriter) -> tuple[Flags, Flags]:
     """Return the flags that count processes and machines: the launcher's, and those among the script's own.
 
-    accelerate always gets both, as the autoconf controller writes them. Others get what they have to be told: an
-    operator tells torchrun, `auto` says itself, and one machine is every launcher's default.
+    accelerate always gets both, as the autoconf controller writes them. Others get what they do not know: operators
+    pass the counts to torchrun, `auto` needs no number, and one machine is the default of every launcher.
     """
     known = launch.line.invocation.process_flags
     if not known.processes:
         return {}, {}
     always = launch.launcher.explicit
-    told = job.format.passes_process_counts and launch.launcher.reads_pet
+    is_passed = job.format.passes_process_counts and launch.launcher.reads_pet
     flags: Flags = {}
     processes, machines = (launch.option(flag, of_script=known.of_script) for flag in (known.processes, known.machines))
-    if always or (processes is None and not told) or (processes is not None and processes.value not in _AUTOMATIC):
-        flags[known.processes] = numbers.processes(in_all=known.counts_all)
-    if always or machines is not None or (numbers.layout.workers > 1 and not told):
-        flags[known.machines] = numbers.machines
+    if always or (processes is None and not is_passed) or (processes is not None and processes.value not in _AUTOMATIC):
+        flags[known.processes] = writer.processes(over_all=known.counts_all)
+    if always or machines is not None or (writer.layout.workers > 1 and not is_passed):
+        flags[known.machines] = writer.machines
     return ({}, flags) if known.of_script else (flags, {})
 
 
 _AUTOMATIC = frozenset({"auto", "gpu"})
-"""What torchrun and litgpt take for "as many as there are GPUs"."""
+"""Values of torchrun and litgpt for one process per GPU."""
 
 
-def _batch_flags(launch: Launch, question: Question, numbers: _Numbers) -> Flags:
-    """Return the script's flags: the batch of a device where it is one already or changes, the steps when they change.
+def _batch_flags(launch: Launch, question: Question, writer: _NumberWriter) -> Flags:
+    """Return the script's flags: the batch per device if it is set or changes, the steps if they change.
 
     accelerate always gets the batch, as the autoconf controller writes it.
     """
-    layout, flags = numbers.layout, {}
+    layout, flags = writer.layout, {}
     batch = launch.facts.get("batch")
     written = batch is not None and batch.span is not None
     if written or layout.batch != question.batch or launch.launcher.explicit:
-        flags[script_flag(launch, "batch")] = numbers.write(BATCH, layout.batch)
+        flags[script_flag(launch, "batch")] = writer.write(BATCH, layout.batch)
     if layout.accumulation != question.accumulation:
-        flags[script_flag(launch, "accumulation")] = numbers.write(ACCUMULATION, layout.accumulation)
+        flags[script_flag(launch, "accumulation")] = writer.write(ACCUMULATION, layout.accumulation)
     return flags
 
 

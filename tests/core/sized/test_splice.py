@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.core.documents import read, write
-from reconciler.core.sized.inplace import edit_source
+from reconciler.core.sized.splice import edit_source
 from tests.core.sized.sized_cases import document
 
 

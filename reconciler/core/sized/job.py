@@ -1,0 +1,223 @@
+"""Size one job document: launch line, questions, decision, and the sized document."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import SizingSettings, Unanswered
+from reconciler.core.documents import Document
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.training import training_job
+from reconciler.core.launch import (
+    Diagnostic,
+    FileReader,
+    Launch,
+    ParsedLaunch,
+    Span,
+    find_launch_line,
+    parse_launch,
+    resolve_file,
+)
+from reconciler.core.objects import FieldPath, SourceRef, format_path
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.reasons import Origin
+from reconciler.core.sized.apply import Sized, apply_decision, mark_refused
+from reconciler.core.sizing.answers import Answers
+from reconciler.core.sizing.decide import decide_cheapest
+from reconciler.core.sizing.decision import Decision, DecisionReason
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.job_questions import JobQuestions, build_questions
+from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.resolve import OFFERED
+from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
+from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.training import (
+    Container,
+    TrainingJob,
+    allows_product,
+    is_done,
+    is_watched,
+    named_product,
+    requested_gpus,
+    word_place,
+)
+
+_READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulation")  # whose positions the summary shows
+
+
+class SizingContext(Struct, frozen=True, kw_only=True):
+    """What a job is sized against.
+
+    `answers` are those of external engines, which are looked up one by one; `offered` are the GPUs of the job's queue
+    or the cluster; `evidence` are the origins of both. `paths` are the configurations that launch lines may name,
+    `file` returns their content, or None.
+    """
+
+    settings: SizingSettings
+    kinds: Kinds
+    tables: SizingTables
+    answers: Answers
+    offered: tuple[Gpu, ...] = ()
+    evidence: tuple[Origin, ...] = ()
+    paths: tuple[str, ...] = ()
+    file: FileReader
+
+
+class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
+    """The result of sizing a job. `sized` is None if the job is held back: it has errors or `waits` for an answer."""
+
+    document: Document
+    sized: Sized | None = None
+    summary: Callable[[], SizingSummary] | None = None
+    decision: Decision | None = None
+    questions: tuple[Question, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether an external engine has not answered yet."""
+        return self.decision is not None and self.decision.is_pending
+
+
+def size_job(document: Document, context: SizingContext, *, named: bool = False) -> SizedJob | None:
+    """Size a document that its schema has accepted and that `is_selected` has selected, or that was `named`.
+
+    Return None for a job that is neither watched nor named and does not train a language model.
+    """
+    files = _JobFiles(document.source.path, context)
+    parsed = training_job(context.kinds, document, lambda container: _launches(container, files))
+    watched = named or is_watched(document, context.settings)
+    if parsed.intent is None:
+        return SizedJob(document=document, problems=parsed.problems) if watched else None
+    job = parsed.intent
+    done = is_done(document, context.settings)
+    parsed_launch = parse_launch(job.command, job.args, dict(job.env), files.named, sized=done)
+    if not watched and not _names_model(parsed_launch):
+        return None
+    if parsed_launch.launch is None or parsed_launch.diagnostics:
+        return SizedJob(document=document, problems=tuple(_problems(job, parsed_launch.diagnostics)))
+    job_questions = _build_questions(job, parsed_launch.launch, context, files)
+    if job_questions.diagnostics:
+        return SizedJob(document=document, problems=tuple(_problems(job, job_questions.diagnostics)))
+    return _decided(job, parsed_launch.launch, job_questions, context)
+
+
+def _names_model(parsed_launch: ParsedLaunch) -> bool:
+    """Return whether a line names a language model. Any Python script may look like a launch line."""
+    return parsed_launch.launch is not None and parsed_launch.launch.fact("model") is not None
+
+
+def _build_questions(job: TrainingJob, launch: Launch, context: SizingContext, files: "_JobFiles") -> JobQuestions:
+    """Return the questions of a job, one for each GPU product that it may get."""
+    selected = named_product(job)
+    return build_questions(
+        launch,
+        context.settings,
+        context.tables,
+        requested_gpus=requested_gpus(job),
+        selected_gpu=selected[0] if selected else "",
+        offered=tuple(gpu for gpu in context.offered if allows_product(job, gpu.vendor, gpu.product)),
+        files=files.exact,
+        folder=job.document.source.path.rpartition("/")[0],
+        starts_processes=job.format.has_process_per_gpu,
+    )
+
+
+class _JobFiles:
+    """Files of the repository that the launch line of a job may name."""
+
+    def __init__(self, path: str, context: SizingContext) -> None:
+        self._path = path
+        self._around = context
+
+    def exact(self, path: str) -> bytes | None:
+        """Return the file with exactly this path."""
+        return self._around.file(path) if path in self._around.paths else None
+
+    def named(self, written: str) -> bytes | None:
+        """Return the file that is mounted under a name."""
+        path = resolve_file(written, self._around.paths, self._path) if self._around.paths else None
+        return self._around.file(path) if path else None
+
+
+def _launches(container: Container, files: _JobFiles) -> bool:
+    return not isinstance(
+        find_launch_line(container.command, container.args, dict(container.env), files.named), Diagnostic
+    )
+
+
+def _decided(job: TrainingJob, launch: Launch, job_questions: JobQuestions, context: SizingContext) -> SizedJob:
+    settings, document = context.settings, job.document
+    decision = _decide(job_questions.questions, context.answers)
+    question = next((one for one in job_questions.questions if _decides(decision, one)), job_questions.questions[0])
+    result = SizedJob(
+        document=document,
+        summary=partial(_summarize, job, question, decision, job_questions),
+        decision=decision,
+        questions=job_questions.questions,
+    )
+    if decision.chosen is not None:
+        pin_gpu = any(name == "gpu" and fact.origin == OFFERED for name, fact in job_questions.facts)
+        sized = apply_decision(job, launch, question, decision, settings, context.evidence, pin_gpu=pin_gpu)
+        is_valid = not any(problem.severity is Severity.ERROR for problem in sized.problems)
+        return replace(result, sized=sized if is_valid else None, problems=sized.problems)
+    unanswered = settings.when_pending if decision.is_pending else settings.when_refused
+    blocks = unanswered is Unanswered.BLOCK
+    severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
+    marked = None if blocks else mark_refused(document, decision, settings, context.evidence)
+    return replace(result, sized=marked, problems=(_unanswered(job, decision, severity),))
+
+
+def _summarize(job: TrainingJob, question: Question, decision: Decision, job_questions: JobQuestions) -> SizingSummary:
+    """Summarize a decision. Only called for jobs that are shown: finding positions costs more than deciding."""
+    read = [fact.span for name, fact in job_questions.facts if fact.span is not None and name in _READ_FACTS]
+    defaults = [(name, fact.origin) for name, fact in job_questions.defaults if fact.origin]
+    places = tuple(sorted({_place(job, span) for span in read}))
+    return summarize(decision, read=describe_question(question, defaults), places=places)
+
+
+def _decide(questions: tuple[Question, ...], answers: Answers) -> Decision:
+    """Decide. Without an external engine, jobs with equal questions share the decision."""
+    return decide_cheapest(questions, answers) if answers.engine.is_external else _decide_analytic(questions)
+
+
+@lru_cache(maxsize=4096)
+def _decide_analytic(questions: tuple[Question, ...]) -> Decision:
+    return decide_cheapest(questions)
+
+
+def _decides(decision: Decision, question: Question) -> bool:
+    return decision.chosen is not None and decision.chosen.gpu == question.gpu
+
+
+def _unanswered(job: TrainingJob, decision: Decision, severity: Severity) -> Problem:
+    rule = "sizing.no-recommendation"
+    if decision.is_pending:
+        rule = "sizing.engine-error" if decision.reason == DecisionReason.ENGINE_ERROR else "sizing.pending"
+    hint = "ask the engine: reconciler size record"
+    if not decision.is_pending:
+        hint = "train with a smaller batch, or on GPUs with more memory"
+    return _problem(job, rule, job.lead.container.path, decision.text, hint, severity)
+
+
+def _problem(  # noqa: PLR0917 - fields of a problem
+    job: TrainingJob, rule: str, at: FieldPath, message: str, hint: str, severity: Severity = Severity.ERROR
+) -> Problem:
+    document = job.document
+    return Problem(
+        rule=rule, place=document.at(at), field=format_path(at), message=message, hint=hint, severity=severity
+    )
+
+
+def _problems(job: TrainingJob, diagnostics: Iterable[Diagnostic]) -> Iterator[Problem]:
+    for diagnostic in diagnostics:
+        span = diagnostic.span
+        at = job.lead.container.path if span is None else job.word_path(span.field, span.index)
+        place = job.document.at(at) if span is None else _place(job, span)
+        yield diagnostic.to_problem(place, format_path(at))
+
+
+def _place(job: TrainingJob, span: Span) -> SourceRef:
+    return word_place(job, span.field, span.index, span.start)
