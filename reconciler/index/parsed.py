@@ -83,6 +83,8 @@ class Parser:
             digests=digest_documents(reading.documents, raw),
             problems=(*reading.problems, *(problem for of_document in problems for problem in of_document)),
         )
+        if reading.problems or any(self._kinds.find(each.group, each.kind).is_secret for each in reading.documents):
+            return file  # the text may hold a secret, also in a part that could not be read: it stays in the repository
         bare = tuple(replace(document, text=b"") for document in file.documents)
         try:
             self.used[f"{oid} {path}"] = msgspec.msgpack.encode(replace(file, documents=bare))

@@ -159,3 +159,15 @@ def test_no_canary_in_the_errors_of_git(fleet: Fleet, verb: str) -> None:
     (fleet.root / ".git/refs/remotes/origin/HEAD").write_text("ref: refs/remotes/origin/nowhere\n")
     (fleet.root / ".git/packed-refs").write_text("broken\n")
     _clean(fleet.run(verb))
+
+
+@pytest.mark.parametrize("rest", ["", "---\na: [\n"], ids=["whole", "broken"])
+def test_a_secret_beside_a_definition_is_not_cached(fleet: Fleet, tmp_path: Path, rest: str) -> None:
+    """Files with definitions are cached with their text, unless they hold a secret or a part that cannot be read."""
+    queue = (fleet.root / "queues/h100.yaml").read_text()
+    secret = f"---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData:\n  token: {_token('stringdata')}\n"
+    fleet.write("queues/h100.yaml", queue.rstrip("\n") + "\n" + secret + rest)
+    for _ in range(2):
+        _clean(fleet.run("plan"))
+        for cached in (tmp_path / "cache").rglob("*.cache"):
+            assert _hits(cached.read_bytes().decode("latin-1")) == [], cached
