@@ -25,7 +25,7 @@ VERDICT = Verdict(
     cluster="west",
     key=ObjectKey(group="batch", kind="Job", namespace="team-a", name="train"),
     place=SourceRef(path="jobs/train.yaml", line=1, column=1),
-    message="volume on the node itself: data (/data)",
+    message="hostPath volume: data (/data)",
 )
 
 
