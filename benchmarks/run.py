@@ -1,10 +1,10 @@
 """Measure what a user waits for, beside a floor and peers in the same run: `make bench`.
 
-Per corpus: cold plan, plan after one changed file with a warm cache, a change of all queues, which updates a fifth of
-all objects, lint, first commit; once: `--help`. The floor is the bare event scan of the same bytes by libyaml through
-PyYAML. Peers run where they are present: `kubectl kustomize` (build only) and `kubeconform` (schema check only).
-Processor time is that of all processes together, the least of all runs as the wall time is: it tells more where
-neighbours share the machine.
+Per corpus: cold plan; plans with a warm cache after one changed file, after one job that moves GPUs, and after
+evidence that is only newer; a change of all queues, which updates a fifth of all objects; lint, first commit; once:
+`--help`. The floor is the bare event scan of the same bytes by libyaml through PyYAML. Peers run where they are present:
+`kubectl kustomize` (build only) and `kubeconform` (schema check only). Processor time is that of all processes
+together, the least of all runs as the wall time is: it tells more where neighbours share the machine.
 """
 
 import argparse
@@ -160,6 +160,15 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
 
     warm = call("plan", times=runs * _SHORT_RUNS, before=(change,))
     job.write_text(text)
+    moves = iter((8, 16, 24, 32) * 100)
+    count = text.partition("numGPUs: ")[2].split()[0]
+
+    def move_gpus() -> None:
+        job.write_text(text.replace(f"numGPUs: {count}", f"numGPUs: {next(moves)}"))
+
+    moved = call("plan", times=runs * _SHORT_RUNS, before=(move_gpus,))
+    job.write_text(text)
+    observed = call("plan", times=runs * _SHORT_RUNS, before=(lambda: _observe(repository, next(number)),))
     settle(repository)
     unchanged = call("plan", times=runs * _SHORT_RUNS)
     _change_queues(repository)
@@ -169,12 +178,22 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
     _row("floor: libyaml event scan", floor, floor)
     _row("cold plan", cold, floor)
     _row("one file changed, warm", warm, floor)
+    _row("one job moves GPUs, warm", moved, floor)
+    _row("time of the evidence changed, warm", observed, floor)
     _row("nothing changed, warm", unchanged, floor)
     _row("all queues changed, cold", many, floor)
     _row("lint, cold", lint, floor)
     _row("first commit", first, floor)
     for name, measured in _peers(repository, size, runs):
         _row(f"peer: {name}", measured, floor)
+
+
+def _observe(repository: Path, number: int) -> None:
+    """Write evidence that differs from the last only in the time when it was taken."""
+    for path in repository.glob("evidence/*/nodes.yaml"):
+        text = path.read_text()
+        before = text.partition('takenAt: "')[2].partition('"')[0]
+        path.write_text(text.replace(before, f"2026-11-02T{number // 60 % 24:02}:{number % 60:02}:00Z"))
 
 
 def _change_queues(repository: Path) -> None:
@@ -207,7 +226,7 @@ def main() -> None:
     """Run the benchmarks of the chosen sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N", help="documents in each corpus")
-    parser.add_argument("--mixes", nargs="+", default=tuple(MIXES), choices=tuple(MIXES), help="kinds of corpus")
+    parser.add_argument("--mixes", nargs="+", default=("real", "short"), choices=tuple(MIXES), help="kinds of corpus")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each measurement; the best counts")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="reconciler-bench-") as name:

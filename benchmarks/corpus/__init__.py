@@ -1,22 +1,26 @@
-"""Config repositories of any size, made from a seed, in two mixes.
+"""Config repositories of any size, made from a seed, in three mixes.
 
 `real` has the lengths, the styles and the kinds that config repositories of training teams have; `short` has one short
-document of each kind, over and over: what is spent on every object weighs most there.
+document of each kind, over and over: what is spent on every object weighs most there. `clusters` has jobs of twenty
+clusters that share 300 queues.
 """
 
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.corpus import real, short
+from benchmarks.corpus import clusters, real, short
 
-MIXES = {"real": real.files, "short": short.files}
+MIXES = {"real": real.files, "short": short.files, "clusters": clusters.files}
 
 
 def files(count: int, *, backend: str = "kai", mix: str = "real", seed: int = 7) -> Iterator[tuple[str, str]]:
     """Yield path and text of files that hold about `count` documents together."""
-    yield "reconciler.yaml", _CONFIG.format(backend=backend)
+    yield "reconciler.yaml", clusters.config() if mix == "clusters" else _CONFIG.format(backend=backend)
     yield from MIXES[mix](count, backend=backend, seed=seed)
+    if mix != "clusters":
+        nodes = "".join(_NODE.format(number=number) for number in range(_NODES))
+        yield "evidence/main/nodes.yaml", _EVIDENCE + nodes
 
 
 def write(folder: Path, count: int, *, backend: str = "kai", mix: str = "real") -> int:
@@ -41,6 +45,16 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(call, check=True, capture_output=True, text=True).stdout
 
 
+_NODES = 2_000
+_NODE = "    - {{name: n{number:04}, gpu: {{product: NVIDIA-H100-80GB-HBM3, count: 8}}}}\n"
+_EVIDENCE = """\
+apiVersion: gpureconciler.io/v1alpha1
+kind: NodeInventory
+metadata: {name: main}
+spec:
+  takenAt: "2026-11-01T00:00:00Z"
+  nodes:
+"""
 _CONFIG = """\
 apiVersion: gpureconciler.io/v1alpha1
 kind: ReconcilerConfig

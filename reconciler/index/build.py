@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.kinds.kind import Kinds
@@ -313,7 +314,7 @@ class Renderer:
         self._runtime = runtime
         self._index = index
         self._raw: dict[str, bytes] = {}
-        self._objects: dict[str, dict[str, RenderedObject]] = {}
+        self._objects: dict[tuple[str, str], dict[str, RenderedObject]] = {}
 
     def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
         """Return rendered paths by source file, and read those files at once."""
@@ -324,23 +325,28 @@ class Renderer:
         self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, missing))
         return groups
 
-    def compile(self, sources: list[str]) -> list[dict[str, RenderedObject]]:
-        """Return what grouped source files render, by path. Policies are not evaluated, and nothing is kept."""
-        known = self._index.compiled
+    def compile(self, sources: list[str], *, cluster: str = "") -> list[dict[str, RenderedObject]]:
+        """Return what grouped source files render, by path; `cluster`: for one cluster only.
+
+        Policies are not evaluated, and nothing is kept.
+        """
+        known, context = self._index.compiled, self._index.context
         if all(source in known for source in sources):
             files = [known[source] for source in sources]
         else:
             chosen = [(source, self._raw[source]) for source in sources]
-            files = compile_files(self._index.context, chosen, with_policies=False)
+            if cluster:
+                context = replace(context, clusters=tuple(one for one in context.clusters if one.name == cluster))
+            files = compile_files(context, chosen, with_policies=False)
         return [{one.summary.path: one for one in reversed(file.objects)} for file in files]
 
     def object(self, path: str) -> RenderedObject:
-        """Return one rendered object; those of its source file are kept for the next call."""
-        source = self._index.sources[path]
-        if source not in self._objects:
+        """Return one rendered object; those of its source file and cluster are kept for the next call."""
+        source, cluster = self._index.sources[path], path.partition("/")[0]
+        if (source, cluster) not in self._objects:
             self.group([path])
-            (self._objects[source],) = self.compile([source])
-        return self._objects[source][path]
+            (self._objects[source, cluster],) = self.compile([source], cluster=cluster)
+        return self._objects[source, cluster][path]
 
     def contents(self, paths: list[str]) -> dict[str, bytes]:
         """Return the bytes of rendered paths, in order: kept ones, those in `rendered/`, and the rest compiled."""
