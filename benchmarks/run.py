@@ -2,7 +2,7 @@
 
 Per corpus: cold plan; plans with a warm cache after one changed file, after one job that moves GPUs, and after
 evidence that is only newer; a change of all queues, which updates a fifth of all objects; lint, first commit; once:
-`--help`. The floor is the bare event scan of the same bytes by libyaml through PyYAML. Peers run where they are present:
+`--help`. The floor is the bare event scan of the same bytes by libyaml through PyYAML. Peers run where they are found:
 `kubectl kustomize` (build only) and `kubeconform` (schema check only). Processor time is that of all processes
 together, the least of all runs as the wall time is: it tells more where neighbours share the machine.
 """
