@@ -47,7 +47,7 @@ def format_sizes(answers: Sequence["SizeAnswer"], settings: "Settings") -> str:
 def terminal(settings: "Settings") -> dict[str, Any]:
     """Return the width, color and character set of standard output."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    return {"width": _width(settings), "colour": _has_color(settings), "unicode": encoding in {"utf8", "utf16"}}
+    return {"width": _width(settings), "color": _has_color(settings), "unicode": encoding in {"utf8", "utf16"}}
 
 
 def _has_color(settings: "Settings") -> bool:

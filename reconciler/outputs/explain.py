@@ -17,9 +17,9 @@ _LITERAL_INDENT = 13
 _MAX_LINES = 40  # of one value; the rendered file has all
 
 
-def render_explain(explanation: Explanation, *, width: int = 80, colour: bool = False, unicode: bool = True) -> str:
+def render_explain(explanation: Explanation, *, width: int = 80, color: bool = False, unicode: bool = True) -> str:
     """Render the reasons for a terminal of `width` cells. Neighboring fields with the same reason share it."""
-    page = Page(width=width, colour=colour, unicode=unicode)
+    page = Page(width=width, color=color, unicode=unicode)
     page.write(Styled(subject_of(explanation.cluster, explanation.key), Style.STRONG))
     page.write(Styled(f"{explanation.path} from {where(explanation.source)}", Style.DIM))
     if explanation.sizing is not None:

@@ -1,6 +1,6 @@
 """A page of terminal text: styled spans, wrapped and aligned by display width, with escape sequences kept out.
 
-All text passes through `printable`, so no name in a repository can move the cursor. Colour is added afterwards and is
+All text passes through `printable`, so no name in a repository can move the cursor. Color is added afterwards and is
 the only escape sequence in the result. Tables are laid out here and not by rich, because importing and running
 `rich.table` costs more than the rest of a small plan (120 ms of processor time, measured with rich 15).
 """
@@ -17,7 +17,7 @@ from reconciler.outputs.printable import cells, clip, clip_middle, printable, wi
 
 
 class Style(StrEnum):
-    """The role of a span; the value is its ANSI colour (SGR parameters), from the sixteen that every theme has."""
+    """The role of a span; the value is its ANSI color (SGR parameters), from the sixteen that every theme has."""
 
     PLAIN = ""
     STRONG = "1"
@@ -47,7 +47,7 @@ _ASCII = str.maketrans(
 _MIN_WIDTH = 40
 _MIN_COLUMN = 8
 _MAX_LABEL = 63  # characters of a Kubernetes label value, such as a GPU product
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _TOKENS = re.compile(r" +|[^ ]+")
 
 
@@ -55,7 +55,7 @@ class Page(Struct, kw_only=True):
     """Lines for one terminal. Widths are in cells."""
 
     width: int = 80
-    colour: bool = False
+    color: bool = False
     unicode: bool = True
     lines: list[str] = field(default_factory=list)
 
@@ -97,7 +97,7 @@ class Page(Struct, kw_only=True):
     def append(self, piece: Styled) -> bool:
         """Add to the last line if there is room. Return whether there was."""
         text = self.shown(piece.text)
-        if not self.lines or cells(_COLOUR.sub("", self.lines[-1])) + cells(text) > self.width:
+        if not self.lines or cells(_COLOR.sub("", self.lines[-1])) + cells(text) > self.width:
             return False
         self.lines[-1] += self._style(text, piece.style)
         return True
@@ -174,9 +174,9 @@ class Page(Struct, kw_only=True):
                     yield part, style
 
     def _style(self, text: str, style: Style) -> str:
-        if not self.colour or not style or not text.strip():
+        if not self.color or not style or not text.strip():
             return text
-        visible = text.rstrip(" ")  # spaces stay outside, so that lines end alike with and without colour
+        visible = text.rstrip(" ")  # spaces stay outside, so that lines end alike with and without color
         return f"\x1b[{style}m{visible}\x1b[0m{text[len(visible) :]}"
 
     def _add(self, parts: Iterable[str]) -> None:

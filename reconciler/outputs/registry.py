@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 class RenderOptions(Struct, frozen=True, kw_only=True):
     """How to render a plan. An output ignores the options that it has no use for.
 
-    width, colour, unicode: the terminal, in cells.
+    width, color, unicode: the terminal, in cells.
     full: show every field of created and deleted objects, and every warning.
     lint: show only findings and exceptions, because nothing was compared.
     """
 
     width: int = 80
-    colour: bool = False
+    color: bool = False
     unicode: bool = True
     full: bool = False
     lint: bool = False

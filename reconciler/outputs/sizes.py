@@ -41,10 +41,10 @@ _BAR_RANGE = 1.5  # of the GPU's memory; a longer bar is cut
 _NONE = "-"
 
 
-def render_size(answer: SizeAnswer, *, width: int = 80, colour: bool = False, unicode: bool = True) -> str:
+def render_size(answer: SizeAnswer, *, width: int = 80, color: bool = False, unicode: bool = True) -> str:
     """Render the answer to one question for a terminal of `width` cells."""
     decision = answer.decision
-    page = Page(width=width, colour=colour, unicode=unicode)
+    page = Page(width=width, color=color, unicode=unicode)
     if answer.name:
         page.write(Styled(answer.name, Style.STRONG))
     write_note(page, answer.note, indent=0)

@@ -61,7 +61,7 @@ _VENDOR = re.compile(r"^(NVIDIA|AMD)-(?=.)")
 
 def render_text(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
     """Render the plan for a terminal."""
-    page, full = Page(width=options.width, colour=options.colour, unicode=options.unicode), options.full
+    page, full = Page(width=options.width, color=options.color, unicode=options.unicode), options.full
     if options.lint:
         page.write(Styled(lint_headline(plan), Style.ERROR if blockers(plan) else Style.STRONG))
         _findings(page, plan, full=True)

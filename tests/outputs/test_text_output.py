@@ -48,7 +48,7 @@ def test_lint_shows_findings_and_no_comparison() -> None:
 
 def test_colour_changes_nothing_but_colour() -> None:
     plain = render_text(plans.everything(), RenderOptions(width=100))
-    coloured = render_text(plans.everything(), RenderOptions(width=100, colour=True))
+    coloured = render_text(plans.everything(), RenderOptions(width=100, color=True))
     assert "\x1b" not in plain
     assert ANSI.sub("", coloured) == plain
     assert agrees("everything-colour.txt", coloured)
@@ -95,5 +95,5 @@ def test_no_string_breaks_the_page(plan: Plan, width: int, unicode: bool, full: 
     room = max(width, 40) + 3 * shown.count("\\x3a") + 3 * shown.count("\\x23")
     tables = 100  # a table with many numbers keeps them whole
     assert max(map(cells, lines)) <= room + tables
-    coloured = render_text(plan, RenderOptions(width=width, unicode=unicode, full=full, lint=lint, colour=True))
+    coloured = render_text(plan, RenderOptions(width=width, unicode=unicode, full=full, lint=lint, color=True))
     assert ANSI.sub("", coloured) == shown

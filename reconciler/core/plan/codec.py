@@ -69,7 +69,12 @@ def schema() -> dict[str, Any]:
 
 
 def _shape(shape: dict[str, Any], kind: type | None) -> dict[str, Any]:
-    """Rename the properties of one definition. All keys are required, because all are always written."""
+    """Rename the properties of one definition. All keys are required, because all are always written.
+
+    Types of other packages have no description here, because it would repeat their docstrings.
+    """
+    if kind is None or kind.__module__ != Plan.__module__:
+        shape = {key: value for key, value in shape.items() if key != "description"}
     if kind is None:
         return shape
     properties = {
