@@ -1,9 +1,9 @@
-"""What an object is called and where it is written: `ObjectKey`, `SourceRef` and paths of fields."""
+"""The identity and the place of an object: `ObjectKey`, `SourceRef` and field paths."""
 
 from msgspec import Struct
 
 FieldPath = tuple[str | int, ...]
-"""From the root of a document to a value: mapping keys as `str`, list positions as `int`."""
+"""The path from the root of a document to a value: keys are `str`, list positions are `int`."""
 
 
 class SourceRef(Struct, frozen=True, kw_only=True, order=True):
@@ -39,9 +39,9 @@ _SPECIAL = frozenset(".[]\"' ")
 
 
 def format_path(path: FieldPath) -> str:
-    """Write a path as people do: `spec.containers[0].env`; keys that hold dots or brackets are quoted.
+    """Return a path as text: `spec.containers[0].env`. Keys with dots or brackets are quoted.
 
-    What a terminal would not print (line breaks, control characters) is escaped.
+    Non-printable characters are escaped.
     """
     text = ""
     for part in path:
@@ -52,6 +52,6 @@ def format_path(path: FieldPath) -> str:
         else:
             escaped = part.replace("\\", "\\\\").replace('"', '\\"')
             if not escaped.isprintable():
-                escaped = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in escaped)
+                escaped = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in escaped)
             text += f'["{escaped}"]'
     return text

@@ -1,11 +1,11 @@
-"""Regular expressions that are compiled when they are first used: all of them take a twentieth of a quick plan."""
+"""Regular expressions that are compiled on first use: compiling all of them takes 5% of a quick plan."""
 
 import re
 from typing import Any, cast
 
 
 def later(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return what stands for `re.compile(pattern, flags)`."""
+    """Return a stand-in for `re.compile(pattern, flags)` that compiles on first use."""
     return cast("re.Pattern[str]", _Later(pattern, flags))
 
 
@@ -15,5 +15,5 @@ class _Later:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(re.compile(*self._expression), name)
-        setattr(self, name, value)  # found at once from now on
+        setattr(self, name, value)  # cached on the instance
         return value

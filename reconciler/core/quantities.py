@@ -20,17 +20,17 @@ _NANO = 10**9
 _MAX_BINARY = 2**63 - 1
 _LONGEST = 256
 _LARGEST_EXPONENT = 512
-"""Beyond this an API server spends its time on digits; nothing that is measured comes near."""
+"""A larger exponent only costs an API server time; no real quantity has one."""
 _KILO, _KIBI = 1000, 1024
 
 _Form = Literal["binary", "decimal", "exponent"]
 
 
 def parse_quantity(text: str | int | float) -> Fraction | None:  # noqa: PYI041 - floats occur in parsed YAML
-    """Return the value as an API server holds it, or None where `text` is no quantity.
+    """Return the value as an API server holds it, or None if `text` is not a quantity.
 
-    Exact down to 1n; what is smaller is rounded away from zero, and binary quantities end at 2**63 - 1, as
-    apimachinery does it. Text longer than 256 characters and exponents beyond 512 are no quantities here.
+    Exact down to 1n; smaller fractions are rounded away from zero, and binary quantities are limited to 2**63 - 1, as
+    in apimachinery. Text longer than 256 characters and exponents beyond 512 are not accepted.
     """
     parsed = _parse(text)
     return parsed[0] if parsed else None
@@ -39,7 +39,7 @@ def parse_quantity(text: str | int | float) -> Fraction | None:  # noqa: PYI041 
 def canonical(text: str | int | float) -> str:  # noqa: PYI041 - as above
     """Return the canonical form: no fraction, the largest suffix of the same kind (`1024Mi` is `1Gi`).
 
-    Text that is no quantity comes back as it is.
+    Text that is not a quantity is returned unchanged.
     """
     parsed = _parse(text)
     if parsed is None:
@@ -55,7 +55,7 @@ def canonical(text: str | int | float) -> str:  # noqa: PYI041 - as above
 
 
 def same_quantity(one: object, other: object) -> bool:
-    """Tell whether both are quantities of the same value (`1Gi` and `1024Mi`, `0.5` and `500m`)."""
+    """Whether both are quantities of the same value (`1Gi` and `1024Mi`, `0.5` and `500m`)."""
     values = [parse_quantity(item) if isinstance(item, str | int | float) else None for item in (one, other)]
     return values[0] is not None and values[0] == values[1]
 
@@ -69,7 +69,7 @@ def _parse(text: str | float) -> tuple[Fraction, _Form] | None:
 
 @lru_cache(maxsize=4096)
 def _parse_literal(literal: str) -> tuple[Fraction, _Form] | None:
-    """Parse text; the same few amounts come with every object."""
+    """Parse a literal. Cached: most objects use the same few quantities."""
     match = _QUANTITY.fullmatch(literal)
     if match is None:
         return None
@@ -88,12 +88,12 @@ def _parse_literal(literal: str) -> tuple[Fraction, _Form] | None:
 
 
 def _json_number(value: float) -> str:
-    """Write a float as it stands in JSON; an API server parses those characters."""
+    """Return a float as it is written in JSON, which is what an API server parses."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)  # noqa: PLR2004 - Go's JSON
 
 
 def _reduce(number: int, step: int, power: int, *, start: int = 0, limit: int | None) -> tuple[int, int]:
-    """Take out factors of `step`, counting `power` for each, up to `limit`."""
+    """Divide by `step` while it is a factor, adding `power` to the exponent each time, up to `limit`."""
     exponent = start
     while number and number % step == 0 and (limit is None or exponent < limit):
         number //= step

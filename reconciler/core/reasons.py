@@ -1,8 +1,8 @@
-"""Why a rendered value is what it is: values travel through rendering together with their reason.
+"""The reasons of rendered values: renderers return values together with their reason.
 
-Renderers build a tree of plain values and `Traced` leaves or subtrees; `untrace` makes the manifest's body of it.
-`why` answers for any leaf: the reason nearest above it wins, and for a copied subtree the rest of the path is followed
-into the source document, so that the line is exact. Reasons are looked up when somebody asks: few are ever asked for.
+Renderers build a tree of plain values and `Traced` leaves or subtrees; `untrace` returns the manifest's body. `why`
+returns the nearest reason above a value; for a copied subtree, the rest of the path leads into the source document, so
+that the line is exact. Places are looked up on demand, because few are needed.
 """
 
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class Reason(Struct, frozen=True, kw_only=True):
-    """Why: a stable `rule` id (`torchrun.nodes`), one sentence with its arithmetic, and the values it came from.
+    """The reason of a value: a stable `rule` id (`torchrun.nodes`), a sentence with the arithmetic, and its origins.
 
-    `copied` says that the value is its first origin's value unchanged, so that paths below it can be followed.
+    `copied` means that the value is the unchanged value of its first origin, so that paths below it can be followed.
     """
 
     rule: str
@@ -45,7 +45,7 @@ class Traced(Struct, frozen=True):
 
 
 class Why(Struct, frozen=True, kw_only=True):
-    """A reason with its places looked up: what the plan stores and shows."""
+    """A reason with the places of its origins, as plans contain it."""
 
     rule: str
     text: str = ""
@@ -54,14 +54,14 @@ class Why(Struct, frozen=True, kw_only=True):
 
 
 def copied(document: "Document", field: FieldPath, value: Any, *, rule: str = "source", text: str = "") -> Traced:
-    """Mark `value` as taken unchanged from `field` of `document`."""
+    """Return `value`, copied unchanged from `field` of `document`."""
     return Traced(value, Reason(rule=rule, text=text, origins=(Origin(document=document, field=field),), copied=True))
 
 
 def untrace(tree: Any) -> Any:
     """Return a tree with `Traced` values as plain dicts and lists.
 
-    Exact types first: this runs for every value of every manifest. A copied value holds nothing traced.
+    Checks exact types first: this runs for every value of every manifest. A copied value contains no `Traced`.
     """
     while type(tree) is Traced:
         if tree.reason.copied:
@@ -81,9 +81,9 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def why(tree: Any, added: Reasons, path: FieldPath) -> Why:
-    """Return the reason for the value at `path`, its places looked up: the one that is nearest above it.
+    """Return the nearest reason at or above `path`, with its places.
 
-    `added` are reasons of values that were put into the body beside the tree; they win over those of the tree.
+    `added` are the reasons of values that were added to the body; they take precedence over those of the tree.
     """
     reason, depth = _nearest(tree, path)
     for length in range(len(path), depth - 1, -1):
@@ -96,7 +96,7 @@ def why(tree: Any, added: Reasons, path: FieldPath) -> Why:
 
 
 def _nearest(tree: Any, path: FieldPath) -> tuple[Reason | None, int]:
-    """Walk down a tree; return the last reason on the way, and how many steps led to it."""
+    """Return the last reason on the way to `path`, and its depth."""
     reason: Reason | None = None
     depth = 0
     node = tree

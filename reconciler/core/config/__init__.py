@@ -1,7 +1,15 @@
 """`reconciler.yaml` as typed values: clusters, folders, rules, budgets, sizing."""
 
-from reconciler.core.config.cluster import Backend, Cluster, Selector, Vendor
-from reconciler.core.config.config import Budgets, Config, RuleSetting, parse_config
+from reconciler.core.config.config import (
+    Backend,
+    Budgets,
+    Cluster,
+    Config,
+    RuleSetting,
+    Selector,
+    Vendor,
+    parse_config,
+)
 from reconciler.core.config.sizing import (
     Goal,
     Labels,

@@ -1,49 +1,92 @@
 """`ReconcilerConfig` (`reconciler.yaml`): clusters, source folders, rules and budgets as typed values."""
 
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from reconciler.core.config.cluster import Backend, Cluster, Selector, Vendor
-from reconciler.core.config.folders import USUAL, folder, wrong_folders
 from reconciler.core.config.sizing import SizingSettings, merge_sizing, sizing_errors, sizing_settings
-from reconciler.core.objects import FieldPath, SourceRef, format_path
-from reconciler.core.problems import Problem
+from reconciler.core.objects import FieldPath, SourceRef
+from reconciler.core.problems import Problem, Violation
 
 if TYPE_CHECKING:
     from reconciler.core.documents import Document
 
 
+DEFAULT_FOLDERS: Mapping[str, tuple[str, ...]] = {"sources": ("queues", "jobs"), "policies": ("policies",)}
+"""Folders if `reconciler.yaml` sets none."""
+
+
+class Backend(StrEnum):
+    """What queues jobs in a cluster: NVIDIA's KAI scheduler, Kueue, or nothing."""
+
+    KAI = "kai"
+    KUEUE = "kueue"
+    NONE = "none"
+
+
+class Vendor(StrEnum):
+    """The GPU vendor, which determines the resource name."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+
+    @property
+    def resource(self) -> str:
+        """The extended resource that the vendor's device plugin registers."""
+        return {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}[self.value]
+
+
+class Selector(Struct, frozen=True, kw_only=True):
+    """The source documents of a cluster, by folder (including subfolders) and by label. Empty: all documents."""
+
+    folders: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class Cluster(Struct, frozen=True, kw_only=True):
+    """One cluster that the repository renders for."""
+
+    name: str
+    backend: Backend = Backend.KAI
+    namespace: str = "default"  # for objects without one
+    vendor: Vendor = Vendor.NVIDIA
+    select: Selector = Selector()
+    # Objects that exist in the cluster but not in this repository: `Kind` or `Kind/namespace/name` per entry.
+    external: tuple[str, ...] = ()
+    sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
+
+
 class RuleSetting(Struct, frozen=True, kw_only=True):
-    """A shipped rule's switch: on or off, its action (deny, warn, audit), and its parameters."""
+    """The setting of a rule: enabled or not, action (deny, warn, audit), and parameters."""
 
     enabled: bool = True
-    action: str = ""  # empty: as the rule ships
+    action: str = ""  # empty: the rule's own action
     parameters: Mapping[str, Any] = field(default_factory=dict)
     place: SourceRef = SourceRef(path="reconciler.yaml")
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
-    """What a plan may do without an acknowledgement. None: no limit.
+    """Limits on what a plan may change without an acknowledgement. None: no limit.
 
-    `delete_share` is of the objects that existed before; `gpu_quota_change` is the sum over queues of |after - before|
-    guaranteed GPUs, as a share of what was guaranteed before; the counts are absolute.
+    `delete_share` is a fraction of the existing objects. The change of the GPU quota is the sum over queues of
+    |after - before| guaranteed GPUs; `gpu_quota_share` is a fraction of the GPUs guaranteed before.
     """
 
     delete_count: int | None = 10
     delete_share: float | None = 0.25
     gpu_quota_count: int | None = None
     gpu_quota_share: float | None = 0.5
-    empty_sources: bool = False  # True: a source folder may be empty or vanish
+    empty_sources: bool = False  # True: source folders may be empty or missing
 
 
 class Config(Struct, frozen=True, kw_only=True):
     """The whole of `reconciler.yaml`."""
 
     clusters: tuple[Cluster, ...]
-    sources: tuple[str, ...] = USUAL["sources"]
-    policies: tuple[str, ...] = USUAL["policies"]
+    sources: tuple[str, ...] = DEFAULT_FOLDERS["sources"]
+    policies: tuple[str, ...] = DEFAULT_FOLDERS["policies"]
     evidence: str = "evidence"
     rendered: str = "rendered"
     rules: Mapping[str, RuleSetting] = field(default_factory=dict)
@@ -66,10 +109,10 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
     return (
         Config(
             clusters=tuple(_cluster(entry, spec.get("sizing", {})) for entry in spec["clusters"]),
-            sources=tuple(folder(written) for written in spec.get("sources", shipped.sources)),
-            policies=tuple(folder(written) for written in spec.get("policies", shipped.policies)),
-            evidence=folder(spec.get("evidence", shipped.evidence)),
-            rendered=folder(spec.get("rendered", shipped.rendered)),
+            sources=tuple(_normalize(written) for written in spec.get("sources", shipped.sources)),
+            policies=tuple(_normalize(written) for written in spec.get("policies", shipped.policies)),
+            evidence=_normalize(spec.get("evidence", shipped.evidence)),
+            rendered=_normalize(spec.get("rendered", shipped.rendered)),
             rules={
                 rule: RuleSetting(**setting, place=document.at(("spec", "rules", rule), key=True))
                 for rule, setting in spec.get("rules", {}).items()
@@ -90,7 +133,7 @@ def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any]) -> Cluster:
         namespace=entry.get("namespace", "default"),
         vendor=Vendor(entry.get("vendor", Vendor.NVIDIA)),
         select=Selector(
-            folders=tuple(folder(written) for written in select.get("folders", ())),
+            folders=tuple(_normalize(written) for written in select.get("folders", ())),
             labels=tuple(sorted(select.get("labels", {}).items())),
         ),
         external=tuple(entry.get("external", ())),
@@ -111,16 +154,71 @@ def _budgets(spec: Mapping[str, Any]) -> Budgets:
 
 
 def _problems(document: "Document", spec: Mapping[str, Any]) -> Iterator[Problem]:
-    def problem(rule: str, field: FieldPath, message: str, hint: str) -> Problem:
-        return Problem(rule=rule, place=document.at(field), field=format_path(field), message=message, hint=hint)
+    for violation in (*_duplicate_clusters(spec), *_folder_violations(spec)):
+        yield violation.at(document.at(violation.path))
+    for path, message, hint in sizing_errors(spec):
+        yield Violation(rule="config.sizing", path=path, message=message, hint=hint).at(document.at(path))
 
+
+def _duplicate_clusters(spec: Mapping[str, Any]) -> Iterator[Violation]:
     seen: set[str] = set()
     for index, cluster in enumerate(spec["clusters"]):
         if cluster["name"] in seen:
-            field: FieldPath = ("spec", "clusters", index, "name")
             message = f"cluster {cluster['name']!r} is defined twice"
-            yield problem("config.duplicate-cluster", field, message, "rename one")
+            path: FieldPath = ("spec", "clusters", index, "name")
+            yield Violation(rule="config.duplicate-cluster", path=path, message=message, hint="rename one")
         seen.add(cluster["name"])
-    for rule, wrong in (("config.folder", wrong_folders(spec)), ("config.sizing", sizing_errors(spec))):
-        for field, message, hint in wrong:
-            yield problem(rule, field, message, hint)
+
+
+def _normalize(text: str) -> str:
+    """Normalize a folder: no `./` at the start, no `/` at the end."""
+    return text.removeprefix("./").rstrip("/")
+
+
+def _folder_violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
+    """Yield the folders that are outside the repository, or overlap with a folder of another role."""
+    for path, written in _folders(spec):
+        parts = _normalize(written).split("/")
+        if written.startswith("/") or not all(parts) or {"..", "."} & set(parts):
+            hint = "use a folder below the root of the repository, such as jobs/team-a"
+            message = f"{written!r} is not a folder inside the repository"
+            yield Violation(rule="config.folder", path=path, message=message, hint=hint)
+    for path, message, hint in _overlaps(spec):
+        yield Violation(rule="config.folder", path=path, message=message, hint=hint)
+
+
+def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+    for name, default in DEFAULT_FOLDERS.items():
+        for index, written in enumerate(spec.get(name, default)):
+            yield ("spec", name, index), written
+    for name in ("evidence", "rendered"):
+        yield ("spec", name), spec.get(name, name)
+    for index, cluster in enumerate(spec["clusters"]):
+        for position, written in enumerate(cluster.get("select", {}).get("folders", ())):
+            yield ("spec", "clusters", index, "select", "folders", position), written
+
+
+def _overlaps(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield overlapping folders of two roles, and selectors that match no source folder."""
+    roles: dict[str, list[tuple[FieldPath, str]]] = {
+        role: [] for role in ("sources", "policies", "evidence", "rendered", "clusters")
+    }
+    for path, written in _folders(spec):
+        roles[str(path[1])].append((path, written))
+    occupied = [(role, written) for role in ("rendered", "evidence", "policies") for _, written in roles[role]]
+    for role in ("sources", "policies", "evidence"):
+        for path, written in roles[role]:
+            for other, existing in occupied:
+                if other != role and (other, role) != ("policies", "evidence") and _overlap(written, existing):
+                    message = f"{written!r} overlaps with {existing!r} of spec.{other}"
+                    yield path, message, "use separate folders"
+    sources = [written for _, written in roles["sources"]]
+    for path, written in roles["clusters"]:
+        if not any(_overlap(written, source) for source in sources):
+            yield path, f"{written!r} is not in a source folder", f"source folders: {', '.join(sources)}"
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return whether two folders are equal, or one contains the other."""
+    first, second = f"{_normalize(one)}/", f"{_normalize(other)}/"
+    return first.startswith(second) or second.startswith(first)
