@@ -5,7 +5,7 @@ from reconciler.errors import ConfigError
 from reconciler.outputs.commit import ACKNOWLEDGED, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, Committed
 from reconciler.outputs.commit import commit as commit_files
 from reconciler.outputs.logs import Log
-from reconciler.outputs.summary import description
+from reconciler.outputs.summary import commit_message
 from reconciler.planning.gate import refuse
 from reconciler.planning.plan import Planned
 from reconciler.revision.files import read_paths
@@ -31,7 +31,7 @@ def commit(
     committed = commit_files(
         workspace.runtime.repository,
         files=planned.contents(),
-        message=message or description(plan),
+        message=message or commit_message(plan),
         trailers=trailers,
         branch=branch,
         expected_head=source.oid,

@@ -74,26 +74,26 @@ def _write_requested(page: Page, requested: Candidate) -> None:
 def _write_table(page: Page, candidates: Sequence[Candidate], chosen: Candidate | None) -> None:
     cells = _BAR_CELLS if page.width >= _WIDE_PAGE else _NARROW_BAR_CELLS
     table: list[list[Piece]] = []
-    for one in candidates:
-        style = Style.SUCCESS if one.fits else Style.ERROR
-        estimate = one.estimate
+    for candidate in candidates:
+        style = Style.SUCCESS if candidate.fits else Style.ERROR
+        estimate = candidate.estimate
         table.append(
             [
-                Styled(">" if one == chosen else " ", Style.SUCCESS),
-                Styled(str(one.layout.gpus), Style.STRONG),
-                str(one.layout.workers),
-                f"{one.layout.batch} x {one.layout.accumulation}",
+                Styled(">" if candidate == chosen else " ", Style.SUCCESS),
+                Styled(str(candidate.layout.gpus), Style.STRONG),
+                str(candidate.layout.workers),
+                f"{candidate.layout.batch} x {candidate.layout.accumulation}",
                 f"{estimate.need_gib:.1f}" if estimate else _NONE,
                 Styled(f"{estimate.peak_gib:.1f}" if estimate else _NONE, style),
-                f"{one.gpu.memory_gib:.1f}",
-                memory_bar(estimate, one.gpu.memory_gib, cells) if estimate else "",
-                Styled("fits" if one.fits else one.reason, style),
+                f"{candidate.gpu.memory_gib:.1f}",
+                memory_bar(estimate, candidate.gpu.memory_gib, cells) if estimate else "",
+                Styled("fits" if candidate.fits else candidate.reason, style),
             ]
         )
     page.blank()
     header = ("", "GPUs", "nodes", "batch", "need", "peak", "of GiB", "memory", "")
     page.table(header, table, right=(1, 2, 4, 5, 6), keep=(3, 7), has_notes=True)
-    if any(one.estimate for one in candidates):
+    if any(candidate.estimate for candidate in candidates):
         legend = "  ".join(f"{letter} {name}" for name, letter in _PART_LETTERS.items())
         page.write(Styled(f"{legend}  | memory of the GPU", Style.DIM), indent=2)
 
@@ -129,8 +129,8 @@ def size_json(answer: SizeAnswer) -> dict[str, Any]:
         "confidence": decision.confidence,
         "engines": dict(decision.engines),
         "chosen": candidate_json(chosen) if chosen else None,
-        "candidates": [candidate_json(one) for one in decision.candidates],
-        "others": [candidate_json(one) for one in decision.others],
+        "candidates": [candidate_json(candidate) for candidate in decision.candidates],
+        "others": [candidate_json(candidate) for candidate in decision.others],
         "read": note.read,
         "places": [str(place) for place in note.places],
     }
@@ -139,15 +139,15 @@ def size_json(answer: SizeAnswer) -> dict[str, Any]:
     return data
 
 
-def candidate_json(one: Candidate) -> dict[str, Any]:
+def candidate_json(candidate: Candidate) -> dict[str, Any]:
     """Return a candidate as plain values: `gpus` of all workers, GiB per GPU, rounded to a thousandth."""
-    layout, estimate = one.layout, one.estimate
+    layout, estimate = candidate.layout, candidate.estimate
     return {
         "gpus": layout.gpus,
         "workers": layout.workers,
         "gpus_per_worker": layout.gpus_per_worker,
-        "product": one.gpu.product,
-        "memory_gib": _rounded(one.gpu.memory_gib),
+        "product": candidate.gpu.product,
+        "memory_gib": _rounded(candidate.gpu.memory_gib),
         "batch": layout.batch,
         "accumulation": layout.accumulation,
         "peak_gib": _rounded(estimate.peak_gib) if estimate else None,
@@ -156,11 +156,11 @@ def candidate_json(one: Candidate) -> dict[str, Any]:
         "need_gib": _rounded(estimate.need_gib) if estimate else None,  # what decides `fits`
         "parts": {part.name: _rounded(part.gib) for part in estimate.parts} if estimate else {},
         "confidence": estimate.confidence if estimate else None,
-        "fits": one.fits,
-        "reason": one.reason,
-        "text": one.text,
-        "probability": one.probability,
-        "tokens_per_s": one.tokens_per_s and round(one.tokens_per_s, 1),
+        "fits": candidate.fits,
+        "reason": candidate.reason,
+        "text": candidate.text,
+        "probability": candidate.probability,
+        "tokens_per_s": candidate.tokens_per_s and round(candidate.tokens_per_s, 1),
     }
 
 

@@ -45,14 +45,17 @@ def write_candidates(page: Page, candidates: Sequence[CandidateSummary]) -> None
     """Write the table of candidates. `>` marks the chosen one, `+` one that fits, `-` one that does not."""
     table: list[list[Piece]] = [
         [
-            Styled(">" if one.chosen else "+" if one.fits else "-", Style.SUCCESS if one.fits else Style.ERROR),
-            Styled(str(one.gpus), Style.STRONG if one.chosen else Style.PLAIN),
-            str(one.workers),
-            one.product,
-            *_memory_cells(one),
-            one.text,
+            Styled(
+                ">" if candidate.chosen else "+" if candidate.fits else "-",
+                Style.SUCCESS if candidate.fits else Style.ERROR,
+            ),
+            Styled(str(candidate.gpus), Style.STRONG if candidate.chosen else Style.PLAIN),
+            str(candidate.workers),
+            candidate.product,
+            *_memory_cells(candidate),
+            candidate.text,
         ]
-        for one in candidates
+        for candidate in candidates
     ]
     page.table(_HEADER, table, right=(1, 2, 4, 5, 6), keep=(3,), has_notes=True)
 
@@ -82,23 +85,28 @@ def markdown_sizing(plan: Plan, rows: int) -> Iterator[str]:
 def _markdown_table(candidates: Iterable[CandidateSummary]) -> str:
     rows = [
         [
-            f"**{one.gpus}**" if one.chosen else str(one.gpus),
-            str(one.workers),
-            code(one.product),
-            *_memory_cells(one),
-            "yes" if one.fits else "**no**",
-            prose(one.text),
+            f"**{candidate.gpus}**" if candidate.chosen else str(candidate.gpus),
+            str(candidate.workers),
+            code(candidate.product),
+            *_memory_cells(candidate),
+            "yes" if candidate.fits else "**no**",
+            prose(candidate.text),
         ]
-        for one in candidates
+        for candidate in candidates
     ]
     titles = ("GPUs:", "Nodes:", "Product", "Peak GiB:", "Range:", "GPU GiB:", "Fits", "")
     return table_of(titles, rows, most=len(rows))
 
 
-def _memory_cells(one: CandidateSummary) -> list[str]:
+def _memory_cells(candidate: CandidateSummary) -> list[str]:
     """Return the predicted peak, its range, and the memory of the GPU, in GiB."""
-    band = f"{one.low_gib:.1f}-{one.high_gib:.1f}" if one.low_gib is not None and one.high_gib is not None else ""
-    return ["" if one.peak_gib is None else f"{one.peak_gib:.1f}", band, f"{one.memory_gib:.1f}"]
+    low, high = candidate.low_gib, candidate.high_gib
+    band = "" if low is None or high is None else f"{low:.1f}-{high:.1f}"
+    return ["" if candidate.peak_gib is None else f"{candidate.peak_gib:.1f}", band, f"{candidate.memory_gib:.1f}"]
+
+
+def _mark(candidate: CandidateSummary) -> str:
+    return ">" if candidate.chosen else "+" if candidate.fits else "-"
 
 
 def _list_places(places: tuple[SourceRef, ...]) -> str:

@@ -198,7 +198,7 @@ def headline(plan: Plan) -> str:
     return "; ".join(headlines(plan))
 
 
-def description(plan: Plan) -> str:
+def commit_message(plan: Plan) -> str:
     """Return the message of the commit that applies the plan: the counts as its subject, then the headlines."""
     changed = ", ".join(text for operation, text in counts(plan) if operation is not None)
     return "\n".join((f"Render: {changed}", "", *headlines(plan)))
