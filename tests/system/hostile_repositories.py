@@ -271,7 +271,7 @@ CASES = (
         name="generateName",
         make=put("jobs/b.yaml", config_map("b").replace("  name: b", "  generateName: b-")),
         rules=("schema.missing-field",),
-        words=("generateName cannot be applied twice",),
+        words=("generateName cannot be applied",),
     ),
     Hostile(
         name="no name",

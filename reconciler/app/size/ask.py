@@ -36,7 +36,8 @@ def answer_question(
     sweep = gpu_sweep(row, bounds, tables, gpus=gpus, architecture=architecture)
     if isinstance(sweep, str):
         column, _, rest = sweep.partition("; or set gpu_mem_gib")[0].partition(": ")  # no flag sets gpu_mem_gib
-        raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else sweep, hint=_HINT)
+        hint = "" if "did you mean" in rest else _HINT
+        raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else sweep, hint=hint)
     return SizeAnswer(
         question=sweep.question,
         decision=sweep.decision,
