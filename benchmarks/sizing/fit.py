@@ -24,7 +24,7 @@ _ROUNDS = 6
 
 
 def loss(runs: Iterable[Run], stack: Stack) -> float:
-    """Return the mean absolute relative error, methods weighed alike."""
+    """Return the mean absolute relative error, with equal weight for each method."""
     by_method: dict[bool, list[float]] = {}
     for run in runs:
         if run.counts:

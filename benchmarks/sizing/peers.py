@@ -109,11 +109,11 @@ def _llm_analysis() -> Peer | None:
             num_key_value_heads=model.kv_heads,
             ffn_embed_dim=-(-model.intermediate // model.hidden) * model.hidden,  # it takes multiples only
         )
-        card = config.GPUConfig(run.gpu.product, run.gpu.memory_gib * 100, 2000, 600, 1e-5, 300)
+        gpu = config.GPUConfig(run.gpu.product, run.gpu.memory_gib * 100, 2000, 600, 1e-5, 300)
         logging.disable(logging.WARNING)  # it warns of every run
         told = analysis.LLMAnalysis(
             shape,
-            card,
+            gpu,
             config.DtypeConfig(),
             config.ParallelismConfig(dp_size=layout.gpus),
             flops_efficiency=0.5,

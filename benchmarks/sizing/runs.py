@@ -20,7 +20,7 @@ FOREIGN = ("LitGPT", "Qwen", "torchtune")
 
 
 class Run(NamedTuple):
-    """One measured run. `peak` None: it ran out of memory. `saturated`: the card was full, so the peak says little."""
+    """One measured run. `peak` is None if it ran out of memory. `saturated`: the GPU was full, so do not compare it."""
 
     row: dict[str, str]
     training: Training
@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether its peak is compared: measured, and not cut off by the card."""
+        """Whether its peak is compared: measured, and not limited by the GPU."""
         return self.peak is not None and not self.saturated
 
     def predict(self, stack: Stack | None = None) -> Estimate:

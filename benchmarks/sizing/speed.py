@@ -95,9 +95,9 @@ def _each(work: Callable[[], object], count: int, rounds: int = _ROUNDS) -> floa
 
 
 def _questions() -> list[Question]:
-    """Return questions that differ, over all models that ado-autoconf knows, two methods and two cards."""
+    """Return questions that differ, over all models that ado-autoconf knows, two methods and two GPUs."""
     models = [model for model in MODEL_TABLE if model.autoconf]
-    cards = [gpu for name in ("NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S") if (gpu := GPU_TABLE.find(name))]
+    gpus = [gpu for name in ("NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S") if (gpu := GPU_TABLE.find(name))]
     return [
         _question(
             number,
@@ -107,7 +107,7 @@ def _questions() -> list[Question]:
                 method=(Method.FULL, Method.LORA)[number // len(models) % 2],
                 sequence=512 + number % 7_680,
             ),
-            cards[number % 2],
+            gpus[number % 2],
         )
         for number in range(JOBS)
     ]

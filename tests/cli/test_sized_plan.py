@@ -285,7 +285,7 @@ def test_a_larger_recommendation_is_seen_beside_physics(fleet: Fleet) -> None:
     with_wrapper(fleet, '{"workers": 2, "gpus": 8}')
     assert fleet.run("size", "record").code == 0
     change = next(change for change in plan(fleet)["changes"] if change["path"] == RENDERED)
-    assert "physics alone takes 2 GPUs" in change["sizing"]["chosen"]
+    assert "the memory model alone chooses 2 GPUs" in change["sizing"]["chosen"]
 
 
 MEASURED = {

@@ -104,7 +104,7 @@ def test_an_unknown_default_card_is_said(fleet: Fleet) -> None:
     path.write_text(f"{path.read_text()}  sizing: {{defaultGpuModel: NVIDIA-H1000}}\n")
     planned = fleet.run("plan", "--width", "200")
     assert planned.code == 3
-    assert "the GPU 'NVIDIA-H1000' of spec.sizing.defaultGpuModel is not known" in planned.out + planned.err
+    assert "unknown GPU 'NVIDIA-H1000' in spec.sizing.defaultGpuModel" in planned.out + planned.err
 
 
 @pytest.mark.parametrize(("settings", "version", "gpus"), [("", "3.1.0", 2), ("modelVersion: 2.0.0, ", "2.0.0", 4)])
@@ -142,10 +142,10 @@ def test_a_card_may_be_asked_about(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--gpu", "H100"), "--gpu: 'H100' is not known; close are NVIDIA-H100-80GB-HBM3, "),
-        ((), "--gpu: is needed"),
-        (("--gpu", "NVIDIA-L40S", "--optimizer", "adamm"), "--optimizer: 'adamm' is not known"),
-        (("--gpu", "NVIDIA-L40S", "--parallelism", "magic"), "--parallelism: 'magic' is not known"),
+        (("--gpu", "H100"), "--gpu: unknown value 'H100'; did you mean NVIDIA-H100-80GB-HBM3, "),
+        ((), "--gpu: is required"),
+        (("--gpu", "NVIDIA-L40S", "--optimizer", "adamm"), "--optimizer: unknown value 'adamm'"),
+        (("--gpu", "NVIDIA-L40S", "--parallelism", "magic"), "--parallelism: unknown value 'magic'"),
     ],
 )
 def test_what_is_wrong_with_a_question_is_said_in_flags(

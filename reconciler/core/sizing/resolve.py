@@ -73,7 +73,7 @@ def resolve_gpus(
 def _unknown_gpu(table: GpuTable, product: str, origin: str) -> Diagnostic:
     closest = table.closest(product)
     hint = (
-        f"did you mean {' or '.join(closest)}?" if closest else "use the value of the node label nvidia.com/gpu.product"
+        f"did you mean {', '.join(closest)}?" if closest else "use the value of the node label nvidia.com/gpu.product"
     )
     return Diagnostic(rule="sizing.gpu", message=f"unknown GPU {product[:_MAX_SHOWN_GPU]!r} in {origin}", hint=hint)
 
@@ -98,7 +98,7 @@ def resolve_model(
     if raw is not None:
         return _parse(table, raw, beside, written)
     closest = table.closest(written)
-    hint = "add its config.json beside the job" + (f", or did you mean {' or '.join(closest)}?" if closest else "")
+    hint = "add its config.json beside the job" + (f", or did you mean {', '.join(closest)}?" if closest else "")
     shown = written if len(written) <= _MAX_SHOWN_MODEL else written[:_MAX_SHOWN_MODEL] + "…"
     return Diagnostic(rule="sizing.model", message=f"unknown model {shown!r}", hint=hint)
 

@@ -189,7 +189,7 @@ def _number(row: Mapping[str, str], column: str) -> float | None:
 def _unknown(column: str, text: str, closest: tuple[str, ...]) -> str:
     if not text:
         return f"{column}: is required"
-    return f"{column}: unknown value {_shown(text)}" + (f"; did you mean {' or '.join(closest)}?" if closest else "")
+    return f"{column}: unknown value {_shown(text)}" + (f"; did you mean {', '.join(closest)}?" if closest else "")
 
 
 def _shown(text: str) -> str:

@@ -92,7 +92,7 @@ def _summarize_candidate(candidate: "Candidate", chosen: "Candidate | None") -> 
 
 
 def describe_question(question: "Question", defaults: Sequence[tuple[str, str]]) -> str:
-    """Return the values of a question. `defaults` are (name, origin) of those that nobody wrote."""
+    """Return the values of a question. `defaults` are (name, origin) of the values that are not set."""
     training = question.training
     billions = training.architecture.parameters / 1e9
     rank = f" r {training.lora_rank}" if training.method.has_adapters else ""

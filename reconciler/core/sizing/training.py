@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class Role(StrEnum):
+class BlockRole(StrEnum):
     """The block that a matrix belongs to."""
 
     ATTENTION = "attention"
@@ -25,7 +25,7 @@ class Linear(Struct, frozen=True, kw_only=True, gc=False):
     outputs: int
     count: int
     active: int
-    role: Role
+    role: BlockRole
     bias: bool = False
     fused: bool = False
 
@@ -87,14 +87,14 @@ class Architecture(Struct, frozen=True, kw_only=True, cache_hash=True):
 def parameter_parts(architecture: Architecture) -> ParameterParts:
     """Return the parameters by block."""
 
-    def of(role: Role) -> int:
+    def of(role: BlockRole) -> int:
         return sum(linear.size * linear.count for linear in architecture.linears if linear.role is role)
 
     return ParameterParts(
         embedding=architecture.embedding,
-        attention=of(Role.ATTENTION),
-        feed_forward=of(Role.FEED_FORWARD),
-        state_space=of(Role.STATE_SPACE),
+        attention=of(BlockRole.ATTENTION),
+        feed_forward=of(BlockRole.FEED_FORWARD),
+        state_space=of(BlockRole.STATE_SPACE),
         vision=architecture.vision,
         norms=architecture.norms,
     )

@@ -58,7 +58,9 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
         allocated = max(need, need + RETAINED * (limit - need), full - paged - transient.returnable)
         peak = min(peak, allocated)
     resident = resident._replace(optimizer=resident.optimizer - paged)
-    return _estimate(terms, resident, transient, _Totals(peak, need, floor, full if paged > PAGING_THRESHOLD else None))
+    return _estimate(
+        terms, resident, transient, _PeakTotals(peak, need, floor, full if paged > PAGING_THRESHOLD else None)
+    )
 
 
 def fits(estimate: Estimate, gpu: Gpu, safety: float) -> bool:
@@ -218,7 +220,7 @@ def _need(terms: Terms, resident: _Resident, shards: Shards, tokens: int, *, acc
     return max(loss, backward, step) + resident.buckets + NEED_CONTEXT, floor
 
 
-class _Totals(NamedTuple):
+class _PeakTotals(NamedTuple):
     """Bytes of one GPU; `unpaged` is set if the peak relies on paging."""
 
     peak: float
@@ -227,7 +229,7 @@ class _Totals(NamedTuple):
     unpaged: float | None
 
 
-def _estimate(terms: Terms, resident: _Resident, transient: _Transient, totals: _Totals) -> Estimate:
+def _estimate(terms: Terms, resident: _Resident, transient: _Transient, totals: _PeakTotals) -> Estimate:
     """Combine the parts. What the allocator returned is subtracted from all transient parts in proportion."""
     peak, need, floor, unpaged = totals
     states = resident.weights + resident.gradients + resident.optimizer

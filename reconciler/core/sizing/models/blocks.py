@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.core.sizing.models.keys import ConfigKeys
 from reconciler.core.sizing.models.traits import Experts, QkNorm, Traits
-from reconciler.core.sizing.training import Linear, Role
+from reconciler.core.sizing.training import BlockRole, Linear
 
 
 class Heads(Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Heads(Struct, frozen=True, kw_only=True):
         return self.kv_heads * self.head_dim
 
 
-def matrix(name: str, inputs: int, outputs: int, count: int, role: Role, *, bias: bool = False) -> Linear:
+def matrix(name: str, inputs: int, outputs: int, count: int, role: BlockRole, *, bias: bool = False) -> Linear:
     """Return matrices that are all active for every token."""
     return Linear(name=name, inputs=inputs, outputs=outputs, count=count, active=count, role=role, bias=bias)
 
@@ -38,7 +38,7 @@ def attention(heads: Heads, layers: int, config: ConfigKeys, traits: Traits) -> 
     """Return the matrices of grouped-query attention (arXiv 2305.13245) in `layers` layers."""
     bias = config.flag(*traits.bias_keys, default=traits.qkv_bias) if traits.bias_keys else traits.qkv_bias
     out = bias if traits.out_bias is None else traits.out_bias
-    width, role = heads.hidden, Role.ATTENTION
+    width, role = heads.hidden, BlockRole.ATTENTION
     output = matrix(traits.names[0], heads.queries, width, layers, role, bias=out)
     if traits.joined_qkv:
         return matrix("qkv_proj", width, heads.queries + 2 * heads.keys, layers, role, bias=bias), output
@@ -61,7 +61,7 @@ def qk_norms(heads: Heads, config: ConfigKeys, traits: Traits) -> int:
 
 def latent_attention(config: ConfigKeys, hidden: int, heads: int, layers: int) -> tuple[tuple[Linear, ...], int]:
     """Return the matrices of latent attention (DeepSeek-V2, arXiv 2405.04434), and the norms' parameters of a layer."""
-    role = Role.ATTENTION
+    role = BlockRole.ATTENTION
     rope = config.count("qk_rope_head_dim")
     unrotated = config.count("qk_nope_head_dim")
     values = config.count("v_head_dim")
@@ -88,7 +88,7 @@ def feed_forward(hidden: int, width: int, layers: int, traits: Traits, *, bias: 
     """Yield the matrices of dense feed-forward blocks; nothing for zero layers."""
     if not layers:
         return
-    role, (_, up, down) = Role.FEED_FORWARD, traits.names
+    role, (_, up, down) = BlockRole.FEED_FORWARD, traits.names
     if traits.joined_up:
         yield matrix(traits.joined_up, hidden, 2 * width, layers, role, bias=bias)
     else:
@@ -112,7 +112,7 @@ def mixture(hidden: int, mix: Mixture, traits: Traits, *, bias: bool = False) ->
     """Yield the matrices of mixture-of-experts blocks: router, experts, shared expert."""
     if not mix.layers:
         return
-    role, fused = Role.FEED_FORWARD, traits.experts is Experts.FUSED
+    role, fused = BlockRole.FEED_FORWARD, traits.experts is Experts.FUSED
     names = {
         Experts.FUSED: ("experts_gate_up", "", "experts_down"),
         Experts.MIXTRAL: ("w1", "w3", "w2"),
@@ -148,8 +148,8 @@ def mamba2(config: ConfigKeys, hidden: int, layers: int) -> tuple[tuple[Linear, 
     bias = config.flag("mamba_proj_bias", default=False)
     conv_bias = config.flag("mamba_conv_bias", default=True)
     linears = (
-        matrix("in_proj", hidden, inner + convolved + heads, layers, Role.STATE_SPACE, bias=bias),
-        matrix("out_proj", inner, hidden, layers, Role.STATE_SPACE, bias=bias),
+        matrix("in_proj", hidden, inner + convolved + heads, layers, BlockRole.STATE_SPACE, bias=bias),
+        matrix("out_proj", inner, hidden, layers, BlockRole.STATE_SPACE, bias=bias),
     )
     return linears, convolved * (kernel + conv_bias) + 3 * heads + inner
 
@@ -163,9 +163,9 @@ def mamba1(config: ConfigKeys, hidden: int, layers: int) -> tuple[tuple[Linear, 
     bias = config.flag("mamba_proj_bias", default=False)
     conv_bias = config.flag("mamba_conv_bias", default=True)
     linears = (
-        matrix("in_proj", hidden, 2 * inner, layers, Role.STATE_SPACE, bias=bias),
-        matrix("x_proj", inner, step + 2 * state, layers, Role.STATE_SPACE),
-        matrix("dt_proj", step, inner, layers, Role.STATE_SPACE, bias=True),
-        matrix("out_proj", inner, hidden, layers, Role.STATE_SPACE, bias=bias),
+        matrix("in_proj", hidden, 2 * inner, layers, BlockRole.STATE_SPACE, bias=bias),
+        matrix("x_proj", inner, step + 2 * state, layers, BlockRole.STATE_SPACE),
+        matrix("dt_proj", step, inner, layers, BlockRole.STATE_SPACE, bias=True),
+        matrix("out_proj", inner, hidden, layers, BlockRole.STATE_SPACE, bias=bias),
     )
     return linears, inner * (kernel + conv_bias) + inner * state + inner + step + 2 * state

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.sizing.models.blocks import matrix
 from reconciler.core.sizing.models.keys import ConfigKeys
-from reconciler.core.sizing.training import Architecture, Linear, Role
+from reconciler.core.sizing.training import Architecture, BlockRole, Linear
 
 
 class _Family(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ def _linears(sizes: _Sizes, family: _Family) -> tuple[Linear, ...]:
     first, output, up, down = family.names
     layers, hidden, bias = sizes.layers, sizes.hidden, family.bias
     queries, keys = sizes.heads * sizes.head_dim, family.kv_heads * sizes.head_dim
-    role = Role.ATTENTION
+    role = BlockRole.ATTENTION
     if family.split:
         widths = (("q_proj", queries), ("k_proj", keys), ("v_proj", keys))
         attending = tuple(matrix(name, hidden, width, layers, role, bias=bias) for name, width in widths)
@@ -81,8 +81,8 @@ def _linears(sizes: _Sizes, family: _Family) -> tuple[Linear, ...]:
     return (
         *attending,
         matrix(output, queries, hidden, layers, role, bias=bias),
-        *(matrix(name, hidden, family.width, layers, Role.FEED_FORWARD, bias=bias) for name in (*gate, up)),
-        matrix(down, family.width, hidden, layers, Role.FEED_FORWARD, bias=bias),
+        *(matrix(name, hidden, family.width, layers, BlockRole.FEED_FORWARD, bias=bias) for name in (*gate, up)),
+        matrix(down, family.width, hidden, layers, BlockRole.FEED_FORWARD, bias=bias),
     )
 
 
