@@ -18,10 +18,10 @@ from reconciler.errors import ConfigError
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
 from reconciler.index.context import Context, build_context, may_define
 from reconciler.index.dependencies import DependencyDigests
-from reconciler.index.parsed import ParsedFile, Parser, ReadFiles, load_mapping, save_mapping
+from reconciler.index.parsed import CachedParser, ParsedFile, ReadFiles, load_mapping, save_mapping
 from reconciler.index.records import CompiledRecord, FileRecord, decode_compiled, encode_compiled, summarize_file
 from reconciler.index.store import Store
-from reconciler.index.totals import Totals, judge_totals
+from reconciler.index.totals import ObjectTotals, evaluate_totals
 from reconciler.index.workers import in_parallel
 from reconciler.ports import Cache, Repository
 from reconciler.revision.files import BlobIds, portability_problems
@@ -101,10 +101,10 @@ class CompiledRevision(Struct, frozen=True, kw_only=True):
                     seen.add(summary.path)
                     yield summary
 
-    def judge(self, known: Totals | None) -> Totals:
-        """Judge all objects together; `known` is what the last run saved."""
+    def evaluate_totals(self, known: ObjectTotals | None) -> ObjectTotals:
+        """Evaluate the rules over all objects; `known` is what the last run saved."""
         known = None if self.has_duplicates else known
-        return judge_totals(self.records, self.clusters, self.context, self.inventory_digests, known)
+        return evaluate_totals(self.records, self.clusters, self.context, self.inventory_digests, known)
 
     def pending(self) -> frozenset[str]:
         """Return the rendered paths of jobs that wait for a sizing answer."""
@@ -122,7 +122,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True):
             problems += record.findings.problems
         return tuple(sorted(dict.fromkeys(problems), key=lambda problem: problem.sort_key))
 
-    def verdicts(self, totals: Totals) -> list[Verdict]:
+    def verdicts(self, totals: ObjectTotals) -> list[Verdict]:
         """Return the verdicts on single objects and on all objects together, before exceptions."""
         single = [verdict for record in self._with_findings() for verdict in record.findings.verdicts]
         return [*single, *totals.links, *totals.amounts]
@@ -149,7 +149,7 @@ def build_index(
     definitions = {path for path, record in known.items() if record.is_definition and path in sources}
     definitions -= changed.keys()
     definitions.update(path for path, raw in changed.items() if may_define(raw, runtime.kinds))
-    parser = Parser(store.parsed, runtime.kinds, runtime.catalogue)
+    parser = CachedParser(store.parsed, runtime.kinds, runtime.catalogue)
     context = _load_context(runtime, revision, clusters, sorted(definitions), parser)
     digests = DependencyDigests(context)
     stale_sets = {each for each, digest in store.digests.items() if digests.of(each) != digest}
@@ -192,7 +192,7 @@ def _load_context(
     revision: LoadedRevision,
     clusters: tuple[Cluster, ...],
     definitions: Iterable[str],
-    parser: Parser,
+    parser: CachedParser,
 ) -> Context:
     repository, files = runtime.repository, revision.files
 

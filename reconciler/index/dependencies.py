@@ -73,7 +73,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[Dependency, ...])
 
 
-class Lookup:
+class RecordingLookup:
     """Answers what rendering and sizing ask for besides the document, and records each question as a dependency."""
 
     def __init__(self, context: "Context", cluster: Cluster, dependencies: set[Dependency]) -> None:
@@ -140,7 +140,7 @@ class Lookup:
 class _RecordedAnswers(Mapping[tuple[str, str], "Answer"]):
     """Answers by engine and question. Every access becomes a dependency."""
 
-    def __init__(self, lookup: Lookup, answers: Mapping[tuple[str, str], "Answer"]) -> None:
+    def __init__(self, lookup: RecordingLookup, answers: Mapping[tuple[str, str], "Answer"]) -> None:
         self._lookup = lookup
         self._answers = answers
 

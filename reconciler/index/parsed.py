@@ -40,7 +40,7 @@ class ParsedFile(Struct, frozen=True, array_like=True):
         return tuple(document for document, valid in zip(self.documents, self.is_valid, strict=True) if valid)
 
 
-class Parser:
+class CachedParser:
     """Parses files, or takes them from `known`, where the same engine has parsed them before.
 
     `used` holds all that were asked for, encoded, for the next run.

@@ -19,7 +19,7 @@ from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
 from reconciler.core.values import mapping, text
-from reconciler.index.dependencies import Lookup
+from reconciler.index.dependencies import RecordingLookup
 
 if TYPE_CHECKING:
     from reconciler.core.sized.job import SizedJob, SizingContext
@@ -46,7 +46,7 @@ def was_sized(kinds: Kinds, document: Document, cluster: Cluster) -> bool:
     )
 
 
-def size(document: Document, lookup: Lookup) -> "SizedJob | None":
+def size(document: Document, lookup: RecordingLookup) -> "SizedJob | None":
     """Size a document for a cluster; None if it is not a known kind of training."""
     from reconciler.core.sized.job import size_job
 
@@ -64,7 +64,7 @@ def unwritten(document: Document) -> Problem:
     )
 
 
-def outdated(document: Document, lookup: Lookup) -> tuple[Problem, ...]:
+def outdated(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
     """Warn about a document whose numbers no longer fit what it trains."""
     job = size(document, lookup)
     if job is None or job.decision is None or job.waits:
@@ -94,7 +94,7 @@ def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
     return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.summary)
 
 
-def sizing_context(document: Document, lookup: Lookup) -> "SizingContext":
+def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContext":
     """Return what a document is sized against."""
     from reconciler.core.sized.job import SizingContext
 
@@ -118,7 +118,7 @@ def sizing_context(document: Document, lookup: Lookup) -> "SizingContext":
 
 
 def _offered(
-    lookup: Lookup, namespace: str, name: str, queue: TorchrunQueue | None
+    lookup: RecordingLookup, namespace: str, name: str, queue: TorchrunQueue | None
 ) -> "tuple[tuple[Gpu, ...], tuple[Origin, ...]]":
     """Return the GPUs of the job's queue, else all measured ones of the cluster's vendor, and where that is written."""
     table, inventory = lookup.tables.gpus, lookup.inventory()
@@ -136,7 +136,7 @@ def _offered(
     return tuple(gpus), tuple(origins)
 
 
-def _offers(lookup: Lookup, namespace: str, name: str, queue: TorchrunQueue | None) -> Iterator[Offer]:
+def _offers(lookup: RecordingLookup, namespace: str, name: str, queue: TorchrunQueue | None) -> Iterator[Offer]:
     """Yield the products of the job's queue: a TorchrunQueue's, else those of Kueue's flavors."""
     offer = offered_product(queue) if queue is not None else None
     if offer is not None:
@@ -145,7 +145,7 @@ def _offers(lookup: Lookup, namespace: str, name: str, queue: TorchrunQueue | No
         yield from offered_products(lookup, namespace, name)
 
 
-def _queue_name(document: Document, lookup: Lookup) -> str:
+def _queue_name(document: Document, lookup: RecordingLookup) -> str:
     """Return the job's queue; while a placeholder label keeps it from running, the queue that it will get."""
     labels = lookup.cluster.sizing.labels
     queue_labels = [label for label, _ in lookup.kinds.queue_labels]

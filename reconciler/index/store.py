@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.index.records import FileRecord
-from reconciler.index.totals import Totals
+from reconciler.index.totals import ObjectTotals
 from reconciler.ports import Cache
 
 SEGMENTS = 16
@@ -37,7 +37,7 @@ class Store(Struct, frozen=True, kw_only=True):
     records: Mapping[str, FileRecord] = {}
     digests: Mapping[bytes, str] = {}
     parsed: dict[str, bytes] = {}
-    totals: Totals | None = None
+    totals: ObjectTotals | None = None
 
 
 def load_store(cache: Cache, key: str) -> Store:
@@ -97,4 +97,4 @@ def _number(path: str) -> int:
 _encoder = msgspec.msgpack.Encoder()
 _segment = msgspec.msgpack.Decoder(Segment)
 _parsed = msgspec.msgpack.Decoder(dict[str, bytes])
-_totals = msgspec.msgpack.Decoder(Totals)
+_totals = msgspec.msgpack.Decoder(ObjectTotals)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reconciler.core.summary import ObjectSummary
 
 
-class Totals(Struct, frozen=True, kw_only=True):
+class ObjectTotals(Struct, frozen=True, kw_only=True):
     """Verdicts on links and on amounts, each with the digest of what it was computed from, and usage by cluster."""
 
     links_digest: bytes
@@ -26,13 +26,13 @@ class Totals(Struct, frozen=True, kw_only=True):
     usage: dict[str, QueueUsage]
 
 
-def judge_totals(
+def evaluate_totals(
     records: Mapping[str, FileRecord],
     clusters: tuple[Cluster, ...],
     context: Context,
     inventories: Mapping[str, str],
-    known: Totals | None,
-) -> Totals:
+    known: ObjectTotals | None,
+) -> ObjectTotals:
     """Return the totals: those that are `known`, unless something that they depend on has changed.
 
     `inventories` are digests by cluster. Where two objects have one path, rules compare bytes: pass None as `known`.
@@ -60,7 +60,7 @@ def judge_totals(
         links = tuple(
             verdict for cluster in clusters for verdict in evaluate_links(kinds, rows[cluster.name], cluster, rules)
         )
-    return Totals(
+    return ObjectTotals(
         links_digest=links_digest,
         links=links,
         amounts_digest=amounts_digest,

@@ -29,7 +29,7 @@ from reconciler.index.build import (
 )
 from reconciler.index.compile import compile_file
 from reconciler.index.store import load_store, save_store
-from reconciler.index.totals import Totals
+from reconciler.index.totals import ObjectTotals
 from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.updates import Update, compare_updates
 from reconciler.revision.files import BlobIds, RevisionFiles, below, count_below, digest_files
@@ -75,9 +75,9 @@ def compile_tree(
     return index
 
 
-def judge_tree(runtime: Runtime, index: CompiledRevision) -> Totals:
+def evaluate_tree(runtime: Runtime, index: CompiledRevision) -> ObjectTotals:
     """Return the verdicts over all objects and the GPUs of every queue, and save them for the next run."""
-    totals = index.judge(index.store.totals)
+    totals = index.evaluate_totals(index.store.totals)
     save_store(runtime.cache, store_key(runtime), index.store, replace(index.store, totals=totals))
     return totals
 
@@ -98,7 +98,7 @@ def plan_tree(
     acknowledge: approval of a plan over budget.
     """
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
-    totals = judge_tree(runtime, index)
+    totals = evaluate_tree(runtime, index)
     renderer = Renderer(runtime, index)
     before = index.revision if against_head else _resolve_base(runtime, index, base)
     baseline = _baseline(runtime, before)
@@ -142,7 +142,7 @@ def plan_tree(
 def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: str = "") -> Plan:
     """Check a tree by itself: a plan without changes."""
     index = compile_tree(runtime, tree, config)
-    totals = judge_tree(runtime, index)
+    totals = evaluate_tree(runtime, index)
     baseline = _baseline(runtime, index.revision)
     findings = _findings(index, totals, {}, _foreign_in(baseline, baseline.differing(index.desired)), date)
     head = _describe(tree, *index.revision.files.written)
@@ -197,7 +197,7 @@ def _existing_summaries(baseline: Baseline, paths: Sequence[str]) -> dict[str, O
 # What is the same on both sides, and what is compared in detail.
 
 
-def _common(index: CompiledRevision, totals: Totals, changed: Sequence[str]) -> Common:
+def _common(index: CompiledRevision, totals: ObjectTotals, changed: Sequence[str]) -> Common:
     """Return what both sides have: all objects but the changed ones."""
     names = set(changed)
 
@@ -262,12 +262,12 @@ class _Findings(Struct, frozen=True, kw_only=True):
 
 def _findings(
     index: CompiledRevision,
-    totals: Totals,
+    totals: ObjectTotals,
     updates: Mapping[str, Update],
     foreign: Mapping[str, Problem],
     date: str,
 ) -> _Findings:
-    """Return problems and verdicts with exceptions applied. Policies judge an update beside what it replaces."""
+    """Return problems and verdicts with exceptions applied. Policies evaluate an update beside what it replaces."""
     updated = {(update.comparison.cluster, update.comparison.key) for update in updates.values()}
     policies = set(index.context.policies.rules)
     verdicts = [

@@ -22,7 +22,7 @@ from reconciler.core.training import is_done
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.context import Context
-from reconciler.index.dependencies import Lookup
+from reconciler.index.dependencies import RecordingLookup
 from reconciler.index.sizing import is_sized, sizing_context
 from reconciler.outputs.sizes import SizeAnswer
 from reconciler.ports import Repository
@@ -228,7 +228,7 @@ def _repository_targets(context: Context, *, selected: bool, again: bool = False
             if selects(cluster, document.source.path, labels) and (
                 not selected or is_sized(context.kinds, document, cluster, again=again)
             ):
-                yield cluster, sizing_context(document, Lookup(context, cluster, set()))
+                yield cluster, sizing_context(document, RecordingLookup(context, cluster, set()))
 
     return targets
 
