@@ -99,7 +99,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         storage: the field that requests the size of a volume.
 
     References:
-        reference_rule: the rule that judges references to the kind; empty if none does.
+        reference_rule: the rule that checks references to the kind; empty if none does.
         is_cluster_scoped: objects of the kind have no namespace.
         existing: names that every cluster, or every namespace, has.
         existing_with: names that clusters of a backend have.

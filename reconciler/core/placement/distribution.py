@@ -31,7 +31,7 @@ class Distribution(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """No even spread serves: why, what was tried, and the nearest requests that would."""
+    """No even distribution is possible: why, what was tried, and the nearest requests that are possible."""
 
     why: str
     rejected: tuple[Rejected, ...] = ()

@@ -14,7 +14,7 @@ Entries = tuple[tuple[str, Traced], ...]
 
 
 class SpecReader:
-    """Values below a document's `spec`, by path, as `Traced`. A null is an absent value, as the API server has it."""
+    """Values below a document's `spec`, by path, as `Traced`. A null counts as absent, as on the API server."""
 
     __slots__ = ("document", "problems", "spec")
 
@@ -25,7 +25,7 @@ class SpecReader:
         self.spec: dict[str, Any] = spec if isinstance(spec, dict) else {}
 
     def has(self, path: FieldPath) -> bool:
-        """Tell whether something is written at `path`."""
+        """Return whether there is a value at `path`."""
         return self._find(path) is not None
 
     def text(self, *path: str | int) -> Traced | None:
@@ -81,7 +81,7 @@ class SpecReader:
         return found
 
     def agree(self, first: Traced | None, second: Traced | None) -> Traced | None:
-        """Return the one that is given; two that differ are a contradiction, reported with both places."""
+        """Return the value that is set; two that differ are reported with both places."""
         if first is None or second is None:
             return second if first is None else first
         if first.value != second.value or type(first.value) is not type(second.value):
@@ -89,7 +89,7 @@ class SpecReader:
         return first
 
     def clash(self, first: Traced, second: Traced) -> None:
-        """Report two values that cannot both be meant."""
+        """Report two values that contradict each other."""
         there, field = place_of(second)
         self.problem(
             "torchrun.contradiction",
@@ -137,11 +137,11 @@ class SpecReader:
         return copied(self.document, ("spec", *path), node)
 
     def _misfit(self, path: FieldPath, words: str) -> None:
-        self.problem("torchrun.type", ("spec", *path), "has the wrong type", f"give {words}")
+        self.problem("torchrun.type", ("spec", *path), "has the wrong type", f"use {words}")
 
 
 def _shown(value: Any) -> str:
-    """Name a value without telling what a mapping holds: it may be a secret."""
+    """Return a value for a message; mappings are not shown, because they may hold secrets."""
     if isinstance(value, dict):
         return f"{value['name']!r}" if isinstance(value.get("name"), str) else "this"
     return repr(value) if len(repr(value)) <= _SHOWN else "this"
@@ -151,7 +151,7 @@ _SHOWN = 80  # characters of a value that a message repeats
 
 
 def place_of(value: Traced) -> tuple[str, str]:
-    """Return where a value was written, as `path:line:column` and as a field."""
+    """Return the place of a value, as `path:line:column`, and its field."""
     origin = value.reason.origins[0]
     return str(origin.document.at(origin.field)), format_path(origin.field)
 
@@ -184,7 +184,7 @@ OWN_LABELS = frozenset(
         "priorityClassName",
     }
 )
-"""Labels that say which job and queue an object belongs to: rendered from the job's own fields, never by hand."""
+"""Labels that name the job and queue of an object. They are derived from the job and cannot be set."""
 
 
 def identity(fields: SpecReader) -> tuple[str, str]:
@@ -196,7 +196,7 @@ def identity(fields: SpecReader) -> tuple[str, str]:
 
 
 def check_labels(fields: SpecReader, labels: Entries) -> None:
-    """Report labels that belong to the renderer, and values that no API server takes."""
+    """Report labels that belong to the renderer, and values that the API server rejects."""
     for key, value in labels:
         path = value.reason.origins[0].field
         if key in OWN_LABELS:

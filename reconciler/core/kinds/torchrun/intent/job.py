@@ -30,7 +30,7 @@ from reconciler.core.reasons import Traced, copied
 
 
 class Reliability(Struct, frozen=True, kw_only=True):
-    """How often a job is tried, and how long it and its remains may live (seconds)."""
+    """How often a job is restarted, how long it may run, and when it is deleted (seconds)."""
 
     max_restarts: Traced | None = None
     restart_policy: Traced | None = None
@@ -39,7 +39,7 @@ class Reliability(Struct, frozen=True, kw_only=True):
 
 
 class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
-    """A job as it was asked for. `namespace` is empty where the document names none."""
+    """The intent of a job. `namespace` is empty if the document names none."""
 
     document: Document
     name: str
@@ -66,7 +66,7 @@ class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def queue(self) -> str:
-        """Name of the queue, which lies in the job's namespace."""
+        """Name of the queue, which is in the job's namespace."""
         name: str = self.queue_ref.value
         return name
 
@@ -122,7 +122,7 @@ def _reliability(fields: SpecReader) -> Reliability:
 
 def _required(fields: SpecReader, value: Traced | None, name: str) -> Traced | None:
     if value is None or not value.value.strip():
-        fields.problem("torchrun.required", ("spec", name), "is missing", f"give `{name}`")
+        fields.problem("torchrun.required", ("spec", name), "is missing", f"add spec.{name}")
         return None
     return value
 

@@ -30,7 +30,7 @@ TRAINER = "trainer"
 
 
 class Share(Struct, frozen=True, kw_only=True):
-    """What a queue is granted of one resource, in the units of KAI's Queue; -1 is unlimited.
+    """The share of a queue in one resource, in the units of KAI's Queue; -1 is unlimited.
 
     GPUs are devices, CPU is millicores, memory is MB (10^6 bytes).
     """
@@ -41,7 +41,7 @@ class Share(Struct, frozen=True, kw_only=True):
 
 
 class NodeResources(Struct, frozen=True, kw_only=True):
-    """What one node offers to a pod that takes all of it."""
+    """The resources of one node for a pod that uses all of it."""
 
     gpus: Traced | None = None
     cpus: Traced | None = None
@@ -59,7 +59,7 @@ class ExtraResource(Struct, frozen=True, kw_only=True):
 
 
 class TorchrunQueue(Struct, frozen=True, kw_only=True, eq=False):
-    """A queue as it was asked for. `namespace` is empty where the document names none."""
+    """The intent of a queue. `namespace` is empty if the document names none."""
 
     document: Document
     name: str
@@ -142,7 +142,7 @@ def _node(fields: SpecReader, pod_gpus: Traced | None) -> NodeResources:
 
 
 def _pod_gpus(fields: SpecReader) -> tuple[Vendor | None, Traced | None]:
-    """Return whose GPUs the trainer of the pod template asks for, and how many."""
+    """Return the vendor and the number of GPUs that the trainer of the pod template requests."""
     found: list[tuple[Vendor, Traced]] = []
     for part in ("limits", "requests"):
         for vendor in Vendor:
@@ -182,7 +182,7 @@ def _resources(fields: SpecReader) -> Iterator[ExtraResource]:
         at = ("resources", index)
         name, template = fields.text(*at, "name"), fields.mapping(*at, "template")
         if name is None or template is None:
-            fields.problem("torchrun.resource", ("spec", *at), "has no name or no template", "give both")
+            fields.problem("torchrun.resource", ("spec", *at), "has no name or no template", "set both")
             continue
         if not all(isinstance(template.value.get(key), str) for key in ("apiVersion", "kind")):
             fields.problem("torchrun.resource", ("spec", *at), "is not an object", "set its apiVersion and kind")
@@ -215,7 +215,7 @@ def _check_pod(fields: SpecReader) -> None:
 
 
 def trainer_of(queue: TorchrunQueue) -> dict[str, Any]:
-    """Return the trainer of the queue's pod template as written, empty where there is none."""
+    """Return the trainer of the queue's pod template as written, empty if there is none."""
     spec = queue.pod_spec.value if queue.pod_spec else {}
     containers = spec.get("containers") or [{}]
     return containers[0] if isinstance(containers[0], dict) else {}

@@ -1,4 +1,4 @@
-"""Parts that queues and jobs share: distributed, scheduling, storage. A job's part is laid over its queue's."""
+"""Parts that queues and jobs share: distributed, scheduling, storage. Values of a job override those of its queue."""
 
 from enum import StrEnum
 from typing import TypeVar
@@ -11,7 +11,7 @@ from reconciler.core.reasons import Traced, copied
 
 
 class SourceKind(StrEnum):
-    """How the workspace is filled: an archive, a Git repository, an object store, or what lies there already."""
+    """How the workspace is filled: an archive, a Git repository, an object store, or what is there already."""
 
     ZIP = "zip"
     GIT = "git"
@@ -53,7 +53,7 @@ class Scheduling(Struct, frozen=True, kw_only=True):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """A volume: one that is rendered (by size, or by size for each GPU), or one that exists (`claim`)."""
+    """A volume: a new one (by size, or by size per GPU), or an existing one (`claim`)."""
 
     enabled: Traced | None = None
     size: Traced | None = None
@@ -66,7 +66,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> bool:
-        """A section that is written counts as enabled unless it says otherwise."""
+        """Whether the volume is enabled; a section that is set is, unless it says otherwise."""
         return bool(self.enabled.value) if self.enabled else self != _NO_CLAIM
 
 
@@ -101,13 +101,13 @@ Section = TypeVar("Section", Distributed, Scheduling, Claim, Workspace)
 
 
 def merge_section(job: Section, queue: Section) -> Section:
-    """Return the queue's section with every value that the job gives in its place."""
+    """Return the queue's section, overridden by the values of the job."""
     given = {name: value for name in job.__struct_fields__ if (value := getattr(job, name)) not in (None, ())}
     return replace(queue, **given) if given else queue
 
 
 def merge_claim(job: Claim, queue: Claim) -> Claim:
-    """Return the queue's claim under the job's; a size of the job replaces the queue's size of either kind."""
+    """Return the queue's claim, overridden by the job's; a size of the job replaces the queue's size of either kind."""
     if job == _NO_CLAIM:
         return queue
     if job.size or job.size_per_gpu:
@@ -116,7 +116,7 @@ def merge_claim(job: Claim, queue: Claim) -> Claim:
 
 
 def merge_storage(job: Storage, queue: Storage) -> Storage:
-    """Return the queue's volumes under the job's."""
+    """Return the queue's volumes, overridden by the job's."""
     if job == _NO_STORAGE:
         return queue
     return Storage(

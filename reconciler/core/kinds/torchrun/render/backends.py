@@ -18,7 +18,7 @@ WEIGHT = Traced(1, Reason(rule="torchrun.default", text="overQuotaWeight default
 
 
 def kai_queue(queue: TorchrunQueue, labels: dict[str, Any]) -> dict[str, Any]:
-    """Return the tree of the Queue. It is cluster-scoped, as all of KAI's are."""
+    """Return the tree of the Queue, which is cluster-scoped."""
     return {
         "apiVersion": "scheduling.run.ai/v2",
         "kind": "Queue",
@@ -41,10 +41,10 @@ def _share(share: Share) -> dict[str, Traced]:
 _API = "kueue.x-k8s.io/v1beta2"
 
 _UNITS = {"cpu": "m", "memory": "M", "gpu": ""}
-"""TorchrunQueue counts as KAI does: millicores, megabytes (10^6 bytes), devices."""
+"""Units of a TorchrunQueue, as in KAI: millicores, megabytes (10^6 bytes), devices."""
 
 _UNLIMITED = {"cpu": "1000000", "memory": "1000000Gi", "gpu": "1000000"}
-"""Kueue knows no unlimited quota: more than any cluster has, and small enough that a cohort's sum fits 63 bits."""
+"""Kueue has no unlimited quota: more than any cluster has, and small enough that a cohort's sum fits 63 bits."""
 
 _PREEMPTION = Traced(
     {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
@@ -62,7 +62,7 @@ def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Pro
             problems.append(problem_at(weight, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
     keys = {"cpu": "cpu", "memory": "memory", "gpu": template.gpu_key}
     quotas = [{"name": keys[name], **_quota(name, share, problems)} for name, share in queue.shares]
-    quotas += [{"name": name, "nominalQuota": _endless(name)} for name in _further(template)]
+    quotas += [{"name": name, "nominalQuota": _endless(name)} for name in _other_resources(template)]
     metadata = {"name": queue.queue_name, "labels": labels}
     name = _flavor_name(template)
     flavor: dict[str, Any] = {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {}}
@@ -109,8 +109,8 @@ def _flavor_name(template: Template) -> Traced:
 _LONGEST = 63  # characters, as of most names; the API takes more
 
 
-def _further(template: Template) -> list[str]:
-    """Return what else the pods ask for: Kueue never admits a pod that asks for what its queue does not cover."""
+def _other_resources(template: Template) -> list[str]:
+    """Return the other resources of the pods: Kueue admits no pod that requests a resource its queue does not cover."""
     known = {"cpu", "memory", template.gpu_key}
     return sorted({name for amounts in _amounts(template) for name in amounts} - known)
 
@@ -131,7 +131,7 @@ def _endless(resource: str) -> Traced:
 
 
 def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Traced]:
-    """Return nominal quota and borrowing limit: together they are what KAI calls the limit."""
+    """Return nominal quota and borrowing limit: their sum is what KAI calls the limit."""
     quota, limit = share.quota, share.limit
     for value in (quota, limit):
         if value and resource == "gpu" and value.value != int(value.value):

@@ -14,10 +14,10 @@ from reconciler.core.reasons import Origin, Reason, Traced
 
 ROOT = "/workspace"
 MARKER = f"{ROOT}/.sync-success"
-"""Exists once the code is complete."""
+"""File that exists once the code is complete."""
 
 WAIT_SECONDS = 600
-"""How long training waits for its code: ten minutes, as torchrun-controller waited for an upload."""
+"""Seconds that training waits for its code: ten minutes, as in torchrun-controller."""
 
 # Alpine's git image has wget and unzip too (busybox); s5cmd's image has tar and unzip.
 _GIT_IMAGE = "alpine/git:2.49.1"
@@ -77,7 +77,7 @@ done
 
 
 def _zip(source: WorkspaceSource) -> str:
-    return f"wget -q -O .sync-archive {_operand(source.url)}\n" + _checked(source) + _unpack(source.url, _UNPACK_ZIP)
+    return f"wget -q -O .sync-archive {_operand(source.url)}\n" + _verify(source) + _unpack(source.url, _UNPACK_ZIP)
 
 
 def _git(source: WorkspaceSource) -> str:
@@ -100,7 +100,7 @@ def _s3(source: WorkspaceSource) -> str:
     if source.url.endswith("/"):
         return f'/s5cmd --log error cp {quote(source.url + "*")} "$staging"/\n'
     fetch = f"/s5cmd --log error cp {quote(source.url)} .sync-archive\n"
-    return fetch + _checked(source) + _unpack(source.url, _UNPACK_TAR_GZ)
+    return fetch + _verify(source) + _unpack(source.url, _UNPACK_TAR_GZ)
 
 
 def _existing(_: WorkspaceSource) -> str:
@@ -116,7 +116,7 @@ def _unpack(url: str, otherwise: str) -> str:
     return _UNPACK_ZIP if path.endswith(".zip") else otherwise
 
 
-def _checked(source: WorkspaceSource) -> str:
+def _verify(source: WorkspaceSource) -> str:
     if not source.sha256:
         return ""
     return f"printf '%s  %s\\n' {quote(source.sha256)} .sync-archive | sha256sum -c - >/dev/null\n"
@@ -139,10 +139,10 @@ DIGEST = "torchrun.ai/workspace-digest"
 """Annotation that names the code: digest over the source's address, ref and checksum."""
 
 SYNC_PATH = "/workspace"
-"""Where the sync script finds the volume."""
+"""Mount path of the volume in the sync script."""
 
 _FORWARDED = ("AWS_", "GOOGLE_", "AZURE_")
-"""Environment variables that a sync needs for object stores, by prefix, as torchrun-controller forwards them."""
+"""Environment variables that a sync needs for object stores, by prefix, the same as in torchrun-controller."""
 
 _RESOURCES = Traced(
     {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
@@ -162,7 +162,7 @@ class Code(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> Traced:
-        """Sixteen hex digits over everything that decides which code is fetched."""
+        """Sixteen hex digits over everything that determines the code."""
         source = self.source
         parts = (source.kind.value, source.url, source.ref, source.sha256) if source else ()
         value = sha256("\0".join(parts).encode()).hexdigest()[:16]
@@ -172,7 +172,7 @@ class Code(Struct, frozen=True, kw_only=True):
 
 
 def resolve_code(workspace: Workspace, anchor: Traced, problems: list[Problem], *, has_claim: bool) -> Code:
-    """Read what is to be fetched; `anchor` is where problems point that concern no single field."""
+    """Resolve the source of the code; `anchor` is the place of problems that concern no single field."""
     kind = SourceKind(workspace.source.value) if workspace.source else SourceKind.ZIP
     url = workspace.url
     fetched = (workspace.source, url, workspace.ref, workspace.sha256)
@@ -210,7 +210,7 @@ def _check(kind: SourceKind, workspace: Workspace, anchor: Traced, problems: lis
     elif kind in (SourceKind.GIT, SourceKind.S3) and url is None:
         message = f"source {kind.value} requires a url"
         problems.append(
-            problem_at(workspace.source or anchor, "torchrun.workspace", message, "give workspaceStorage.url")
+            problem_at(workspace.source or anchor, "torchrun.workspace", message, "set workspaceStorage.url")
         )
     elif kind is SourceKind.ZIP and url is None and not has_claim:
         message = "the workspace has no source, so pods start in an empty folder until the volume is filled"

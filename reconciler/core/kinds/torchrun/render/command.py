@@ -15,12 +15,12 @@ from reconciler.core.reasons import Origin, Reason, Traced
 DEFAULT_BACKEND = Traced("c10d", Reason(rule="torchrun.default", text="rdzvBackend defaults to c10d"))
 DEFAULT_PORT = Traced(29500, Reason(rule="torchrun.default", text="port defaults to 29500"))
 ETCD_ENDPOINT = "etcd.etcd-system.svc.cluster.local:2379"
-"""Where torchrun-controller expects etcd."""
+"""Address of etcd in torchrun-controller."""
 _ETCD = ("etcd", "etcd-v2")
 
 
 class Rendezvous(Struct, frozen=True, kw_only=True):
-    """`hosted` says that the first pod itself serves the meeting point, on `port`."""
+    """`hosted`: the first pod itself serves the rendezvous, on `port`."""
 
     backend: str
     endpoint: str
@@ -32,7 +32,7 @@ class Rendezvous(Struct, frozen=True, kw_only=True):
 def find_rendezvous(
     job: TorchrunJob, distributed: Distributed, shape: JobShape, workload: WorkloadKind, problems: list[Problem]
 ) -> Rendezvous:
-    """Work out where the nodes meet."""
+    """Resolve the rendezvous of the nodes."""
     backend = distributed.rdzv_backend or DEFAULT_BACKEND
     port, endpoint = distributed.port or DEFAULT_PORT, distributed.rdzv_endpoint
     if backend.value == "static" and shape.min_nodes:
@@ -55,7 +55,7 @@ def find_rendezvous(
 
 
 _PLAIN_WORDS = re.compile(r"([A-Za-z0-9_/.][A-Za-z0-9_@%+:,./-]*)(?: +[A-Za-z0-9_@%+=:,./-]+)*")
-"""Words that mean the same with and without a shell; the first holds no `=`, which would be an assignment."""
+"""Words that mean the same with and without a shell; the first has no `=`, which would be an assignment."""
 
 _SHELL_WORDS = frozenset(
     (
@@ -66,7 +66,7 @@ _SHELL_WORDS = frozenset(
         *("unalias", "unset", "until", "wait", "while"),
     )
 )
-"""First words that are no programs: bash's own commands and keywords."""
+"""First words that are not programs: bash's own commands and keywords."""
 
 _EXPANDED = re.compile(r"\$\$+|\$(?=\()")
 

@@ -1,4 +1,4 @@
-"""A TorchrunJob as manifests: the workload, the Service that its pods meet through, and its claims."""
+"""A TorchrunJob as manifests: the workload, the Service by which its pods find each other, and its claims."""
 
 import re
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from reconciler.core.reasons import Origin, Reason, Traced, copied
 
 
 def render_objects(job: TorchrunJob, template: Template, problems: list[Problem]) -> Iterator[Manifest]:
-    """Yield the manifests of a job; problems that stop it are added, and the caller drops what was yielded."""
+    """Yield the manifests of a job. If an error is added to `problems`, the caller drops them."""
     distributed = merge_section(job.distributed, template.queue.distributed)
     shape = resolve_shape(job, distributed, template, problems)
     if shape is None:
@@ -56,7 +56,7 @@ def render_objects(job: TorchrunJob, template: Template, problems: list[Problem]
         workspace=storage.workspace,
         code=code,
         command=trainer_command(job, shape, workload, rendezvous),
-        mounted=tuple(_mounted(job, template, storage, shape, problems)),
+        mounted=tuple(_volumes(job, template, storage, shape, problems)),
         labels=labels | _pod_labels(job, template),
     )
     trees = [
@@ -71,7 +71,7 @@ def render_objects(job: TorchrunJob, template: Template, problems: list[Problem]
 
 
 def unknown_queue(job: TorchrunJob, known_queues: tuple[str, ...]) -> Rendered:
-    """Return the problem of a job whose queue is not there."""
+    """Return the problem of a job whose queue does not exist."""
     from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
 
     near = get_close_matches(job.queue, known_queues, n=3)
@@ -115,7 +115,7 @@ def _pod_labels(job: TorchrunJob, template: Template) -> dict[str, Any]:
 
 
 def _metadata(job: TorchrunJob, template: Template, labels: dict[str, Any]) -> dict[str, Any]:
-    """Return the workload's metadata: under KAI and Kueue its labels say the queue, under KAI the priority too.
+    """Return the workload's metadata: under KAI and Kueue its labels name the queue, under KAI also the priority.
 
     Kueue takes the priority of the pods, so that the same PriorityClass serves under each backend.
     """
@@ -139,7 +139,7 @@ def _code(job: TorchrunJob, template: Template, claim: Claim, problems: list[Pro
 def _check_name(
     job: TorchrunJob, shape: JobShape, workload: WorkloadKind, code: Code | None, problems: list[Problem]
 ) -> None:
-    """Report a job whose pods could not be named: their host names are DNS labels of at most 63 characters."""
+    """Report a job whose pods would have invalid host names, which are DNS labels of at most 63 characters."""
     longest = f"{job.name}-{'worker-' if not workload.service else ''}{shape.nodes.value - 1}"
     if code and code.inplace:
         longest = max(longest, f"{job.name}-sync-{'0' * 8}-0", key=len)
@@ -157,7 +157,7 @@ def _check_name(
 _LABEL_LENGTH = 63
 
 
-def _mounted(
+def _volumes(
     job: TorchrunJob, template: Template, storage: Storage, shape: JobShape, problems: list[Problem]
 ) -> Iterator[Mounted]:
     if storage.datasets.wanted:
@@ -183,7 +183,7 @@ def _claims(  # noqa: PLR0917 - the settled parts of one job
     labels: dict[str, Any],
     problems: list[Problem],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the job's own claims; those that exist already are only mounted."""
+    """Yield the job's own claims; existing ones are only mounted."""
     several, namespace = shape.nodes.value > 1, _namespace(job, template)
     workspace, checkpoints = storage.workspace, storage.checkpoints
     if code and not code.existing and workspace.claim is None:
@@ -225,11 +225,11 @@ def _keep(claim: Claim) -> Traced | None:
         return _PERSIST
     if not claim.persist.value:
         return None
-    return Traced("true", Reason(rule="torchrun.persist", text="asked for", origins=claim.persist.reason.origins))
+    return Traced("true", Reason(rule="torchrun.persist", text="persist is true", origins=claim.persist.reason.origins))
 
 
 def _service(job: TorchrunJob, template: Template, rendezvous: Rendezvous, labels: dict[str, Any]) -> dict[str, Any]:
-    """Return the headless Service that gives every pod a name, before it is ready: they wait for each other."""
+    """Return the headless Service that names every pod before it is ready, because pods wait for each other."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -247,7 +247,7 @@ _SYNC_DEADLINE = Traced(3600, Reason(rule="torchrun.default", text="a sync is st
 
 
 def _sync_job(pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, Any]) -> dict[str, Any]:
-    """Return the Job that fetches the code in place: a new source is a new Job, and nothing else changes."""
+    """Return the Job that fetches the code in place. A new source renders a new Job and changes nothing else."""
     job, template = pod.job, pod.template
     own = {**labels, "torchrun.ai/role": "sync"}
     claim = pod.workspace.claim or f"{job.name}-workspace"

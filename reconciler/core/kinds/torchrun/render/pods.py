@@ -24,7 +24,7 @@ from reconciler.core.reasons import Reason, Traced
 
 
 def merge_env(own: list[Any], queue: tuple[Traced, ...], job: tuple[Traced, ...], problems: list[Problem]) -> list[Any]:
-    """Return our variables, the queue's, then the job's; the job's wins over the queue's, ours loses."""
+    """Return our variables, then those of the queue, then those of the job; of one name, the last one is kept."""
     if not queue and not job:
         return own
     of_job = {item.value.get("name"): item for item in job}
@@ -35,7 +35,7 @@ def merge_env(own: list[Any], queue: tuple[Traced, ...], job: tuple[Traced, ...]
         if over is None:
             kept.append(item)
         elif over.value != item.value:
-            _overridden(over, item, f"variable {name}", problems)
+            _warn_override(over, item, f"variable {name}", problems)
     taken = {item.value.get("name") for item in (*queue, *job)}
     return [*(item for item in own if item["name"] not in taken), *kept, *job]
 
@@ -43,11 +43,11 @@ def merge_env(own: list[Any], queue: tuple[Traced, ...], job: tuple[Traced, ...]
 def merge_entries(
     queue: Mapping[str, Traced], job: Iterable[tuple[str, Traced]], what: str, problems: list[Problem]
 ) -> dict[str, Any]:
-    """Return labels or the like of the queue under those of the job; a value that the job changes is said."""
+    """Return labels or the like of the queue under those of the job; an overridden value is a warning."""
     merged: dict[str, Any] = dict(queue)
     for key, value in job:
         if key in queue and queue[key].value != value.value:
-            _overridden(value, queue[key], f"{what} {key}", problems)
+            _warn_override(value, queue[key], f"{what} {key}", problems)
         merged[key] = value
     return merged
 
@@ -55,7 +55,7 @@ def merge_entries(
 def merge_volumes(
     own: list[dict[str, Any]], queue: tuple[Traced, ...], job: tuple[Traced, ...], problems: list[Problem]
 ) -> list[Any]:
-    """Return all volumes; two of one name cannot both be mounted."""
+    """Return all volumes; two volumes of one name are a problem."""
     seen: dict[Any, Traced | None] = {volume["name"]: None for volume in own}
     for item in (*queue, *job):
         _unique(seen, item, _plain(item.value, "name"), "volume", problems)
@@ -69,7 +69,7 @@ def merge_mounts(
     volumes: list[Any],
     problems: list[Problem],
 ) -> list[Any]:
-    """Return all mounts; two at one path hide each other, and each needs its volume."""
+    """Return all mounts; two at one path are a problem, and each needs its volume."""
     if not queue and not job:
         return own
     seen: dict[Any, Traced | None] = {_plain(mount, "mountPath"): None for mount in own}
@@ -95,16 +95,16 @@ def _unique(seen: dict[Any, Traced | None], item: Traced, name: Any, what: str, 
     other = seen[name]
     where = f"at {place(other)}" if other else "by the storage of the job"
     message = f"{what} {name!r} is already used {where}"
-    problems.append(problem_at(item, "torchrun.clash", message, "choose another one"))
+    problems.append(problem_at(item, "torchrun.clash", message, "choose a different one"))
 
 
-def _overridden(job: Traced, queue: Traced, what: str, problems: list[Problem]) -> None:
+def _warn_override(job: Traced, queue: Traced, what: str, problems: list[Problem]) -> None:
     message = f"{what} overrides the one of the queue at {place(queue)}"
     problems.append(problem_at(job, "torchrun.override", message, severity=Severity.WARNING))
 
 
 class Pod(Struct, frozen=True, kw_only=True):
-    """What a pod template is made of, all settled."""
+    """The resolved parts of a pod template."""
 
     job: TorchrunJob
     template: Template
@@ -205,7 +205,7 @@ def _trainer(pod: Pod, env: list[Any], mounts: list[Any], problems: list[Problem
 
 
 def _resources(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
-    """Return GPUs (request equals limit), and CPU and memory: the template's own, else the pod's share of a node."""
+    """Return GPUs (request equals limit), and CPU and memory: the template's own, else a share of the node's."""
     template, gpus = pod.template, pod.shape.gpus
     limits: dict[str, Any] = dict(template.limits)
     requests: dict[str, Any] = dict(template.requests)
@@ -222,7 +222,7 @@ def _resources(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
 
 
 def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced]:
-    """Return CPU or memory of `nodeResources` in proportion to the GPUs that the pod takes of its node."""
+    """Return CPU or memory of `nodeResources` in proportion to the pod's share of the GPUs of a node."""
     node, part = pod.template.queue.node, pod.shape.gpus
     amount = node.cpus if resource == "cpu" else node.memory
     if amount is None:
@@ -246,7 +246,7 @@ def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced
 
 
 def _own_env(pod: Pod, problems: list[Problem]) -> list[dict[str, Any]]:
-    """Return the variables that we set: the backend of torch.distributed, and the rank where the kind sets none."""
+    """Return the variables that we set: the backend, and the rank if the operator does not set it."""
     backend, gpus = pod.distributed.backend, pod.shape.gpus
     if backend and backend.value == "mpi":
         message = "torchrun does not start MPI processes; the command itself must configure torch.distributed for MPI"
@@ -277,7 +277,7 @@ def _workspace_claim(pod: Pod) -> Traced | str:
 
 
 def _sub_path(pod: Pod) -> str:
-    """Return the folder of a pod on the volume: pods that fetch for themselves must not write over each other."""
+    """Return the folder of a pod on the volume: pods that fetch their own code must not overwrite each other's."""
     code = pod.code
     own = code and code.source and not code.inplace and pod.shape.nodes.value > 1
     return f"$({pod.workload.rank})" if own else ""

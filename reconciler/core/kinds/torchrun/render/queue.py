@@ -30,7 +30,7 @@ _CLUSTER_SCOPED = frozenset(
         "Topology",
     }
 )
-"""Kinds that a queue may bring and that lie in no namespace."""
+"""Cluster-scoped kinds that a queue may bring."""
 
 _KEPT = Traced(
     "true", Reason(rule="torchrun.default", text="datasets are kept after the queue, unless persist is false")
@@ -103,7 +103,7 @@ def _resources(template: Template) -> Iterator[dict[str, Any]]:
 
 
 def _resource(template: Template, extra: ExtraResource) -> dict[str, Any]:
-    """Return an object that comes with the queue, under the queue's name before its own where that is asked for."""
+    """Return an object that comes with the queue, with the queue's name before its own if nameMode says so."""
     queue, body = template.queue, extra.template.value
     origin = extra.template.reason.origins[0]
     tree: dict[str, Any] = {

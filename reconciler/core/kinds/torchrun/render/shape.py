@@ -1,4 +1,4 @@
-"""How many pods a job has and how many GPUs and processes each: the request spread over nodes, with its reasons."""
+"""The pods of a job, with the GPUs and processes of each: the request spread over nodes, with its reasons."""
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from reconciler.core.reasons import Origin, Reason, Traced
 
 
 class WorkloadKind(Struct, frozen=True, kw_only=True):
-    """A kind of workload: how its pods know their rank, how the first one is reached, what its container is called."""
+    """A kind of workload: how its pods know their rank, the address of the first pod, and the name of its container."""
 
     kind: str
     container: str
@@ -23,7 +23,7 @@ class WorkloadKind(Struct, frozen=True, kw_only=True):
     service: bool  # whether we render the headless Service that its pods meet through
 
     def host(self, job: str) -> str:
-        """Return the name under which pod 0 is reached by the others, in the same namespace."""
+        """Return the host name of pod 0 for the other pods, which are in the same namespace."""
         return self.first.format(job=job)
 
 
@@ -45,16 +45,16 @@ PYTORCH_JOB = WorkloadKind(
     first="{job}-worker-0",
     service=False,
 )
-"""kubeflow.org/v1 PyTorchJob of workers only: the training operator makes a headless Service for each pod."""
+"""kubeflow.org/v1 PyTorchJob of workers only: the training operator creates a headless Service for each pod."""
 
 
 def workload_for(backend: Backend, nodes: int) -> WorkloadKind:
-    """Return the kind that starts all or nothing: under KAI a Job of several pods does not, a PyTorchJob does."""
+    """Return the kind that starts all pods or none: under KAI that is a PyTorchJob, and not a Job of several pods."""
     return PYTORCH_JOB if backend is Backend.KAI and nodes > 1 else INDEXED_JOB
 
 
 class JobShape(Struct, frozen=True, kw_only=True):
-    """Pods, GPUs of each, processes of each. `min_nodes` is set for an elastic job, whose `nodes` is the most."""
+    """Pods, GPUs of each, processes of each. `min_nodes` is set for an elastic job, whose `nodes` is the maximum."""
 
     nodes: Traced
     gpus: Traced
@@ -71,7 +71,7 @@ class JobShape(Struct, frozen=True, kw_only=True):
 def resolve_shape(
     job: TorchrunJob, distributed: Distributed, template: Template, problems: list[Problem]
 ) -> JobShape | None:
-    """Spread the job over nodes; None where it cannot be, with the problem that says why."""
+    """Spread the job over nodes; None with a problem if that is impossible."""
     wanted = _wanted_nodes(job, distributed, problems)
     spread = _spread(job, wanted, template, problems)
     if spread is None:
@@ -97,7 +97,7 @@ def _wanted_nodes(job: TorchrunJob, distributed: Distributed, problems: list[Pro
 def _spread(
     job: TorchrunJob, wanted: Traced | None, template: Template, problems: list[Problem]
 ) -> tuple[Traced, Traced] | None:
-    """Return nodes and GPUs a node."""
+    """Return nodes and GPUs per node."""
     of_queue = template.queue.node.gpus
     if job.gpus is None:
         nodes = wanted or ONE_NODE
@@ -109,12 +109,14 @@ def _spread(
         problems.append(problem_at(job.gpus, "torchrun.contradiction", message, "choose another queue"))
         return None
     if wanted:
-        return _over(job.gpus, wanted, template, problems)
-    return _distributed(job, job.gpus, template, problems)
+        return _spread_over(job.gpus, wanted, template, problems)
+    return _distribute(job, job.gpus, template, problems)
 
 
-def _over(gpus: Traced, nodes: Traced, template: Template, problems: list[Problem]) -> tuple[Traced, Traced] | None:
-    """Spread over the number of nodes that the job itself asks for."""
+def _spread_over(
+    gpus: Traced, nodes: Traced, template: Template, problems: list[Problem]
+) -> tuple[Traced, Traced] | None:
+    """Spread over the number of nodes that the job itself requests."""
     share, rest = divmod(gpus.value, nodes.value)
     most = template.per_node
     if rest or share == 0:
@@ -132,7 +134,7 @@ def _over(gpus: Traced, nodes: Traced, template: Template, problems: list[Proble
     return nodes, Traced(share, Reason(rule="torchrun.gpus-per-node", text=text, origins=origins))
 
 
-def _distributed(
+def _distribute(
     job: TorchrunJob, gpus: Traced, template: Template, problems: list[Problem]
 ) -> tuple[Traced, Traced] | None:
     if not template.kinds:
@@ -159,7 +161,7 @@ def _distributed(
 
 
 def _processes(gpus: Traced, template: Template) -> Traced:
-    """One process a GPU; without GPUs one a CPU, or one."""
+    """Return one process per GPU; without GPUs one per CPU, or one."""
     cpus = template.queue.node.cpus
     if gpus.value:
         return gpus

@@ -1,4 +1,4 @@
-"""What all jobs of a queue share in one cluster, worked out once: GPUs, nodes, and the fixed part of their pods."""
+"""What all jobs of a queue share in one cluster, resolved once: GPUs, nodes, and the fixed part of their pods."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 @lru_cache(maxsize=1024)
 def times(quantity: str | int, count: int) -> str | None:
-    """Return `quantity` x `count` in the same unit: 10Gi x 8 = 80Gi. None where it is no quantity."""
+    """Return `quantity` x `count` in the same unit: 10Gi x 8 = 80Gi. None if it is not a quantity."""
     parts = _QUANTITY.fullmatch(str(quantity))
     if parts is None:
         return None
@@ -55,13 +55,13 @@ def share_of_cpus(quantity: str | int, part: int, whole: int) -> str | None:
 
 
 def whole_cpus(quantity: str | int) -> int:
-    """Return how many whole CPUs a quantity holds, at least 1."""
+    """Return the whole CPUs of a quantity, at least 1."""
     share = share_of_cpus(quantity, 1, 1) or "1"
     return max(1, int(share.removesuffix("m")) // (1000 if share.endswith("m") else 1))
 
 
 def _decimal(value: Fraction) -> str:
-    """Write an exact decimal: its denominator divides a power of ten."""
+    """Format an exact decimal, whose denominator divides a power of ten."""
     if value.denominator == 1:
         return str(value.numerator)
     digits = 0
@@ -87,7 +87,7 @@ _REPLACED = frozenset(
         "serviceAccountName",
     }
 )
-"""SpecReader of a pod spec that are merged with other sources, and so are not copied whole."""
+"""Fields of a pod spec that are merged with other sources, and so are not copied as a whole."""
 
 _OWN_POD = ("restartPolicy", "hostname", "subdomain")
 _OWN_TRAINER = ("command", "args")
@@ -129,15 +129,15 @@ class Template(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | None) -> Template:
-    """Work out what `queue` means in `cluster`."""
-    problems: list[Problem] = list(_unsupported(queue, cluster))
+    """Resolve a queue for a cluster."""
+    problems: list[Problem] = list(_ignored_fields(queue, cluster))
     spec = _spec(queue)
     trainer, at = trainer_of(queue), (*_POD, "containers", 0)
     node_selector = _entries(queue, "nodeSelector") | dict(queue.scheduling.node_selector)
     nodes = tuple(_nodes(inventory, node_selector))
     matching = _of_type(queue, nodes, inventory, problems)
     per_node, kinds, origins = _node_sizes(queue, matching, inventory)
-    problems += _crowded(queue, [node for _, node in matching])
+    problems += _warn_full_node(queue, [node for _, node in matching])
     resources: dict[str, Any] = found if isinstance(found := trainer.get("resources"), dict) else {}
     return Template(
         queue=queue,
@@ -157,7 +157,7 @@ def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventor
         priority=queue.scheduling.priority or _value(queue, "priorityClassName"),
         containers=_list(queue, (*_POD, "containers"), spec.get("containers"))[1:],
         init_containers=_list(queue, (*_POD, "initContainers"), spec.get("initContainers")),
-        volumes=_list(queue, (*_POD, "volumes"), _renamed(queue, spec.get("volumes"))),
+        volumes=_list(queue, (*_POD, "volumes"), _prefix_claims(queue, spec.get("volumes"))),
         trainer=_trainer(queue, trainer),
         env=_list(queue, (*at, "env"), trainer.get("env")),
         mounts=_list(queue, (*at, "volumeMounts"), trainer.get("volumeMounts")),
@@ -172,7 +172,7 @@ def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventor
 
 
 def _trainer(queue: TorchrunQueue, trainer: Mapping[str, Any]) -> dict[str, Traced]:
-    """Return what the trainer takes over as it is written."""
+    """Return the fields of the trainer that are copied as they are written."""
     at = (*_POD, "containers", 0)
     taken = {key: copied(queue.document, (*at, key), trainer[key]) for key in trainer if key not in _MERGED_TRAINER}
     own = {"workingDir": queue.working_dir, "securityContext": queue.security_context}
@@ -211,7 +211,7 @@ def _list(queue: TorchrunQueue, path: tuple[str | int, ...], items: Any) -> tupl
 
 
 def _amounts(queue: TorchrunQueue, resources: Mapping[str, Any], part: str) -> dict[str, Traced]:
-    """Return what the pod template asks for besides GPUs, which every job asks for itself."""
+    """Return what the pod template requests besides GPUs, which every job requests itself."""
     amounts = resources.get(part)
     at = (*_POD, "containers", 0, "resources", part)
     keys = {vendor.resource for vendor in Vendor}
@@ -222,7 +222,7 @@ def _amounts(queue: TorchrunQueue, resources: Mapping[str, Any], part: str) -> d
     }
 
 
-def _renamed(queue: TorchrunQueue, volumes: Any) -> Any:
+def _prefix_claims(queue: TorchrunQueue, volumes: Any) -> Any:
     """Return the volumes with claims of prefixed queue resources under their rendered names."""
     prefixed = {
         extra.name.value: extra
@@ -250,7 +250,7 @@ def _with_claim(queue: TorchrunQueue, volume: Any, index: int, prefixed: Mapping
 
 
 def _vendor(queue: TorchrunQueue, cluster: Cluster, node_selector: Mapping[str, Traced]) -> Vendor:
-    """Return whose GPUs: by resource key, else by the words of gpuType and nodeSelector, else the cluster's."""
+    """Return the GPU vendor: by resource key, else by the words of gpuType and nodeSelector, else the cluster's."""
     if queue.vendor:
         return queue.vendor
     kind = [queue.node.gpu_type.value] if queue.node.gpu_type else []
@@ -271,7 +271,7 @@ def _of_type(
     inventory: Inventory | None,
     problems: list[Problem],
 ) -> tuple[tuple[int, Node], ...]:
-    """Return the nodes of the wanted GPU type: every word of it stands in the product's name."""
+    """Return the nodes of the requested GPU type: every word of it is in the product's name."""
     wanted = queue.node.gpu_type
     if wanted is None or inventory is None:
         return nodes
@@ -297,7 +297,7 @@ def queue_cluster(inventory: Inventory) -> str:
 def _node_sizes(
     queue: TorchrunQueue, nodes: tuple[tuple[int, Node], ...], inventory: Inventory | None
 ) -> tuple[Traced | None, tuple[NodeKind, ...], tuple[Origin, ...]]:
-    """Return GPUs of a whole node and the kinds of node to spread over: the queue's word, else the evidence's."""
+    """Return GPUs of a whole node and the kinds of node to spread over: as the queue says, else the evidence."""
     given = queue.node.gpus
     if given is not None:
         kinds: tuple[NodeKind, ...] = (NodeKind(gpus=given.value),) if given.value > 0 else ()
@@ -314,8 +314,8 @@ def _node_sizes(
     return Traced(sizes[0], Reason(rule="torchrun.node-size", text=text, origins=origins[:1])), kinds, origins
 
 
-def _crowded(queue: TorchrunQueue, nodes: list[Node]) -> Iterator[Problem]:
-    """Warn of pods that leave a node no CPU for its own daemons: they fit no node, and wait for ever."""
+def _warn_full_node(queue: TorchrunQueue, nodes: list[Node]) -> Iterator[Problem]:
+    """Warn of pods that leave no CPU for the daemons of a node: they fit no node and wait forever."""
     cpus, most = queue.node.cpus, max((node.cpus for node in nodes), default=0)
     if cpus is None or most == 0 or whole_cpus(cpus.value) < most:
         return
@@ -330,7 +330,7 @@ def _product_selector(
     node_selector: Mapping[str, Traced],
     inventory: Inventory | None,
 ) -> dict[str, Traced]:
-    """Select the one measured product that gpuType means, unless the queue selects one itself."""
+    """Select the only measured product that matches gpuType, unless the queue selects one itself."""
     wanted = queue.node.gpu_type
     if wanted is None or inventory is None or inventory.document is None:
         return {}
@@ -346,8 +346,8 @@ def _product_selector(
     return {}
 
 
-def _unsupported(queue: TorchrunQueue, cluster: Cluster) -> Iterator[Problem]:
-    """Report what the pod template says and the renderer decides itself."""
+def _ignored_fields(queue: TorchrunQueue, cluster: Cluster) -> Iterator[Problem]:
+    """Report fields of the pod template that are derived from the job."""
     spec, trainer = _spec(queue), trainer_of(queue)
     written: list[tuple[tuple[str | int, ...], str]] = [((*_POD, key), key) for key in _OWN_POD if key in spec]
     written += [((*_POD, "containers", 0, key), f"the trainer's {key}") for key in _OWN_TRAINER if key in trainer]
@@ -363,4 +363,4 @@ def _unsupported(queue: TorchrunQueue, cluster: Cluster) -> Iterator[Problem]:
 
 
 KAI_SCHEDULER = "kai-scheduler"
-"""Name under which the KAI scheduler takes pods."""
+"""`schedulerName` of the KAI scheduler."""

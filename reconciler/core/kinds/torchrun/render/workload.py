@@ -48,7 +48,7 @@ def workload_tree(
 
 
 def _limits(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
-    """Return restarts, deadline, and the time to live only where it is asked for: what syncs would run it again."""
+    """Return restarts, deadline, and the time to live if it is set: a GitOps tool would run a deleted job again."""
     reliability = pod.job.reliability
     limits: dict[str, Any] = {"backoffLimit": reliability.max_restarts or MAX_RESTARTS}
     if reliability.ttl:
