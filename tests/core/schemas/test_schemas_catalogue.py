@@ -186,11 +186,11 @@ def test_words_and_places(old: str, new: str, expected: str) -> None:
     assert problems(JOB.replace(old, new, 1)) == [expected]
 
 
-def test_scalars_that_parsers_disagree_about_are_errors_where_a_string_is_wanted() -> None:
+def test_ambiguous_scalars_are_errors_where_a_string_is_required() -> None:
     text = 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  a: no\n  b: 12:30\n  c: 012\n  d: "no"\n'
     assert problems(text) == [
-        f"jobs/a.yaml:{line}:6: data.{key}: must be a string, but YAML parsers disagree about what a plain "
-        f'{value} is; quote it: "{value}" [yaml.ambiguous-scalar]'
+        f"jobs/a.yaml:{line}:6: data.{key}: must be a string, but YAML parsers disagree about the plain scalar "
+        f'{value}; quote it: "{value}" [yaml.ambiguous-scalar]'
         for line, key, value in ((6, "a", "no"), (7, "b", "12:30"), (8, "c", "012"))
     ]
 
