@@ -28,9 +28,9 @@ def test_runs_of_fms_are_predicted_within_three_percent(runs: list[Run], method:
     assert max(map(abs, errors(group))) <= 0.15
 
 
-def test_foreign_stacks_are_predicted_within_six_percent(runs: list[Run]) -> None:
+def test_other_stacks_are_predicted_within_six_percent(runs: list[Run]) -> None:
     """F-006: LitGPT, Qwen's scripts and torchtune."""
-    assert _mean(groups(runs)["all foreign stacks"]) <= 0.06
+    assert _mean(groups(runs)["all other stacks"]) <= 0.06
     for stack in ("LitGPT", "Qwen"):
         assert _mean([run for run in runs if run.counts and run.stack == stack]) <= 0.06
 
