@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """Tell whether this is a regular file, which alone is read."""
+        """Return whether this is a regular file; only those are read."""
         return self.mode in FILE_MODES
 
 
@@ -79,7 +79,7 @@ class Repository(Protocol):
 
     @property
     def is_shallow(self) -> bool:
-        """Tell whether history is truncated, so that `merge_base` may miss the merge base."""
+        """Return whether history is truncated, so that `merge_base` may miss the merge base."""
         ...
 
     def head_branch(self) -> str | None:

@@ -159,7 +159,7 @@ class ChildProcess:
         return self._process.returncode
 
     def has_exited(self) -> bool:
-        """Tell whether the child has exited, without reaping it: `end` still needs its id to end the group."""
+        """Return whether the child has exited, without reaping it: `end` still needs its id to end the group."""
         if self._process.returncode is None and hasattr(os, "waitid"):
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         return self._process.poll() is not None

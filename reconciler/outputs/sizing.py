@@ -45,10 +45,7 @@ def write_candidates(page: Page, candidates: Sequence[CandidateSummary]) -> None
     """Write the table of candidates. `>` marks the chosen one, `+` one that fits, `-` one that does not."""
     table: list[list[Piece]] = [
         [
-            Styled(
-                ">" if candidate.chosen else "+" if candidate.fits else "-",
-                Style.SUCCESS if candidate.fits else Style.ERROR,
-            ),
+            Styled(_mark(candidate), Style.SUCCESS if candidate.fits else Style.ERROR),
             Styled(str(candidate.gpus), Style.STRONG if candidate.chosen else Style.PLAIN),
             str(candidate.workers),
             candidate.product,

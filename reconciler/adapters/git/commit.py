@@ -42,11 +42,11 @@ class FileChange(Struct, frozen=True, kw_only=True):
     after: Entry | None
 
     def is_before(self, current: Entry | None) -> bool:
-        """Tell whether a file or an index entry is as it was before the commit."""
+        """Return whether a file or an index entry is as it was before the commit."""
         return _same_content(current, self.before)
 
     def is_unedited(self, current: Entry | None) -> bool:
-        """Tell whether replacing it loses nothing: it is as before the commit, or as after it."""
+        """Return whether replacing it loses nothing: it is as before the commit, or as after it."""
         return _same_content(current, self.before) or _same_content(current, self.after)
 
 

@@ -79,7 +79,7 @@ class WorkTree(Struct, frozen=True, kw_only=True):
             self.remove(temporary)
 
     def blocked(self, path: str, removed: Container[str]) -> bool:
-        """Tell whether a parent of this path is not a folder and will not be removed."""
+        """Return whether a parent of this path is not a folder and will not be removed."""
         parts = split_path(path)
         for length in range(1, len(parts)):
             folder = "/".join(parts[:length])

@@ -45,7 +45,7 @@ class NumberRange(Struct, frozen=True, kw_only=True):
     end: int
 
     def contains(self, value: int) -> bool:
-        """Tell whether a value is in the range."""
+        """Return whether a value is in the range."""
         return self.low <= value < self.end
 
 
