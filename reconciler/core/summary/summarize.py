@@ -37,7 +37,7 @@ def summarize(
     }
     if row.relations is not None:
         return ObjectSummary(**identity, **_relations(row, body))
-    pod_sets = kinds.pod_sets(body)
+    pod_sets = kinds.pod_sets(body) if row.pods is None else list(row.pods(body, ""))
     if pod_sets is None:
         return ObjectSummary(**identity)
     return ObjectSummary(**identity, **_workload(kinds, row, body, pod_sets))
@@ -73,7 +73,7 @@ def _workload(kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet]) -
         references[*queue_kind.id, queue] = Reference(*queue_kind.id, scope, queue, queue_field)
     for reference in (*_named(kinds, body, namespace), *(reference for pod in pods for reference in pod.references)):
         references.setdefault((reference.group, reference.kind, reference.name), reference)
-    brought = _components(row, body)
+    brought = _components(row, body) if row.components is not None else frozenset()
     role = queue_kind.queue_role if queue_kind is not None else QueueRole.NONE
     return {
         "gpus": sum(count * gpus for (_, _, gpus), count in demands.items()),
@@ -97,7 +97,7 @@ def _queue(
 ) -> tuple[Kind | None, str, str]:
     """Return kind, name and field of the queue: the object's own labels win over those of its pods."""
     for labels, prefix in _labels(row, body, pod_sets, pods):
-        for label, kind in kinds.queue_labels:
+        for label, kind in kinds.queue_labels if labels else ():
             name = labels.get(label)
             if name and type(name) is str:
                 return kind, name, f'{prefix}metadata.labels["{label}"]'
@@ -119,7 +119,7 @@ def _labels(
 def _named(kinds: Kinds, body: Body, namespace: str) -> Iterator[Reference]:
     """Yield the objects besides queues that an object names by its labels."""
     labels = mapping(mapping(body.get("metadata")).get("labels"))
-    for label, kind in kinds.other_labels:
+    for label, kind in kinds.other_labels if labels else ():
         name = text(labels.get(label))
         if name:
             scope = "" if kind.is_cluster_scoped else namespace
@@ -128,9 +128,8 @@ def _named(kinds: Kinds, body: Body, namespace: str) -> Iterator[Reference]:
 
 def _components(row: Kind, body: Body) -> frozenset[tuple[str, str, str]]:
     """Return group, kind and name of the objects that an object wraps, and so creates itself."""
-    if row.components is None:
-        return frozenset()
-    return frozenset(_identity(component) for _, component in row.components(body))
+    components = row.components(body) if row.components is not None else ()
+    return frozenset(_identity(component) for _, component in components)
 
 
 def _identity(body: Body) -> tuple[str, str, str]:
