@@ -30,7 +30,7 @@ class Distribution(Struct, frozen=True, kw_only=True):
         return self.nodes * self.per_node
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class DistributionFailure(Struct, frozen=True, kw_only=True):
     """No even distribution is possible: why, what was tried, and the nearest requests that are possible."""
 
     why: str
@@ -45,7 +45,7 @@ class NodeKind(Struct, frozen=True, kw_only=True):
     count: int | None = None
 
 
-def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Refusal:
+def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | DistributionFailure:
     """Spread `gpus` (1 or more) over the fewest nodes, trying the nodes with most GPUs first.
 
     A request that fits on one node stays on one. Otherwise every node gets the same share, at least half of its GPUs:
@@ -55,7 +55,7 @@ def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Refusal:
     for kind in sorted(kinds, key=lambda kind: -kind.gpus):
         spread = _even(gpus, kind.gpus)
         rejected.extend(spread.rejected)
-        if isinstance(spread, Refusal):
+        if isinstance(spread, DistributionFailure):
             continue
         available = _with_at_least(spread.per_node, kinds)
         if available is not None and available < spread.nodes:
@@ -65,7 +65,7 @@ def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Refusal:
         return Distribution(
             nodes=spread.nodes, per_node=spread.per_node, because=spread.because, rejected=tuple(rejected)
         )
-    return Refusal(
+    return DistributionFailure(
         why=f"{plural(gpus, 'GPU')} cannot be spread evenly over nodes with {_listed(kinds)}"
         if kinds
         else "no node has a GPU",
@@ -75,7 +75,7 @@ def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Refusal:
 
 
 @lru_cache(maxsize=4096)
-def _even(gpus: int, per_node: int) -> Distribution | Refusal:
+def _even(gpus: int, per_node: int) -> Distribution | DistributionFailure:
     if gpus <= per_node:
         because = f"{plural(gpus, 'GPU')} on one node with {per_node}"
         return Distribution(nodes=1, per_node=gpus, because=because)
@@ -89,7 +89,7 @@ def _even(gpus: int, per_node: int) -> Distribution | Refusal:
         if share != per_node:
             because = _partial(gpus, per_node, nodes, share)
         return Distribution(nodes=nodes, per_node=share, because=because, rejected=tuple(rejected))
-    return Refusal(why="", rejected=tuple(rejected))
+    return DistributionFailure(why="", rejected=tuple(rejected))
 
 
 def _partial(gpus: int, per_node: int, nodes: int, share: int) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.placement.distribution import Distribution, NodeKind, Refusal, distribute
+from reconciler.core.placement.distribution import Distribution, DistributionFailure, NodeKind, distribute
 
 KINDS = st.lists(
     st.builds(NodeKind, gpus=st.integers(1, 16), count=st.none() | st.integers(1, 40)),
@@ -39,7 +39,7 @@ def test_requests_are_shared_out_evenly(gpus: int, per_node: int, nodes: int, sh
 def test_what_does_not_share_out_is_refused_with_the_nearest(gpus: int, nearest: tuple[int, ...]) -> None:
     """F-030: 17 GPUs on nodes of 8 are refused, 16 and 18 are offered, and what was tried is told."""
     spread = distribute(gpus, [NodeKind(gpus=8)])
-    assert isinstance(spread, Refusal)
+    assert isinstance(spread, DistributionFailure)
     assert spread.nearest == nearest
     assert spread.rejected
     assert all(str(gpus) in rejected.why for rejected in spread.rejected)
@@ -53,13 +53,13 @@ def test_measured_nodes_limit_the_choice() -> None:
     assert (spread.nodes, spread.per_node) == (8, 4)
     assert [(r.nodes, r.per_node) for r in spread.rejected] == [(4, 8)]
     refused = distribute(64, kinds)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, DistributionFailure)
     assert refused.nearest
 
 
 def test_without_nodes_there_is_no_choice() -> None:
     refused = distribute(8, [])
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, DistributionFailure)
     assert refused.nearest == ()
 
 
@@ -67,7 +67,7 @@ def test_without_nodes_there_is_no_choice() -> None:
 def test_the_sum_is_the_request_or_it_is_refused(gpus: int, kinds: list[NodeKind]) -> None:
     """F-030: no GPU is lost or added, no node is asked for more than it has, and there are enough such nodes."""
     spread = distribute(gpus, kinds)
-    if isinstance(spread, Refusal):
+    if isinstance(spread, DistributionFailure):
         assert spread.why
         assert all(isinstance(distribute(near, kinds), Distribution) for near in spread.nearest)
         return

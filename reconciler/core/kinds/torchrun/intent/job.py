@@ -19,7 +19,7 @@ from reconciler.core.kinds.torchrun.intent.sections import (
     Distributed,
     Scheduling,
     Storage,
-    Workspace,
+    WorkspaceSection,
     parse_distributed,
     parse_scheduling,
     parse_storage,
@@ -55,7 +55,7 @@ class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
     distributed: Distributed
     scheduling: Scheduling
     storage: Storage
-    workspace: Workspace
+    workspace: WorkspaceSection
     reliability: Reliability
     suspend: Traced | None = None
     env: tuple[Traced, ...] = ()

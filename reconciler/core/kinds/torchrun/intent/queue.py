@@ -16,7 +16,7 @@ from reconciler.core.kinds.torchrun.intent.sections import (
     Distributed,
     Scheduling,
     Storage,
-    Workspace,
+    WorkspaceSection,
     parse_distributed,
     parse_scheduling,
     parse_storage,
@@ -76,7 +76,7 @@ class TorchrunQueue(Struct, frozen=True, kw_only=True, eq=False):
     distributed: Distributed
     scheduling: Scheduling
     storage: Storage
-    workspace: Workspace
+    workspace: WorkspaceSection
     pod_labels: Entries = ()
     pod_annotations: Entries = ()
     pod_spec: Traced | None = None

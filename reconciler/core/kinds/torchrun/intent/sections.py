@@ -70,7 +70,7 @@ class Claim(Struct, frozen=True, kw_only=True):
         return bool(self.enabled.value) if self.enabled else self != _NO_CLAIM
 
 
-class Workspace(Struct, frozen=True, kw_only=True):
+class WorkspaceSection(Struct, frozen=True, kw_only=True):
     """Where a job's code comes from and how changes reach it."""
 
     source: Traced | None = None
@@ -95,9 +95,9 @@ _NO_CLAIM = Claim()
 _NO_STORAGE = Storage()
 _NO_DISTRIBUTED = Distributed()
 _NO_SCHEDULING = Scheduling()
-_NO_WORKSPACE = Workspace()
+_NO_WORKSPACE = WorkspaceSection()
 
-Section = TypeVar("Section", Distributed, Scheduling, Claim, Workspace)
+Section = TypeVar("Section", Distributed, Scheduling, Claim, WorkspaceSection)
 
 
 def merge_section(job: Section, queue: Section) -> Section:
@@ -168,12 +168,12 @@ def parse_storage(reader: SpecReader) -> Storage:
     )
 
 
-def parse_workspace(reader: SpecReader) -> Workspace:
+def parse_workspace(reader: SpecReader) -> WorkspaceSection:
     """Read what `workspaceStorage` says about the code's source."""
     if "workspaceStorage" not in reader.spec:
         return _NO_WORKSPACE
     at = "workspaceStorage"
-    return Workspace(
+    return WorkspaceSection(
         source=reader.text(at, "source"),
         url=reader.text(at, "url"),
         ref=reader.text(at, "ref"),

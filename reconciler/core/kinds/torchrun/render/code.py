@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.kinds.rendered import problem_at
-from reconciler.core.kinds.torchrun.intent.sections import SourceKind, Workspace, WorkspaceSource
+from reconciler.core.kinds.torchrun.intent.sections import SourceKind, WorkspaceSection, WorkspaceSource
 from reconciler.core.kinds.torchrun.render.command import as_kubelet_reads
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced
@@ -171,7 +171,7 @@ class Code(Struct, frozen=True, kw_only=True):
         )
 
 
-def resolve_code(workspace: Workspace, anchor: Traced, problems: list[Problem], *, has_claim: bool) -> Code:
+def resolve_code(workspace: WorkspaceSection, anchor: Traced, problems: list[Problem], *, has_claim: bool) -> Code:
     """Resolve the source of the code; `anchor` is the place of problems that concern no single field."""
     kind = SourceKind(workspace.source.value) if workspace.source else SourceKind.ZIP
     url = workspace.url
@@ -200,7 +200,9 @@ def resolve_code(workspace: Workspace, anchor: Traced, problems: list[Problem], 
     )
 
 
-def _check(kind: SourceKind, workspace: Workspace, anchor: Traced, problems: list[Problem], *, has_claim: bool) -> None:
+def _check(
+    kind: SourceKind, workspace: WorkspaceSection, anchor: Traced, problems: list[Problem], *, has_claim: bool
+) -> None:
     url = workspace.url
     if kind is SourceKind.EXISTING and url:
         message = "an existing workspace is not fetched, so the url is not used"

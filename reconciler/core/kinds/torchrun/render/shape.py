@@ -7,7 +7,7 @@ from reconciler.core.kinds.rendered import place, problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Distributed
 from reconciler.core.kinds.torchrun.render.template import Template, whole_cpus
-from reconciler.core.placement.distribution import Refusal, distribute
+from reconciler.core.placement.distribution import DistributionFailure, distribute
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced
 
@@ -144,7 +144,7 @@ def _distribute(
         problems.append(problem_at(gpus, "torchrun.node-size-unknown", message, hint))
         return None
     spread = distribute(gpus.value, template.kinds)
-    if isinstance(spread, Refusal):
+    if isinstance(spread, DistributionFailure):
         tried = "; ".join(rejected.why for rejected in spread.rejected)
         hint = f"request {' or '.join(map(str, spread.nearest))}"
         problems.append(
