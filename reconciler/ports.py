@@ -86,6 +86,10 @@ class Repository(Protocol):
         """Return the name of the checked-out branch, also before its first commit; None for a detached HEAD."""
         ...
 
+    def is_unborn(self) -> bool:
+        """Tell whether HEAD names a branch that does not exist yet. A branch that cannot be read exists."""
+        ...
+
     def branch(self, name: str) -> Commit | None:
         """Return the tip of a local branch; None if it does not exist."""
         ...
@@ -134,7 +138,7 @@ class Repository(Protocol):
     def read(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Yield contents by id, in order; those of the working tree as they were when it was listed.
 
-        A file over the repository's size limit is cut to limit + 1 bytes, so that the reader rejects it.
+        A file over the repository's size limit is not read: its content is an `OversizedContent`, which readers reject.
         """
         ...
 

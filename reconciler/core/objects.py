@@ -35,6 +35,19 @@ def split_api_version(api_version: str) -> tuple[str, str]:
     return group, version
 
 
+class OversizedContent(bytes):
+    """The content of a file that is over the size limit and was not read: no bytes, and the `size` of the file."""
+
+    size: int = 0
+
+    @classmethod
+    def of_size(cls, size: int) -> "OversizedContent":
+        """Return the stand-in for a file of `size` bytes."""
+        content = cls()
+        content.size = size
+        return content
+
+
 _SPECIAL = frozenset(".[]\"' ")
 
 

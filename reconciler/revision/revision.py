@@ -55,10 +55,8 @@ def resolve_head(repository: Repository, revision: str) -> TreeReference:
     """Return the tree to plan: a revision, or the working tree where none is named."""
     if revision:
         return TreeReference(label=revision, commit=repository.resolve(revision))
-    try:
-        return TreeReference(label=WORK_TREE, commit=None, checked_out=repository.resolve("HEAD"))
-    except OutsideError:
-        return TreeReference(label=WORK_TREE, commit=None)
+    checked_out = None if repository.is_unborn() else repository.resolve("HEAD")
+    return TreeReference(label=WORK_TREE, commit=None, checked_out=checked_out)
 
 
 def resolve_base(repository: Repository, base: str, head: TreeReference) -> TreeReference | None:

@@ -40,6 +40,10 @@ class MemoryRepository:
         """Name of the checked-out branch."""
         return self.current
 
+    def is_unborn(self) -> bool:
+        """Tell whether nothing was committed on the current branch."""
+        return not self._head()
+
     def branch(self, name: str) -> Commit | None:
         """Return the tip of a branch."""
         oid = self.branches.get(name)

@@ -4,7 +4,9 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,8 +15,11 @@ from hypothesis import strategies as st
 from reconciler.adapters.git import GitRepository, command
 from reconciler.adapters.git.objects import blob_oid
 from reconciler.adapters.git.worktree import CheckoutFile, WorkTree
+from reconciler.core.documents import read
+from reconciler.core.objects import OversizedContent
 from reconciler.errors import RepositoryError
 from reconciler.ports import Draft
+from reconciler.revision.revision import resolve_head
 from tests.fakes.gitrepo import Sandbox
 
 
@@ -230,13 +235,86 @@ def test_conflicts_show_the_file_as_it_lies_there(box: Sandbox) -> None:
     assert b"<<<<<<<" in contents(box.open())["a"]
 
 
-def test_a_file_over_the_limit_is_cut_where_a_reader_refuses_it(box: Sandbox) -> None:
+def test_the_content_of_a_file_over_the_limit_is_never_produced(box: Sandbox) -> None:
     oid = box.commit({"big": b"x" * 5000, "small": b"y"})
     box.write({"other": b"z" * 5000})
     repository = GitRepository.open(box.folder, environ=box.environ, largest_file=1000)
     tree = repository.tree(oid)
-    assert [len(data) for data in repository.read([tree["big"].oid, tree["small"].oid])] == [1001, 1]
-    assert len(contents(repository)["other"]) == 1001
+    big, small = repository.read([tree["big"].oid, tree["small"].oid])
+    assert isinstance(big, OversizedContent)
+    assert (big, big.size, small) == (b"", 5000, b"y")
+    other = contents(repository)["other"]
+    assert isinstance(other, OversizedContent)
+    assert other.size == 5000
+
+
+def test_git_does_not_unpack_a_file_over_the_limit(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pack of a few kilobytes may hold a blob of gigabytes: git is not asked for its content."""
+    oid = box.commit({"big": b"x" * (64 << 20)})
+    box.git("gc", "--quiet")
+    repository = box.open()
+    entry = repository.tree(oid)["big"]
+    asked: list[tuple[str, ...]] = []
+    stream = command.Git.stream
+
+    def record(git: command.Git, *arguments: str, **options: Any) -> Any:
+        asked.append(arguments)
+        return stream(git, *arguments, **options)
+
+    monkeypatch.setattr(command.Git, "stream", record)
+    (content,) = repository.read([entry.oid])
+    assert [arguments[1] for arguments in asked] == ["--batch-check=%(objectsize)"]
+    (problem,) = read("jobs/big.yaml", content).problems
+    assert problem.rule == "yaml.file-size"
+    assert problem.message == "the file has 64.0 MiB, the maximum is 3 MiB"
+
+
+def _commit_object(box: Sandbox, committer: str) -> str:
+    tree = box.git("write-tree")
+    text = f"tree {tree}\nauthor {committer}\ncommitter {committer}\n\nbroken\n"
+    return box.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", data=text.encode())
+
+
+def _impossible_zone(box: Sandbox) -> None:
+    box.git("update-ref", "refs/heads/main", _commit_object(box, "A <a@example.com> 1750000000 +9999"))
+
+
+def _damaged_reference(box: Sandbox) -> None:
+    (box.folder / ".git/refs/heads/main").write_text("garbage\n")
+
+
+def _missing_commit(box: Sandbox) -> None:
+    (box.folder / ".git/refs/heads/main").write_text("1" * 40 + "\n")
+
+
+def _missing_packed_commit(box: Sandbox) -> None:
+    (box.folder / ".git/refs/heads/main").unlink()
+    (box.folder / ".git/packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted\n" + "1" * 40 + " refs/heads/main\n")
+
+
+def _detached_at_nothing(box: Sandbox) -> None:
+    (box.folder / ".git/HEAD").write_text("1" * 40 + "\n")
+
+
+@pytest.mark.parametrize(
+    "damage", [_impossible_zone, _damaged_reference, _missing_commit, _missing_packed_commit, _detached_at_nothing]
+)
+def test_a_head_that_cannot_be_read_is_an_error(box: Sandbox, damage: Callable[[Sandbox], None]) -> None:
+    """Without a base nothing looks deleted: only a branch without any commit counts as empty."""
+    box.commit({"a": b"1"})
+    damage(box)
+    with pytest.raises(RepositoryError) as caught:
+        resolve_head(box.open(), "")
+    assert caught.value.exit_code == 6
+
+
+def test_only_an_unborn_branch_is_empty(box: Sandbox) -> None:
+    assert resolve_head(box.open(), "").tip is None
+    box.commit({"a": b"1"})
+    box.git("pack-refs", "--all")
+    assert not box.open().is_unborn()
+    box.git("switch", "--quiet", "--orphan", "new")
+    assert resolve_head(box.open(), "").tip is None
 
 
 CANARY = "#!/bin/sh\ntouch {canary}\ncat\n"

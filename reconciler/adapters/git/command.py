@@ -68,6 +68,7 @@ HINTS = (
     ("upstream", "name the branch itself, such as refs/remotes/origin/main"),
     ("ould not read", "objects are missing: see `git fsck`, or clone again"),
     ("unable to read", "objects are missing: see `git fsck`, or clone again"),
+    ("promisor remote", "objects are missing: `git fetch --refetch`"),
     ("bad object", "objects are missing: see `git fsck`, or clone again"),
 )
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import IO
 
 from reconciler.adapters.git.command import Git
+from reconciler.core.objects import OversizedContent
 from reconciler.errors import RepositoryError
 from reconciler.ports import Commit, Entry
 
@@ -93,14 +94,32 @@ def parse_unmerged(listing: bytes) -> list[str]:
 
 
 def read_blobs(git: Git, oids: Sequence[str], max_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the contents in order, by one `cat-file --batch`; of larger ones only the first `max_bytes` bytes."""
-    if not oids:
+    """Yield the contents in order, by one `cat-file --batch`; of larger ones only the size is read.
+
+    Sizes are asked for first: a pack of 1 MB may hold a blob of 1 GB, which git would unpack.
+    """
+    oversized = {} if max_bytes is None else _oversized_blobs(git, oids, max_bytes)
+    names = [f"{oid}\n".encode() for oid in oids if oid not in oversized]
+    if not names:
+        yield from (oversized[oid] for oid in oids)
         return
-    names = (f"{oid}\n".encode() for oid in oids)
     with git.stream("cat-file", "--batch", "--buffer", data=names) as output:
         for oid in oids:
-            yield _read_blob(output, oid, max_bytes)
+            yield oversized[oid] if oid in oversized else _read_blob(output, oid)
         output.read()
+
+
+def _oversized_blobs(git: Git, oids: Sequence[str], max_bytes: int) -> dict[str, OversizedContent]:
+    """Ask for the sizes of all objects, and return the stand-ins for those over `max_bytes`."""
+    if not oids:
+        return {}
+    oversized: dict[str, OversizedContent] = {}
+    names = (f"{oid}\n".encode() for oid in oids)
+    with git.stream("cat-file", "--batch-check=%(objectsize)", "--buffer", data=names) as output:
+        for oid, line in zip(oids, output, strict=False):
+            if line.rstrip().isdigit() and int(line) > max_bytes:
+                oversized[oid] = OversizedContent.of_size(int(line))
+    return oversized
 
 
 def read_header(output: IO[bytes]) -> tuple[str, str, str]:
@@ -113,18 +132,14 @@ def read_header(output: IO[bytes]) -> tuple[str, str, str]:
     return oid, kind, size
 
 
-def _read_blob(output: IO[bytes], oid: str, max_bytes: int | None) -> bytes:
+def _read_blob(output: IO[bytes], oid: str) -> bytes:
     _, kind, text = read_header(output)
     if kind != "blob":
         reason = f"is a {kind}, not a file" if text else "is missing or damaged"
         hint = "see `git fsck`; a partial clone needs `git fetch --refetch`"
         raise RepositoryError(f"object {oid} {reason}", hint=hint)
     size = int(text)
-    data = output.read(size if max_bytes is None else min(size, max_bytes))
-    remaining = size - len(data) + 1  # and the line break after it
-    while remaining > 0:
-        skipped = len(output.read(min(remaining, 1 << 20)))
-        if not skipped:
-            raise RepositoryError(f"object {oid} is truncated", hint="see `git fsck`")
-        remaining -= skipped
+    data = output.read(size)
+    if len(data) < size or not output.read(1):  # the line break after it
+        raise RepositoryError(f"object {oid} is truncated", hint="see `git fsck`")
     return data

@@ -1,6 +1,7 @@
 """`GitRepository`: the `Repository` port over git's plumbing."""
 
 import io
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -25,10 +26,11 @@ from reconciler.adapters.git.objects import (
     read_header,
 )
 from reconciler.adapters.git.worktree import WorkTree
+from reconciler.core.objects import OversizedContent
 from reconciler.errors import RepositoryError, printable
 from reconciler.ports import Commit, Draft, Entry, Tree
 
-LARGEST_FILE = 16 << 20  # bytes; far more than the reader accepts, which reports the error
+LARGEST_FILE = 3 << 20  # bytes; as `Limits.file_bytes` of core/documents, which reports the error
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REMOTE = "refs/remotes/origin/"
 _UPSTREAM = (
@@ -79,6 +81,14 @@ class GitRepository:
         name = self._git.query("symbolic-ref", "--quiet", "HEAD")
         return name.removeprefix("refs/heads/") if name else None
 
+    def is_unborn(self) -> bool:
+        """HEAD names a branch, and no loose or packed reference has its name."""
+        name = self._git.query("symbolic-ref", "--quiet", "HEAD")
+        if name is None or self._git.query("rev-parse", "--verify", "--quiet", name) is not None:
+            return False
+        path = self._git.run("rev-parse", "--git-path", name).decode("utf-8", "surrogateescape").rstrip("\n")
+        return not os.path.lexists(self._git.folder / path)
+
     def branch(self, name: str) -> Commit | None:
         """Return the tip of a local branch."""
         ref = branch_ref(self._git, name)
@@ -105,7 +115,7 @@ class GitRepository:
         raise self._unknown(revision)
 
     def _unknown(self, revision: str) -> RepositoryError:
-        if self._git.query("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
+        if self.is_unborn():
             return RepositoryError(
                 "the repository has no commits yet", hint="commit something first: git add -A && git commit"
             )
@@ -208,7 +218,8 @@ class GitRepository:
         oid = blob_oid(state.data, self.object_format)
         entry = Entry(state.mode, oid)
         if entry.is_file:
-            self._contents[oid] = state.data
+            is_whole = len(state.data) <= self._largest
+            self._contents[oid] = state.data if is_whole else OversizedContent.of_size(max(state.size, len(state.data)))
         return entry
 
     def work_file(self, path: str) -> Entry | None:
@@ -234,7 +245,7 @@ class GitRepository:
     def read(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Yield contents by id, in order, from one process."""
         ids = [_id(oid) for oid in oids]
-        stored = read_blobs(self._git, [oid for oid in ids if oid not in self._contents], self._largest + 1)
+        stored = read_blobs(self._git, [oid for oid in ids if oid not in self._contents], self._largest)
         for oid in ids:
             kept = self._contents.get(oid)
             yield next(stored) if kept is None else kept

@@ -18,10 +18,11 @@ TEMPORARY = ".reconciler.tmp"
 
 
 class CheckoutFile(Struct, frozen=True, kw_only=True):
-    """What is at a path: the mode as in `Entry`, and the first bytes of a file."""
+    """What is at a path: the mode as in `Entry`, the first bytes of a file, and the number of all its bytes."""
 
     mode: str
     data: bytes = b""
+    size: int = 0
 
 
 class WorkTree(Struct, frozen=True, kw_only=True):
@@ -163,7 +164,7 @@ def _read_state(folder: int, name: str, max_bytes: int) -> CheckoutFile:
     opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(opened, "rb") as file:
         mode = "100755" if status.st_mode & stat.S_IXUSR else "100644"
-        return CheckoutFile(mode=mode, data=file.read(max_bytes))
+        return CheckoutFile(mode=mode, data=file.read(max_bytes), size=status.st_size)
 
 
 def _replace(folder: int, name: str, data: bytes) -> None:

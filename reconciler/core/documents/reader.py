@@ -15,7 +15,7 @@ from reconciler.core.documents.builder import Builder
 from reconciler.core.documents.document import Document, Reading
 from reconciler.core.documents.parser import Chunk, LimitExceeded, Limits, MappingNode, YamlNode, compose, split
 from reconciler.core.documents.tree import ambiguous_scalars, bare_tags, child, paths_to
-from reconciler.core.objects import FieldPath, SourceRef, format_path
+from reconciler.core.objects import FieldPath, OversizedContent, SourceRef, format_path
 from reconciler.core.problems import Problem
 
 Ambiguous = tuple[FieldPath, str]
@@ -56,9 +56,10 @@ _SYNTAX_HINTS = (
 
 def read(path: str, raw: bytes, limits: Limits = _DEFAULT) -> Reading:
     """Read all documents of a file. `documents` contains those without problems."""
-    if len(raw) > limits.file_bytes:
+    size = raw.size if isinstance(raw, OversizedContent) else len(raw)
+    if size > limits.file_bytes or isinstance(raw, OversizedContent):
         maximum = f"{limits.file_bytes / _SIZE_UNIT:g} MiB"
-        message = f"the file has {len(raw) / _SIZE_UNIT:.1f} MiB, the maximum is {maximum}"
+        message = f"the file has {size / _SIZE_UNIT:.1f} MiB, the maximum is {maximum}"
         return Reading(problems=(_problem(path, "yaml.file-size", message, "split it into several files"),))
     if raw.startswith(_UTF16_OR_32) or raw[:2].count(b"\0") == 1:
         message = "the file is binary, or UTF-16 or UTF-32 text"
