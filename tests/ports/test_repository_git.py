@@ -289,7 +289,9 @@ def _missing_commit(box: Sandbox) -> None:
 
 def _missing_packed_commit(box: Sandbox) -> None:
     (box.folder / ".git/refs/heads/main").unlink()
-    (box.folder / ".git/packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted\n" + "1" * 40 + " refs/heads/main\n")
+    (box.folder / ".git/packed-refs").write_text(
+        "# pack-refs with: peeled fully-peeled sorted\n" + "1" * 40 + " refs/heads/main\n"
+    )
 
 
 def _detached_at_nothing(box: Sandbox) -> None:
