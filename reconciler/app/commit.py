@@ -1,7 +1,8 @@
 """Commit what the sources of a revision render to."""
 
 from reconciler.app.workspace import Workspace
-from reconciler.errors import ConfigError
+from reconciler.core.plan import Plan
+from reconciler.errors import ConfigError, StalePlan
 from reconciler.outputs.commit import ACKNOWLEDGED, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, Committed
 from reconciler.outputs.commit import commit as commit_files
 from reconciler.outputs.logs import Log
@@ -38,6 +39,16 @@ def commit(
     )
     _log.info("commit %s of plan %s", committed.oid if committed else "none", plan.digest)
     return committed
+
+
+def require_same(saved: Plan, current: Plan) -> None:
+    """Raise `StalePlan` unless a saved plan is still the plan of the revision."""
+    if saved.digest != current.digest:
+        raise StalePlan(
+            f"the plan of HEAD is {current.digest}, but the saved plan is {saved.digest}",
+            hint="review the new plan: reconciler plan --revision HEAD --out plan.json, with the same --cluster and "
+            "--date as here",
+        )
 
 
 def uncommitted_sources(workspace: Workspace) -> tuple[str, ...]:

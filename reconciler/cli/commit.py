@@ -1,5 +1,6 @@
 """`reconciler commit`."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,33 +16,46 @@ Examples:
   git commit -am "vit: 16 -> 32 GPUs" && reconciler commit
   reconciler commit --branch rendered/vit       commit to another branch
   reconciler commit --acknowledge 3f9c21ab04d2  approve a plan over budget
+  reconciler commit --plan plan.json            carry out a saved plan, or fail if it changed
 """,
 )
 @options.repo
 @options.cluster
 @click.option("--branch", metavar="NAME", help="Branch to commit to, created from HEAD. [default: the current branch]")
 @click.option("--message", "-m", metavar="TEXT", help="Commit message. [default: a summary of the plan]")
+@click.option(
+    "--plan",
+    "plan_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Saved plan to carry out. Exits with 5 if the plan of HEAD differs from it.",
+)
 @options.output(output_names("commit"))
 @options.width
 @options.date
 @options.acknowledge
 @options.run_options
-def command(*, repo: str, branch: str | None, message: str | None, **flags: Any) -> int:
+def command(*, repo: str, branch: str | None, message: str | None, plan_file: Path | None, **flags: Any) -> int:
     """Render the sources of HEAD and commit the result.
 
     Only committed sources are rendered: commit your changes first. Updates rendered/ in one commit, with the digest of
     the plan in its trailers. The rest of the working tree and of the index is not touched.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.commit import commit, uncommitted_sources  # noqa: PLC0415
+    from reconciler.app.commit import commit, require_same, uncommitted_sources  # noqa: PLC0415
     from reconciler.app.plan import plan  # noqa: PLC0415
     from reconciler.cli.display import format_plan  # noqa: PLC0415
+    from reconciler.core.plan.digest import acknowledgement  # noqa: PLC0415
 
+    saved = wiring.load_plan(plan_file) if plan_file else None
     run = wiring.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, options.environment())
     settings = run.settings
-    planned = plan(run.workspace, date=settings.date, acknowledge=settings.acknowledge, against_head=True)
+    acknowledge = settings.acknowledge or (acknowledgement(saved.digest) if saved and saved.acknowledged else "")
+    planned = plan(run.workspace, date=settings.date, acknowledge=acknowledge, against_head=True)
+    if saved is not None:
+        require_same(saved, planned.plan)
     click.echo(format_plan(planned.plan, settings), nl=False)
-    committed = commit(run.workspace, planned, acknowledge=settings.acknowledge, branch=branch, message=message or "")
+    committed = commit(run.workspace, planned, acknowledge=acknowledge, branch=branch, message=message or "")
     if committed is None:
         click.echo("nothing to commit: rendered/ is up to date", err=True)
     else:

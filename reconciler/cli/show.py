@@ -25,11 +25,17 @@ Examples:
 @options.color
 @options.exit_code
 def command(*, plan_file: Path, full: bool, exit_code: bool, **flags: Any) -> int:
-    """Show a saved plan in any format. PLAN is a file that `reconciler plan --out` wrote."""
+    """Show a saved plan in any format. PLAN is a file that `reconciler plan --out` wrote.
+
+    Exits like the command that saved the plan: with 3 for errors, 4 for policy denials, 5 for a plan over budget. A file
+    that was modified is refused with 5.
+    """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.cli.display import format_plan  # noqa: PLC0415
+    from reconciler.planning.gate import refuse  # noqa: PLC0415
 
     settings = wiring.resolve_settings(options.setting_flags(flags), options.environment())
     plan = wiring.load_plan(plan_file)
     click.echo(format_plan(plan, settings, full=full), nl=False)
+    refuse(plan)
     return 1 if exit_code and not plan.is_empty else 0

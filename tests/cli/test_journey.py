@@ -80,6 +80,62 @@ def test_a_saved_plan_is_shown_in_every_format(fleet: Fleet, tmp_path: Path) -> 
     assert run_verb(fleet.capture, ["show", str(saved), "--exit-code"]).code == 1
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"gpusAfter": 32', '"gpusAfter": 16'),  # a figure that the table of jobs shows
+        ('"label": "working tree"', '"label": "v1.4"'),
+        ('"acknowledged": false', '"acknowledged": true'),
+        ('"kind": "Plan",', '"kind": "Plan", "note": "approved",'),
+    ],
+)
+def test_an_edited_plan_is_refused(fleet: Fleet, tmp_path: Path, old: str, new: str) -> None:
+    """Every field of a saved plan is covered: figures, names, and keys that no plan has."""
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    saved = tmp_path / "plan.json"
+    fleet.run("plan", "--out", str(saved))
+    text = saved.read_text()
+    assert old in text
+    saved.write_text(text.replace(old, new))
+    shown = run_verb(fleet.capture, ["show", str(saved)])
+    assert (shown.code, shown.out) == (5, "")
+    assert "the plan was modified after it was created" in shown.err
+    assert fleet.run("commit", "--plan", str(saved)).code == 5
+
+
+def test_show_exits_like_the_plan(fleet: Fleet, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    fleet.write("jobs/bad.yaml", "kind: [\n")
+    assert fleet.run("plan", "--out", str(saved)).code == 3
+    shown = run_verb(fleet.capture, ["show", str(saved)])
+    assert shown.code == 3
+    assert "jobs/bad.yaml" in shown.out
+    fleet.write("jobs/bad.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    for path in (fleet.root / "jobs").rglob("*.yaml"):
+        path.unlink()
+    assert fleet.run("plan", "--out", str(saved)).code == 5
+    shown = run_verb(fleet.capture, ["show", str(saved)])
+    assert shown.code == 5
+    assert "--acknowledge" in shown.err
+
+
+def test_a_saved_plan_is_committed_or_refused(fleet: Fleet, tmp_path: Path) -> None:
+    """The plan of the working tree is that of the commit with the same files; another edit makes it stale."""
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    saved = tmp_path / "plan.json"
+    fleet.run("plan", "--out", str(saved))
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 32", "numGPUs: 24")
+    head = fleet.commit()
+    refused = fleet.run("commit", "--plan", str(saved))
+    assert refused.code == 5
+    assert "but the saved plan is sha256:" in refused.err
+    assert fleet.git("rev-parse", "HEAD") == head
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 24", "numGPUs: 32")
+    fleet.commit()
+    assert fleet.run("commit", "--plan", str(saved)).code == 0
+    assert json.loads(saved.read_text())["digest"] in fleet.git("log", "-1", "--format=%B")
+
+
 def test_render_writes_what_commit_commits(fleet: Fleet, tmp_path: Path) -> None:
     """F-140: the folder that `render` writes is the committed one, byte for byte."""
     assert fleet.run("render", "--to", str(tmp_path / "out")).code == 0

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from reconciler.core.plan.digest import digest
+from reconciler.core.plan.digest import checksum, digest
 from reconciler.core.plan.plan import Plan
 from reconciler.errors import ConfigError, StalePlan
 
@@ -20,8 +20,9 @@ KIND = "Plan"
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """Return the plan as plain JSON values."""
-    return {"apiVersion": API_VERSION, "kind": KIND, **_rename(msgspec.to_builtins(plan), Plan, _camel)}
+    """Return the plan as plain JSON values, with a checksum over all of them."""
+    document = {"apiVersion": API_VERSION, "kind": KIND, **_rename(msgspec.to_builtins(plan), Plan, _camel)}
+    return {**document, "checksum": checksum(document)}
 
 
 def encode(plan: Plan) -> bytes:
@@ -32,19 +33,25 @@ def encode(plan: Plan) -> bytes:
 def from_json(data: bytes | Mapping[str, Any]) -> Plan:
     """Read the result of `encode` or `to_json`.
 
-    Raises `ConfigError` if it is not a plan of this version, and `StalePlan` if its digest does not match its content.
+    Raises `ConfigError` if it is not a plan of this version, and `StalePlan` if its checksum or its digest does not match its
+    content.
     """
     hint = "create it again: reconciler plan --out plan.json"
     try:
         raw = msgspec.json.decode(data) if isinstance(data, bytes) else dict(data)
         if not isinstance(raw, dict) or (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
             raise ConfigError(f"not a {KIND} of {API_VERSION}", hint=hint)
-        content = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind")}
+        content = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind", "checksum")}
         plan = msgspec.convert(_rename(content, Plan, _snake), Plan)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"cannot read the plan: {error}", hint=hint) from error
-    if digest(plan) != plan.digest:
-        raise StalePlan("the plan was modified after it was created: its digest does not match its content", hint=hint)
+    for name, recorded, computed in (
+        ("checksum", raw.get("checksum"), checksum(raw)),
+        ("digest", plan.digest, digest(plan)),
+    ):
+        if recorded != computed:
+            message = f"the plan was modified after it was created: its {name} does not match its content"
+            raise StalePlan(message, hint=hint)
     return plan
 
 
@@ -55,14 +62,15 @@ def schema() -> dict[str, Any]:
     shapes = {name: _shape(shape, types.get(name)) for name, shape in sorted(definitions.items())}
     plan = shapes.pop("Plan")
     head = {"apiVersion": {"const": API_VERSION}, "kind": {"const": KIND}}
+    tail = {"checksum": {"type": "string", "description": "SHA-256 of the other fields, as canonical JSON."}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:gpureconciler:v1alpha1:plan",
         "title": KIND,
         "description": plan.get("description", ""),
         "type": "object",
-        "properties": {**head, **plan["properties"]},
-        "required": [*head, *plan["required"]],
+        "properties": {**head, **plan["properties"], **tail},
+        "required": [*head, *plan["required"], *tail],
         "additionalProperties": False,
         "$defs": shapes,
     }
