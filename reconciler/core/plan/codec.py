@@ -33,8 +33,8 @@ def encode(plan: Plan) -> bytes:
 def from_json(data: bytes | Mapping[str, Any]) -> Plan:
     """Read the result of `encode` or `to_json`.
 
-    Raises `ConfigError` if it is not a plan of this version, and `StalePlan` if its checksum or its digest does not match its
-    content.
+    Raises `ConfigError` if it is not a plan of this version, and `StalePlan` if its checksum or its digest does not
+    match its content.
     """
     hint = "create it again: reconciler plan --out plan.json"
     try:
