@@ -27,8 +27,8 @@ Examples:
 def command(*, plan_file: Path, full: bool, exit_code: bool, **flags: Any) -> int:
     """Show a saved plan in any format. PLAN is a file that `reconciler plan --out` wrote.
 
-    Exits like the command that saved the plan: with 3 for errors, 4 for policy denials, 5 for a plan over budget. A file
-    that was modified is refused with 5.
+    Exits like the command that saved the plan: with 3 for errors, 4 for policy denials, 5 for a plan over budget. A
+    file that was modified is refused with 5.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.cli.display import format_plan  # noqa: PLC0415
