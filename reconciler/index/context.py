@@ -13,6 +13,7 @@ from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.policy.admission import PolicySet, is_policy, load
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
+from reconciler.core.policy.references import RULES
 from reconciler.core.policy.rule_settings import rule_setting_problems
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
@@ -104,7 +105,7 @@ def build_context(
     documents = [document for file in definitions for document in file.documents]
     policy_set, policy_problems = load(own, config.rules, shipped=shipped_policies)
     known_policies = {one.key.name for one in (*own, *shipped_policies) if is_policy(one)}
-    exceptions, exception_problems = load_exceptions(own)
+    exceptions, exception_problems = load_exceptions(own, {*RULES, *known_policies})
     measured = read_evidence(config, clusters, kinds, evidence)
     catalogue = catalogue.with_crds([one for one in documents if kinds.find(one.group, one.kind).defines_kinds])
     return Context(

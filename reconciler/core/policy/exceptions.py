@@ -1,7 +1,7 @@
 """`PolicyException` files: permission for one object to break a rule until a date."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -62,14 +62,22 @@ class Excepted(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def load_exceptions(documents: Sequence[Document]) -> tuple[tuple[PolicyException, ...], tuple[Problem, ...]]:
-    """Read the PolicyExceptions among `documents`. One with a problem has no effect."""
+def load_exceptions(
+    documents: Sequence[Document], rules: Collection[str]
+) -> tuple[tuple[PolicyException, ...], tuple[Problem, ...]]:
+    """Read the PolicyExceptions among `documents`. One with a problem has no effect.
+
+    `rules` are the ids of all rules that exist, enabled or not.
+    """
     exceptions: list[PolicyException] = []
     problems: list[Problem] = []
     for document in documents:
         if document.kind == KIND and document.key.group == GROUP:
             own_problems: list[Problem] = []
             exception = _read(document, own_problems)
+            if exception.rule and exception.rule not in rules:
+                message = f"unknown rule {exception.rule[:80]!r}"
+                own_problems.append(_invalid(document, ("spec", "rule"), message, suggest_rule(exception.rule, rules)))
             problems.extend(own_problems)
             if not own_problems:
                 exceptions.append(exception)
@@ -114,6 +122,14 @@ def _read(document: Document, problems: list[Problem]) -> PolicyException:
 def _invalid(document: Document, path: tuple[str, ...], message: str, hint: str = "") -> Problem:
     place = document.at(path)
     return Problem(rule="policy.exception-invalid", place=place, field=format_path(path), message=message, hint=hint)
+
+
+def suggest_rule(name: str, rules: Collection[str]) -> str:
+    """Return a hint for the name of a rule that does not exist."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only used for problems
+
+    similar = get_close_matches(name, sorted(rules), n=1)
+    return f"did you mean {similar[0]}?" if similar else "see docs/reference/rules.md for the shipped rules"
 
 
 def apply_exceptions(verdicts: Iterable[Verdict], exceptions: Sequence[PolicyException], date: str) -> Excepted:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 
 from reconciler.core.config import RuleSetting
+from reconciler.core.policy.exceptions import suggest_rule
 from reconciler.core.policy.references import ALWAYS, RULES
 from reconciler.core.problems import Problem
 
@@ -17,10 +18,7 @@ def rule_setting_problems(settings: Mapping[str, RuleSetting], policies: Collect
         if rule in RULES:
             yield from _reference_rule_problems(rule, setting)
         elif rule not in policies:
-            from difflib import get_close_matches  # noqa: PLC0415 - only used for problems
-
-            similar = get_close_matches(rule, (*RULES, *policies), n=1)
-            hint = f"did you mean {similar[0]}?" if similar else "see docs/reference/rules.md for the shipped rules"
+            hint = suggest_rule(rule, (*RULES, *policies))
             yield _problem(rule, setting, "", f"unknown rule {rule!r}", hint)
 
 

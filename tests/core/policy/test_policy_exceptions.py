@@ -19,6 +19,7 @@ spec:
   owner: team-a
   expires: "2026-03-31"
 """
+RULES = ("no-host-path", "no-privileged", "pinned-images", "quota.product")
 VERDICT = Verdict(
     rule="no-host-path",
     result=Result.DENY,
@@ -30,7 +31,7 @@ VERDICT = Verdict(
 
 
 def apply(text: str, date: str, *verdicts: Verdict) -> Excepted:
-    found, problems = load_exceptions(read("policies/exceptions.yaml", text.encode()).documents)
+    found, problems = load_exceptions(read("policies/exceptions.yaml", text.encode()).documents, RULES)
     assert problems == ()
     return apply_exceptions(verdicts or (VERDICT,), found, date)
 
@@ -98,11 +99,25 @@ def test_a_cluster_may_be_named() -> None:
     ],
 )
 def test_an_incomplete_exception_allows_nothing(old: str, new: str, words: str) -> None:
-    found, problems = load_exceptions(read("policies/e.yaml", TEXT.replace(old, new).encode()).documents)
+    found, problems = load_exceptions(read("policies/e.yaml", TEXT.replace(old, new).encode()).documents, RULES)
     assert found == ()
     assert any(words in str(problem) and problem.rule == "policy.exception-invalid" for problem in problems)
 
 
+@pytest.mark.parametrize(
+    ("rule", "hint"),
+    [("pined-images", "did you mean pinned-images?"), ("zzz", "see docs/reference/rules.md for the shipped rules")],
+)
+def test_an_exception_from_an_unknown_rule_is_an_error(rule: str, hint: str) -> None:
+    text = TEXT.replace("rule: no-host-path", f"rule: {rule}")
+    found, (problem,) = load_exceptions(read("policies/e.yaml", text.encode()).documents, RULES)
+    assert found == ()
+    assert (problem.rule, problem.severity) == ("policy.exception-invalid", Severity.ERROR)
+    assert (str(problem.place), problem.field) == ("policies/e.yaml:5:9", "spec.rule")
+    assert problem.message == f"unknown rule {rule!r}"
+    assert problem.hint == hint
+
+
 def test_other_documents_are_left_alone() -> None:
     text = "apiVersion: v1\nkind: PolicyException\nmetadata: {name: a}\n"
-    assert load_exceptions(read("policies/e.yaml", text.encode()).documents) == ((), ())
+    assert load_exceptions(read("policies/e.yaml", text.encode()).documents, RULES) == ((), ())
