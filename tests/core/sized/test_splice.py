@@ -91,6 +91,8 @@ def put(*path: Any) -> Any:
         ("a:\n- b # 1\n# between\n- c\n", ["b", "c", "d"], "a:\n- b # 1\n# between\n- c\n- d\n"),
         ("a:\n- b # 1\n# between\n- c\n", ["c"], "a:\n# between\n- c\n"),
         ("a:\n- b\n- c\n", ["x", "b", "c"], "a:\n- x\n- b\n- c\n"),
+        ("a:\n- true\n- true # x\n- 1\n", [True, 1, True, 1], "a:\n- true\n- 1\n- true # x\n- 1\n"),
+        ("a:\n- true # x\n- 1\n- 1\n", [1, 1], "a:\n- 1\n- 1\n"),
         ("a:\n  - b\n", ["b", {"c": [1]}], "a:\n  - b\n  - c:\n      - 1\n"),
         ("a:\n- b\n", ["b", {"c": [1]}], "a:\n- b\n- c:\n  - 1\n"),
         ("a:\n- b: 1\n  c: 2\n", [{"c": 2}], "a:\n- c: 2\n"),
@@ -398,6 +400,7 @@ def collections(node: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     remove=st.booleans(),
     flow=st.booleans(),
 )
+@example(tree={"a": [True, True, 1]}, random=Random(26), deeper=0, windows=False, new=1, remove=False, flow=False)
 def test_adding_removes_no_line_and_removing_adds_none(  # noqa: PLR0917 - drawn by name
     tree: dict[str, Any], random: Random, deeper: int, windows: bool, new: Any, remove: bool, flow: bool
 ) -> None:

@@ -244,13 +244,30 @@ def _is_flow(node: YamlNode) -> bool:
 
 
 def _aligned(before: list[Any], after: list[Any]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield ranges of positions that correspond; items with the same name do, even if their content changed."""
+    """Yield ranges of positions that correspond; items with the same name do, even if their content changed.
+
+    A common start and end are matched first: SequenceMatcher alone prefers a longer match in between, and would
+    replace an item where another one is only inserted.
+    """
     if len(before) == len(after):
         yield 0, len(before), 0, len(after)
         return
-    matcher = SequenceMatcher(None, [_name(item) for item in before], [_name(item) for item in after], autojunk=False)
-    for _, first, last, start, end in matcher.get_opcodes():
-        yield first, last, start, end
+    old, new = [_name(item) for item in before], [_name(item) for item in after]
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    last, end = len(old) - tail, len(new) - tail
+    yield 0, head, 0, head
+    matcher = SequenceMatcher(None, old[head:last], new[head:end], autojunk=False)
+    for _, i1, i2, j1, j2 in matcher.get_opcodes():
+        yield head + i1, head + i2, head + j1, head + j2
+    yield last, len(old), end, len(new)
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """Return how many items at the start are equal."""
+    return next(
+        (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
 
 
 def _name(item: Any) -> str:
