@@ -170,7 +170,7 @@ def build_index(
         compiled=compilation.compiled,
         store=Store(
             records=records,
-            digests=digests.of_records(records.values()),
+            digests=digests.of_all(record.dependencies for record in records.values()),
             parsed=parser.used,
             totals=store.totals,
         ),

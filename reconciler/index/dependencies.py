@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answer, Answers
     from reconciler.core.sizing.tables import SizingTables
     from reconciler.index.context import Context
-    from reconciler.index.records import FileRecord
 
 
 class DefinitionDependency(Struct, frozen=True, array_like=True, tag="definition"):
@@ -185,9 +184,9 @@ class DependencyDigests:
             self._sets[encoded] = sha256(repr((self._context.digest, values)).encode()).hexdigest()
         return self._sets[encoded]
 
-    def of_records(self, records: Iterable["FileRecord"]) -> dict[bytes, str]:
-        """Return the digest of every dependency set of these records."""
-        return {encoded: self.of(encoded) for encoded in {record.dependencies: None for record in records}}
+    def of_all(self, encoded_sets: Iterable[bytes]) -> dict[bytes, str]:
+        """Return the digest of each distinct encoded set."""
+        return {encoded: self.of(encoded) for encoded in dict.fromkeys(encoded_sets)}
 
     def _value(self, dependency: Dependency) -> object:
         context = self._context

@@ -2,9 +2,13 @@
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import pytest
+from grimp import build_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "reconciler"
@@ -72,8 +76,50 @@ def test_modules_are_small_and_named(path: Path) -> None:
     assert not DRAWERS.search(path.stem), "name the noun instead"
 
 
-def test_the_check_itself_can_fail() -> None:
-    """The purity check sees what it is meant to see."""
+def _classes(trees: Iterable[ast.AST]) -> Counter[str]:
+    """Count the classes by name, without leading underscores."""
+    return Counter(node.name.strip("_") for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    """A reader who searches for a class finds one."""
+    counts = _classes(ast.parse(path.read_text()) for path in MODULES)
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_folders_are_small() -> None:
+    """At most 16 modules per folder, so that its listing is an overview."""
+    counts = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in MODULES if path.name != "__init__.py")
+    assert {folder: count for folder, count in counts.items() if count > 16} == {}
+
+
+def _circles(imports: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Return the modules that import themselves through others."""
+
+    def reachable(start: str) -> set[str]:
+        reached: set[str] = set()
+        ahead = [*imports.get(start, ())]
+        while ahead:
+            if (name := ahead.pop()) not in reached:
+                reached.add(name)
+                ahead += imports.get(name, ())
+        return reached
+
+    return sorted(name for name in imports if name in reachable(name))
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """No import circle, also where an import is only for types or inside a function."""
+    graph = build_graph("reconciler", include_external_packages=False, cache_dir=None)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    assert len(imports) > 200
+    assert _circles(imports) == []
+
+
+def test_the_checks_can_fail() -> None:
+    """The checks see what they are meant to see."""
+    assert _circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
+    assert _classes([ast.parse("class A: ..."), ast.parse("class _A: ...\nclass B: ...")]) == {"A": 2, "B": 1}
     tree = ast.parse("import os\nfrom time import sleep\nopen('x')\npath.read_text()")
     assert _imports(tree) & FORBIDDEN_IMPORTS == {"os", "time"}
     assert _calls(tree) == {"open", ".read_text"}

@@ -5,9 +5,9 @@
 
 from reconciler.core.launch.edit import NotEditable, edit_launch, script_flag
 from reconciler.core.launch.facts import Diagnostic, Fact, Span
-from reconciler.core.launch.framework import Command, Framework, Launcher, Overrides, ProcessFlags
+from reconciler.core.launch.framework import Command, Framework, Launcher, LaunchLine, Overrides, ProcessFlags
 from reconciler.core.launch.frameworks import FRAMEWORKS, is_configuration
-from reconciler.core.launch.launch import Launch, LaunchLine, ParsedLaunch
+from reconciler.core.launch.launch import Launch, ParsedLaunch
 from reconciler.core.launch.parse import parse_launch
 from reconciler.core.launch.search import find_launch_line
 from reconciler.core.launch.settings import FileReader, resolve_file

@@ -1,60 +1,12 @@
-"""A launch line: its invocation, its place, its facts."""
+"""A parsed launch line: its words, its place, its facts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
-from reconciler.core.launch.container import SourceMap
 from reconciler.core.launch.facts import Diagnostic, Fact
-from reconciler.core.launch.framework import Command, Framework, Launcher, ProcessFlags
+from reconciler.core.launch.framework import Framework, Launcher, LaunchLine
 from reconciler.core.launch.settings import Arguments, Option, flag_name
-from reconciler.core.launch.shell.expansion import Field
-
-
-class Invocation(Struct, frozen=True):
-    """The words of a launch line, split into launcher and program.
-
-    `head` and `program` are numbers of words: the last one before the launcher's flags, and the script, module or
-    verb. `arguments` are the launcher's own. `is_module`: the program was named with `-m`. `command` is the
-    framework's own command where one is called, and `framework` its framework.
-    """
-
-    launcher: Launcher
-    fields: Sequence[Field]
-    head: int
-    program: int
-    arguments: Arguments
-    is_module: bool = False
-    command: Command | None = None
-    framework: Framework | None = None
-
-    @property
-    def name(self) -> str:
-        """The script or module, or the framework's command with its verb or recipe."""
-        text = self.fields[self.program].text
-        return f"{self.command.label} {text}" if self.command is not None else text
-
-    @property
-    def first_word_of_program(self) -> int:
-        """Number of the `-m` in front of a module, or of the script itself."""
-        before = self.program - 1
-        return before if self.is_module and self.fields[before].text in {"-m", "--module"} else self.program
-
-    @property
-    def process_flags(self) -> ProcessFlags:
-        """The flags that set the number of processes and machines."""
-        if any(option.name in self.launcher.device_flags for option in self.arguments.options):
-            return ProcessFlags()
-        launcher = self.launcher.process_flags
-        return launcher if launcher.processes or self.command is None else self.command.process_flags
-
-
-class LaunchLine(Struct, frozen=True):
-    """An invocation with its place, and the variables that its program sees (None: unknown)."""
-
-    invocation: Invocation
-    source: SourceMap
-    env: Mapping[str, str | None]
 
 
 class Launch(Struct, frozen=True, kw_only=True):

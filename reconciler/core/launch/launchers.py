@@ -6,10 +6,17 @@ from functools import cache
 
 from msgspec import Struct
 
-from reconciler.core.launch.extraction import Extraction, setting_from_env
-from reconciler.core.launch.framework import Command, Framework, Launcher, Names, ProcessFlags, Read
-from reconciler.core.launch.launch import Invocation
-from reconciler.core.launch.settings import Arguments, Setting, is_flag, launcher_arguments
+from reconciler.core.launch.framework import (
+    Command,
+    Extraction,
+    Framework,
+    Invocation,
+    Launcher,
+    Names,
+    ProcessFlags,
+    Read,
+)
+from reconciler.core.launch.settings import Arguments, Setting, is_flag, launcher_arguments, setting_from_env
 from reconciler.core.launch.shell.expansion import UNKNOWN, Field
 
 

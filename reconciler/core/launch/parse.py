@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from reconciler.core.launch.container import expand_env, shorten
-from reconciler.core.launch.extraction import Extraction, setting_from_env
 from reconciler.core.launch.facts import Diagnostic, Fact
-from reconciler.core.launch.framework import CONFIG_EXTENSIONS, Framework, Overrides
+from reconciler.core.launch.framework import CONFIG_EXTENSIONS, Extraction, Framework, LaunchLine, Overrides
 from reconciler.core.launch.frameworks import FRAMEWORKS, find_framework
-from reconciler.core.launch.launch import Launch, LaunchLine, ParsedLaunch
+from reconciler.core.launch.launch import Launch, ParsedLaunch
 from reconciler.core.launch.launchers import read_processes
 from reconciler.core.launch.search import find_launch_line
-from reconciler.core.launch.settings import FileReader, Setting
+from reconciler.core.launch.settings import FileReader, Setting, setting_from_env
 from reconciler.core.launch.sharding import read_sharding
 from reconciler.core.launch.shell.expansion import UNKNOWN
 from reconciler.core.launch.training import read_method, read_training

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.core.launch.container import ContainerArgument, SourceMap, expand_references, shorten
 from reconciler.core.launch.facts import Diagnostic, Span
-from reconciler.core.launch.framework import Framework
+from reconciler.core.launch.framework import Framework, LaunchLine
 from reconciler.core.launch.frameworks import FRAMEWORKS
-from reconciler.core.launch.launch import LaunchLine
 from reconciler.core.launch.launchers import LAUNCHERS, parse_invocation, program_name, unwrap
 from reconciler.core.launch.settings import FileReader, flag_name
 from reconciler.core.launch.shell.ast import ShellError

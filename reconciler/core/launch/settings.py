@@ -259,3 +259,29 @@ def _common_suffix(left: list[str], right: list[str]) -> int:
             break
         count += 1
     return count
+
+
+_TRUE = frozenset({"", "true", "yes", "y", "t", "1", "on", "auto"})
+_FALSE = frozenset({"false", "no", "n", "f", "0", "off", "none", "null"})
+
+
+def parse_boolean(text: str) -> bool | None:
+    """Return the boolean that a word means; None for any other word."""
+    word = text.strip().lower()
+    return True if word in _TRUE else False if word in _FALSE else None
+
+
+def is_true(setting: Setting | None) -> bool:
+    """Whether a setting is given and means true."""
+    return setting is not None and parse_boolean(setting.text) is True
+
+
+def setting_from_env(env: Mapping[str, str | None], name: str) -> Setting | None:
+    """Return a variable of the started program as a setting; None where it is not set."""
+    if name not in env:
+        return None
+    value = env[name]
+    fact = Fact(value=value or "", snippet=f"{name}={value}", origin=f"env {name}")
+    if value is None:
+        return Setting(UNKNOWN, fact, f"`{name}` is set from a source outside the repository")
+    return Setting(value, fact)

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from reconciler.core.launch.extraction import Extraction, is_true, parse_boolean
-from reconciler.core.launch.settings import Setting
+from reconciler.core.launch.framework import Extraction
+from reconciler.core.launch.settings import Setting, is_true, parse_boolean
 from reconciler.core.launch.shell.expansion import UNKNOWN
 
 _FSDP = {

@@ -9,9 +9,9 @@ import re
 
 from msgspec.structs import replace
 
-from reconciler.core.launch.extraction import Extraction, is_true, parse_boolean
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.settings import Setting
+from reconciler.core.launch.framework import Extraction
+from reconciler.core.launch.settings import Setting, is_true, parse_boolean
 
 _NUMBERS = frozenset({"batch", "sequence", "accumulation", "lora_rank", "tensor", "pipeline"})
 _READ_SEPARATELY = frozenset({"deepspeed", "dtype", "attention", "fused_loss", "checkpointing"})

@@ -400,7 +400,15 @@ def collections(node: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     remove=st.booleans(),
     flow=st.booleans(),
 )
-@example(tree={"a": [True, True, 1]}, random=Random(26), deeper=0, windows=False, new=1, remove=False, flow=False)
+@example(
+    tree={"a": [True, True, 1]},
+    random=Random(26),  # noqa: S311 - repeats one drawing
+    deeper=0,
+    windows=False,
+    new=1,
+    remove=False,
+    flow=False,
+)
 def test_adding_removes_no_line_and_removing_adds_none(  # noqa: PLR0917 - drawn by name
     tree: dict[str, Any], random: Random, deeper: int, windows: bool, new: Any, remove: bool, flow: bool
 ) -> None:

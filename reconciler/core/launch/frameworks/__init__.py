@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from reconciler.core.launch.framework import Framework
+from reconciler.core.launch.framework import Framework, Invocation
 from reconciler.core.launch.frameworks.alpaca_lora import ALPACA_LORA
 from reconciler.core.launch.frameworks.axolotl import AXOLOTL
 from reconciler.core.launch.frameworks.fastchat import FASTCHAT
@@ -18,7 +18,6 @@ from reconciler.core.launch.frameworks.script import SCRIPT, TRAINER_SCRIPT
 from reconciler.core.launch.frameworks.torchtune import TORCHTUNE
 from reconciler.core.launch.frameworks.transformers import TRANSFORMERS
 from reconciler.core.launch.frameworks.trl import TRL
-from reconciler.core.launch.launch import Invocation
 from reconciler.core.launch.settings import script_arguments
 
 FRAMEWORKS: tuple[Framework, ...] = (

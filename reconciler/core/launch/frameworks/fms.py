@@ -5,11 +5,10 @@ import binascii
 
 import msgspec
 
-from reconciler.core.launch.extraction import Extraction, setting_from_env
 from reconciler.core.launch.facts import Diagnostic
-from reconciler.core.launch.framework import Framework
+from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
-from reconciler.core.launch.settings import flatten, read_file
+from reconciler.core.launch.settings import flatten, read_file, setting_from_env
 from reconciler.core.patterns import later
 
 _NAME = "fms-hf-tuning"

@@ -2,9 +2,9 @@
 
 import re
 
-from reconciler.core.launch.extraction import Extraction, parse_boolean
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Command, Framework, ProcessFlags
+from reconciler.core.launch.framework import Command, Extraction, Framework, ProcessFlags
+from reconciler.core.launch.settings import parse_boolean
 from reconciler.core.patterns import later
 
 _GLOBAL_BATCH = "16"

@@ -2,8 +2,7 @@
 
 from collections.abc import Set as AbstractSet
 
-from reconciler.core.launch.extraction import Extraction
-from reconciler.core.launch.framework import Framework
+from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.patterns import later
 
 

@@ -1,8 +1,7 @@
 """torchtune: https://pytorch.org/torchtune."""
 
-from reconciler.core.launch.extraction import Extraction
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Command, Framework, Overrides
+from reconciler.core.launch.framework import Command, Extraction, Framework, Overrides
 from reconciler.core.launch.launchers import TORCHRUN
 from reconciler.core.launch.training import read_dtype
 from reconciler.core.patterns import later

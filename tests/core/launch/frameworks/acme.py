@@ -2,8 +2,7 @@
 
 import re
 
-from reconciler.core.launch.extraction import Extraction
-from reconciler.core.launch.framework import Command, Framework, Overrides, ProcessFlags
+from reconciler.core.launch.framework import Command, Extraction, Framework, Overrides, ProcessFlags
 
 
 def _read_processes(extraction: Extraction) -> None:
