@@ -16,7 +16,7 @@ from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, Res
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.errors import ConfigError
-from reconciler.outputs.logs import Log, set_up
+from reconciler.outputs.terminal.logs import Log, set_up
 from reconciler.settings import SIZING_TOKEN, Settings, resolve
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def runtime(
     """Combine a repository and a store with what ships with the package."""
     from reconciler.index.build import Runtime
     from reconciler.index.workers import usable_processors
-    from reconciler.outputs.progress import progress
+    from reconciler.outputs.terminal.progress import progress
 
     policies, registry = _policies(), kinds()
     return Runtime(
@@ -265,7 +265,7 @@ def local_model(model: str) -> "Architecture | None":
 def engine_asker(run: Run, environ: Mapping[str, str], *, python: str, table: Path | None) -> "AskEngine":
     """Return the function that asks the external sizing engine of a cluster."""
     from reconciler.adapters.predictors.batch import predict_all
-    from reconciler.outputs.progress import progress
+    from reconciler.outputs.terminal.progress import progress
 
     root = run.workspace.runtime.repository.root
 
@@ -356,7 +356,7 @@ def compile_autoconf(python: str, output: Path, *, model_version: str, points: i
     from reconciler.adapters.files import write_file
     from reconciler.adapters.predictors.compile import compile_table
     from reconciler.adapters.predictors.installed import InstalledPredictor
-    from reconciler.outputs.progress import progress
+    from reconciler.outputs.terminal.progress import progress
 
     if not output.absolute().parent.is_dir():
         raise ConfigError(f"{output.absolute().parent}: folder does not exist", hint="create it, or name another file")

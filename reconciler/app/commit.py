@@ -5,8 +5,8 @@ from reconciler.core.plan import Plan
 from reconciler.errors import ConfigError, StalePlan
 from reconciler.outputs.commit import ACKNOWLEDGED, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, Committed
 from reconciler.outputs.commit import commit as commit_files
-from reconciler.outputs.logs import Log
 from reconciler.outputs.summary import commit_message
+from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.gate import refuse
 from reconciler.planning.plan import Planned
 from reconciler.revision.files import read_paths

@@ -1,7 +1,7 @@
 """Plan a revision against its base."""
 
 from reconciler.app.workspace import Workspace
-from reconciler.outputs.logs import Log
+from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.plan import Planned, plan_tree
 
 _log = Log(__name__)

@@ -8,10 +8,10 @@ import msgspec
 from reconciler.core.plan.explanation import ExplainedField, Explanation
 from reconciler.outputs.differences import is_single_line, scalar, value_lines
 from reconciler.outputs.findings import subject_of, where
-from reconciler.outputs.page import Page, Style, Styled
-from reconciler.outputs.printable import clip
 from reconciler.outputs.sizing import write_candidates, write_note
 from reconciler.outputs.summary import plural
+from reconciler.outputs.terminal.page import Page, Style, Styled
+from reconciler.outputs.terminal.printable import clip
 
 _LITERAL_INDENT = 13
 _MAX_LINES = 40  # of one value; the rendered file has all

@@ -2,9 +2,9 @@
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.findings import Category, Finding, Level, findings
-from reconciler.outputs.printable import clip, printable, without_commands
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.summary import counts, headline, lint_headline
+from reconciler.outputs.terminal.printable import clip, printable, without_commands
 
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
 _MAX_MESSAGE = 4_000  # characters; GitHub cuts at 64 KiB

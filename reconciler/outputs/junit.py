@@ -4,8 +4,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.findings import Category, Finding, Level, findings
-from reconciler.outputs.printable import printable
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
+from reconciler.outputs.terminal.printable import printable
 
 _WHOLE_PLAN = "whole plan"
 

@@ -19,7 +19,6 @@ from reconciler.outputs.differences import (
 )
 from reconciler.outputs.findings import Category, Finding, Level, findings, qualified_name, where
 from reconciler.outputs.markup import code, details, fence, html_code, marker, prose, size, table_of
-from reconciler.outputs.printable import without_commands
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sizing import markdown_sizing
 from reconciler.outputs.summary import (
@@ -42,6 +41,7 @@ from reconciler.outputs.summary import (
     signed,
     total_requests,
 )
+from reconciler.outputs.terminal.printable import without_commands
 
 GITHUB_LIMIT = 65_536
 """Most characters in one comment on GitHub."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from reconciler.core.patterns import later
-from reconciler.outputs.printable import clip, clip_middle, printable
+from reconciler.outputs.terminal.printable import clip, clip_middle, printable
 
 _MAX_NAME = 160  # cells; longer paths and names are cut in the middle
 _MAX_PROSE = 600

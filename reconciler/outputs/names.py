@@ -1,8 +1,8 @@
 """The name output, for scripts: operation, cluster and kind/namespace/name of each changed object, one per line."""
 
 from reconciler.core.plan import Plan
-from reconciler.outputs.printable import printable, without_commands
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
+from reconciler.outputs.terminal.printable import printable, without_commands
 
 
 def render_names(plan: Plan, _: RenderOptions = DEFAULTS) -> str:

@@ -9,9 +9,9 @@ from msgspec import Struct
 from reconciler.core.sizing.decision import Candidate, Decision, Estimate
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.summary import SizingSummary
-from reconciler.outputs.page import Page, Piece, Style, Styled
 from reconciler.outputs.sizing import write_note
 from reconciler.outputs.summary import gpus
+from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 
 
 class SizeAnswer(Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from reconciler.core.plan import Change, Plan
 from reconciler.core.sizing.summary import CandidateSummary, SizingSummary
 from reconciler.outputs.findings import where
 from reconciler.outputs.markup import code, details, html_code, prose, table_of
-from reconciler.outputs.page import Page, Piece, Style, Styled
 from reconciler.outputs.summary import gpus
+from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 
 _MAX_PLACES = 3
 _HEADER = ("", "GPUs", "nodes", "product", "peak GiB", "range", "GPU GiB", "")

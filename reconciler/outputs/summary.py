@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.plan import CapacityLine, Operation, Plan
 from reconciler.outputs.findings import Level, findings
-from reconciler.outputs.printable import clip_middle, printable
+from reconciler.outputs.terminal.printable import clip_middle, printable
 
 _HEADLINE_QUEUES = 2
 _HEADLINE_NAME_CELLS = 60  # Kubernetes allows names of 63 and 253 characters

@@ -18,8 +18,6 @@ from reconciler.outputs.differences import (
     scalar,
 )
 from reconciler.outputs.findings import Category, Finding, Level, findings, qualified_name, where
-from reconciler.outputs.page import Page, Piece, Style, Styled
-from reconciler.outputs.printable import cells
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sizing import write_sizing_section
 from reconciler.outputs.summary import (
@@ -42,6 +40,8 @@ from reconciler.outputs.summary import (
     signed,
     total_requests,
 )
+from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
+from reconciler.outputs.terminal.printable import cells
 
 SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.MOVE: ">"}
 OPERATION_STYLES = {

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.plan.explanation import ExplainedField, Explanation, ValueSource
 from reconciler.outputs.explain import render_explain, render_explain_json
-from reconciler.outputs.printable import cells
+from reconciler.outputs.terminal.printable import cells
 from tests.outputs import plans
 from tests.outputs.goldens import agrees
 from tests.outputs.strategies import KEY, PLACE, TEXT, VALUE, several

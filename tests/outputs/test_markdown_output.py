@@ -159,7 +159,7 @@ def test_prose_shows_the_text_itself(text: str) -> None:
     """Escapes are for machines: a reader sees what was written, but for the parting spaces."""
     shown = prose(f"x {text}", longest=10_000)
     rendered = "".join(live_text(f"y {shown}")).replace("\u200b", "")
-    from reconciler.outputs.printable import printable  # noqa: PLC0415 - only this test compares with it
+    from reconciler.outputs.terminal.printable import printable  # noqa: PLC0415 - only this test compares with it
 
     assert rendered.split() == f"y x {printable(text)}".split()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.outputs.printable import cells, clip, clip_middle, printable, without_commands
+from reconciler.outputs.terminal.printable import cells, clip, clip_middle, printable, without_commands
 from tests.outputs.strategies import TEXT
 
 

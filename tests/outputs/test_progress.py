@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from reconciler.outputs.progress import DELAY_SECONDS, Bar, progress
+from reconciler.outputs.terminal.progress import DELAY_SECONDS, Bar, progress
 
 
 class Terminal(io.StringIO):
@@ -67,7 +67,7 @@ def test_a_failure_takes_the_bar_away_too() -> None:
 
 def test_rich_is_not_imported_before_it_is_needed() -> None:
     code = (
-        "import sys; from reconciler.outputs.progress import progress\n"
+        "import sys; from reconciler.outputs.terminal.progress import progress\n"
         "with progress('x') as advance: advance(1)\n"
         "sys.exit('rich' in sys.modules)"
     )

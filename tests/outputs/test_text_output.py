@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.digest import acknowledgement
-from reconciler.outputs.printable import cells
 from reconciler.outputs.registry import RenderOptions
+from reconciler.outputs.terminal.printable import cells
 from reconciler.outputs.text import render_text
 from tests.outputs import plans
 from tests.outputs.goldens import agrees

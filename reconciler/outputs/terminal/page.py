@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from msgspec import Struct, field
 
-from reconciler.outputs.printable import cells, clip, clip_middle, printable, without_commands
+from reconciler.outputs.terminal.printable import cells, clip, clip_middle, printable, without_commands
 
 
 class Style(StrEnum):
