@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +20,14 @@ from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
 from reconciler.index.context import Context, build_context, may_define
 from reconciler.index.dependencies import DependencyDigests
 from reconciler.index.parsed import CachedParser, ParsedFile, ReadFiles, load_mapping, save_mapping
-from reconciler.index.records import CompiledRecord, FileRecord, decode_compiled, encode_compiled, summarize_file
+from reconciler.index.records import (
+    CompiledRecord,
+    FileRecord,
+    decode_compiled,
+    encode_compiled,
+    rendered_blobs,
+    summarize_file,
+)
 from reconciler.index.store import Store
 from reconciler.index.totals import ObjectTotals, evaluate_totals
 from reconciler.index.workers import in_parallel
@@ -60,11 +68,10 @@ class Runtime(Struct, frozen=True, kw_only=True):
         return f"{__version__}+{self.bundle_digest[:12]}"
 
 
-class CompiledRevision(Struct, frozen=True, kw_only=True):
+class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     """The index of one revision.
 
     desired: blob ids by path below the rendered folder. Of two objects with one path the first counts.
-    sources: source files by the same paths.
     contents: bytes of rendered objects that were asked to be kept, by path.
     compiled: the few files that this run compiled, whole: they are asked for again, to be compared.
     store: what the next run needs.
@@ -75,12 +82,20 @@ class CompiledRevision(Struct, frozen=True, kw_only=True):
     context: Context
     records: Mapping[str, FileRecord]
     desired: Mapping[str, str]
-    sources: Mapping[str, str]
     has_duplicates: bool
     inventory_digests: Mapping[str, str]
     store: Store
     contents: Mapping[str, bytes] = {}
     compiled: Mapping[str, CompiledFile] = {}
+
+    @cached_property
+    def sources(self) -> Mapping[str, str]:
+        """Source files by rendered path. Of two objects with one path the first counts."""
+        sources: dict[str, str] = {}
+        for source, record in self.records.items():
+            for path in record.paths:
+                sources.setdefault(path, source)
+        return sources
 
     def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
         """Return the summaries of rendered paths, in order."""
@@ -156,7 +171,7 @@ def build_index(
     stale = [path for path in sources if path in changed or known[path].dependencies in stale_sets]
     compilation = _compile(runtime, context, sources, stale, changed, keep=keep)
     records = {path: compilation.records.get(path) or known[path] for path in sources}
-    desired, origins, count = _rendered_paths(records)
+    desired, has_duplicates = rendered_blobs(records.values())
     return CompiledRevision(
         revision=revision,
         clusters=clusters,
@@ -164,8 +179,7 @@ def build_index(
         records=records,
         inventory_digests=digests.inventories,
         desired=desired,
-        sources=origins,
-        has_duplicates=count != len(desired),
+        has_duplicates=has_duplicates,
         contents=compilation.contents,
         compiled=compilation.compiled,
         store=Store(
@@ -287,19 +301,6 @@ def _compile(
         contents={path: content for one in reversed(sent.values()) for path, content in one.contents.items()},
         compiled=compiled,
     )
-
-
-def _rendered_paths(records: Mapping[str, FileRecord]) -> tuple[dict[str, str], dict[str, str], int]:
-    """Return blob ids and source files by rendered path, and how many objects there are."""
-    desired: dict[str, str] = {}
-    sources: dict[str, str] = {}
-    count = 0
-    for source, record in records.items():
-        for path, blob in record.blobs:
-            count += 1
-            if path not in desired:
-                desired[path], sources[path] = blob, source
-    return desired, sources, count
 
 
 def read_files(repository: Repository, blobs: BlobIds, paths: list[str]) -> Iterator[tuple[str, bytes]]:

@@ -1,6 +1,6 @@
 """`FileRecord`: what the index keeps of one compiled source file. Workers send it back, and the store keeps it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
@@ -51,10 +51,9 @@ class FileRecord(Struct, frozen=True, array_like=True):
         return _summaries.decode(self.encoded_summaries)
 
     @property
-    def blobs(self) -> list[tuple[str, str]]:
-        """Path and blob id of each rendered object."""
-        parts = self.objects.split(_SEPARATOR)
-        return list(zip(parts[::2], parts[1::2], strict=True)) if self.objects else []
+    def paths(self) -> list[str]:
+        """Paths of the rendered objects."""
+        return self.objects.split(_SEPARATOR)[::2] if self.objects else []
 
 
 class CompiledRecord(Struct, frozen=True, array_like=True):
@@ -77,6 +76,18 @@ encode_compiled: Callable[[CompiledRecord], bytes] = _encoder.encode
 decode_compiled: Callable[[bytes], CompiledRecord] = _compiled.decode
 short_digest = partial(blake2b, digest_size=16)
 """There is one for each file, so it is short."""
+
+
+def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]:
+    """Return blob ids by rendered path, and whether two objects have one path. Then the first counts."""
+    objects = _SEPARATOR.join([record.objects for record in records if record.objects])
+    parts = objects.split(_SEPARATOR) if objects else []
+    paths, blobs = parts[::2], parts[1::2]
+    desired = dict(zip(paths, blobs, strict=True))
+    has_duplicates = len(desired) != len(paths)
+    if has_duplicates:
+        desired |= zip(reversed(paths), reversed(blobs), strict=True)
+    return desired, has_duplicates
 
 
 def summarize_file(compiled: CompiledFile, *, blob: str, is_definition: bool) -> FileRecord:

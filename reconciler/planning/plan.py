@@ -102,9 +102,10 @@ def plan_tree(
     renderer = Renderer(runtime, index)
     before = index.revision if against_head else _resolve_base(runtime, index, base)
     baseline = _baseline(runtime, before)
-    foreign = _foreign(runtime, index, before, baseline)
+    differing = baseline.differing(index.desired)
+    foreign = _foreign(runtime, index, before, baseline, differing)
     owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
-    differing = [path for path in baseline.differing(index.desired) if path in owned]
+    differing = [path for path in differing if path in owned]
     changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
     updates = compare_updates(runtime, index, renderer, baseline, [path for path in changed if path in owned])
     findings = _findings(index, totals, updates, foreign, date)
@@ -174,10 +175,10 @@ def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
 
 
 def _foreign(
-    runtime: Runtime, index: CompiledRevision, before: LoadedRevision, baseline: Baseline
+    runtime: Runtime, index: CompiledRevision, before: LoadedRevision, baseline: Baseline, differing: Sequence[str]
 ) -> dict[str, Problem]:
     """Return the problems of objects that are not ours: in the baseline, and in the head's own `rendered/`."""
-    foreign = _foreign_in(baseline, baseline.differing(index.desired))
+    foreign = _foreign_in(baseline, differing)
     if before is not index.revision and before.files.rendered != index.revision.files.rendered:
         own = _baseline(runtime, index.revision)
         new = [path for path in own.differing(index.desired) if baseline.versions.get(path) != own.versions[path]]

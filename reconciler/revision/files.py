@@ -1,6 +1,7 @@
 """The files of one revision by role: settings, sources, policies, evidence, rendered objects."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 
@@ -56,37 +57,54 @@ def apply_changes(files: TreeFiles, changes: Mapping[str, Entry | None], folder:
 
 
 def _change(files: TreeFiles, changes: Mapping[str, Entry | None], folder: str) -> TreeFiles:
-    written, rendered, irregular = {**files.written}, {**files.rendered}, {**files.irregular}
+    written: dict[str, str | None] = {}
+    rendered: dict[str, str | None] = {}
+    irregular = {path: entry for path, entry in files.irregular.items() if path not in changes}
     prefix = f"{folder}/"
     for path, entry in changes.items():
+        is_regular = entry is not None and entry.is_file and path.isprintable()
         group, key = (rendered, path[len(prefix) :]) if path.startswith(prefix) else (written, path)
-        group.pop(key, None)
-        irregular.pop(path, None)
-        if entry is None:
-            continue
-        if entry.is_file and path.isprintable():
-            group[key] = entry.oid
-        else:
+        group[key] = entry.oid if entry is not None and is_regular else None
+        if entry is not None and not is_regular:
             irregular[path] = entry
-    return TreeFiles(dict(sorted(written.items())), dict(sorted(rendered.items())), irregular)
+    return TreeFiles(_merge(files.written, written), _merge(files.rendered, rendered), irregular)
+
+
+def _merge(blobs: dict[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Return blob ids with these changes, sorted by path; None deletes."""
+    if not changes:
+        return blobs
+    merged = {**blobs, **changes}
+    return {path: blob for path in sorted(merged) if (blob := merged[path]) is not None}
 
 
 def digest_files(*groups: BlobIds) -> str:
     """Return the SHA-256 of paths and blob ids."""
-    lists = ["".join([f"{path}\t{oid}\n" for path, oid in group.items()]) for group in groups]
-    return sha256("\n".join(lists).encode()).hexdigest()
+    lists = ["\n".join(map("\t".join, group.items())) for group in groups]
+    return sha256("\n\n".join(lists).encode()).hexdigest()
 
 
 def below(files: BlobIds, *folders: str) -> BlobIds:
     """Return the files below any of these folders."""
-    prefixes = tuple(f"{folder}/" for folder in folders)
-    return {path: oid for path, oid in files.items() if path.startswith(prefixes)}
+    paths = list(files)
+    return {
+        path: files[path] for folder in sorted(folders, key=_prefix) for path in paths[slice(*_range(paths, folder))]
+    }
 
 
 def count_below(files: BlobIds, folder: str) -> int:
     """Count the files below a folder."""
-    prefix = f"{folder}/"
-    return sum([path.startswith(prefix) for path in files])
+    first, end = _range(list(files), folder)
+    return end - first
+
+
+def _range(paths: list[str], folder: str) -> tuple[int, int]:
+    """Return where the paths below a folder begin and end in sorted paths."""
+    return bisect_left(paths, _prefix(folder)), bisect_left(paths, f"{folder}0")  # "0" follows "/"
+
+
+def _prefix(folder: str) -> str:
+    return f"{folder}/"
 
 
 def read_paths(config: Config) -> tuple[str, ...]:
@@ -127,8 +145,7 @@ def selects(cluster: Cluster, path: str, labels: object) -> bool:
 
 def _empty_folders(config: Config, sources: BlobIds) -> Iterator[Problem]:
     for folder in config.sources:
-        prefix = f"{folder}/"
-        if not any(path.startswith(prefix) for path in sources):
+        if not count_below(sources, folder):
             yield Problem(
                 rule="layout.empty",
                 place=SourceRef(path=CONFIG_PATH),
