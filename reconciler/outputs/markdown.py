@@ -29,6 +29,7 @@ from reconciler.outputs.summary import (
     blockers,
     commitment,
     counts,
+    evidence_age,
     gpus,
     headlines,
     held_back_headline,
@@ -185,7 +186,7 @@ def _capacity(plan: Plan, rows: int) -> Iterator[str]:
                 str(line.capacity),
                 f"{number(line.guaranteed)}{share}",
                 f"{line.requested} ({percent(line.requested, line.capacity)})",
-                remark + (f", **{shortage} short**" if shortage > 0 else ""),
+                remark + (f", **{shortage} short**" if shortage > 0 else "") + evidence_age(line),
             ]
         )
     titles = ("Cluster", "Product", "GPUs:", "Guaranteed:", "Requested:", "")

@@ -297,6 +297,11 @@ def lint_headline(plan: Plan) -> str:
     return listed + (f" in {plural(len(files), 'file')}" if files else "")
 
 
+def evidence_age(line: CapacityLine) -> str:
+    """Return the age of the inventory, where its age is limited: `, evidence 3 days old`."""
+    return "" if line.evidence_days is None else f", evidence {plural(max(line.evidence_days, 0), 'day')} old"
+
+
 def commitment(line: CapacityLine) -> str:
     """Compare all guaranteed GPUs with those of the cluster: `8 overcommitted`, `16 uncommitted`."""
     if line.guaranteed is None:

@@ -28,6 +28,7 @@ from reconciler.outputs.summary import (
     blockers,
     commitment,
     counts,
+    evidence_age,
     gpus,
     headlines,
     held_back_headline,
@@ -145,6 +146,7 @@ def _capacity(page: Page, plan: Plan) -> None:
         is_short = line.requested > line.capacity
         share = "" if line.guaranteed is None else f"  {percent(line.guaranteed, line.capacity)}"
         remark = commitment(line) + (f", {number(line.requested - line.capacity)} short" if is_short else "")
+        remark += evidence_age(line)
         table.append(
             [
                 line.cluster,

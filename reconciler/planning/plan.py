@@ -3,6 +3,7 @@
 tree + configuration -> revision (files by role) -> index (compiled files) -> baseline (what exists) -> plan
 """
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs
 from reconciler.core.plan.make import make_plan
 from reconciler.core.policy.exceptions import apply_exceptions
+from reconciler.core.policy.references import evaluate_age, evidence_ages, utc_date
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.queues import defines_queues, subtract_workloads
@@ -129,6 +131,7 @@ def plan_tree(
         origins=_origins(runtime, index, before.files, findings.problems),
         waiting=index.pending(),
         inventories=index.context.evidence.inventories,
+        evidence_ages=_evidence_ages(index, date),
         verdicts=findings.verdicts,
         problems=findings.problems,
         exceptions=findings.exceptions,
@@ -278,6 +281,16 @@ def _findings(
     ]
     for update in updates.values():
         verdicts += update.verdicts
+    context = index.context
+    verdicts += evaluate_age(
+        context.kinds,
+        index.clusters,
+        context.evidence.inventories,
+        context.config.rules,
+        _evidence_date(index, date),
+        context.config.evidence_days,
+        is_committed=bool(date) or index.revision.tree.commit is not None,
+    )
     tip = index.revision.tree.tip
     today = date or (tip.committed_at[:10] if tip else "")  # before the first commit no exception has expired
     excepted = apply_exceptions(verdicts, index.context.exceptions, today)
@@ -287,6 +300,18 @@ def _findings(
         verdicts=tuple(sorted(excepted.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=excepted.in_force,
     )
+
+
+def _evidence_date(index: CompiledRevision, date: str) -> dt.date | None:
+    """Return the date to compare evidence with: the given one, else the UTC date of the head commit."""
+    tip = index.revision.tree.tip
+    return utc_date(date or (tip.committed_at if tip else ""))
+
+
+def _evidence_ages(index: CompiledRevision, date: str) -> dict[str, int]:
+    if index.context.config.evidence_days is None:
+        return {}
+    return evidence_ages(index.context.evidence.inventories, _evidence_date(index, date))
 
 
 def _describe(tree: TreeReference, *files: BlobIds) -> Revision:

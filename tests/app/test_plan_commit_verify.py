@@ -9,8 +9,11 @@ from reconciler.app.plan import plan
 from reconciler.app.render import render
 from reconciler.app.verify import require_verified, verify
 from reconciler.core.plan.digest import acknowledgement
+from reconciler.core.policy.verdict import Result
 from reconciler.errors import ConfigError, InvalidInput, PolicyDenied, StalePlan, UnsafePlan
 from reconciler.outputs.commit import ACKNOWLEDGED, PLAN_DIGEST, trailers_of
+from reconciler.outputs.markdown import render_markdown
+from reconciler.outputs.text import render_text
 from tests.app.workspaces import edit, open_workspace, template_repository
 from tests.fakes.cache import MemoryCache
 from tests.fakes.repository import MemoryRepository
@@ -147,3 +150,23 @@ def test_the_configuration_must_be_one_document(repository: MemoryRepository) ->
         "reconciler.yaml",
         "keep exactly one document",
     )
+
+
+def test_the_age_of_evidence_is_limited(repository: MemoryRepository) -> None:
+    """The age is shown with the capacity, and the rule can be set to deny."""
+    edit(repository, "reconciler.yaml", "spec:\n", "spec:\n  evidence: {maxAge: 10d}\n")
+    edit(repository, JOB, "numGPUs: 16", "numGPUs: 32")
+    repository.save({})
+    made = plan(open_workspace(repository, "HEAD"), date="2026-11-15", against_head=True).plan
+    assert {line.evidence_days for line in made.capacity} == {14}
+    assert [(one.rule, one.result) for one in made.verdicts if one.rule == "evidence.age"] == [
+        ("evidence.age", Result.WARN)
+    ]
+    assert "evidence 14 days old" in render_text(made)
+    assert "evidence 14 days old" in render_markdown(made)
+    recent = plan(open_workspace(repository, "HEAD"), date="2026-11-08", against_head=True).plan
+    assert [one for one in recent.verdicts if one.rule == "evidence.age"] == []
+    edit(repository, "reconciler.yaml", "spec:\n", "spec:\n  rules: {evidence.age: {action: deny}}\n")
+    repository.save({})
+    with pytest.raises(PolicyDenied):
+        require_verified(verify(open_workspace(repository, "HEAD"), date="2026-11-15"))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDERS: Mapping[str, tuple[str, ...]] = {"sources": ("queues", "jobs"), "policies": ("policies",)}
 """Folders if `reconciler.yaml` sets none."""
+DEFAULT_EVIDENCE = "evidence"
 
 
 class Backend(StrEnum):
@@ -87,7 +88,8 @@ class Config(Struct, frozen=True, kw_only=True):
     clusters: tuple[Cluster, ...]
     sources: tuple[str, ...] = DEFAULT_FOLDERS["sources"]
     policies: tuple[str, ...] = DEFAULT_FOLDERS["policies"]
-    evidence: str = "evidence"
+    evidence: str = DEFAULT_EVIDENCE
+    evidence_days: int | None = None  # maximum age of inventories; None: no limit
     rendered: str = "rendered"
     rules: Mapping[str, RuleSetting] = field(default_factory=dict)
     budgets: Budgets = Budgets()
@@ -111,7 +113,8 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
             clusters=tuple(_cluster(entry, spec.get("sizing", {})) for entry in spec["clusters"]),
             sources=tuple(_normalize(written) for written in spec.get("sources", shipped.sources)),
             policies=tuple(_normalize(written) for written in spec.get("policies", shipped.policies)),
-            evidence=_normalize(spec.get("evidence", shipped.evidence)),
+            evidence=_normalize(_evidence_folder(spec)[1]),
+            evidence_days=_evidence_days(spec),
             rendered=_normalize(spec.get("rendered", shipped.rendered)),
             rules={
                 rule: RuleSetting(**setting, place=document.at(("spec", "rules", rule), key=True))
@@ -191,11 +194,24 @@ def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
     for name, default in DEFAULT_FOLDERS.items():
         for index, written in enumerate(spec.get(name, default)):
             yield ("spec", name, index), written
-    for name in ("evidence", "rendered"):
-        yield ("spec", name), spec.get(name, name)
+    yield _evidence_folder(spec)
+    yield ("spec", "rendered"), spec.get("rendered", "rendered")
     for index, cluster in enumerate(spec["clusters"]):
         for position, written in enumerate(cluster.get("select", {}).get("folders", ())):
             yield ("spec", "clusters", index, "select", "folders", position), written
+
+
+def _evidence_folder(spec: Mapping[str, Any]) -> tuple[FieldPath, str]:
+    evidence = spec.get("evidence", DEFAULT_EVIDENCE)
+    if isinstance(evidence, str):
+        return ("spec", "evidence"), evidence
+    return ("spec", "evidence", "folder"), evidence.get("folder", DEFAULT_EVIDENCE)
+
+
+def _evidence_days(spec: Mapping[str, Any]) -> int | None:
+    evidence = spec.get("evidence")
+    limit = evidence.get("maxAge") if isinstance(evidence, dict) else None
+    return int(limit.removesuffix("d")) if limit else None
 
 
 def _overlaps(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:

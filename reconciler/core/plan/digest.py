@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 def digest(plan: "Plan") -> str:
     """Return the SHA-256 of the whole plan, as canonical JSON: its inputs, and everything that outputs show.
 
-    Labels, commit ids and the acknowledgement are not part of it, so that equal files under another name or commit give
-    the same plan. The checksum of a saved plan covers them.
+    Labels, commit ids, the age of evidence and the acknowledgement are not part of it, so that equal files under
+    another name or commit, or on another day, give the same plan. The checksum of a saved plan covers them.
     """
     anonymous = {side: replace(getattr(plan, side), label="", commit="") for side in ("base", "head")}
-    return _sha256(replace(plan, digest="", acknowledged=False, **anonymous))
+    capacity = tuple(replace(line, evidence_days=None) for line in plan.capacity)
+    return _sha256(replace(plan, digest="", acknowledged=False, capacity=capacity, **anonymous))
 
 
 def acknowledgement(plan_digest: str) -> str:

@@ -81,14 +81,18 @@ def _sum_quotas(quotas: Iterable[Quota]) -> Quota:
     return total
 
 
-def capacity_lines(after: Usage, inventories: Mapping[str, Inventory]) -> tuple[CapacityLine, ...]:
+def capacity_lines(
+    after: Usage, inventories: Mapping[str, Inventory], ages: Mapping[str, int]
+) -> tuple[CapacityLine, ...]:
     """Return the GPUs of each cluster with an inventory, compared with guarantees and requests.
 
-    A quota for any product is compared with all GPUs of the cluster.
+    A quota for any product is compared with all GPUs of the cluster. `ages` are those of the inventories to show, in
+    days.
     """
     lines: list[CapacityLine] = []
     for cluster in sorted(inventories):
-        lines += _capacity(cluster, after.get(cluster, _EMPTY), _count_gpus(inventories[cluster]))
+        own = _capacity(cluster, after.get(cluster, _EMPTY), _count_gpus(inventories[cluster]))
+        lines += (replace(line, evidence_days=ages.get(cluster)) for line in own)
     return tuple(lines)
 
 

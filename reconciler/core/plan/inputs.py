@@ -47,6 +47,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
         unknown; then all deletions are held back while any file has errors.
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories: measured nodes by cluster.
+    evidence_ages: age of each inventory in days, if the configuration limits it.
     folders: number of files in each source folder, before and after.
     acknowledgement: the token that the user gave to accept exceeded budgets.
     """
@@ -68,6 +69,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     origins: Mapping[str, str] | None = None
     waiting: frozenset[str] = frozenset()
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
+    evidence_ages: Mapping[str, int] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

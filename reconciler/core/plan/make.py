@@ -34,7 +34,7 @@ def make_plan(inputs: Inputs) -> Plan:
         unchanged=paths.unchanged,
         gpus=gpu_lines(before, after),
         queues=queues,
-        capacity=capacity_lines(after, inputs.inventories),
+        capacity=capacity_lines(after, inputs.inventories, inputs.evidence_ages),
         jobs=job_changes(edits, before, after),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),

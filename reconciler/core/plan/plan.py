@@ -86,6 +86,7 @@ class CapacityLine(Struct, frozen=True, kw_only=True):
     capacity: int
     guaranteed: float | None  # None: a queue is unlimited
     requested: int
+    evidence_days: int | None = None  # age of the inventory, if `spec.evidence.maxAge` is set
 
 
 class JobChange(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from reconciler.core.config import Cluster, RuleSetting
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
+from reconciler.core.policy.references.age import evaluate_age, evidence_ages, utc_date
 from reconciler.core.policy.references.existence import check_existence
 from reconciler.core.policy.references.identity import check_identity
 from reconciler.core.policy.references.products import check_products
@@ -17,7 +18,17 @@ from reconciler.core.policy.verdict import Verdict
 from reconciler.core.queues import QueueUsage, usage_by_cluster
 from reconciler.core.summary import ObjectSummary
 
-__all__ = ["ALWAYS", "RULES", "Rule", "evaluate", "evaluate_amounts", "evaluate_links"]
+__all__ = [
+    "ALWAYS",
+    "RULES",
+    "Rule",
+    "evaluate",
+    "evaluate_age",
+    "evaluate_amounts",
+    "evaluate_links",
+    "evidence_ages",
+    "utc_date",
+]
 
 
 def evaluate(  # noqa: PLR0917 - the parts of a cluster

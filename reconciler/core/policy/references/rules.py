@@ -132,6 +132,12 @@ RULES: Mapping[str, Rule] = {
         reason="without an inventory it is unknown whether the cluster has these GPUs",
         action=Result.WARN,
     ),
+    "evidence.age": Rule(
+        title="Evidence is recent",
+        reason="old figures, and figures from a clock that was wrong, describe nodes that may not exist; set"
+        " `spec.evidence.maxAge` in reconciler.yaml to limit the age",
+        action=Result.WARN,
+    ),
     "quota.daemon-set": Rule(
         title="GPUs of DaemonSets are visible",
         reason="a DaemonSet takes GPUs on every node that it matches, and no figure of a plan includes them",
