@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.console import emit
+
 if TYPE_CHECKING:
     from reconciler.adapters.predictors.table import Table
 
@@ -64,7 +66,7 @@ def compile_(python: str, output: Path, model_version: str, points: int) -> int:
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
     table = wiring.compile_autoconf(python, output, model_version=model_version, points=points)
-    click.echo(f"{output}: {_summary(table)}")
+    emit(f"{output}: {_summary(table)}")
     return 0
 
 
@@ -81,7 +83,7 @@ def check(file: Path) -> int:
     """Verify the digest of a table, and print what it was compiled from."""
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
-    click.echo(f"{file}: {_summary(wiring.read_autoconf_table(file))}")
+    emit(f"{file}: {_summary(wiring.read_autoconf_table(file))}")
     return 0
 
 

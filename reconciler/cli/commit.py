@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit, emit_report
 from reconciler.outputs.registry import output_names
 
 
@@ -54,12 +55,12 @@ def command(*, repo: str, branch: str | None, message: str | None, plan_file: Pa
     planned = plan(run.workspace, date=settings.date, acknowledge=acknowledge, against_head=True)
     if saved is not None:
         require_same(saved, planned.plan)
-    click.echo(format_plan(planned.plan, settings), nl=False)
+    emit_report(format_plan(planned.plan, settings), settings)
     committed = commit(run.workspace, planned, acknowledge=acknowledge, branch=branch, message=message or "")
     if committed is None:
-        click.echo("nothing to commit: rendered/ is up to date", err=True)
+        emit("nothing to commit: rendered/ is up to date", err=True)
     else:
-        click.echo(f"committed {committed.oid[:12]}{f' to {branch}' if branch else ''}", err=True)
+        emit(f"committed {committed.oid[:12]}{f' to {branch}' if branch else ''}", err=True)
     for path in uncommitted_sources(run.workspace):
-        click.echo(f"warning: {path} has uncommitted changes, which are not included", err=True)
+        emit(f"warning: {path} has uncommitted changes, which are not included", err=True)
     return 0

@@ -3,6 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
+from reconciler.cli.console import emit
 from reconciler.errors import ConfigError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -24,5 +25,5 @@ def command(*, shell: str) -> int:
     completion = get_completion_class(shell)
     if completion is None:
         raise ConfigError(f"unsupported shell {shell!r}", hint=f"allowed values: {', '.join(SHELLS)}")
-    click.echo(completion(reconciler, {}, "reconciler", "_RECONCILER_COMPLETE").source())
+    emit(completion(reconciler, {}, "reconciler", "_RECONCILER_COMPLETE").source())
     return 0

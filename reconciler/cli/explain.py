@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit_report
 
 
 @click.command(
@@ -35,5 +36,5 @@ def command(*, object_: str, field: str, repo: str, **flags: Any) -> int:
     from reconciler.cli.display import format_explanation  # noqa: PLC0415
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
-    click.echo(format_explanation(explain(run.workspace, object_, field), run.settings), nl=False)
+    emit_report(format_explanation(explain(run.workspace, object_, field), run.settings), run.settings)
     return 0

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from reconciler.cli.console import emit
+
 
 @click.command(
     "init",
@@ -23,13 +25,13 @@ def command(*, folder: Path) -> int:
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
     made = wiring.init(folder)
-    click.echo(f"wrote {made.files} files to {folder}")
+    emit(f"wrote {made.files} files to {folder}")
     if made.uncommitted:
-        click.echo(f"Nothing was committed: {made.uncommitted}")
+        emit(f"Nothing was committed: {made.uncommitted}")
     if made.inside:
-        click.echo("Forges and Argo CD read the top folder of a repository: move the pipelines there and add")
-        click.echo(f"--repo {made.inside} to their commands. Prefix paths in argocd/ and flux/ by {made.inside}/.")
-    click.echo("\nNext steps:")
+        emit("Forges and Argo CD read the top folder of a repository: move the pipelines there and add")
+        emit(f"--repo {made.inside} to their commands. Prefix paths in argocd/ and flux/ by {made.inside}/.")
+    emit("\nNext steps:")
     for line in made.next_commands:
-        click.echo(f"  {line}")
+        emit(f"  {line}")
     return 0

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit_report
 from reconciler.outputs.registry import output_names
 
 
@@ -35,6 +36,6 @@ def command(*, repo: str, **flags: Any) -> int:
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     result = lint(run.workspace, date=run.settings.date)
-    click.echo(format_plan(result, run.settings, lint=True), nl=False)
+    emit_report(format_plan(result, run.settings, lint=True), run.settings)
     refuse(result)
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from reconciler.cli.console import emit
 from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, ReconcilerError, Terminated
 from reconciler.version import __version__
 
@@ -98,10 +99,10 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
     except click.ClickException as error:
         return _report_usage(error)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        emit("interrupted", err=True)
         return INTERRUPTED
     except Terminated:
-        click.echo("terminated", err=True)
+        emit("terminated", err=True)
         return TERMINATED
     except (BrokenPipeError, SystemExit):
         # click turns a closed pipe (`| head`) into exit code 1, which would mean that changes are pending
@@ -129,24 +130,24 @@ _PIPE_CLOSED = 128 + 13
 def _report_usage(error: click.ClickException) -> int:
     """Print an error of the command line in the form of all other errors."""
     message = error.format_message().rstrip(".")
-    click.echo(f"error: {message[:1].lower()}{message[1:]}", err=True)
+    emit(f"error: {message[:1].lower()}{message[1:]}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        click.echo(f"Run `{error.ctx.command_path} --help` for usage.", err=True)
+        emit(f"Run `{error.ctx.command_path} --help` for usage.", err=True)
     return 2
 
 
 def _report(error: Exception) -> int:
     if isinstance(error, ReconcilerError):
         for problem in getattr(error, "problems", ()):
-            click.echo(str(problem), err=True)
-        click.echo(f"error: {error}", err=True)
+            emit(str(problem), err=True)
+        emit(f"error: {error}", err=True)
         return error.exit_code
-    click.echo(f"bug: {type(error).__name__}: {error}", err=True)
-    click.echo("This is a bug in gpu-reconciler. Report it with the traceback of RECONCILER_DEBUG=1.", err=True)
+    emit(f"bug: {type(error).__name__}: {error}", err=True)
+    emit("This is a bug in gpu-reconciler. Report it with the traceback of RECONCILER_DEBUG=1.", err=True)
     return ReconcilerError.exit_code
 
 
 def _print_traceback() -> None:
     import traceback  # noqa: PLC0415 - only for an error
 
-    traceback.print_exc()
+    emit(traceback.format_exc(), err=True, nl=False)

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit_report
 from reconciler.outputs.registry import output_names
 
 
@@ -49,6 +50,6 @@ def command(*, repo: str, full: bool, out: Path | None, exit_code: bool, **flags
     planned = plan(run.workspace, base=settings.base, date=settings.date, acknowledge=settings.acknowledge)
     if out is not None:
         wiring.save_plan(planned.plan, out)
-    click.echo(format_plan(planned.plan, settings, full=full), nl=False)
+    emit_report(format_plan(planned.plan, settings, full=full), settings)
     refuse(planned.plan)
     return 1 if exit_code and not planned.plan.is_empty else 0

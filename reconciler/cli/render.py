@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit
 
 
 @click.command(
@@ -32,13 +33,14 @@ def command(*, repo: str, to: Path | None, **flags: Any) -> int:
     """Render all manifests to a folder or to standard output."""
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.render import render  # noqa: PLC0415
+    from reconciler.outputs.printable import printable  # noqa: PLC0415
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     contents = render(run.workspace)
     if to is None:
         for path, content in contents.items():
-            click.echo(f"---\n# {path}\n".encode() + content, nl=False)
+            emit(f"---\n# {printable(path)}\n{content.decode()}", form="yaml", nl=False)
         return 0
     wiring.write_folder(contents, to)
-    click.echo(f"wrote {len(contents)} manifest{'' if len(contents) == 1 else 's'} to {to}", err=True)
+    emit(f"wrote {len(contents)} manifest{'' if len(contents) == 1 else 's'} to {to}", err=True)
     return 0

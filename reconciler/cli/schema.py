@@ -4,6 +4,8 @@ import json
 
 import click
 
+from reconciler.cli.console import emit
+
 
 @click.command(
     "schema",
@@ -21,8 +23,8 @@ def command(*, kind: str) -> int:
 
     catalogue = wiring.catalogue()
     if kind:
-        click.echo(json.dumps(schema_of(catalogue, kind), indent=2))
+        emit(json.dumps(schema_of(catalogue, kind), indent=2), form="json")
         return 0
     for name, version in list_kinds(catalogue):
-        click.echo(f"{name}  {version}")
+        emit(f"{name}  {version}")
     return 0

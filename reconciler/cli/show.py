@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit_report
 from reconciler.outputs.registry import output_names
 
 
@@ -36,6 +37,6 @@ def command(*, plan_file: Path, full: bool, exit_code: bool, **flags: Any) -> in
 
     settings = wiring.resolve_settings(options.setting_flags(flags), options.environment())
     plan = wiring.load_plan(plan_file)
-    click.echo(format_plan(plan, settings, full=full), nl=False)
+    emit_report(format_plan(plan, settings, full=full), settings)
     refuse(plan)
     return 1 if exit_code and not plan.is_empty else 0

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit, emit_report
 from reconciler.outputs.registry import output_names
 
 
@@ -37,8 +38,8 @@ def command(*, repo: str, **flags: Any) -> int:
     run = wiring.open_run(repo, flags, options.environment())
     plan = verify(run.workspace, date=run.settings.date)
     if not plan.is_empty or plan.errors or plan.denials:
-        click.echo(format_plan(plan, run.settings), nl=False)
+        emit_report(format_plan(plan, run.settings), run.settings)
     require_verified(plan)
     objects = f"{plan.unchanged} object{'' if plan.unchanged == 1 else 's'}"
-    click.echo(f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources")
+    emit(f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources")
     return 0

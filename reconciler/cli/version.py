@@ -5,6 +5,7 @@ import json
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit
 
 
 @click.command(
@@ -22,8 +23,8 @@ def command(*, output: str | None) -> int:
 
     versions = wiring.versions()
     if output == "json":
-        click.echo(json.dumps(versions, indent=2))
+        emit(json.dumps(versions, indent=2), form="json")
     else:
         width = max(len(name) for name in versions)
-        click.echo("\n".join(f"{name:<{width}}  {version}" for name, version in versions.items()))
+        emit("\n".join(f"{name:<{width}}  {version}" for name, version in versions.items()))
     return 0

@@ -109,9 +109,10 @@ def digest_documents(documents: Sequence[Document], text: bytes) -> tuple[str, .
     """Digest each document with its places: its data, and the lines from its first key to the next document."""
     lines = text.splitlines(keepends=True)
     starts = [document.source.line for document in documents]
+    whole = sha256(text).digest()
     digests = []
     for document, start, end in zip(documents, starts, [*starts[1:], len(lines) + 1], strict=False):
-        own = b"".join(lines[start - 1 : end - 1]) if 0 < start < end else text
+        own = b"".join(lines[start - 1 : end - 1]) if 0 < start < end else whole
         place = (document.source, document.index, document.root, document.data)
         digests.append(sha256(repr(place).encode("utf-8", "surrogatepass") + own).hexdigest())
     return tuple(digests)

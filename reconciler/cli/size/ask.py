@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.console import emit, emit_report
 from reconciler.cli.size.limits import allow_paged, gpus, max_gpus, safety
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def ask(**flags: Any) -> int:
     answer = answer_question(
         row, bounds, wiring.sizing_tables(), gpus=flags["gpus"], architecture=wiring.local_model(flags["model"])
     )
-    click.echo(format_sizes([answer], settings), nl=False)
+    emit_report(format_sizes([answer], settings), settings)
     return 0
 
 
@@ -131,5 +132,5 @@ def table(file: Path, safety: float, output: str | None) -> int:  # noqa: ARG001
     from reconciler.app.size.table import predict_table  # noqa: PLC0415
 
     for row in predict_table(wiring.read_input(file), str(file), wiring.sizing_tables(), safety=safety):
-        click.echo(msgspec.json.encode(row).decode())
+        emit(msgspec.json.encode(row).decode(), form="json")
     return 0

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from reconciler.cli import options
+from reconciler.cli.console import emit, emit_report
 from reconciler.cli.size.limits import allow_paged, gpus, max_gpus, safety
 from reconciler.errors import OutsideError
 
@@ -67,7 +68,7 @@ def file_(files: tuple[Path, ...], **flags: Any) -> int:
     answers = [answer for file in sized for answer in answers_of(file, flags["gpus"])]
     if answers:
         settings = run.settings if run else wiring.resolve_settings(options.setting_flags(flags), options.environment())
-        click.echo(format_sizes(answers, settings), nl=False)
+        emit_report(format_sizes(answers, settings), settings)
     require_jobs(scope.kinds, sized)
     return 0
 
@@ -105,11 +106,11 @@ def write(files: tuple[Path, ...], **flags: Any) -> int:
     edits = edited_files(sized)
     wiring.write_edits(edits, run)
     for path in edits:
-        click.echo(f"wrote {path}")
+        emit(f"wrote {path}")
     if not edits:
         done = sum(file.done for file in sized)
         jobs = f"{done} job{' is' if done == 1 else 's are'} already sized; use --again to size them again"
-        click.echo(f"no changes{f': {jobs}' if done else ''}")
+        emit(f"no changes{f': {jobs}' if done else ''}")
     return 0
 
 
@@ -152,9 +153,9 @@ def record(files: tuple[Path, ...], **flags: Any) -> int:
         again=flags["again"],
     )
     for result in results:
-        click.echo(_recorded_line(result))
+        emit(_recorded_line(result))
     if not results:
-        click.echo("no external engine to ask: spec.sizing.engine is analytic, or no job is selected for sizing")
+        emit("no external engine to ask: spec.sizing.engine is analytic, or no job is selected for sizing")
     return OutsideError.exit_code if any(result.failures for result in results) else 0
 
 
@@ -195,4 +196,4 @@ def _warn_ignored(names: tuple[str, ...], reason: str) -> None:
     source = click.get_current_context().get_parameter_source
     given = [f"--{name.replace('_', '-')}" for name in names if source(name) is ParameterSource.COMMANDLINE]
     if given:
-        click.echo(f"warning: {', '.join(given)} {'is' if len(given) == 1 else 'are'} ignored: {reason}", err=True)
+        emit(f"warning: {', '.join(given)} {'is' if len(given) == 1 else 'are'} ignored: {reason}", err=True)

@@ -24,7 +24,14 @@ _PLAIN = re.compile(rf"(?:--?(?=[A-Za-z])|[A-Za-z0-9_/.(+^$;<]){_INSIDE}*(?:[: ]
 _NEEDS_ESCAPE = re.compile(r"""["\\]""")
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 # Not escaped in double quotes: printable characters; no control, line break or directional characters
-_BEYOND_ASCII = r"\xa1-\xac\xae-\u02ff\u0370-\u05ff\u0900-\u1fff\u3040-\ud7ff"
+_BEYOND_ASCII = (  # without fillers, blanks and other characters that nobody sees
+    r"\xa1-\xac\xae-\u02ff\u0370-\u05ff\u0900-\u115e\u1161-\u167f\u1681-\u17b3\u17b6-\u180a\u1810-\u1fff"
+    r"\u3040-\u3163\u3165-\ud7ff"
+)
+# What build servers read from logs as commands: `::name::` at the start of a line, `##[`, `##vso[` anywhere in it.
+# Such text is written in double quotes, with the first character of `##` escaped: `render` prints to a log.
+_RUNNER_LINE = re.compile(r"^[ \t]*::", re.MULTILINE)
+_RUNNER_MARK = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))", re.IGNORECASE)
 _QUOTED = r"\x20\x21\x23-\x5b\x5d-\x7e"
 _IN_BLOCK = r"\n\t\x20-\x7e"
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
@@ -182,7 +189,7 @@ def _inline(text: str) -> str:
         written = text
     elif "\n" in text and _fits_block(text):
         return "\n"
-    elif _PRINTABLE.fullmatch(text) and _NEEDS_ESCAPE.search(text):
+    elif _PRINTABLE.fullmatch(text) and _NEEDS_ESCAPE.search(text) and not _RUNNER_MARK.search(text):
         written = "'" + text.replace("'", "''") + "'"
     else:
         written = _double_quoted(text)
@@ -194,7 +201,8 @@ def _inline(text: str) -> str:
 
 
 def _double_quoted(text: str) -> str:
-    return '"' + _other_than(_QUOTED, text).sub(_escape, text) + '"'
+    written = _other_than(_QUOTED, text).sub(_escape, text)
+    return '"' + _RUNNER_MARK.sub(r"\\x23", written) + '"'
 
 
 def _other_than(ascii_characters: str, text: str) -> re.Pattern[str]:
@@ -214,8 +222,10 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _fits_block(text: str) -> bool:
-    """Whether every parser reads a literal block as exactly this text."""
-    return not _other_than(_IN_BLOCK, text).search(text) and text[0] not in "\n\t " and text.strip("\n") != ""
+    """Whether every parser reads a literal block as exactly this text, and no build server reads a command in it."""
+    if _other_than(_IN_BLOCK, text).search(text) or text[0] in "\n\t " or text.strip("\n") == "":
+        return False
+    return not _RUNNER_LINE.search(text) and not _RUNNER_MARK.search(text)
 
 
 def _block(text: str, indent: str) -> str:

@@ -6,6 +6,8 @@ All messages have the level info or debug, so `logging` is imported only if one 
 import sys
 from typing import TYPE_CHECKING
 
+from reconciler.outputs.printable import clean_output
+
 if TYPE_CHECKING:
     import logging
 
@@ -35,7 +37,7 @@ def set_up(*, level: str, form: str) -> None:
     import time  # noqa: PLC0415 - only for the converter
 
     handler = logging.StreamHandler(sys.stderr)
-    formatter = _json() if form == "json" else logging.Formatter("%(levelname)s: %(message)s")
+    formatter = _json() if form == "json" else _text()
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     root = logging.getLogger("reconciler")
@@ -45,6 +47,17 @@ def set_up(*, level: str, form: str) -> None:
 
 
 _SILENT = ("warning", "error")
+
+
+def _text() -> "logging.Formatter":
+    """Return a formatter that writes lines on which nothing acts on a terminal or a build server."""
+    import logging  # noqa: PLC0415 - see above
+
+    class Text(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return clean_output(super().format(record))
+
+    return Text("%(levelname)s: %(message)s")
 
 
 def _json() -> "logging.Formatter":
@@ -62,6 +75,6 @@ def _json() -> "logging.Formatter":
             }
             if record.exc_info:
                 entry["trace"] = self.formatException(record.exc_info)
-            return json.dumps(entry, ensure_ascii=False)
+            return clean_output(json.dumps(entry, ensure_ascii=False), form="json")
 
     return Json()

@@ -5,6 +5,7 @@ reorders text is replaced by its escape (`\x1b`, `\u202e`) before a terminal, a 
 that build servers read from logs are broken up.
 """
 
+import json
 import re
 import unicodedata
 
@@ -66,6 +67,40 @@ def _escape(character: str) -> str:
 def without_commands(text: str) -> str:
     """Break up text that a build server would read as a command when the output appears in its log."""
     return _LINE_COMMAND.sub(r"\1\\x3a", _LOG_COMMAND.sub(r"\\x23", text))
+
+
+_KEPT = later("(\n|\t|⚠\ufe0f|\x1b\\[[0-9;]*m)")
+
+
+def clean_output(text: str, *, form: str = "text", color: bool = False) -> str:
+    """Return output with everything escaped that could act on a terminal or a build server.
+
+    This is the last step before printing, whatever the text came from. In the forms `json` and `sarif` escapes are
+    those of JSON. `github` keeps the line commands that its formatter writes. `yaml` is left alone: the writer
+    escapes by itself. Color sequences remain only with `color`.
+    """
+    if form == "yaml":
+        return text
+    is_json = form in {"json", "sarif"}
+    pieces = _KEPT.split(text)
+    for position, piece in enumerate(pieces):
+        if position % 2 == 0:
+            pieces[position] = _printable_json(piece) if is_json else printable(piece)
+        elif piece[0] == "\x1b" and not color:
+            pieces[position] = printable(piece)
+    cleaned = "".join(pieces)
+    if form == "github":
+        return _LOG_COMMAND.sub(r"\\x23", cleaned)
+    return _LOG_COMMAND.sub(r"\\u0023", cleaned) if is_json else without_commands(cleaned)
+
+
+def _printable_json(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    shown = (
+        one if one == " " or _is_visible(one, unicodedata.category(one)) else json.dumps(one)[1:-1] for one in text
+    )
+    return "".join(shown)
 
 
 def cells(text: str) -> int:
