@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def emit(text: str, *, form: str = "text", color: bool = False, err: bool = False, nl: bool = True) -> None:
     """Print text in one of the output formats; see `clean_output`."""
-    from reconciler.outputs.printable import clean_output  # noqa: PLC0415 - `--help` prints through click
+    from reconciler.outputs.terminal.printable import clean_output  # noqa: PLC0415 - `--help` prints through click
 
     click.echo(clean_output(text, form=form, color=color), err=err, nl=nl)
 

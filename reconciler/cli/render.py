@@ -33,7 +33,7 @@ def command(*, repo: str, to: Path | None, **flags: Any) -> int:
     """Render all manifests to a folder or to standard output."""
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.render import render  # noqa: PLC0415
-    from reconciler.outputs.printable import printable  # noqa: PLC0415
+    from reconciler.outputs.terminal.printable import printable  # noqa: PLC0415
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     contents = render(run.workspace)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from reconciler.outputs.printable import clean_output
 
 import reconciler
 from reconciler.core.documents import write
+from reconciler.outputs.terminal.printable import clean_output
 from tests.cli.fleet import Fleet
 
 _WORDS = (

@@ -6,7 +6,7 @@ All messages have the level info or debug, so `logging` is imported only if one 
 import sys
 from typing import TYPE_CHECKING
 
-from reconciler.outputs.printable import clean_output
+from reconciler.outputs.terminal.printable import clean_output
 
 if TYPE_CHECKING:
     import logging
