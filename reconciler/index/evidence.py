@@ -8,14 +8,12 @@ from msgspec import Struct
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.kinds.own import ANSWERS, INVENTORY
+from reconciler.core.kinds.kind import EvidenceUse, Kinds
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
 from reconciler.index.parsed import ParsedFile
 
 if TYPE_CHECKING:
-    from reconciler.core.kinds.facts import KindId
     from reconciler.core.sizing.answers import Answers
 
 _Value = TypeVar("_Value")
@@ -32,7 +30,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, files: Iterable[ParsedFile]) -> Evidence:
     """Read the evidence about the given clusters. Problems are collected, never raised."""
     problems: list[Problem] = []
-    values: dict[KindId, dict[str, Any]] = {}
+    values: dict[EvidenceUse, dict[str, Any]] = {use: {} for use in EvidenceUse}
     for cluster, document in _by_cluster(config, clusters, files, problems):
         row = kinds.find(document.group, document.kind)
         if row.evidence is None:
@@ -47,10 +45,13 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
                 )
             )
             continue
-        value, wrong = row.evidence(document, cluster)
+        value, wrong = row.evidence.parse(document, cluster)
         problems += wrong
-        _add(values.setdefault(row.id, {}), cluster, value, document, problems)
-    return Evidence(inventories=values.get(INVENTORY, {}), answers=values.get(ANSWERS, {}), problems=tuple(problems))
+        if row.evidence.use:
+            _add(values[row.evidence.use], cluster, value, document, problems)
+    return Evidence(
+        inventories=values[EvidenceUse.INVENTORY], answers=values[EvidenceUse.ANSWERS], problems=tuple(problems)
+    )
 
 
 def _add(

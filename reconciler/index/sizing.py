@@ -2,7 +2,6 @@
 
 # ruff: noqa: PLC0415 - most files hold no job that is sized, and must not pay for the import of what sizes it
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,9 +10,6 @@ from msgspec.structs import replace
 from reconciler.core.config import Cluster, SizingSettings, Write
 from reconciler.core.documents import Document
 from reconciler.core.kinds.kind import Kinds, Offer
-from reconciler.core.kinds.kueue.offers import offered_products
-from reconciler.core.kinds.torchrun import JOB, QUEUE, offered_product
-from reconciler.core.kinds.torchrun.intent import TorchrunQueue
 from reconciler.core.kinds.training import is_selected
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Problem, Severity
@@ -103,12 +99,11 @@ def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContex
         return None if found is None else msgspec.json.encode(found.data)
 
     namespace, name = document.key.namespace or lookup.cluster.namespace, _queue_name(document, lookup)
-    queue: TorchrunQueue | None = lookup.defined(QUEUE, namespace, name) if name else None
-    offered, evidence = _offered(lookup, namespace, name, queue)
+    offered, evidence = _offered(lookup, namespace, name)
     return SizingContext(
         kinds=lookup.kinds,
         tables=lookup.tables,
-        settings=_settings(lookup.cluster.sizing, document, queue),
+        settings=_settings(lookup, document, namespace, name),
         answers=lookup.answers(),
         offered=offered,
         evidence=evidence,
@@ -117,15 +112,13 @@ def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContex
     )
 
 
-def _offered(
-    lookup: RecordingLookup, namespace: str, name: str, queue: TorchrunQueue | None
-) -> "tuple[tuple[Gpu, ...], tuple[Origin, ...]]":
+def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[tuple[Gpu, ...], tuple[Origin, ...]]":
     """Return the GPUs of the job's queue, else all measured ones of the cluster's vendor, and where that is written."""
     table, inventory = lookup.tables.gpus, lookup.inventory()
     measured = table.offered(inventory) if inventory is not None else ()
     gpus: list[Gpu] = []
     origins: list[Origin] = []
-    for offer in _offers(lookup, namespace, name, queue):
+    for offer in _offers(lookup, namespace, name):
         gpu = next((gpu for gpu in measured if gpu.product == offer.product), None) or table.find(offer.product)
         if gpu is not None:
             gpus.append(gpu)
@@ -136,13 +129,13 @@ def _offered(
     return tuple(gpus), tuple(origins)
 
 
-def _offers(lookup: RecordingLookup, namespace: str, name: str, queue: TorchrunQueue | None) -> Iterator[Offer]:
-    """Yield the products of the job's queue: a TorchrunQueue's, else those of Kueue's flavors."""
-    offer = offered_product(queue) if queue is not None else None
-    if offer is not None:
-        yield offer
-    elif name:
-        yield from offered_products(lookup, namespace, name)
+def _offers(lookup: RecordingLookup, namespace: str, name: str) -> tuple[Offer, ...]:
+    """Return the products of the first queue of this name that offers any."""
+    for row in lookup.kinds.offering if name else ():
+        queue = lookup.defined(row.id, namespace, name)
+        if row.offers is not None and queue is not None and (offers := tuple(row.offers(queue, lookup))):
+            return offers
+    return ()
 
 
 def _queue_name(document: Document, lookup: RecordingLookup) -> str:
@@ -156,7 +149,11 @@ def _queue_name(document: Document, lookup: RecordingLookup) -> str:
     return named or text(mapping(document.data.get("spec")).get("jobQueue"))
 
 
-def _settings(settings: SizingSettings, document: Document, queue: TorchrunQueue | None) -> SizingSettings:
-    """Use the queue's GPUs per node for a job whose queue spreads the GPUs in the end."""
-    gpus = queue.node.gpus if queue is not None and (document.group, document.kind) == JOB else None
-    return replace(settings, gpus_per_worker=gpus.value) if gpus is not None and gpus.value > 0 else settings
+def _settings(lookup: RecordingLookup, document: Document, namespace: str, name: str) -> SizingSettings:
+    """Use the GPUs per node of the queue for a job whose GPUs its queue spreads over nodes."""
+    settings, kinds = lookup.cluster.sizing, lookup.kinds
+    kind = kinds.find(document.group, document.kind).queue_kind
+    row = kinds.find(*kind)
+    queue = lookup.defined(kind, namespace, name) if row.node_gpus is not None and name else None
+    gpus = row.node_gpus(queue) if row.node_gpus is not None and queue is not None else None
+    return settings if gpus is None else replace(settings, gpus_per_worker=gpus)

@@ -11,6 +11,30 @@ INVENTORY = (
 )
 
 
+FOREIGN_INVENTORY = INVENTORY.replace("gpureconciler.io/v1alpha1", "example.com/v1")
+
+
+@pytest.mark.parametrize("verb", ["lint", "plan"])
+def test_a_foreign_kind_of_a_known_name_is_not_evidence(fleet: Fleet, verb: str) -> None:
+    """`NodeInventory` of another group is an unknown kind: a problem in evidence/, and never an internal error."""
+    fleet.write("evidence/main/other.yaml", FOREIGN_INVENTORY.replace("\nspec", "\nmetadata: {name: a}\nspec"))
+    ran = fleet.run(verb, "--width", "200")
+    assert ran.code == 3, ran.out + ran.err
+    assert "evidence/main/other.yaml" in ran.out
+    assert "NodeInventory (example.com/v1) is not a kind of evidence" in ran.out
+
+
+@pytest.mark.parametrize("verb", ["lint", "plan"])
+@pytest.mark.parametrize("name", ["", "metadata: {name: a}\n"])
+def test_a_foreign_kind_of_a_known_name_among_the_sources(fleet: Fleet, verb: str, name: str) -> None:
+    """Among the sources it is an object like any other of an unknown kind; without a name, a problem."""
+    fleet.write("jobs/other.yaml", FOREIGN_INVENTORY.replace("spec:", f"{name}spec:"))
+    ran = fleet.run(verb, "--width", "200")
+    assert ran.code == (0 if name else 3), ran.out + ran.err
+    assert "is not a kind of evidence" not in ran.out
+    assert name or "jobs/other.yaml" in ran.out
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [

@@ -57,6 +57,21 @@ class Offer(Struct, frozen=True, kw_only=True):
     origin: Origin
 
 
+class EvidenceUse(StrEnum):
+    """What the values of an evidence kind are used as. Each cluster has at most one value for each use."""
+
+    NONE = ""  # validated, and part of the digest of every plan
+    INVENTORY = "inventory"  # `core.inventory.Inventory`
+    ANSWERS = "answers"  # `core.sizing.answers.Answers`
+
+
+class EvidenceReader(Struct, frozen=True, kw_only=True):
+    """Reads a document of evidence about a cluster: a value and its use, or problems."""
+
+    parse: Callable[[Document, str], tuple[Any | None, tuple[Problem, ...]]]
+    use: EvidenceUse = EvidenceUse.NONE
+
+
 class Role(StrEnum):
     """Where documents of a kind belong in a config repository."""
 
@@ -75,7 +90,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         refusal: why the kind is not accepted among the sources.
         parse: reads a document that its schema has accepted.
         render: turns the intent into manifests for `lookup.cluster`.
-        evidence: reads an evidence document of a cluster into a value, or problems.
+        evidence: how a document of evidence is read, and what the value is used as.
         is_definition: other documents look it up (`Lookup.defined`), so its files are read before all others.
         affects_all_files: a change of it compiles every file again.
         defines_kinds: its documents are CustomResourceDefinitions.
@@ -105,7 +120,10 @@ class Kind(Struct, frozen=True, kw_only=True):
         existing_with: names that clusters of a backend have.
         naming_labels: labels by which workloads name an object of the kind.
 
-    Queueing:
+    Queueing (definitions are intents, as `Lookup.defined` returns them):
+        offers: yields the GPU products that the definition of a queue offers.
+        node_gpus: the GPUs per node of the definition of a queue; None if it does not set them.
+        queue_kind: the kind of the queue that spreads the GPUs of a job over nodes.
         queue_role: how objects of the kind take part.
         parent_kind: the kind that `Relations.parent` names.
     """
@@ -118,7 +136,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     refusal: Refusal | None = None
     parse: Callable[[Document], Parsed[Any]] | None = None
     render: Callable[[Any, Lookup], Rendered] | None = None
-    evidence: Callable[[Document, str], tuple[Any | None, tuple[Problem, ...]]] | None = None
+    evidence: EvidenceReader | None = None
     is_definition: bool = False
     affects_all_files: bool = False
     defines_kinds: bool = False
@@ -146,6 +164,9 @@ class Kind(Struct, frozen=True, kw_only=True):
     existing_with: tuple[tuple[Backend, tuple[str, ...]], ...] = ()
     naming_labels: tuple[str, ...] = ()
 
+    offers: Callable[[Any, Lookup], Iterable[Offer]] | None = None
+    node_gpus: Callable[[Any], int | None] | None = None
+    queue_kind: KindId = NO_KIND
     queue_role: QueueRole = QueueRole.NONE
     parent_kind: KindId = NO_KIND
 
@@ -235,6 +256,11 @@ class Kinds(Mapping[KindId, Kind]):
 
     def _naming_labels(self) -> Iterator[tuple[str, Kind]]:
         return ((label, row) for row in self._rows.values() for label in row.naming_labels)
+
+    @cached_property
+    def offering(self) -> tuple[Kind, ...]:
+        """The kinds of queues that offer GPU products."""
+        return tuple(row for row in self._rows.values() if row.offers is not None)
 
     @cached_property
     def own_groups(self) -> frozenset[str]:

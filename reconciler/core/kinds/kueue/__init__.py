@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.devices import WHOLE_GPUS, is_gpu, product_label
+from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations
 from reconciler.core.kinds.immutable import Body, all_but, only, value_of
-from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.kind import Kind, Lookup, Offer
 from reconciler.core.kinds.quantities import gpu_quantity
+from reconciler.core.reasons import Origin
 from reconciler.core.values import mapping, sequence, text
 
 GROUP = "kueue.x-k8s.io"
@@ -88,6 +90,30 @@ def _immutable_flavor(before: Body, after: Body) -> list[str]:
     return list(all_but("spec")(before, after)) if value_of(before, "spec.topologyName") else []
 
 
+def _offered_products(local: Document, lookup: Lookup) -> Iterator[Offer]:
+    """Yield each product once, in the order of the flavors of the ClusterQueue."""
+    cluster_queue = lookup.defined(CLUSTER_QUEUE, "", text(_spec(local).get("clusterQueue")))
+    seen: set[str] = set()
+    for name in _flavor_names(_spec(cluster_queue)):
+        flavor = lookup.defined(RESOURCE_FLAVOR, "", name)
+        labels = mapping(_spec(flavor).get("nodeLabels"))
+        product = product_label(labels)
+        if flavor and product and product not in seen:
+            seen.add(product)
+            label = next(key for key in labels if labels[key] == product)
+            yield Offer(product=product, origin=Origin(document=flavor, field=("spec", "nodeLabels", label)))
+
+
+def _spec(document: Document | None) -> Mapping[str, Any]:
+    return mapping(document.data.get("spec")) if document else {}
+
+
+def _flavor_names(spec: Mapping[str, Any]) -> Iterator[str]:
+    for group in sequence(spec.get("resourceGroups")):
+        for flavor in sequence(mapping(group).get("flavors")):
+            yield text(mapping(flavor).get("name"))
+
+
 KINDS = (
     Kind(
         group=GROUP,
@@ -99,6 +125,7 @@ KINDS = (
         deletion=DELETION,
         reference_rule="reference.queue",
         naming_labels=(QUEUE_LABEL,),
+        offers=_offered_products,
         queue_role=QueueRole.ALIAS,
         parent_kind=CLUSTER_QUEUE,
     ),

@@ -5,13 +5,11 @@ from typing import Any
 from reconciler.core.documents import Document
 from reconciler.core.inventory import parse_inventory
 from reconciler.core.kinds.facts import Refusal
-from reconciler.core.kinds.kind import ANY_KIND, Kind, Role
+from reconciler.core.kinds.kind import ANY_KIND, EvidenceReader, EvidenceUse, Kind, Role
 from reconciler.core.problems import Problem
 
 GROUP = "gpureconciler.io"
 CONFIG = (GROUP, "ReconcilerConfig")
-INVENTORY = (GROUP, "NodeInventory")
-ANSWERS = (GROUP, "SizingAnswers")
 EXCEPTION = (GROUP, "PolicyException")
 
 _REFUSAL = Refusal(
@@ -29,8 +27,20 @@ def _answers(document: Document, cluster: str) -> tuple[Any | None, tuple[Proble
 
 KINDS = (
     Kind(group=GROUP, kind="ReconcilerConfig", role=Role.CONFIGURATION, refusal=_REFUSAL),
-    Kind(group=GROUP, kind="NodeInventory", role=Role.EVIDENCE, refusal=_REFUSAL, evidence=parse_inventory),
-    Kind(group=GROUP, kind="SizingAnswers", role=Role.EVIDENCE, refusal=_REFUSAL, evidence=_answers),
+    Kind(
+        group=GROUP,
+        kind="NodeInventory",
+        role=Role.EVIDENCE,
+        refusal=_REFUSAL,
+        evidence=EvidenceReader(parse=parse_inventory, use=EvidenceUse.INVENTORY),
+    ),
+    Kind(
+        group=GROUP,
+        kind="SizingAnswers",
+        role=Role.EVIDENCE,
+        refusal=_REFUSAL,
+        evidence=EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS),
+    ),
     Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
     Kind(group=GROUP, kind=ANY_KIND, refusal=_REFUSAL),
 )

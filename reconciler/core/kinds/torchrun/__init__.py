@@ -4,13 +4,10 @@ from reconciler.core.kinds.kind import Kind, Lookup
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
 from reconciler.core.kinds.torchrun.render import render_job, render_queue
-from reconciler.core.kinds.torchrun.training import offered_product, torchrun_training
-
-__all__ = ["JOB", "KINDS", "QUEUE", "offered_product"]
+from reconciler.core.kinds.torchrun.training import node_gpus, offered_products, torchrun_training
 
 GROUP = "torchrun.ai"
 QUEUE = (GROUP, "TorchrunQueue")
-JOB = (GROUP, "TorchrunJob")
 
 
 def _queue(queue: TorchrunQueue, lookup: Lookup) -> Rendered:
@@ -25,6 +22,21 @@ def _job(job: TorchrunJob, lookup: Lookup) -> Rendered:
 
 
 KINDS = (
-    Kind(group=GROUP, kind="TorchrunQueue", parse=queue_intent, render=_queue, is_definition=True),
-    Kind(group=GROUP, kind="TorchrunJob", parse=job_intent, render=_job, training=torchrun_training),
+    Kind(
+        group=GROUP,
+        kind="TorchrunQueue",
+        parse=queue_intent,
+        render=_queue,
+        is_definition=True,
+        offers=offered_products,
+        node_gpus=node_gpus,
+    ),
+    Kind(
+        group=GROUP,
+        kind="TorchrunJob",
+        parse=job_intent,
+        render=_job,
+        training=torchrun_training,
+        queue_kind=QUEUE,
+    ),
 )

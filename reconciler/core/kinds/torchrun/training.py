@@ -1,7 +1,9 @@
 """Sizing of TorchrunJobs: the training of a job, and the GPUs that its queue offers."""
 
+from collections.abc import Iterator
+
 from reconciler.core.devices import product_label
-from reconciler.core.kinds.kind import Offer
+from reconciler.core.kinds.kind import Lookup, Offer
 from reconciler.core.kinds.torchrun.intent import TorchrunQueue
 from reconciler.core.reasons import Reason
 from reconciler.core.training.container import parse_container, parse_environment
@@ -61,11 +63,18 @@ def torchrun_training(reader: JobReader) -> TrainingJob | None:
     )
 
 
-def offered_product(queue: TorchrunQueue) -> Offer | None:
-    """Return the product that the queue's pods select; None if they may run on any."""
+def offered_products(queue: TorchrunQueue, lookup: Lookup) -> Iterator[Offer]:
+    """Yield the product that the queue's pods select, unless they may run on any."""
+    del lookup
     selected = dict(queue.scheduling.node_selector)
     product = product_label({key: value.value for key, value in selected.items()})
     for value in selected.values():
         if product and value.value == product and value.reason.origins:
-            return Offer(product=product, origin=value.reason.origins[0])
-    return None
+            yield Offer(product=product, origin=value.reason.origins[0])
+            return
+
+
+def node_gpus(queue: TorchrunQueue) -> int | None:
+    """Return the GPUs per node that the queue sets, if positive."""
+    gpus = queue.node.gpus
+    return gpus.value if gpus is not None and gpus.value > 0 else None
