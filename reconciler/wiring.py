@@ -47,7 +47,7 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
 def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Run:
     """Open the config repository around a folder and resolve the settings, including its own `spec.defaults`."""
     from reconciler.adapters.git import GitRepository
-    from reconciler.revision.revision import read_config, resolve_head
+    from reconciler.revision.revision import read_config, read_defaults, resolve_head
 
     early = resolve(flags, environ, {})
     if not Path(repo).is_dir():
@@ -56,8 +56,12 @@ def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) ->
     tree = resolve_head(repository, early.revision)
     store, schemas = _cache(early, environ), catalogue()
     config = read_config(repository, tree, lambda: schemas, store)
-    settings = resolve(flags, environ, config.defaults)
+    defaults, unused = read_defaults(repository, tree, config, base=early.base, catalogue=lambda: schemas, cache=store)
+    settings = resolve(flags, environ, defaults)
     set_up(level=settings.log_level, form=settings.log_format)
+    for name in unused:
+        text = f"reconciler.yaml: spec.defaults.{name} is not used until the base has the same value"
+        sys.stderr.write(f"warning: {text}\n")
     if settings.cache != early.cache:
         store = _cache(settings, environ)
     _log.debug("repository %s at %s", repository.root, tree.commit.oid if tree.commit else "the working tree")

@@ -1,6 +1,6 @@
 """What is compared: the head and the base as tree references, and each with its configuration and its files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -152,6 +152,36 @@ def read_config(
     with suppress(OverflowError, ValueError):  # numbers over 64 bits
         cache.put(key, msgspec.msgpack.encode(config))
     return config
+
+
+_JUDGING = ("base", "cluster", "date")
+
+
+def read_defaults(
+    repository: Repository,
+    head: TreeReference,
+    config: Config,
+    *,
+    base: str,
+    catalogue: Callable[[], "Catalogue"],
+    cache: Cache,
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the `spec.defaults` in force, and the names of those of the head that are not.
+
+    The defaults that decide what is judged come from the base, so that a change cannot narrow its own review. Without a
+    readable base they are not set, which judges everything. `base` is the revision that the user named.
+    """
+    own = {name: value for name, value in config.defaults.items() if name in _JUDGING}
+    if not own or head.tip is None:
+        return dict(config.defaults), ()
+    before: Mapping[str, str] = {}
+    with suppress(OutsideError, ConfigError, InvalidInput):
+        tree = resolve_base(repository, base, head)
+        if tree is not None:
+            before = read_config(repository, tree, catalogue, cache).defaults
+    kept = {name: value for name, value in config.defaults.items() if name not in _JUDGING}
+    kept |= {name: value for name, value in before.items() if name in _JUDGING}
+    return kept, tuple(sorted(name for name, value in own.items() if before.get(name) != value))
 
 
 def _config_entry(repository: Repository, tree: TreeReference) -> Entry:

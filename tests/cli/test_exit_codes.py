@@ -92,6 +92,30 @@ def test_flags_win_over_environment_over_file(fleet: Fleet, monkeypatch: pytest.
     assert "RECONCILER_OUTPUT" in misspelt.err
 
 
+def test_a_pull_request_does_not_choose_what_is_judged(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defaults of `cluster`, `date` and `base` count once the base has them; other defaults count at once."""
+    fleet.edit(
+        "reconciler.yaml",
+        "    - name: main\n",
+        "    - name: staging\n      select: {folders: [jobs/staging]}\n    - name: main\n",
+    )
+    fleet.commit()
+    fleet.run("commit")
+    fleet.git("checkout", "--quiet", "-b", "change")
+    fleet.edit("reconciler.yaml", "spec:\n", "spec:\n  defaults: {cluster: staging, output: name}\n")
+    (fleet.root / "jobs/vision/vit.yaml").unlink()
+    fleet.commit()
+    planned = fleet.run("plan", "--revision", "HEAD", "--base", "main")
+    assert "vit" in planned.out
+    assert "spec.defaults.cluster is not used" in planned.err
+    monkeypatch.setenv("RECONCILER_BASE", "main")
+    assert fleet.run("verify").code == 5
+    assert fleet.run("plan", "--revision", "HEAD", "--cluster", "staging").out == ""
+    fleet.git("checkout", "--quiet", "main")
+    fleet.git("merge", "--quiet", "change")
+    assert fleet.run("plan", "--revision", "HEAD").out == ""
+
+
 def test_3_invalid_input_shows_all_and_the_rest_of_the_plan(fleet: Fleet) -> None:
     """All problems of all files at once; one bad file does not hide the plan of the others, nor is it committed."""
     fleet.edit("queues/h100.yaml", "quota: 32", "quota: 40")
