@@ -44,6 +44,7 @@ def value_at(data: Any, path: FieldPath) -> Any:
     return data
 
 
-def plural(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 GPU`, `2 GPUs`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def plural(number: float, noun: str) -> str:
+    """Return a number with its noun: `1 GPU`, `2,048 GPUs`, `2 processes`."""
+    suffix = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,.15g} {noun}{suffix}"

@@ -11,8 +11,8 @@ from msgspec import Struct
 from reconciler.core.patterns import later
 from reconciler.core.plan import Change, FieldChange, Operation, Plan
 from reconciler.core.reasons import Why
+from reconciler.core.values import plural
 from reconciler.outputs.findings import where
-from reconciler.outputs.summary import plural
 
 _CONTEXT = 2  # unchanged lines shown around a changed one
 _MAX_LINES = 400  # of one value; a longer value is shown in part and not compared line by line

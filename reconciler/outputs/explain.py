@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from reconciler.core.plan.explanation import ExplainedField, Explanation
+from reconciler.core.values import plural
 from reconciler.outputs.differences import is_single_line, scalar, value_lines
 from reconciler.outputs.findings import subject_of, where
 from reconciler.outputs.sizing import write_candidates, write_note
-from reconciler.outputs.summary import plural
 from reconciler.outputs.terminal.page import Page, Style, Styled
 from reconciler.outputs.terminal.printable import clip
 

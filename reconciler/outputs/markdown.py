@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from reconciler.core.plan import Change, FieldChange, Operation, Plan, Revision
 from reconciler.core.plan.digest import acknowledgement
 from reconciler.core.reasons import Why
+from reconciler.core.values import plural
 from reconciler.outputs.differences import (
     ChangeGroup,
     FieldGroup,
@@ -37,7 +38,6 @@ from reconciler.outputs.summary import (
     lint_headline,
     number,
     percent,
-    plural,
     queue_rows,
     signed,
     total_requests,

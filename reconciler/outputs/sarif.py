@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.risks import RISKS
+from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Finding, findings
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
-from reconciler.outputs.summary import plural
 from reconciler.outputs.terminal.printable import clip, printable
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

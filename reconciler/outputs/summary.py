@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.plan import CapacityLine, Operation, Plan
+from reconciler.core.values import plural
 from reconciler.outputs.findings import Level, findings
 from reconciler.outputs.terminal.printable import clip_middle, printable
 
@@ -109,11 +110,6 @@ def signed(value: float) -> str:
 def gpus(count: float) -> str:
     """Return `1 GPU` or `8 GPUs`."""
     return f"{number(count)} GPU{'' if count == 1 else 's'}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return `1 object` or `3 objects`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def percent(part: float, whole: float) -> str:

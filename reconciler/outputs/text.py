@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reconciler.core.plan import Change, FieldChange, JobChange, Operation, Plan, Revision
 from reconciler.core.plan.digest import acknowledgement
+from reconciler.core.values import plural
 from reconciler.outputs.differences import (
     ChangeGroup,
     FieldGroup,
@@ -36,7 +37,6 @@ from reconciler.outputs.summary import (
     lint_headline,
     number,
     percent,
-    plural,
     queue_rows,
     signed,
     total_requests,

@@ -8,6 +8,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
 from reconciler.cli.size.limits import allow_paged, gpus, max_gpus, safety
+from reconciler.core.values import plural
 
 if TYPE_CHECKING:
     from reconciler.core.sizing.gpu_sweep import Bounds
@@ -100,7 +101,7 @@ def _bounds(flags: dict[str, Any]) -> "Bounds":
     if nodes and not gpus:
         raise click.UsageError("--nodes requires --gpus")
     if nodes and gpus % nodes:
-        raise click.UsageError(f"{gpus} GPUs cannot be spread evenly over {nodes} nodes")
+        raise click.UsageError(f"{plural(gpus, 'GPU')} cannot be spread evenly over {plural(nodes, 'node')}")
     return Bounds(
         gpus_per_worker=gpus // nodes if nodes else 8,
         max_gpus=max(flags["max_gpus"], gpus or 1),

@@ -42,7 +42,7 @@ def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:
         limit, actual = f"{budgets.delete_share:.0%}", f"{deletes / existed:.1%}"
         yield Breach(
             budget="deletes.share",
-            message=f"the plan deletes {deletes} of {existed} objects ({actual}); the budget allows {limit}",
+            message=f"the plan deletes {deletes} of {plural(existed, 'object')} ({actual}); the budget allows {limit}",
             limit=limit,
             actual=actual,
         )
@@ -60,7 +60,7 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
             was, now = _gpus(line.before), _gpus(line.after)
             yield Breach(
                 budget="gpu-quota.unlimited",
-                message=f"queue {line.queue} on {line.cluster} changes from {was} to {now} guaranteed GPUs",
+                message=f"the guaranteed GPUs of queue {line.queue} on {line.cluster} change from {was} to {now}",
                 limit="no change from or to unlimited",
                 actual=f"{was} to {now}",
             )

@@ -17,6 +17,7 @@ from reconciler.core.engines import ANALYTIC, ENGINES, Engine, Outcome
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
 from reconciler.core.sizing.question import EngineQuestion, digest
+from reconciler.core.values import plural
 
 KIND = "SizingAnswers"
 _HEADER = (
@@ -120,7 +121,7 @@ def chances_answer(
     )
     for chance in rounded:
         if not 0 <= chance.probability <= 1:  # also false for NaN
-            message = f"probability {chance.probability} for {chance.gpus} GPUs is not between 0 and 1"
+            message = f"probability {chance.probability} for {plural(chance.gpus, 'GPU')} is not between 0 and 1"
             return replace(answer, outcome=Outcome.ERROR, chances=(), error=message)
     return answer
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from reconciler.core.objects import SourceRef
+from reconciler.core.values import plural
 
 if TYPE_CHECKING:  # every plan imports this module, few size anything
     from reconciler.core.sizing.decision import Candidate, Decision
@@ -68,7 +69,7 @@ def _rejected(candidates: Sequence["Candidate"]) -> str:
     indivisible = [one for one in candidates if not one.fits and one.estimate is None]
     counts = sorted({one.layout.gpus for one in indivisible})
     if len(counts) == 1:
-        parts.append(f"{counts[0]} GPU{'s' if counts[0] > 1 else ''}: {indivisible[0].text}")
+        parts.append(f"{plural(counts[0], 'GPU')}: {indivisible[0].text}")
     elif counts:
         shown = ", ".join(map(str, counts[:_MAX_COUNTS])) + (", ..." if len(counts) > _MAX_COUNTS else "")
         parts.append(f"{shown} GPUs: the batch does not divide")

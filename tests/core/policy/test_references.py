@@ -444,7 +444,7 @@ def test_most_gpus_of_a_queue() -> None:
     setting = maximum(max=39, overrides={"team-b": 100})
     (verdict,) = found(bodies, quota__max_gpus_per_queue=setting)
     assert verdict.key.name == "team-a"
-    assert verdict.message == "its workloads request 40 GPUs, but 39 are allowed; the largest is Job/b (24)"
+    assert verdict.message == "its workloads request 40 GPUs, but the maximum is 39; the largest is Job/b (24)"
 
 
 def test_every_verdict_is_of_a_rule_in_the_catalogue() -> None:

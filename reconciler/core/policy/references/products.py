@@ -11,6 +11,7 @@ from reconciler.core.inventory import Inventory, Node
 from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.summary import Demand, ObjectSummary
+from reconciler.core.values import plural
 
 _MAX_NAMES = 5  # products that a hint names
 
@@ -54,7 +55,8 @@ def check_products(evaluation: Evaluation, rows: Sequence[ObjectSummary], invent
     flavors = [row for row in rows if row.queue_role is QueueRole.FLAVOR and row.product]
     for row in workloads:
         if evaluation.kinds.find(row.group, row.kind).runs_on_each_node:
-            message = f"takes {row.gpus_per_pod} GPUs on every node that it matches, and no figure includes them"
+            gpus = plural(row.gpus_per_pod, "GPU")
+            message = f"takes {gpus} on every node that it matches, and no figure includes them"
             hint = "leave them out of the quotas, or run it without GPUs"
             evaluation.report("quota.daemon-set", row, message, hint=hint)
     if inventory is not None:
@@ -144,18 +146,18 @@ def _check_demand(evaluation: Evaluation, row: ObjectSummary, demand: Demand, st
         return
     each, name = demand.gpus_per_pod, f"{demand.product} " if demand.product else ""
     if each > nodes.largest:
-        message = f"a pod requests {each} {name}GPUs, but the largest node of {cluster} has {nodes.largest}"
-        hint = f"request at most {nodes.largest} GPUs per pod, and more pods" if nodes.largest else ""
+        message = f"a pod requests {plural(each, f'{name}GPU')}, but the largest node of {cluster} has {nodes.largest}"
+        hint = f"request at most {plural(nodes.largest, 'GPU')} per pod, and more pods" if nodes.largest else ""
         evaluation.report("quota.node-shape", row, message, hint=hint)
         return
     fits, fits_now = nodes.fits(each)
     if demand.pods > fits:
-        message = (
-            f"requests {demand.pods} x {each} = {demand.gpus} {name}GPUs, but {cluster} has {_total(nodes.nodes)},"
-        )
-        message += f" which fit {fits} such {'pod' if fits == 1 else 'pods'}"
-        hint = f"request at most {fits * each} GPUs, or use other pods or products"
+        total = plural(demand.gpus, f"{name}GPU")
+        message = f"requests {demand.pods} x {each} = {total}, but {cluster} has {_total(nodes.nodes)},"
+        message += f" which fit {plural(fits, 'such pod')}"
+        hint = f"request at most {plural(fits * each, 'GPU')}, or use other pods or products"
         evaluation.report("quota.capacity", row, message, hint=hint)
     elif demand.pods > fits_now:
-        message = f"requests {demand.pods} pods of {each} {name}GPUs, but only {fits_now} fit on schedulable nodes"
+        pods = f"{plural(demand.pods, 'pod')} of {plural(each, f'{name}GPU')}"
+        message = f"requests {pods}, but only {fits_now} fit on schedulable nodes"
         evaluation.report("quota.cordoned", row, message, hint="uncordon nodes, or request fewer GPUs")

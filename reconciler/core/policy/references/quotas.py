@@ -11,6 +11,7 @@ from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.policy.verdict import Result
 from reconciler.core.queues import NO_QUEUE, QueueKey, QueueUsage
 from reconciler.core.summary import ObjectSummary
+from reconciler.core.values import plural
 
 _Workloads = Mapping[QueueKey, Sequence[ObjectSummary]]
 """Workloads with GPUs, by the queue that they are counted in."""
@@ -83,7 +84,7 @@ def _check_children(evaluation: Evaluation, usage: QueueUsage) -> None:
         total = sum(quota.guaranteed or 0.0 for _, quota in quotas)
         if total > guaranteed:
             shares = ", ".join(f"{name} {quota.guaranteed:g}" for name, quota in quotas if quota.guaranteed)
-            message = f"guarantees {guaranteed:g} GPUs, but its children are guaranteed {total:g} ({shares})"
+            message = f"guarantees {plural(guaranteed, 'GPU')}, but its children are guaranteed {total:g} ({shares})"
             hint = f"raise resources.gpu.quota to at least {total:g}, or lower the children's"
             evaluation.report("quota.children", row, message, hint=hint, field="spec.resources.gpu.quota")
         _check_unlimited(evaluation, row, guaranteed, [usage.queues[child] for child in sorted(children)])
@@ -158,11 +159,11 @@ def _check_limits(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
                     limits[product] = _lowest_limit(usage, queue, product)
                 limit = limits[product]
                 if limit is not None and gpus > limit[0]:
-                    _report_limit(evaluation, row, f"{gpus} {product} GPUs" if product else f"{gpus} GPUs", *limit)
+                    _report_limit(evaluation, row, plural(gpus, f"{product} GPU" if product else "GPU"), *limit)
 
 
 def _report_limit(evaluation: Evaluation, row: ObjectSummary, gpus: str, limit: float, queue: str) -> None:
-    message = f"requests {gpus} at once, but the limit of queue {queue} is {limit:g}"
+    message = f"requests {gpus}, but the limit of queue {queue} is {limit:g}"
     hint = f"request at most {limit:g}, raise the queue's limit, or use another queue"
     evaluation.report("quota.queue-limit", row, message, hint=hint, field=row.references[0].field)
 
@@ -268,7 +269,7 @@ def _check_maximum(
     if allowed is None or gpus <= allowed:
         return
     largest = min(rows, key=lambda row: (-row.gpus, row.place))
-    message = f"its workloads request {gpus} GPUs, but {allowed} are allowed; the largest is"
+    message = f"its workloads request {plural(gpus, 'GPU')}, but the maximum is {allowed}; the largest is"
     evaluation.report_object(
         rule,
         key,

@@ -6,6 +6,7 @@ from operator import attrgetter
 from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason, Estimate
 from reconciler.core.sizing.question import Goal, Question
 from reconciler.core.sizing.training import Layout
+from reconciler.core.values import plural
 
 PAGING_COST = "about 20 times slower"
 """Measured: granite-3.1-8b on 1 GPU with paging, 215 tokens/s; on 2 GPUs without, 4,255."""
@@ -81,7 +82,7 @@ def explain_chosen(question: Question, candidates: Sequence[Candidate], chosen: 
 
 def format_gpus(layout: Layout) -> str:
     """Return the number of GPUs, and of workers if there are several."""
-    count = f"{layout.gpus} GPU" + ("s" if layout.gpus > 1 else "")
+    count = plural(layout.gpus, "GPU")
     return count if layout.workers == 1 else f"{count} ({layout.workers} workers x {layout.gpus_per_worker})"
 
 
@@ -90,8 +91,7 @@ def _batch_change(question: Question, layout: Layout) -> str:
     if (layout.gpus, layout.batch, layout.accumulation) == (question.processes, question.batch, question.accumulation):
         return ""
     steps = f" x {layout.accumulation} steps" if layout.accumulation > 1 else ""
-    samples = "sample" if layout.batch == 1 else "samples"
-    product = f"{layout.batch} {samples} per GPU x {layout.gpus}{steps}"
+    product = f"{plural(layout.batch, 'sample')} per GPU x {layout.gpus}{steps}"
     return f"{product} keep the effective batch of {question.effective_batch}"
 
 

@@ -16,6 +16,7 @@ from reconciler.core.sizing.models.blocks import (
 from reconciler.core.sizing.models.keys import ConfigKeys, UnsupportedModelError
 from reconciler.core.sizing.models.traits import TRAITS, Traits
 from reconciler.core.sizing.training import Architecture, Linear
+from reconciler.core.values import plural
 
 _OTHER_SHAPES = ("mamba", "ssm", "expert", "lora_rank", "rwkv", "cross_attention", "conv", "recurrent", "altup", "moe")
 """Words in keys that show that a model of an unknown type is not built like Llama."""
@@ -131,7 +132,7 @@ def _state_space_layers(config: ConfigKeys, layers: int) -> int:
     kinds = config.items("layer_types", "layers_block_type")
     if kinds:
         if len(kinds) != layers:
-            raise UnsupportedModelError(f"{len(kinds)} layer types for {layers} layers")
+            raise UnsupportedModelError(f"{plural(len(kinds), 'layer type')} for {plural(layers, 'layer')}")
         strange = [kind for kind in kinds if not isinstance(kind, str) or kind not in _ATTENTION | _STATE_SPACE]
         if strange:
             raise UnsupportedModelError(f"unknown layer type {str(strange[0])[:40]!r}")

@@ -102,7 +102,7 @@ def test_both_forms_mean_the_same(backend: Backend) -> None:
             "amd.com/gpu",
         ),
         (FLAT.replace("gpus: 8", "gpus: 8") + job("numGPUs: 16\n  queue: p"), "spec.queue"),
-        (queue() + job("numGPUs: 16\n  numNodes: 2\n  distributed: {maxNodes: 4}"), "distributed.maxNodes: 4"),
+        (queue() + job("numGPUs: 16\n  numNodes: 2\n  distributed: {maxNodes: 4}"), "distributed.maxNodes 4"),
         (queue() + job("numGPUs: 8\n  env: [{name: A, value: secret-1}, {name: A, value: secret-2}]"), "spec.env[1]"),
     ],
 )
@@ -610,9 +610,7 @@ def test_volumes_grow_with_gpus() -> None:
     assert "readOnly" not in mounts["checkpoints"]
     assert (mounts["workspace"]["mountPath"], pod["containers"][0]["workingDir"]) == ("/app", "/app")
     path = ("spec", "resources", "requests", "storage")
-    assert (
-        "10Gi for each of 8 GPUs = 80Gi" in result.manifest("PersistentVolumeClaim", "train-workspace").why(path).text
-    )
+    assert "10Gi per GPU x 8 GPUs = 80Gi" in result.manifest("PersistentVolumeClaim", "train-workspace").why(path).text
 
 
 @pytest.mark.parametrize("backend", list(Backend))

@@ -11,6 +11,7 @@ from reconciler.core.kinds.torchrun.intent.sections import Distributed
 from reconciler.core.kinds.torchrun.render.shape import JobShape, WorkloadKind
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced
+from reconciler.core.values import plural
 
 DEFAULT_BACKEND = Traced("c10d", Reason(rule="torchrun.default", text="rdzvBackend defaults to c10d"))
 DEFAULT_PORT = Traced(29500, Reason(rule="torchrun.default", text="port defaults to 29500"))
@@ -87,7 +88,8 @@ def trainer_command(
     lines.append(" \\\n  ".join(("exec torchrun", *_flags(job, shape, workload, rendezvous), _program(job))))
     values = (job.command, *([job.setup] if job.setup else []), job.job_name, shape.nodes, shape.processes)
     origins = tuple(origin for value in values for origin in value.reason.origins)
-    text = f"torchrun starts {shape.processes.value} processes on each of {shape.nodes.value} nodes"
+    processes = plural(shape.processes.value, "process")
+    text = f"torchrun starts {processes} per node on {plural(shape.nodes.value, 'node')}"
     reason = Reason(rule="torchrun.command", text=text, origins=origins + (rendezvous.origins if rendezvous else ()))
     return ["/bin/bash", "-c", Traced(as_kubelet_reads("\n".join(lines)), reason)]
 

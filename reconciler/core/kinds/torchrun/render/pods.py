@@ -21,6 +21,7 @@ from reconciler.core.kinds.torchrun.render.storage import WORKSPACE_PATH, Mounte
 from reconciler.core.kinds.torchrun.render.template import KAI_SCHEDULER, Template, share_of_cpus, share_of_memory
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
+from reconciler.core.values import plural
 
 
 def merge_env(own: list[Any], queue: tuple[Traced, ...], job: tuple[Traced, ...], problems: list[Problem]) -> list[Any]:
@@ -240,7 +241,7 @@ def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced
         return {
             resource: Traced(share, Reason(rule="torchrun.share", text="a whole node", origins=amount.reason.origins))
         }
-    text = f"{taken[0]} of {whole} GPUs of a node: {taken[0]}/{whole} of {amount.value} = {share}"
+    text = f"{taken[0]} of {plural(whole, 'GPU')} per node: {taken[0]}/{whole} of {amount.value} = {share}"
     origins = (*amount.reason.origins, *part.reason.origins)
     return {resource: Traced(share, Reason(rule="torchrun.share", text=text, origins=origins))}
 

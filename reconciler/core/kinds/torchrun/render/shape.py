@@ -10,6 +10,7 @@ from reconciler.core.kinds.torchrun.render.template import Template, whole_cpus
 from reconciler.core.placement.distribution import DistributionFailure, distribute
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced
+from reconciler.core.values import plural
 
 
 class WorkloadKind(Struct, frozen=True, kw_only=True):
@@ -79,7 +80,7 @@ def resolve_shape(
     nodes, gpus = spread
     least = distributed.min_nodes
     if least is not None and least.value > nodes.value:
-        message = f"minNodes {least.value} exceeds the {nodes.value} nodes of the job"
+        message = f"minNodes {least.value} exceeds the job's {plural(nodes.value, 'node')}"
         problems.append(problem_at(least, "torchrun.elastic", message, "lower minNodes, or request more nodes"))
         return None
     elastic = least if least is not None and least.value < nodes.value else None
@@ -89,7 +90,7 @@ def resolve_shape(
 def _wanted_nodes(job: TorchrunJob, distributed: Distributed, problems: list[Problem]) -> Traced | None:
     most = distributed.max_nodes
     if job.nodes and most and job.nodes.value != most.value:
-        message = f"{job.nodes.value} nodes contradict distributed.maxNodes: {most.value} at {place(most)}"
+        message = f"numNodes {job.nodes.value} contradicts distributed.maxNodes {most.value} at {place(most)}"
         problems.append(problem_at(job.nodes, "torchrun.contradiction", message, "set only one of them"))
     return job.nodes or most
 
@@ -105,7 +106,8 @@ def _spread(
     if job.gpus.value == 0:
         return wanted or ONE_NODE, Traced(0, Reason(rule="torchrun.cpu-only", text="", origins=job.gpus.reason.origins))
     if of_queue and of_queue.value == 0:
-        message = f"requests {job.gpus.value} GPUs, but the nodes of queue {job.queue} have none ({place(of_queue)})"
+        gpus = plural(job.gpus.value, "GPU")
+        message = f"requests {gpus}, but the nodes of queue {job.queue} have none ({place(of_queue)})"
         problems.append(problem_at(job.gpus, "torchrun.contradiction", message, "choose another queue"))
         return None
     if wanted:
@@ -118,18 +120,19 @@ def _spread_over(
 ) -> tuple[Traced, Traced] | None:
     """Spread over the number of nodes that the job itself requests."""
     share, rest = divmod(gpus.value, nodes.value)
+    total, over = plural(gpus.value, "GPU"), plural(nodes.value, "node")
     most = template.per_node
     if rest or share == 0:
-        message = f"{gpus.value} GPUs cannot be spread evenly over {nodes.value} nodes ({place(nodes)})"
+        message = f"{total} cannot be spread evenly over {over} ({place(nodes)})"
         near = sorted({max(1, share) * nodes.value, (share + 1) * nodes.value})
         hint = f"request {' or '.join(map(str, near))}, or remove the number of nodes"
         problems.append(problem_at(gpus, "torchrun.distribution", message, hint))
         return None
     if most and share > most.value:
-        message = f"{gpus.value} GPUs over {nodes.value} nodes are {share} per node, but a node has {most.value}"
+        message = f"{total} over {over} are {share} per node, but a node has {most.value}"
         problems.append(problem_at(gpus, "torchrun.distribution", message, "request more nodes or fewer GPUs"))
         return None
-    text = f"{gpus.value} GPUs / {nodes.value} nodes = {share} per node"
+    text = f"{total} / {over} = {share} per node"
     origins = (*gpus.reason.origins, *nodes.reason.origins)
     return nodes, Traced(share, Reason(rule="torchrun.gpus-per-node", text=text, origins=origins))
 
@@ -168,7 +171,7 @@ def _processes(gpus: Traced, template: Template) -> Traced:
     if cpus is None:
         return Traced(1, Reason(rule="torchrun.processes", text="no GPUs and no nodeResources.cpus: one process"))
     count = whole_cpus(cpus.value)
-    text = f"no GPUs: one process for each of {count} CPUs"
+    text = f"no GPUs: one process per CPU = {count} per node"
     return Traced(count, Reason(rule="torchrun.processes", text=text, origins=cpus.reason.origins))
 
 

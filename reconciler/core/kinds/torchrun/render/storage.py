@@ -12,6 +12,7 @@ from reconciler.core.kinds.torchrun.render.template import times
 from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced
+from reconciler.core.values import plural
 
 WORKSPACE_SIZE = Traced("1Gi", Reason(rule="torchrun.default", text="the size of a workspace defaults to 1Gi"))
 WORKSPACE_PATH = Traced("/app", Reason(rule="torchrun.default", text="the workspace is mounted at /app by default"))
@@ -66,7 +67,7 @@ def per_gpu(each: Traced, gpus: Traced, what: str, problems: list[Problem]) -> T
             problem_at(each, "torchrun.quantity", f"{each.value!r} is not a valid size", "write it as 10Gi")
         )
         return None
-    text = f"{what}: {each.value} for each of {count} GPUs = {size}"
+    text = f"{what}: {each.value} per GPU x {plural(count, 'GPU')} = {size}"
     if not gpus.value:
         text = f"{what}: {each.value}, because a job without GPUs counts as one GPU"
     origins: tuple[Origin, ...] = (*each.reason.origins, *gpus.reason.origins)

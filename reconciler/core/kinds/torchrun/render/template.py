@@ -16,6 +16,7 @@ from reconciler.core.kinds.torchrun.intent.queue import TorchrunQueue, trainer_o
 from reconciler.core.placement.distribution import NodeKind
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced, copied
+from reconciler.core.values import plural
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -310,7 +311,7 @@ def _node_sizes(
         Origin(document=inventory.document, field=next(node.origin for _, node in nodes if node.gpus == size))
         for size in sizes
     )
-    text = f"the largest nodes measured on {inventory.cluster} have {sizes[0]} GPUs"
+    text = f"the largest nodes measured on {inventory.cluster} have {plural(sizes[0], 'GPU')}"
     return Traced(sizes[0], Reason(rule="torchrun.node-size", text=text, origins=origins[:1])), kinds, origins
 
 
@@ -319,7 +320,8 @@ def _warn_full_node(queue: TorchrunQueue, nodes: list[Node]) -> Iterator[Problem
     cpus, most = queue.node.cpus, max((node.cpus for node in nodes), default=0)
     if cpus is None or most == 0 or whole_cpus(cpus.value) < most:
         return
-    message = f"a pod that uses a whole node requests {cpus.value} CPUs, but the largest measured node has {most}"
+    cpu_count = "1 CPU" if cpus.value == "1" else f"{cpus.value} CPUs"
+    message = f"a pod that uses a whole node requests {cpu_count}, but the largest measured node has {most}"
     hint = "leave some for the kubelet and DaemonSets: use Allocatable of `kubectl describe node` minus their requests"
     yield problem_at(cpus, "torchrun.node-cpus", message, hint, severity=Severity.WARNING)
 
