@@ -16,7 +16,7 @@ FILE_MODES = frozenset({"100644", "100755"})
 
 
 class Entry(NamedTuple):
-    """What is at a path: git's mode in octal, and the id of the content.
+    """An entry at a path: git's mode in octal, and the id of the content.
 
     Only `is_file` entries may be read. `120000` is a symlink, `160000` a submodule or a repository inside this one,
     `000000` something that Git does not track (a device, a socket, a named pipe); their ids have no meaning.

@@ -36,7 +36,7 @@ class DiskCache:
     """One file per key, written to a temporary file and renamed. It begins with a digest of the key and a CRC-32.
 
     A truncated or damaged file, or one with another stamp, key or format, is a miss. The checksum is against accidents,
-    because whoever may write to the folder may write anything; a SHA-256 would cost 9 ms more for 10,000 documents. A
+    because who may write to the folder may write anything; a SHA-256 would cost 9 ms more for 10,000 documents. A
     folder that cannot be created, or that another user owns or may write to, is not used. The least recently used files
     are deleted at the limit.
     """
@@ -116,7 +116,7 @@ class DiskCache:
 
 
 def _is_private(folder: Path) -> bool:
-    """Create the folder; tell whether it is ours and nobody else may write to it."""
+    """Create the folder; return whether the user owns it and no other user may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()

@@ -90,7 +90,7 @@ def without_credentials(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class ChildProcess:
-    """A running command. Not thread-safe. Whoever starts one calls `end`.
+    """A running command. Not thread-safe. The caller that starts one calls `end`.
 
     An `interactive` child answers lines on its standard output (`exchange`), and its standard error holds messages. Any
     other child is waited for (`wait`), and all its output is messages.

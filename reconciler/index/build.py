@@ -154,7 +154,7 @@ def store_key(runtime: Runtime) -> str:
 def build_index(
     runtime: Runtime, revision: LoadedRevision, store: Store, *, keep: Mapping[str, str] | None = None
 ) -> CompiledRevision:
-    """Compile what is stale, and take the rest from the store.
+    """Compile stale files, and take the others from the store.
 
     `keep` holds blob ids by rendered path: the bytes of compiled objects that differ from them are kept.
     """
@@ -318,7 +318,7 @@ class Renderer:
         self._objects: dict[tuple[str, str], dict[str, RenderedObject]] = {}
 
     def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
-        """Return rendered paths by source file, and read those files at once."""
+        """Return rendered paths by source file, and read those files in one call."""
         groups: dict[str, list[str]] = {}
         for path in paths:
             groups.setdefault(self._index.sources[path], []).append(path)

@@ -1,6 +1,6 @@
 """Compile source files: bytes and context in; manifests, problems, verdicts and dependencies out. Pure.
 
-The stages of a file: parse, validate, render for each cluster that selects it, validate what was rendered, serialize,
+The stages of a file: parse, validate, render for each cluster that selects it, validate the manifests, serialize,
 and evaluate the policies.
 """
 
@@ -40,7 +40,7 @@ class RenderedObject(Struct, frozen=True, kw_only=True):
 class CompiledFile(Struct, frozen=True, kw_only=True):
     """Everything that one source file means, and what it used besides its own bytes.
 
-    `pending` are the paths of jobs that wait for a sizing answer: what is rendered there stays as it is.
+    `pending` are the paths of jobs that wait for a sizing answer: the rendered files there stay unchanged.
     """
 
     objects: tuple[RenderedObject, ...] = ()

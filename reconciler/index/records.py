@@ -16,7 +16,7 @@ from reconciler.index.dependencies import encode_dependencies
 
 
 class FileFindings(Struct, frozen=True, array_like=True):
-    """What is wrong with one file, and the paths of its pending jobs. Most files have none."""
+    """The problems and verdicts of one file, and the paths of its pending jobs. Most files have none."""
 
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()

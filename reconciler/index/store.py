@@ -1,7 +1,7 @@
 """The store: the records of the last index, on disk. Safe to delete, to damage and to replace at any time.
 
 Records are cut into segments by source path, each of them one value of the cache, which checks its digest. A segment
-is valid by itself: a record counts if its blob id and the digest of its dependencies are those of now. So a missing,
+is valid on its own: a record counts if its blob id and the digest of its dependencies are those of now. So a missing,
 damaged or concurrently replaced segment costs a compilation, and a change rewrites one segment.
 """
 
@@ -41,7 +41,7 @@ class Store(Struct, frozen=True, kw_only=True):
 
 
 def load_store(cache: Cache, key: str) -> Store:
-    """Load what an earlier run saved under `key`. What is missing or unreadable is empty."""
+    """Load what an earlier run saved under `key`. A missing or unreadable part is empty."""
     records: dict[str, FileRecord] = {}
     digests: dict[bytes, str] = {}
     for number in range(SEGMENTS):

@@ -1,4 +1,4 @@
-"""Many files compiled at once: forked workers share what the parent has read, and send back compact results."""
+"""Many files compiled in parallel: forked workers share what the parent has read, and send back compact results."""
 
 import gc
 import os

@@ -94,7 +94,7 @@ def parse_unmerged(listing: bytes) -> list[str]:
 
 
 def read_blobs(git: Git, oids: Sequence[str], max_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the contents in order, by one `cat-file --batch`; of larger ones only the size is read.
+    """Yield the contents in order, by one `cat-file --batch`; of larger blobs only the size is read.
 
     Sizes are asked for first: a pack of 1 MB may hold a blob of 1 GB, which git would unpack.
     """

@@ -18,7 +18,7 @@ TEMPORARY = ".reconciler.tmp"
 
 
 class CheckoutFile(Struct, frozen=True, kw_only=True):
-    """What is at a path: the mode as in `Entry`, the first bytes of a file, and the number of all its bytes."""
+    """An entry at a path: the mode as in `Entry`, the first bytes of a file, and its size in bytes."""
 
     mode: str
     data: bytes = b""
@@ -31,12 +31,12 @@ class WorkTree(Struct, frozen=True, kw_only=True):
     top: Path
 
     def read(self, path: str, max_bytes: int = -1) -> CheckoutFile | None:
-        """Return what is at a path, at most `max_bytes` bytes of it (-1: all); None if the path does not exist."""
+        """Read the entry at a path, at most `max_bytes` bytes of it (-1: all); None if the path does not exist."""
         (state,) = self.read_all((path,), max_bytes)
         return state
 
     def read_all(self, paths: Iterable[str], max_bytes: int = -1) -> Iterator[CheckoutFile | None]:
-        """Yield what is at each path. Sorted paths open each folder once. A path through a symlink does not exist."""
+        """Yield the entry at each path. Sorted paths open each folder once. A path through a symlink does not exist."""
         with _Folders(self.top) as folders:
             for path in paths:
                 try:

@@ -1,6 +1,6 @@
 """Building blocks of `Kind.pods`: pod templates in the shapes that several kinds share.
 
-Defaults are those of each API: an absent `replicas` is 1 in `apps/v1` and Kubeflow, 0 in KubeRay.
+Each API has its own defaults: an absent `replicas` is 1 in `apps/v1` and Kubeflow, 0 in KubeRay.
 """
 
 from collections.abc import Callable, Iterator, Mapping

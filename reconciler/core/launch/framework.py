@@ -40,7 +40,7 @@ Read = Callable[["Extraction"], None]
 
 
 class ProcessFlags(Struct, frozen=True, kw_only=True):
-    """The flags that set how many processes and machines there are; empty where there is none.
+    """The flags that set how many processes and machines there are; empty if there are none.
 
     `counts_all`: `processes` counts the processes of all machines, not those of one. `of_script`: the flags belong to
     the script, not to the launcher.

@@ -22,7 +22,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     `fused_loss`. The texts are those of the enumerations in `core.sizing.training` where there is one.
 
     `in_shell`: a shell expands the words, so an edit may write variables. `not_editable` is the reason why the line
-    cannot be edited, or empty. `line` and `arguments` (the script's) keep what was parsed, for edits.
+    cannot be edited, or empty. `line` and `arguments` (the script's) keep the parsed words, for edits.
     """
 
     framework: Framework

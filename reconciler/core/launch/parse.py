@@ -141,7 +141,7 @@ def _override(extraction: Extraction, env: Mapping[str, str | None]) -> None:
 
 
 def _divide_global_batch(extraction: Extraction) -> None:
-    """Set the batch of each process, where the number of processes is known and divides the global batch."""
+    """Set the batch per process, if the number of processes is known and divides the global batch."""
     extraction.discard("batch")
     batch, processes = extraction.number("global_batch"), extraction.number("processes")
     if batch is None:

@@ -29,7 +29,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _OTHER_PROGRAMS = frozenset(
     {"cd", "echo", "[", "test", "mkdir", "cp", "rm", "ls", "cat", "pip", "printf", "sleep", "true", ":"}
 )
-"""Frequent commands that are skipped at once."""
+"""Frequent commands that are skipped immediately."""
 
 
 def find_launch_line(

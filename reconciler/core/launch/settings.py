@@ -161,7 +161,7 @@ class SettingTable:
         return None
 
     def text(self, *names: str) -> str:
-        """Return the value of the first name that is given; empty where there is none or its value is unknown."""
+        """Return the value of the first name that is given; empty if there is none or its value is unknown."""
         setting = self.find(names)
         return "" if setting is None or UNKNOWN in setting.text else setting.text
 
@@ -236,7 +236,7 @@ def resolve_file(written: str, paths: Iterable[str], near: str) -> str | None:
     """Return the repository path of a file that a launch line names by its path in the container.
 
     Of the files with the same name, the one with the longest common path suffix wins, then the one in the job's own
-    folder (`near` is the job's path). None where there is none, or where two match equally well.
+    folder (`near` is the job's path). None if there is none, or if two match equally well.
     """
     target = [part for part in written.split("/") if part not in {"", ".", ".."}]
     if not target:

@@ -18,7 +18,7 @@ _READ_SEPARATELY = frozenset({"deepspeed", "dtype", "attention", "fused_loss", "
 
 
 def _by_word(words: dict[str, str]) -> dict[str, str]:
-    """Return our name of each word, from the words of each name."""
+    """Invert a table from names to words: return the name for each word."""
     return {word: name for name, text in words.items() for word in text.split()}
 
 

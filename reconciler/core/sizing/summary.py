@@ -17,7 +17,7 @@ _MAX_COUNTS = 4
 
 
 class CandidateSummary(Struct, frozen=True, kw_only=True):
-    """A candidate as it is shown. GiB are per GPU, None if there is no estimate; `text` is the reason."""
+    """A candidate as displayed. GiB are per GPU, None if there is no estimate; `text` is the reason."""
 
     gpus: int  # in total
     workers: int

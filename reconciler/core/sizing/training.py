@@ -137,7 +137,7 @@ class Attention(StrEnum):
 
 
 class Strategy(StrEnum):
-    """What is sharded over the GPUs."""
+    """The states that are sharded over the GPUs."""
 
     DDP = "ddp"  # nothing: every GPU holds everything
     FSDP_FULL = "fsdp-full"  # weights, gradients and optimizer, over all GPUs
@@ -149,7 +149,7 @@ class Strategy(StrEnum):
 
 
 class Offload(StrEnum):
-    """What is kept in host memory."""
+    """The states that are kept in host memory."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"

@@ -86,7 +86,7 @@ class JobFormat:
     suspend: field of the job that suspends it.
     starts_processes: the kind starts one process per GPU, so the launch line need not.
     has_process_per_gpu: it does so even if the launch line starts a different number.
-    passes_process_counts: its operator tells torchrun the number of processes and nodes (`PET_NPROC_PER_NODE` ...).
+    passes_process_counts: its operator passes torchrun the number of processes and nodes (`PET_NPROC_PER_NODE` ...).
     rank_variable, main_variable: variables with the rank of a pod, and the prefix of the main pod's address and port.
     """
 
@@ -137,7 +137,7 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
     env: the variables that the line can use.
     line: path of the launch line, for kinds that have it in one string.
     seen_by: further containers whose variables the line can use (Ray's head, which runs it).
-    has_rendezvous: several pods can find each other: the operator or the line tells them how.
+    has_rendezvous: several pods can find each other: the operator or the line sets the address.
     node_selectors, node_affinities: paths that bind its pods to nodes; by default those of the lead's template.
     """
 

@@ -79,7 +79,7 @@ class _TrainJobFormat(JobFormat):
     main_variable = "PET_MASTER"
 
     def set_replicas(self, editor: Editor, job: TrainingJob, allocation: Allocation) -> PodCounts:
-        """Write the nodes, and the processes of each if they are a number."""
+        """Write the nodes, and the processes per node if they are a number."""
         trainer = job.lead.container.path
         editor.set((*trainer, "numNodes"), allocation.workers, allocation.because("workers", allocation.spread))
         per_node: FieldPath = (*trainer, "numProcPerNode")

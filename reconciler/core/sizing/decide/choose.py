@@ -196,7 +196,7 @@ def _suggestion(question: Question, most: int, estimator: Estimator, *, other_we
 
 
 def _alternatives(question: Question, *, other_weights: bool) -> Iterator[tuple[str, Question]]:
-    """Yield changes that do not change what is learned, simplest first; for `other_weights` LoRA as the last one."""
+    """Yield changes that keep the training result, simplest first; for `other_weights` LoRA as the last one."""
     training, combined, names = question.training, question.training, []
     for name, change in _changes(training):
         changed = replace(training, **change)
@@ -219,7 +219,7 @@ def _changes(training: Training) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _validate(question: Question) -> str:
-    """Return what is wrong with the numbers of a question; empty if nothing is."""
+    """Return why the numbers of a question are invalid; empty if they are valid."""
     training, gpu = question.training, question.gpu
     for name, value, most in (
         ("batch", question.batch, _MAX_BATCH),

@@ -71,7 +71,7 @@ def _largest_parts(estimate: Estimate) -> str:
 
 
 def explain_chosen(question: Question, candidates: Sequence[Candidate], chosen: Candidate) -> str:
-    """Return what was chosen: GPUs, memory, and how the effective batch is kept."""
+    """Describe the choice: GPUs, memory, and how the effective batch is kept."""
     parts = [f"{format_gpus(chosen.layout)}: {chosen.text}", _batch_change(question, chosen.layout)]
     if question.goal is Goal.AVOID_OOM:
         parts.append(_compare_with_request(question, candidates, chosen))

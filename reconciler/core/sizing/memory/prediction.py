@@ -26,7 +26,7 @@ ZERO3_LIVE = 2e9
 """Bytes of weights that ZeRO-3 keeps gathered besides those in use: `stage3_max_live_parameters` is 1e9 by default."""
 
 ZERO3_GROUP = 4e9
-"""Bytes of gradients that ZeRO-3 casts to fp32 at once: `sub_group_size` is 1e9 by default."""
+"""Bytes of gradients that ZeRO-3 casts to fp32 at the same time: `sub_group_size` is 1e9 by default."""
 
 NEED_CONTEXT = 1.4 * GIB
 """Bytes of context in the need: the same for any number of GPUs, so that more GPUs never need more memory each."""
@@ -39,7 +39,7 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
 
     A step holds the shards of weights, gradients and optimizer, the weights that sharding gathers, the activations, and
     on top the loss or the optimizer's copies. PyTorch's allocator caches freed blocks, so the phases partly add up;
-    when the GPU is full it returns them, down to what is alive. A paged optimizer moves to the host what does not fit.
+    when the GPU is full it returns them, down to the live tensors. A paged optimizer moves the rest to the host.
     `stack` overrides the constants of the training's framework.
     """
     shards = shards_of(training, layout)
@@ -141,7 +141,7 @@ def _divide(states: StateBytes, shards: Shards) -> tuple[float, float, float, fl
 
 
 def _gathered(training: Training, terms: Terms, shards: Shards) -> float:
-    """Return the bytes of weights that are unsharded at once: at most all weights.
+    """Return the bytes of weights that are unsharded at the same time: at most all weights.
 
     FSDP and ZeRO-3 hold two layers (the current one and the prefetched one) and the root unit (embedding and head);
     FSDP also the root unit's gradients, if it is trained, and a shard in 2 bytes besides the one in fp32.

@@ -14,7 +14,7 @@ class Optimizer(Struct, frozen=True, kw_only=True):
 
     A width of 0 means that of the weights. `temporary`: the step copies the weights (torch's `foreach` implementation,
     documented as "~ sizeof(params)"). `paged`: the states may move to host memory when the GPU is full (bitsandbytes).
-    `gradients` is false if it runs in the backward pass, so that gradients never exist all at once.
+    `gradients` is false if it runs in the backward pass, so that gradients never exist all at the same time.
     """
 
     states: float

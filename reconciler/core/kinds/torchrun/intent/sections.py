@@ -11,7 +11,7 @@ from reconciler.core.reasons import Traced, copied
 
 
 class SourceKind(StrEnum):
-    """How the workspace is filled: an archive, a Git repository, an object store, or what is there already."""
+    """How the workspace is filled: an archive, a Git repository, an object store, or what it already contains."""
 
     ZIP = "zip"
     GIT = "git"

@@ -31,7 +31,7 @@ def render_job(
     *,
     known_queues: tuple[str, ...] = (),
 ) -> Rendered:
-    """Render a job for `cluster`. `queue` is the one it names, in its namespace; None where there is none.
+    """Render a job for `cluster`. `queue` is the queue that it names, in its namespace; None if it does not exist.
 
     `known_queues` are names to suggest for a queue that is not there.
     """
@@ -41,7 +41,7 @@ def render_job(
 
 
 class _Same(Struct, frozen=True, eq=False):
-    """Evidence by identity: comparing it by value would cost more than what is remembered."""
+    """Evidence by identity: comparing it by value would cost more than the cache saves."""
 
     inventory: Inventory | None
 

@@ -1,4 +1,4 @@
-"""The pods of a job, with the GPUs and processes of each: the request spread over nodes, with its reasons."""
+"""The pods of a job, with their GPUs and processes: the request spread over nodes, with its reasons."""
 
 from msgspec import Struct
 
@@ -55,7 +55,7 @@ def workload_for(backend: Backend, nodes: int) -> WorkloadKind:
 
 
 class JobShape(Struct, frozen=True, kw_only=True):
-    """Pods, GPUs of each, processes of each. `min_nodes` is set for an elastic job, whose `nodes` is the maximum."""
+    """Pods, GPUs per pod, processes per pod. `min_nodes` is set for an elastic job, whose `nodes` is the maximum."""
 
     nodes: Traced
     gpus: Traced
