@@ -124,7 +124,7 @@ class HttpClient:
         call.start()
         call.join(self._timeout)
         url = self.endpoint.url
-        if call.is_alive():
+        if call.is_alive() or _is_timeout(call.outcome):
             call.abort()
             raise HttpUnavailable(f"{url} did not answer within {self._timeout:g} s")
         match call.outcome:
@@ -178,9 +178,19 @@ class HttpClient:
         self._closed.set()
 
 
+def _is_timeout(outcome: HttpResponse | BaseException | None) -> bool:
+    """Check whether the timeout of the socket ended the exchange: it can expire just before the wait in `send` does."""
+    cause = _cause(outcome) if isinstance(outcome, BaseException) else None
+    return isinstance(cause, TimeoutError) and cause.errno is None  # the operating system's own time-out has a number
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.__cause__ if isinstance(error, urllib3.exceptions.HTTPError) and error.__cause__ else error
+
+
 def _reason(error: BaseException) -> str:
     """Return why a connection failed: the reason of the operating system where there is one."""
-    cause = error.__cause__ if isinstance(error, urllib3.exceptions.HTTPError) and error.__cause__ else error
+    cause = _cause(error)
     return one_line(getattr(cause, "strerror", None) or str(cause) or type(cause).__name__)
 
 

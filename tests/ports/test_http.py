@@ -1,9 +1,11 @@
 """The HTTP client: credentials stay with their host, answers are bounded, only safe requests are repeated."""
 
+from threading import Thread
 from time import monotonic
 
 import pytest
 
+from reconciler.adapters import http
 from reconciler.adapters.http import Endpoint, HttpClient, HttpError, HttpUnavailable
 from tests.ports.predictors.server import answer, cut, hang, serving
 
@@ -53,6 +55,14 @@ def test_the_deadline_is_for_the_whole_exchange() -> None:
         with pytest.raises(HttpUnavailable, match=r"did not answer within 0.3 s$") as raised:
             client(server.url, 0.3).send("GET", "/")
         assert monotonic() - began < 10
+    assert raised.value.retryable
+
+
+def test_the_timeout_of_the_socket_reads_like_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both expire at almost the same time; which one comes first must not change the message."""
+    monkeypatch.setattr(http._Exchange, "join", lambda exchange, _: Thread.join(exchange, 60))
+    with serving(hang) as server, pytest.raises(HttpUnavailable, match=r"did not answer within 0.3 s$") as raised:
+        client(server.url, 0.3).send("GET", "/")
     assert raised.value.retryable
 
 

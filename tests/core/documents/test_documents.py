@@ -135,7 +135,7 @@ def test_all_problems_of_a_document() -> None:
         ('a.yaml:5:7: c.true: ".nan" is not a valid JSON number; write a finite number, or quote it [yaml.number]'),
         (
             "a.yaml:6:9: c.d.?: a list cannot be a key; "
-            "keys are strings; if this is a template placeholder, quote it or render the file first [yaml.key]"
+            "keys are strings; if this is a template placeholder, quote it or render the template first [yaml.key]"
         ),
     ]
 
