@@ -5,7 +5,7 @@ plan both use these sums, so that they never disagree.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
@@ -28,6 +28,7 @@ class QueueKey(NamedTuple):
 
 
 NO_QUEUE = QueueKey("", "", "")
+_Key = TypeVar("_Key")
 
 _GRANTING = frozenset((QueueRole.TREE, QueueRole.FLAVORED, QueueRole.COHORT))
 
@@ -39,6 +40,7 @@ class QueueUsage(Struct, kw_only=True):
     aliases: dict[tuple[KindId, str, str], QueueKey] = field(default_factory=dict)  # by kind, namespace and name
     flavors: dict[str, str] = field(default_factory=dict)  # flavor -> product; empty: any
     requested: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # GPUs by queue and product
+    namespaces: dict[str, int] = field(default_factory=dict)  # the same GPUs by namespace
 
     def queue_of(self, workload: ObjectSummary) -> QueueKey:
         """Return the queue that a workload's GPUs are counted in."""
@@ -128,6 +130,7 @@ class QueueUsage(Struct, kw_only=True):
             aliases={**self.aliases},
             flavors={**self.flavors},
             requested={**self.requested} if with_requests else {},
+            namespaces={**self.namespaces} if with_requests else {},
         )
 
     def add_queue(self, row: ObjectSummary) -> None:
@@ -143,9 +146,11 @@ class QueueUsage(Struct, kw_only=True):
     def add_workload(self, row: ObjectSummary) -> None:
         """Add the GPUs that a workload requests."""
         queue = self.queue_of(row)
+        self.namespaces[row.namespace] = self.namespaces.get(row.namespace, 0) + row.gpus
         for demand in row.demands:
-            entry = (queue, demand.product or self.product_of(queue, demand))
-            self.requested[entry] = self.requested.get(entry, 0) + demand.gpus_per_pod * demand.pods
+            if demand.gpus:
+                entry = (queue, demand.product or self.product_of(queue, demand))
+                self.requested[entry] = self.requested.get(entry, 0) + demand.gpus
 
 
 def usage_by_cluster(
@@ -181,12 +186,16 @@ def subtract_workloads(usage: Mapping[str, QueueUsage], rows: Iterable[ObjectSum
     empty = {cluster: before.copy(with_requests=False) for cluster, before in usage.items()}
     rest = {cluster: before.copy() for cluster, before in usage.items()}
     for cluster, gone in usage_by_cluster(rows, base=empty).items():
-        requested = rest[cluster].requested
-        for entry, gpus in gone.requested.items():
-            requested[entry] -= gpus
-            if not requested[entry]:
-                del requested[entry]
+        _subtract(rest[cluster].requested, gone.requested)
+        _subtract(rest[cluster].namespaces, gone.namespaces)
     return rest
+
+
+def _subtract(totals: dict[_Key, int], gone: Mapping[_Key, int]) -> None:
+    for key, gpus in gone.items():
+        totals[key] -= gpus
+        if not totals[key]:
+            del totals[key]
 
 
 def add_amounts(left: float | None, right: float | None) -> float | None:

@@ -28,8 +28,7 @@ from reconciler.index.records import (
     rendered_blobs,
     summarize_file,
 )
-from reconciler.index.store import Store
-from reconciler.index.totals import ObjectTotals, evaluate_totals
+from reconciler.index.store import ObjectTotals, Store
 from reconciler.index.workers import in_parallel
 from reconciler.ports import Cache, Repository
 from reconciler.revision.files import BlobIds, portability_problems
@@ -74,7 +73,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     desired: blob ids by path below the rendered folder. Of two objects with one path the first counts.
     contents: bytes of rendered objects that were asked to be kept, by path.
     compiled: the few files that this run compiled, whole: they are asked for again, to be compared.
-    store: what the next run needs.
+    saved, store: what the last run saved, and what the next one needs.
     """
 
     revision: LoadedRevision
@@ -84,6 +83,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     desired: Mapping[str, str]
     has_duplicates: bool
     inventory_digests: Mapping[str, str]
+    saved: Store
     store: Store
     contents: Mapping[str, bytes] = {}
     compiled: Mapping[str, CompiledFile] = {}
@@ -115,11 +115,6 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
                 if summary.path not in seen:
                     seen.add(summary.path)
                     yield summary
-
-    def evaluate_totals(self, known: ObjectTotals | None) -> ObjectTotals:
-        """Evaluate the rules over all objects; `known` is what the last run saved."""
-        known = None if self.has_duplicates else known
-        return evaluate_totals(self.records, self.clusters, self.context, self.inventory_digests, known)
 
     def pending(self) -> frozenset[str]:
         """Return the rendered paths of jobs that wait for a sizing answer."""
@@ -182,6 +177,7 @@ def build_index(
         has_duplicates=has_duplicates,
         contents=compilation.contents,
         compiled=compilation.compiled,
+        saved=store,
         store=Store(
             records=records,
             digests=digests.of_all(record.dependencies for record in records.values()),

@@ -64,7 +64,8 @@ class CompiledRecord(Struct, frozen=True, array_like=True):
 
 
 _SEPARATOR = "\0"  # in no name of Kubernetes, and in no path
-_LINKED = ("cluster", "group", "kind", "namespace", "name", "path", "source", "line", "column", "references")
+_IDENTITY = ("cluster", "group", "kind", "namespace", "name", "path", "source", "line", "column")
+_LINKED = (*_IDENTITY, "references")
 _AMOUNTS = tuple(name for name in ObjectSummary.__struct_fields__ if name not in {*_LINKED, "digest"})
 _NO_FINDINGS = FileFindings()
 _encoder = msgspec.msgpack.Encoder()
@@ -74,6 +75,8 @@ _compiled = msgspec.msgpack.Decoder(CompiledRecord)
 
 encode_compiled: Callable[[CompiledRecord], bytes] = _encoder.encode
 decode_compiled: Callable[[bytes], CompiledRecord] = _compiled.decode
+identity: Callable[[ObjectSummary], tuple[str | int, ...]] = attrgetter(*_IDENTITY)
+"""What an object is, and the place that it is rendered from."""
 short_digest = partial(blake2b, digest_size=16)
 """There is one for each file, so it is short."""
 

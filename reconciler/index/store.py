@@ -12,8 +12,9 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.queues import QueueUsage
 from reconciler.index.records import FileRecord
-from reconciler.index.totals import ObjectTotals
 from reconciler.ports import Cache
 
 SEGMENTS = 16
@@ -25,6 +26,19 @@ class Segment(Struct, frozen=True, array_like=True):
 
     records: dict[str, FileRecord] = {}
     digests: dict[bytes, str] = {}
+
+
+class ObjectTotals(Struct, frozen=True, kw_only=True):
+    """What the objects of all files mean together: verdicts of the rules over them, and the GPUs of every queue.
+
+    links_digest, amounts_digest: of what the verdicts were computed from. usage: by cluster.
+    """
+
+    links_digest: bytes
+    links: tuple[Verdict, ...]
+    amounts_digest: bytes
+    amounts: tuple[Verdict, ...]
+    usage: dict[str, QueueUsage]
 
 
 class Store(Struct, frozen=True, kw_only=True):

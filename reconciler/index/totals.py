@@ -1,81 +1,146 @@
-"""What the objects of all files mean together: verdicts of the rules over all objects, and the GPUs of every queue."""
+"""Evaluate what the objects of all files mean together. After an edit of workloads only those are evaluated again."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
-
-from reconciler.core.config import Cluster
-from reconciler.core.policy.references import evaluate_amounts, evaluate_links
+from reconciler.core.objects import ObjectKey
+from reconciler.core.policy.references import (
+    COLLECTIVE,
+    evaluate_amounts,
+    evaluate_change,
+    evaluate_links,
+    has_references,
+)
 from reconciler.core.policy.verdict import Verdict
-from reconciler.core.queues import QueueUsage, usage_by_cluster
-from reconciler.index.context import Context
-from reconciler.index.records import FileRecord, short_digest
+from reconciler.core.queues import QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
+from reconciler.core.summary import ObjectSummary
+from reconciler.index.build import CompiledRevision
+from reconciler.index.records import FileRecord, identity, short_digest
+from reconciler.index.store import ObjectTotals
 
-if TYPE_CHECKING:
-    from reconciler.core.summary import ObjectSummary
-
-
-class ObjectTotals(Struct, frozen=True, kw_only=True):
-    """Verdicts on links and on amounts, each with the digest of what it was computed from, and usage by cluster."""
-
-    links_digest: bytes
-    links: tuple[Verdict, ...]
-    amounts_digest: bytes
-    amounts: tuple[Verdict, ...]
-    usage: dict[str, QueueUsage]
+_Change = tuple[ObjectSummary, ObjectSummary]
+"""One object before and after."""
 
 
-def evaluate_totals(
-    records: Mapping[str, FileRecord],
-    clusters: tuple[Cluster, ...],
-    context: Context,
-    inventories: Mapping[str, str],
-    known: ObjectTotals | None,
-) -> ObjectTotals:
-    """Return the totals: those that are `known`, unless something that they depend on has changed.
+def evaluate_totals(index: CompiledRevision) -> ObjectTotals:
+    """Return the totals: saved ones, as far as nothing that they depend on has changed.
 
-    `inventories` are digests by cluster. Where two objects have one path, rules compare bytes: pass None as `known`.
+    Where two objects have one path, rules compare bytes, so that all of them are evaluated.
     """
-    links_digest, amounts_digest = _digests(records, clusters, context, inventories)
-    if known is not None and known.amounts_digest == amounts_digest:
-        return known
-    rows: dict[str, list[ObjectSummary]] = {cluster.name: [] for cluster in clusters}
+    saved = None if index.has_duplicates else index.saved.totals
+    digests = _digests(index, index.records)
+    if saved is None:
+        return _evaluate(index, digests)
+    if saved.amounts_digest == digests[1]:
+        return saved
+    return _update(index, saved, digests) or _evaluate(index, digests, saved)
+
+
+def _evaluate(index: CompiledRevision, digests: tuple[bytes, bytes], saved: ObjectTotals | None = None) -> ObjectTotals:
+    """Evaluate all objects."""
+    rows: dict[str, list[ObjectSummary]] = {cluster.name: [] for cluster in index.clusters}
     first: dict[str, ObjectSummary] = {}
-    for record in records.values():
+    for record in index.records.values():
         for row in record.summaries:
             rows[row.cluster].append(row)
             first.setdefault(row.path, row)
-    kinds, rules = context.kinds, context.config.rules
+    kinds, rules = index.context.kinds, index.context.config.rules
     usage = usage_by_cluster(first.values())
-    has_duplicates = len(first) != sum(map(len, rows.values()))
     amounts: list[Verdict] = []
-    for cluster in clusters:
-        inventory = context.evidence.inventories.get(cluster.name)
-        own = None if has_duplicates else usage.get(cluster.name)
+    for cluster in index.clusters:
+        inventory = index.context.evidence.inventories.get(cluster.name)
+        own = None if index.has_duplicates else usage.get(cluster.name)
         amounts += evaluate_amounts(kinds, rows[cluster.name], cluster, inventory, rules, own)
-    if known is not None and known.links_digest == links_digest:
-        links = known.links
-    else:
+    links = saved.links if saved is not None and saved.links_digest == digests[0] else None
+    if links is None:
         links = tuple(
-            verdict for cluster in clusters for verdict in evaluate_links(kinds, rows[cluster.name], cluster, rules)
+            verdict
+            for cluster in index.clusters
+            for verdict in evaluate_links(kinds, rows[cluster.name], cluster, rules)
         )
     return ObjectTotals(
-        links_digest=links_digest,
-        links=links,
-        amounts_digest=amounts_digest,
-        amounts=tuple(amounts),
-        usage=usage,
+        links_digest=digests[0], links=links, amounts_digest=digests[1], amounts=tuple(amounts), usage=usage
     )
 
 
-def _digests(
-    records: Mapping[str, FileRecord], clusters: tuple[Cluster, ...], context: Context, inventories: Mapping[str, str]
-) -> tuple[bytes, bytes]:
+def _update(index: CompiledRevision, saved: ObjectTotals, digests: tuple[bytes, bytes]) -> ObjectTotals | None:
+    """Return the totals after a change of workloads; None if other objects may have other verdicts than before."""
+    old = index.saved.records
+    if old.keys() != index.records.keys():
+        return None
+    if _digests(index, {path: old[path] for path in index.records})[1] != saved.amounts_digest:
+        return None  # another run saved them, or something else than files has changed
+    changes = _changes(old, index.records)
+    if changes is None or not all(_keeps_links(index, saved, change) for change in changes):
+        return None
+    rest = subtract_workloads(saved.usage, [before for before, _ in changes])
+    usage = usage_by_cluster([after for _, after in changes], base=rest)
+    amounts = _update_amounts(index, saved, changes, usage)
+    if amounts is None:
+        return None
+    return ObjectTotals(
+        links_digest=digests[0], links=saved.links, amounts_digest=digests[1], amounts=amounts, usage=usage
+    )
+
+
+def _changes(old: Mapping[str, FileRecord], new: Mapping[str, FileRecord]) -> Sequence[_Change] | None:
+    """Return the objects that differ; None if one was added, removed or moved to another line, or defines queues."""
+    changes: list[_Change] = []
+    for path, record in new.items():
+        if record.encoded_summaries == old[path].encoded_summaries:
+            continue
+        before, after = old[path].summaries, record.summaries
+        if [*map(identity, before)] != [*map(identity, after)]:
+            return None
+        changes += [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+    return None if any(defines_queues(row) for pair in changes for row in pair) else changes
+
+
+def _keeps_links(index: CompiledRevision, saved: ObjectTotals, change: _Change) -> bool:
+    """Return whether the verdicts on references stay: an object refers to the same as before, or all of it exists."""
+    before, after = change
+    if before.references == after.references:
+        return True
+    if (after.cluster, after.key) in {(verdict.cluster, verdict.key) for verdict in saved.links}:
+        return False
+    keys = (
+        ObjectKey(group=each.group, kind=each.kind, namespace=each.namespace, name=each.name)
+        for each in after.references
+    )
+    paths = (index.context.kinds.manifest_path(after.cluster, key) for key in keys)
+    targets = index.summaries(path for path in paths if path in index.sources)
+    (cluster,) = (each for each in index.clusters if each.name == after.cluster)
+    return has_references(index.context.kinds, after, targets.values(), cluster, index.context.config.rules)
+
+
+def _update_amounts(
+    index: CompiledRevision, saved: ObjectTotals, changes: Sequence[_Change], usage: Mapping[str, QueueUsage]
+) -> tuple[Verdict, ...] | None:
+    """Return the verdicts on amounts, with those on changed workloads replaced."""
+    changed = {(after.cluster, after.key) for _, after in changes}
+    amounts: list[Verdict] = []
+    for cluster in index.clusters:
+        new = evaluate_change(
+            index.context.kinds,
+            [before for before, _ in changes if before.cluster == cluster.name],
+            [after for _, after in changes if after.cluster == cluster.name],
+            cluster,
+            index.context.evidence.inventories.get(cluster.name),
+            index.context.config.rules,
+            (saved.usage.get(cluster.name, QueueUsage()), usage.get(cluster.name, QueueUsage())),
+        )
+        if new is None:
+            return None
+        own = (verdict for verdict in saved.amounts if verdict.cluster == cluster.name)
+        amounts += [each for each in own if each.rule in COLLECTIVE or (each.cluster, each.key) not in changed]
+        amounts += new
+    return tuple(amounts)
+
+
+def _digests(index: CompiledRevision, records: Mapping[str, FileRecord]) -> tuple[bytes, bytes]:
     """Digest what verdicts on links depend on, and what verdicts on amounts depend on."""
-    names = [cluster.name for cluster in clusters]
-    links = short_digest(repr((context.digest, names)).encode())
+    names = [cluster.name for cluster in index.clusters]
+    links = short_digest(repr((index.context.digest, names)).encode())
     links.update(b"".join([record.links for record in records.values()]))
-    amounts = short_digest(links.digest() + repr(sorted(inventories.items())).encode())
+    amounts = short_digest(links.digest() + repr(sorted(index.inventory_digests.items())).encode())
     amounts.update(b"".join([record.amounts for record in records.values()]))
     return links.digest(), amounts.digest()

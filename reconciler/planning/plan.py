@@ -30,8 +30,8 @@ from reconciler.index.build import (
     store_key,
 )
 from reconciler.index.compile import compile_file
-from reconciler.index.store import load_store, save_store
-from reconciler.index.totals import ObjectTotals
+from reconciler.index.store import ObjectTotals, load_store, save_store
+from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.updates import Update, compare_updates
 from reconciler.revision.files import BlobIds, RevisionFiles, below, count_below, digest_files
@@ -79,7 +79,7 @@ def compile_tree(
 
 def evaluate_tree(runtime: Runtime, index: CompiledRevision) -> ObjectTotals:
     """Return the verdicts over all objects and the GPUs of every queue, and save them for the next run."""
-    totals = index.evaluate_totals(index.store.totals)
+    totals = evaluate_totals(index)
     save_store(runtime.cache, store_key(runtime), index.store, replace(index.store, totals=totals))
     return totals
 

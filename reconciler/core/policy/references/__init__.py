@@ -3,30 +3,33 @@
 They work on summaries alone, so that a warm plan parses nothing again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.core.config import Cluster, RuleSetting
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.policy.references.age import evaluate_age, evidence_ages, utc_date
-from reconciler.core.policy.references.existence import check_existence
+from reconciler.core.policy.references.existence import check_existence, check_references, reference_targets
 from reconciler.core.policy.references.identity import check_identity
 from reconciler.core.policy.references.products import check_products
-from reconciler.core.policy.references.quotas import check_quotas
-from reconciler.core.policy.references.rules import ALWAYS, RULES, Evaluation, Rule
+from reconciler.core.policy.references.quotas import check_queues, check_quotas
+from reconciler.core.policy.references.rules import ALWAYS, COLLECTIVE, RULES, Evaluation, Rule
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.queues import QueueUsage, usage_by_cluster
 from reconciler.core.summary import ObjectSummary
 
 __all__ = [
     "ALWAYS",
+    "COLLECTIVE",
     "RULES",
     "Rule",
     "evaluate",
     "evaluate_age",
     "evaluate_amounts",
+    "evaluate_change",
     "evaluate_links",
     "evidence_ages",
+    "has_references",
     "utc_date",
 ]
 
@@ -73,6 +76,45 @@ def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
     evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
     if usage is None:
         usage = usage_by_cluster(rows).get(cluster.name, QueueUsage())
+    check_queues(evaluation, usage)
     check_quotas(evaluation, rows, usage)
     check_products(evaluation, rows, inventory)
     return tuple(evaluation.verdicts)
+
+
+def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
+    kinds: Kinds,
+    before: Sequence[ObjectSummary],
+    after: Sequence[ObjectSummary],
+    cluster: Cluster,
+    inventory: Inventory | None,
+    settings: Mapping[str, RuleSetting],
+    usages: tuple[QueueUsage, QueueUsage],
+) -> tuple[Verdict, ...] | None:
+    """Evaluate the rules about GPUs for the workloads that changed: return the verdicts on each of them.
+
+    None if a verdict on several workloads may have changed: then `evaluate_amounts` has to see all of them. Such a
+    verdict depends on a sum, which `usages` has, on a number, and on the first or the largest. While the changed
+    workloads by themselves have the same ones before and after, so do all workloads.
+    """
+    verdicts: list[list[Verdict]] = []
+    for rows, usage in zip((before, after), usages, strict=True):
+        evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+        check_quotas(evaluation, rows, usage)
+        check_products(evaluation, rows, inventory)
+        verdicts.append(evaluation.verdicts)
+    old, new = ([verdict for verdict in side if verdict.rule in COLLECTIVE] for side in verdicts)
+    return tuple(verdict for verdict in verdicts[1] if verdict.rule not in COLLECTIVE) if old == new else None
+
+
+def has_references(
+    kinds: Kinds,
+    row: ObjectSummary,
+    targets: Iterable[ObjectSummary],
+    cluster: Cluster,
+    settings: Mapping[str, RuleSetting],
+) -> bool:
+    """Return whether the rules find everything that an object refers to, among `targets` or outside the repository."""
+    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+    check_references(evaluation, [row], reference_targets(kinds, targets))
+    return not evaluation.verdicts

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from reconciler.core.config import Cluster
 from reconciler.core.kinds.facts import KindId
-from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.summary import ObjectSummary, Reference
 
-_Name = tuple[KindId, str, str]
+ReferenceTarget = tuple[KindId, str, str]
 """Kind, namespace and name."""
 
 
@@ -47,18 +47,27 @@ class External:
 
 def check_existence(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None:
     """Check every reference, and every namespace that holds objects."""
+    known = reference_targets(evaluation.kinds, rows)
+    check_references(evaluation, rows, known)
     external = External(evaluation.cluster)
-    targets = {row.id for row in evaluation.kinds.values() if row.reference_rule or row.is_namespace}
-    known: set[_Name] = {
-        ((row.group, row.kind), row.namespace, row.name) for row in rows if (row.group, row.kind) in targets
-    }
+    for kind in evaluation.kinds.values():
+        if kind.is_namespace:
+            _check_namespaces(evaluation, rows, kind, known, external)
+
+
+def reference_targets(kinds: Kinds, rows: Iterable[ObjectSummary]) -> set[ReferenceTarget]:
+    """Return those of the objects that a rule requires to exist where others refer to them."""
+    targets = {row.id for row in kinds.values() if row.reference_rule or row.is_namespace}
+    return {((row.group, row.kind), row.namespace, row.name) for row in rows if (row.group, row.kind) in targets}
+
+
+def check_references(evaluation: Evaluation, rows: Iterable[ObjectSummary], known: set[ReferenceTarget]) -> None:
+    """Check that what objects refer to is `known` or external."""
+    external = External(evaluation.cluster)
     for row in rows:
         for reference in row.references:
             if ((reference.group, reference.kind), reference.namespace, reference.name) not in known:
                 _check_reference(evaluation, row, reference, known, external)
-    for kind in evaluation.kinds.values():
-        if kind.is_namespace:
-            _check_namespaces(evaluation, rows, kind, known, external)
 
 
 def _existing(evaluation: Evaluation, kind: Kind) -> tuple[str, ...]:
@@ -68,7 +77,7 @@ def _existing(evaluation: Evaluation, kind: Kind) -> tuple[str, ...]:
 
 
 def _check_reference(
-    evaluation: Evaluation, row: ObjectSummary, reference: Reference, known: set[_Name], external: External
+    evaluation: Evaluation, row: ObjectSummary, reference: Reference, known: set[ReferenceTarget], external: External
 ) -> None:
     target = evaluation.kinds.find(reference.group, reference.kind)
     kind, namespace, name = reference.kind, reference.namespace, reference.name
@@ -94,7 +103,7 @@ def _check_reference(
 
 
 def _check_namespaces(
-    evaluation: Evaluation, rows: Sequence[ObjectSummary], kind: Kind, known: set[_Name], external: External
+    evaluation: Evaluation, rows: Sequence[ObjectSummary], kind: Kind, known: set[ReferenceTarget], external: External
 ) -> None:
     """Check namespaces if the repository manages any: many repositories leave them to another team."""
     managed = {name for known_kind, _, name in known if known_kind == kind.id}

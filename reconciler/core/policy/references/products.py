@@ -9,11 +9,12 @@ from reconciler.core.config import Vendor
 from reconciler.core.devices import PRODUCT_LABELS, is_slice, vendor_in
 from reconciler.core.inventory import Inventory, Node
 from reconciler.core.kinds.facts import QueueRole
-from reconciler.core.policy.references.rules import Evaluation
+from reconciler.core.policy.references.rules import Evaluation, suggest
 from reconciler.core.summary import Demand, ObjectSummary
 from reconciler.core.values import plural
 
 _MAX_NAMES = 5  # products that a hint names
+_MAX_SUGGESTED = 50  # products that a wrong one is compared with; every workload may select a wrong one
 
 
 class _Stock(Struct, kw_only=True):
@@ -131,7 +132,7 @@ def _report_missing_product(
     names = sorted(name for name in stock if name and name not in _RESOURCES)
     listed = f"products in the evidence: {', '.join(names[:_MAX_NAMES])}" if names else "the evidence has no GPUs"
     message = f"selects GPU product {product}, but no node in the evidence for {evaluation.cluster.name} has it"
-    evaluation.report("quota.product", row, message, hint=evaluation.suggest(product, names) or listed)
+    evaluation.report("quota.product", row, message, hint=suggest(product, names[:_MAX_SUGGESTED]) or listed)
 
 
 def _check_demand(evaluation: Evaluation, row: ObjectSummary, demand: Demand, stock: Mapping[str, _Stock]) -> None:

@@ -1,5 +1,6 @@
 """Quotas that agree with each other, and workloads that fit their quotas."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,17 +21,21 @@ _MAX_NAMES = 3  # queues that a message names
 _MAX_DIGITS = 9  # of a number of GPUs
 
 
-def check_quotas(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: QueueUsage) -> None:
-    """Check queues against their parents, workloads against their queues, and both against the settings' maxima."""
+def check_queues(evaluation: Evaluation, usage: QueueUsage) -> None:
+    """Check queues against their parents."""
     _check_cycles(evaluation, usage)
     _check_children(evaluation, usage)
+    _check_cohorts(evaluation, usage)
+
+
+def check_quotas(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: QueueUsage) -> None:
+    """Check workloads against their queues and the settings' maxima. `usage` may count further workloads."""
     workloads = [row for row in rows if row.gpus]
     by_queue = _by_queue(workloads, usage)
     _check_leaves(evaluation, by_queue, usage)
-    _check_cohorts(evaluation, usage)
     _check_limits(evaluation, by_queue, usage)
-    _check_namespace_maximum(evaluation, workloads)
-    _check_queue_maximum(evaluation, by_queue)
+    _check_namespace_maximum(evaluation, workloads, usage)
+    _check_queue_maximum(evaluation, by_queue, usage)
 
 
 def _by_queue(workloads: Sequence[ObjectSummary], usage: QueueUsage) -> _Workloads:
@@ -232,7 +237,7 @@ def _number(value: Any) -> int | None:
     return int(value) if is_number else None
 
 
-def _check_namespace_maximum(evaluation: Evaluation, workloads: Sequence[ObjectSummary]) -> None:
+def _check_namespace_maximum(evaluation: Evaluation, workloads: Sequence[ObjectSummary], usage: QueueUsage) -> None:
     rule = "quota.max-gpus-per-namespace"
     maximum = _maximum(evaluation, rule)
     if maximum is None:
@@ -243,29 +248,33 @@ def _check_namespace_maximum(evaluation: Evaluation, workloads: Sequence[ObjectS
             by_namespace.setdefault(row.namespace, []).append(row)
     for namespace, rows in sorted(by_namespace.items()):
         key = ObjectKey(group=NAMESPACE[0], kind=NAMESPACE[1], namespace="", name=namespace)
-        _check_maximum(evaluation, rule, key, rows, maximum)
+        _check_maximum(evaluation, rule, key, rows, usage.namespaces.get(namespace, 0), maximum)
 
 
-def _check_queue_maximum(evaluation: Evaluation, by_queue: _Workloads) -> None:
+def _check_queue_maximum(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
     rule = "quota.max-gpus-per-queue"
     maximum = _maximum(evaluation, rule)
     if maximum is None:
         return
+    requested: Counter[QueueKey] = Counter()
+    for (queue, _), gpus in usage.requested.items():
+        requested[queue] += gpus
     for queue in sorted(by_queue):
         rows = [row for row in by_queue[queue] if not row.suspended]
         if rows and queue != NO_QUEUE:
             key = ObjectKey(group=queue.group, kind=queue.kind, namespace="", name=queue.name)
-            _check_maximum(evaluation, rule, key, rows, maximum)
+            _check_maximum(evaluation, rule, key, rows, requested[queue], maximum)
 
 
-def _check_maximum(
+def _check_maximum(  # noqa: PLR0917 - the parts of one sum
     evaluation: Evaluation,
     rule: str,
     key: ObjectKey,
     rows: Sequence[ObjectSummary],
+    gpus: int,
     maximum: tuple[int | None, Mapping[str, int]],
 ) -> None:
-    allowed, gpus = maximum[1].get(key.name, maximum[0]), sum(row.gpus for row in rows)
+    allowed = maximum[1].get(key.name, maximum[0])
     if allowed is None or gpus <= allowed:
         return
     largest = min(rows, key=lambda row: (-row.gpus, row.place))

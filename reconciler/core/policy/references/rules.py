@@ -157,6 +157,17 @@ RULES: Mapping[str, Rule] = {
 
 ALWAYS = frozenset(("identity.duplicate", "identity.path-collision"))
 """Rules that `spec.rules` can neither disable nor turn into warnings."""
+
+COLLECTIVE = frozenset(
+    (
+        "quota.leaf-queue",
+        "quota.no-evidence",
+        "quota.max-gpus-per-namespace",
+        "quota.max-gpus-per-queue",
+    )
+)
+"""Rules about workloads whose verdicts depend on several of them: on their number, their sum, and the first."""
+
 _MAX_SUGGESTIONS = 50  # of one run: each compares many names
 _MAX_NAMES = 2_000
 
@@ -217,11 +228,16 @@ class Evaluation(Struct, kw_only=True):
         return Result(setting.action.lower())
 
     def suggest(self, name: str, names: Iterable[str]) -> str:
-        """Return `did you mean …?` if a name close to a wrong one exists, else an empty string."""
+        """Call `suggest`, but only so often in one run."""
         if self.suggestions >= _MAX_SUGGESTIONS:
             return ""
         self.suggestions += 1
-        from difflib import get_close_matches  # noqa: PLC0415 - few runs report anything
+        return suggest(name, sorted(set(names))[:_MAX_NAMES])
 
-        close = get_close_matches(name, sorted(set(names))[:_MAX_NAMES], n=1, cutoff=0.6)
-        return f"did you mean {close[0]!r}?" if close else ""
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return `did you mean …?` if a name close to a wrong one exists, else an empty string."""
+    from difflib import get_close_matches  # noqa: PLC0415 - few runs report anything
+
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else ""
