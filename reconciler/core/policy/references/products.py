@@ -24,10 +24,10 @@ class _Stock(Struct, kw_only=True):
     schedulable: Counter[int] = field(default_factory=Counter)
     pods: dict[int, tuple[int, int]] = field(default_factory=dict)  # remembers `fits`
 
-    def add(self, node: Node) -> None:
-        self.nodes[node.gpus] += 1
-        if not node.unschedulable:
-            self.schedulable[node.gpus] += 1
+    def add(self, gpus: int, count: int, *, unschedulable: bool) -> None:
+        self.nodes[gpus] += count
+        if not unschedulable:
+            self.schedulable[gpus] += count
 
     def fits(self, gpus: int) -> tuple[int, int]:
         """Return how many pods of so many GPUs fit at the same time: on all nodes, and on schedulable nodes."""
@@ -107,14 +107,23 @@ def _stock(nodes: Iterable[Node]) -> dict[str, _Stock]:
     The resource key of a vendor has the vendor's nodes, and those whose vendor is unknown.
     """
     stock: dict[str, _Stock] = {"": _Stock(), **{vendor.resource: _Stock() for vendor in Vendor}}
-    for node in nodes:
-        if node.gpus:
-            labels = {label: node.labels[label] for label in PRODUCT_LABELS if label in node.labels}
-            vendor = vendor_in((node.product, *labels, *labels.values()))
-            keys = [each.resource for each in Vendor if vendor in (each, None)]
-            names = {node.product, *labels.values()} - {""}
-            for name in ("", *keys, *sorted(names)):
-                stock.setdefault(name, _Stock()).add(node)
+    alike = Counter(
+        (
+            node.product,
+            tuple([(label, node.labels[label]) for label in PRODUCT_LABELS if label in node.labels]),
+            node.gpus,
+            node.unschedulable,
+        )
+        for node in nodes
+        if node.gpus
+    )
+    for (product, labels, gpus, unschedulable), count in alike.items():
+        texts = [text for label in labels for text in label]
+        vendor = vendor_in((product, *texts))
+        keys = [each.resource for each in Vendor if vendor in (each, None)]
+        names = {product, *(value for _, value in labels)} - {""}
+        for name in ("", *keys, *sorted(names)):
+            stock.setdefault(name, _Stock()).add(gpus, count, unschedulable=unschedulable)
     return stock
 
 
