@@ -261,7 +261,7 @@ def test_what_cannot_be_evaluated_is_an_error_and_never_a_pass() -> None:
         "request.userInfo.username == 'admin'": "only a live API server knows `request.userInfo`",
         "authorizer.group('').resource('pods').check('get').allowed()": "only a live API server knows `authorizer`",
         "namespaceObject.metadata.name == 'team-a'": "the Namespace object is not in the repository",
-        "lists.range(9999).all(a, [1, 2, 3].all(b, true))": "Iteration budget exceeded",
+        "lists.range(9999).all(a, lists.range(9999).all(b, true))": "Iteration budget exceeded",
     }.items():
         (verdict,) = judged(policy(expression), binding("Warn"))
         assert verdict.result is Result.ERROR
@@ -516,36 +516,3 @@ def test_plurals(kind: str, plural: str) -> None:
 def test_integers_beyond_64_bits_are_no_answer() -> None:
     huge = {**JOB, "spec": {**JOB["spec"], "parallelism": 2**70}}
     assert [result for result, _ in said(policy("object.spec.parallelism < 3"), binding(), body=huge)] == ["error"]
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "['a']" + ".map(x, x + x)" * 24 + ".size() > 0",
-        "[[1, 2]]" + ".map(x, x + x)" * 24 + ".size() > 0",
-        "'a'" + ".replace('a', 'aa')" * 24 + " != ''",
-        "'a'" + ".replace('', object.metadata.name)" * 4 + " != ''",
-        "variables.v24.size() > 0",
-        "object.spec.items.all(x, x in lists.range(10000))",
-    ],
-)
-def test_a_policy_whose_values_could_grow_without_bound_is_refused(expression: str) -> None:
-    """The engine limits iterations, not sizes: such a policy would take gigabytes, and minutes for each object."""
-    chain = [{"name": "v0", "expression": "'a'"}]
-    chain += [{"name": f"v{i}", "expression": f"variables.v{i - 1} + variables.v{i - 1}"} for i in range(1, 25)]
-    variables = chain if "variables" in expression else []
-    done = loaded(policy(expression, variables=variables), binding())
-    assert done.problems
-    assert {problem.rule for problem in done.problems} <= {"policy.cel", "policy.binding"} | {
-        problem.rule for problem in done.problems if "rule" in problem.message
-    }
-    assert any("times as large as its inputs" in problem.message for problem in done.problems)
-    assert not done.policies.rules
-
-
-def test_ordinary_messages_and_sums_do_not_count_as_growth() -> None:
-    expression = (
-        "object.spec.template.spec.containers.map(c, c.name + ': ' + c.image).join(', ') + "
-        "object.metadata.name.replace('-', '_') != 'a' + 'b' + 'c'"
-    )
-    assert not loaded(policy(expression), binding()).problems

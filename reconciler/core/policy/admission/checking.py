@@ -6,7 +6,6 @@ from typing import Any
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.policy.admission.policies import Policy
 from reconciler.core.policy.cel import CompileError, check, named_type
-from reconciler.core.policy.cel.growth import MAX_GROWTH_BITS, growth_bits
 from reconciler.core.policy.cel.tokens import fields, tokens
 from reconciler.core.problems import Problem
 
@@ -31,7 +30,6 @@ class _PolicyCheck:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.problems: list[Problem] = []
-        self.growth: dict[str, float] = {}
         dyn = named_type("dyn")
         self.types: dict[str, Any] = dict.fromkeys(("object", "oldObject", "request", "namespaceObject"), dyn)
         if policy.params:
@@ -46,7 +44,6 @@ class _PolicyCheck:
             path = ("variables", index, "expression")
             kind = self._check(item.text, path, "", {**self.types, **self.user})
             self.types[f"variables.{item.name}"] = kind or named_type("dyn")
-            self.growth[item.name] = growth_bits(item.text, self.growth)
         for index, validation in enumerate(self.policy.validations):
             path = ("validations", index, "expression")
             self._check(validation.expression, path, "bool", {**self.types, **self.user})
@@ -73,16 +70,12 @@ class _PolicyCheck:
             if not errors and f".{name}(" in expression:
                 message = f"{name} is valid on an API server, but not supported here"
                 self._add(path, expression, CompileError(line=1, column=1, message=message))
-        if not errors and growth_bits(expression, self.growth) > MAX_GROWTH_BITS:
-            message = f"may build values more than {2**MAX_GROWTH_BITS:,.0f} times as large as its inputs"
-            hint = "use fewer steps that copy values: `+` in map(), replace(), join(), format(), lists.range()"
-            self._add(path, expression, CompileError(line=1, column=1, message=message), hint)
         return None if errors else kind
 
-    def _add(self, path: FieldPath, expression: str, error: CompileError, hint: str = _HINT) -> None:
+    def _add(self, path: FieldPath, expression: str, error: CompileError) -> None:
         place = locate(self.policy.document.at(path), self.policy.document.text, expression, error)
         self.problems.append(
-            Problem(rule="policy.cel", place=place, field=format_path(path), message=error.message, hint=hint)
+            Problem(rule="policy.cel", place=place, field=format_path(path), message=error.message, hint=_HINT)
         )
 
 

@@ -104,7 +104,7 @@ def find_call(parts: list[Token], functions: Collection[str]) -> CelCall | None:
     names = {name.rpartition(".")[2] for name in functions}
     if not any(part.text in names for part in parts):
         return None
-    pairs = bracket_pairs(parts)
+    pairs = _pairs(parts)
     for opener in range(len(parts) - 1, 0, -1):
         position = opener - 1
         if parts[opener].text != "(" or opener not in pairs or parts[position].kind != "name":
@@ -118,7 +118,7 @@ def find_call(parts: list[Token], functions: Collection[str]) -> CelCall | None:
     return None
 
 
-def bracket_pairs(parts: list[Token]) -> dict[int, int]:
+def _pairs(parts: list[Token]) -> dict[int, int]:
     """Map the position of each bracket to that of its counterpart."""
     stack: list[int] = []
     pairs: dict[int, int] = {}
