@@ -30,6 +30,9 @@ COMMANDS: dict[str, str] = {
 }
 """Each command, which is also the name of its module, with its summary: `--help` imports none of the modules."""
 
+_ABOUT = frozenset({"schema", "version", "completion"})
+"""The commands whose modules are in `about/`."""
+
 _EPILOG = """\b
 Examples:
   reconciler init fleet                   create a config repository
@@ -55,7 +58,8 @@ class Commands(click.Group):
         """Import the module of a command and return the command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"reconciler.cli.{cmd_name}").command
+        folder = "reconciler.cli.about" if cmd_name in _ABOUT else "reconciler.cli"
+        command: click.Command = import_module(f"{folder}.{cmd_name}").command
         return command
 
     def resolve_command(

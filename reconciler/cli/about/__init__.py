@@ -1,0 +1,1 @@
+"""Commands about the program itself: its versions, schemas and shell completion. They need no repository."""
