@@ -9,9 +9,10 @@ from reconciler.core.plan.explanation import ExplainedField, Explanation
 from reconciler.core.values import plural
 from reconciler.outputs.differences import is_single_line, scalar, value_lines
 from reconciler.outputs.findings import subject_of, where
-from reconciler.outputs.sizing import write_candidates, write_note
+from reconciler.outputs.sections.sizing import candidate_table, sizing_facts
 from reconciler.outputs.terminal.page import Page, Style, Styled
 from reconciler.outputs.terminal.printable import clip
+from reconciler.outputs.terminal.sections import write_facts, write_table
 
 _LITERAL_INDENT = 13
 _MAX_LINES = 40  # of one value; the rendered file has all
@@ -24,8 +25,8 @@ def render_explain(explanation: Explanation, *, width: int = 80, color: bool = F
     page.write(Styled(f"{explanation.path} from {where(explanation.source)}", Style.DIM))
     if explanation.sizing is not None:
         page.heading("Sizing")
-        write_note(page, explanation.sizing, indent=2)
-        write_candidates(page, explanation.sizing.candidates)
+        write_facts(page, sizing_facts(explanation.sizing), indent=2)
+        write_table(page, candidate_table(explanation.sizing.candidates))
     for group in _groups(explanation.fields):
         page.blank()
         for field in group:

@@ -9,9 +9,10 @@ from msgspec import Struct
 from reconciler.core.sizing.decision import Candidate, Decision, Estimate
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.summary import SizingSummary
-from reconciler.outputs.sizing import write_note
+from reconciler.outputs.sections.sizing import sizing_facts
 from reconciler.outputs.summary import gpus
 from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
+from reconciler.outputs.terminal.sections import write_facts
 
 
 class SizeAnswer(Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ def render_size(answer: SizeAnswer, *, width: int = 80, color: bool = False, uni
     page = Page(width=width, color=color, unicode=unicode)
     if answer.name:
         page.write(Styled(answer.name, Style.STRONG))
-    write_note(page, answer.note, indent=0)
+    write_facts(page, sizing_facts(answer.note), indent=0)
     _write_table(page, decision.candidates, decision.chosen)
     if decision.others:
         page.heading("Other GPU products")

@@ -270,9 +270,9 @@ def blockers(plan: Plan) -> tuple[str, ...]:
 
 
 def held_back_headline(plan: Plan) -> str:
-    """Return a phrase about rendered files that the plan does not touch; a list of them follows."""
+    """Return a sentence about rendered files that the plan does not touch; a list of them follows."""
     count = plural(len(plan.held_back), "rendered file")
-    return f"Left unchanged: {count} whose source has errors or is waiting for a sizing answer"
+    return f"The source of {count} has errors or is waiting for a sizing answer:"
 
 
 def acknowledged_headline(plan: Plan) -> str:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from reconciler.core.plan import Plan
 from reconciler.core.plan.digest import acknowledgement
+from reconciler.outputs.comment.markup import code, fence, marker, prose, size
 from reconciler.outputs.markdown import GITHUB_LIMIT, render_markdown
-from reconciler.outputs.markup import code, fence, marker, prose, size
 from reconciler.outputs.registry import RenderOptions
 from tests.outputs import plans
 from tests.outputs.goldens import agrees

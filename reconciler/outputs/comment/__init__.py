@@ -1,0 +1,1 @@
+"""Comments on pull requests: Markdown that is escaped, folded and bounded."""

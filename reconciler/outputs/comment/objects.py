@@ -1,0 +1,146 @@
+"""Shows the changed objects of a plan as Markdown, as many as there is room for."""
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.core.plan import Change, FieldChange, Operation, Plan
+from reconciler.core.reasons import Why
+from reconciler.core.values import plural
+from reconciler.outputs.comment.markup import code, details, fence, html_code, size
+from reconciler.outputs.differences import (
+    ChangeGroup,
+    FieldGroup,
+    diff_lines,
+    group_changes,
+    group_fields,
+    is_single_line,
+    key_fields,
+    leaves,
+    reason_parts,
+    scalar,
+)
+from reconciler.outputs.findings import qualified_name
+from reconciler.outputs.summary import gpus
+from reconciler.outputs.terminal.printable import without_commands
+
+_MAX_DIFF_LINES = 200  # lines of one object
+_SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.MOVE: "→"}
+_MAX_NAMES = 20
+_LONG_REASON = 90  # characters that fit in a comment without scrolling
+
+
+def objects_markdown(plan: Plan, room: int, *, full: bool) -> str:
+    """Render changes while there is room. Changes that do not fit are counted and never cut."""
+    if not plan.changes:
+        return ""
+    parts = [f"#### Objects: {len(plan.changes):,}"]
+    used, left = size(parts[0]), len(plan.changes)
+    reserved = size(_omitted(left)) + 2
+    for group in group_changes(plan):
+        members = 1 + len(group.others)
+        reserve = reserved if left > members else 0
+        for block in (_full_block(group, full=full), _short_block(group)):
+            block = without_commands(block)  # noqa: PLW2901
+            if used + 2 + size(block) + reserve <= room:
+                break
+        else:
+            break
+        parts.append(block)
+        used += 2 + size(block)
+        left -= members
+    if left:
+        parts.append(_omitted(left))
+    return "\n\n".join(parts)
+
+
+def _omitted(count: int) -> str:
+    return f"… and {plural(count, 'more object')}. Run `reconciler plan` to see all."
+
+
+def _full_block(group: ChangeGroup, *, full: bool) -> str:
+    change = group.first
+    parts = []
+    if change.moved_from:
+        parts.append(f"{code(change.moved_from)} → {code(change.path)}")
+    is_compact = change.operation in (Operation.CREATE, Operation.DELETE) and not full
+    lines = list(_compact(change) if is_compact else _diff(change))
+    if lines:
+        cut = len(lines) - _MAX_DIFF_LINES
+        parts.append(fence([*lines[:_MAX_DIFF_LINES], *([f"@@ {plural(cut, 'more line')} @@"] if cut > 0 else [])]))
+    if group.others:
+        names = [code(_name(other)) for other in group.others[:_MAX_NAMES]]
+        more = len(group.others) - len(names)
+        parts.append(f"Same change in {', '.join(names)}" + (f" and {more:,} more" if more else ""))
+    return details(_title(group), "\n\n".join(parts)) if parts else _short_block(group)
+
+
+def _short_block(group: ChangeGroup) -> str:
+    return details(_title(group), "Run `reconciler plan` to see the fields.")
+
+
+def _title(group: ChangeGroup) -> str:
+    change = group.first
+    facts = []
+    if change.gpus_before != change.gpus_after:
+        facts.append(f"<b>{change.gpus_before} → {gpus(change.gpus_after)}</b>")
+    if change.fields and change.operation in (Operation.UPDATE, Operation.MOVE):
+        facts.append(plural(len(change.fields), "field"))
+    if group.others:
+        facts.append(f"same change in {plural(len(group.others), 'more object')}")
+    kind = html_code(change.key.kind)
+    if change.key.kind.isalnum():
+        kind = kind.removeprefix("<code>").removesuffix("</code>")
+    title = f"<code>{_SIGNS[change.operation]}</code> {kind} {html_code(_name(change))}"
+    return " · ".join([title, *facts])
+
+
+def _name(change: Change) -> str:
+    return f"{qualified_name(change.key)} on {change.cluster}"
+
+
+def _compact(change: Change) -> Iterator[str]:
+    sign = "+" if change.operation is Operation.CREATE else "-"
+    for step, value in key_fields(change):
+        yield f"{sign} {step}: {value}"
+    total = sum(1 for _ in leaves(change.fields))
+    if total:
+        yield f"# {plural(total, 'field')} in total, in {change.path}"
+    for why in change.because[:1]:
+        yield from _because(why)
+
+
+def _diff(change: Change) -> Iterator[str]:
+    for position, group in enumerate(group_fields(change.fields)):
+        if position:
+            yield ""
+        yield from _field_group(group)
+    if not change.fields:
+        for why in change.because[:1]:
+            yield from _because(why)
+
+
+def _field_group(group: FieldGroup) -> Iterator[str]:
+    for field in group.fields:
+        yield from _field(field)
+    if group.why is not None:
+        path = group.fields[0].path if len(group.fields) == 1 else ""
+        yield from _because(group.why, path)
+
+
+def _because(why: Why, path: str = "") -> Iterator[str]:
+    parts = reason_parts(why, path)
+    if sum(map(len, parts)) <= _LONG_REASON:
+        parts = (": ".join(parts),)
+    yield f"# because {parts[0]}"
+    yield from (f"#   {part}" for part in parts[1:])
+
+
+def _field(field: FieldChange) -> Iterable[str]:
+    if (not field.has_before or is_single_line(field.before)) and (not field.has_after or is_single_line(field.after)):
+        if field.has_before:
+            yield f"- {field.path}: {scalar(field.before)}"
+        if field.has_after:
+            yield f"+ {field.path}: {scalar(field.after)}"
+        return
+    yield f"@@ {field.path} @@"
+    for line in diff_lines(field):
+        yield f"@@ {line.text} @@" if line.sign == "…" else f"{line.sign} {line.text}".rstrip()

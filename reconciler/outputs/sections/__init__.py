@@ -1,0 +1,54 @@
+"""What a page about a plan shows between its headline and the changed objects: one function per section.
+
+To add a section, write a function that returns it, or None if there is nothing to show, and add it to `SECTIONS`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from reconciler.outputs.sections.checks import (
+    budgets,
+    errors,
+    exceptions,
+    held_back,
+    notes,
+    risks,
+    warnings,
+)
+from reconciler.outputs.sections.gpus import capacity, jobs, queues
+from reconciler.outputs.sections.model import PageSection, View
+from reconciler.outputs.sections.sizing import sizing
+
+
+class SectionRow(NamedTuple):
+    """One row of `SECTIONS`.
+
+    in_lint: shown without a comparison, too.
+    is_last: below the changed objects in text.
+    """
+
+    make: Callable[[View], PageSection | None]
+    in_lint: bool = False
+    is_last: bool = False
+
+
+SECTIONS: tuple[SectionRow, ...] = (
+    SectionRow(queues),
+    SectionRow(capacity),
+    SectionRow(jobs),
+    SectionRow(sizing),
+    SectionRow(errors, in_lint=True),
+    SectionRow(held_back, in_lint=True),
+    SectionRow(budgets, in_lint=True),
+    SectionRow(risks, in_lint=True),
+    SectionRow(warnings, in_lint=True),
+    SectionRow(notes, in_lint=True),
+    SectionRow(exceptions, in_lint=True, is_last=True),
+)
+"""Every section, in the order of the page."""
+
+
+def plan_sections(view: View, *, lint: bool = False, last: bool | None = None) -> list[PageSection]:
+    """Return the sections of a plan; `last` selects those above (False) or below (True) the objects."""
+    rows = (row for row in SECTIONS if (row.in_lint or not lint) and last in (None, row.is_last))
+    return [section for row in rows if (section := row.make(view)) is not None]

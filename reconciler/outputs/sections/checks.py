@@ -1,0 +1,96 @@
+"""Sections about what is wrong or risky: errors, budgets, risks, warnings, notes and exceptions."""
+
+from reconciler.core.plan import ExceptionInForce, Plan
+from reconciler.core.plan.digest import acknowledgement
+from reconciler.outputs.findings import Category, Finding, Level, findings, where
+from reconciler.outputs.sections.model import (
+    Block,
+    CommandBlock,
+    FactsBlock,
+    FindingsBlock,
+    Name,
+    NamesBlock,
+    PageSection,
+    SentenceBlock,
+    View,
+    strong,
+)
+from reconciler.outputs.summary import held_back_headline
+from reconciler.outputs.terminal.page import Style, Styled
+
+
+def errors(view: View) -> PageSection | None:
+    """Return the problems and denials that prevent a commit."""
+    return _checks(view.plan, "Errors", Level.ERROR)
+
+
+def warnings(view: View) -> PageSection | None:
+    """Return the problems and verdicts that do not prevent a commit."""
+    return _checks(view.plan, "Warnings", Level.WARNING)
+
+
+def notes(view: View) -> PageSection | None:
+    """Return audits, and denials that an exception allows."""
+    return _checks(view.plan, "Notes", Level.NOTE)
+
+
+def risks(view: View) -> PageSection | None:
+    """Return the effects that reverting the commit does not undo."""
+    return _list("Risks", [finding for finding in findings(view.plan) if finding.category is Category.RISK])
+
+
+def _checks(plan: Plan, title: str, level: Level) -> PageSection | None:
+    categories = (Category.PROBLEM, Category.VERDICT)
+    members = [finding for finding in findings(plan) if finding.category in categories and finding.level is level]
+    return _list(title, members, is_complete=level is Level.ERROR, is_folded=level is not Level.ERROR)
+
+
+def _list(
+    title: str, members: list[Finding], *, is_complete: bool = False, is_folded: bool = False
+) -> PageSection | None:
+    if not members:
+        return None
+    block = FindingsBlock(members=tuple(members), is_complete=is_complete)
+    return PageSection(title=title, count=len(members), blocks=(block,), is_folded=is_folded)
+
+
+def held_back(view: View) -> PageSection | None:
+    """Return the rendered files that the plan leaves unchanged."""
+    if not view.plan.held_back:
+        return None
+    line = SentenceBlock((Styled(held_back_headline(view.plan), Style.WARNING),))
+    return PageSection(
+        title="Left unchanged", count=len(view.plan.held_back), blocks=(line, NamesBlock(view.plan.held_back))
+    )
+
+
+def budgets(view: View) -> PageSection | None:
+    """Return exceeded budgets, and how to accept the view.plan."""
+    if not view.plan.breaches:
+        return None
+    members = tuple(finding for finding in findings(view.plan) if finding.category is Category.BUDGET)
+    blocks: list[Block] = [FindingsBlock(members=members, is_complete=True)]
+    if not view.plan.acknowledged:
+        blocks.append(SentenceBlock(("To accept exactly this plan, run:",)))
+        blocks.append(CommandBlock(f"reconciler commit --acknowledge {acknowledgement(view.plan.digest)}"))
+    remark = "acknowledged" if view.plan.acknowledged else ""
+    return PageSection(title="Budgets exceeded", count=len(members), remark=remark, blocks=tuple(blocks))
+
+
+def exceptions(view: View) -> PageSection | None:
+    """Return the exceptions in force."""
+    if not view.plan.exceptions:
+        return None
+    blocks = tuple(map(_exception, view.plan.exceptions))
+    return PageSection(title="Exceptions in force", count=len(blocks), blocks=blocks, is_folded=True)
+
+
+def _exception(exception: ExceptionInForce) -> FactsBlock:
+    unused = () if exception.used else ("  ", Styled("no longer used", Style.WARNING))
+    return FactsBlock(
+        title=(Name(exception.rule), " for ", strong(exception.target), *unused),
+        facts=(
+            ("until", (f"{exception.expires}, owner {exception.owner}: {exception.reason}",)),
+            ("in", (Name(where(exception.place), Style.DIM),)),
+        ),
+    )

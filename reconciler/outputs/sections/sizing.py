@@ -1,0 +1,79 @@
+"""How jobs were sized: what was read, chosen and rejected, and the table of candidates."""
+
+from collections.abc import Sequence
+
+from reconciler.core.objects import SourceRef
+from reconciler.core.plan import Change
+from reconciler.core.sizing.summary import CandidateSummary, SizingSummary
+from reconciler.outputs.findings import where
+from reconciler.outputs.sections.model import Column, FactsBlock, Form, Name, PageSection, Row, TableBlock, View, strong
+from reconciler.outputs.summary import gpus
+from reconciler.outputs.terminal.page import Piece, Style, Styled
+
+_MAX_PLACES = 3
+_COLUMNS = (
+    Column(""),
+    Column("GPUs", Form.NUMBER),
+    Column("nodes", Form.NUMBER),
+    Column("product", Form.PRODUCT),
+    Column("peak GiB", Form.NUMBER),
+    Column("range", Form.NUMBER),
+    Column("GPU GiB", Form.NUMBER),
+    Column("", Form.NOTE),
+)
+
+
+def sizing(view: View) -> PageSection | None:
+    """Return the jobs whose number of GPUs was computed, in the order of the view.plan."""
+    records = tuple(_record(change, change.sizing) for change in view.plan.changes if change.sizing is not None)
+    return PageSection(title="Sizing", count=len(records), blocks=records) if records else None
+
+
+def _record(change: Change, note: SizingSummary) -> FactsBlock:
+    return FactsBlock(
+        title=(strong(str(change.key)), " on ", Name(change.cluster), f": {gpus(change.gpus_after)}"),
+        facts=sizing_facts(note),
+        details=candidate_table(note.candidates) if note.candidates else None,
+        details_title="Candidates",
+    )
+
+
+def sizing_facts(note: SizingSummary) -> tuple[tuple[str, tuple[Piece, ...]], ...]:
+    """Return what was read, chosen and rejected."""
+    places = ("  ", Name(_list_places(note.places), Style.DIM)) if note.places else ()
+    facts: list[tuple[str, tuple[Piece, ...]]] = [("read", (note.read, *places)), ("chosen", (note.chosen,))]
+    if note.rejected:
+        facts.append(("rejected", (note.rejected,)))
+    return tuple(facts)
+
+
+def candidate_table(candidates: Sequence[CandidateSummary]) -> TableBlock:
+    """Return the table of candidates. `>` marks the chosen one, `+` one that fits, `-` one that does not."""
+    return TableBlock(columns=_COLUMNS, rows=tuple(map(_candidate, candidates)))
+
+
+def _candidate(candidate: CandidateSummary) -> Row:
+    return (
+        Name(_mark(candidate), Style.SUCCESS if candidate.fits else Style.DELETED),
+        Styled(str(candidate.gpus), Style.STRONG if candidate.chosen else Style.PLAIN),
+        str(candidate.workers),
+        Name(candidate.product),
+        *_memory_cells(candidate),
+        candidate.text,
+    )
+
+
+def _memory_cells(candidate: CandidateSummary) -> list[str]:
+    """Return the predicted peak, its range, and the memory of the GPU, in GiB."""
+    low, high = candidate.low_gib, candidate.high_gib
+    band = "" if low is None or high is None else f"{low:.1f}-{high:.1f}"
+    return ["" if candidate.peak_gib is None else f"{candidate.peak_gib:.1f}", band, f"{candidate.memory_gib:.1f}"]
+
+
+def _mark(candidate: CandidateSummary) -> str:
+    return ">" if candidate.chosen else "+" if candidate.fits else "-"
+
+
+def _list_places(places: tuple[SourceRef, ...]) -> str:
+    shown = ", ".join(where(place) for place in places[:_MAX_PLACES])
+    return shown + (", …" if len(places) > _MAX_PLACES else "")

@@ -1,0 +1,136 @@
+"""Shows the changed objects of a plan as text."""
+
+from reconciler.core.plan import Change, FieldChange, Operation, Plan
+from reconciler.outputs.differences import (
+    ChangeGroup,
+    FieldGroup,
+    diff_lines,
+    format_reason,
+    group_changes,
+    group_fields,
+    is_single_line,
+    key_fields,
+    scalar,
+)
+from reconciler.outputs.findings import qualified_name, where
+from reconciler.outputs.summary import gpus
+from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
+from reconciler.outputs.terminal.printable import cells
+
+OPERATION_STYLES = {
+    Operation.CREATE: Style.CREATED,
+    Operation.UPDATE: Style.UPDATED,
+    Operation.DELETE: Style.DELETED,
+    Operation.MOVE: Style.MOVED,
+}
+_SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.MOVE: ">"}
+_MAX_NAMES = 8  # of objects with the same edit
+
+
+def write_objects(page: Page, plan: Plan, *, full: bool) -> None:
+    """Write every changed object, with the fields of updates and the reasons of all."""
+    if not plan.changes:
+        return
+    page.heading("Objects", Styled(f" ({len(plan.changes):,})", Style.DIM))
+    for group in group_changes(plan):
+        page.blank()
+        _change_group(page, group, full=full)
+
+
+def _change_group(page: Page, group: ChangeGroup, *, full: bool) -> None:
+    change = group.first
+    _object(page, change)
+    if change.operation in (Operation.CREATE, Operation.DELETE) and not full:
+        _compact(page, change)
+    else:
+        for fields in group_fields(change.fields):
+            _field_group(page, fields)
+        if not change.fields:
+            _main_reason(page, change)
+    if group.others:
+        names = [_name(other) for other in group.others]
+        shown = names if full else names[:_MAX_NAMES]
+        more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+        page.write(Styled("same change in: ", Style.UPDATED), ", ".join(shown) + more, indent=4)
+
+
+def _field_group(page: Page, group: FieldGroup) -> None:
+    is_short = [_field(page, field) for field in group.fields] == [True]
+    if group.why is not None:
+        reason = format_reason(group.why, group.fields[0].path if len(group.fields) == 1 else "")
+        if not (is_short and page.append(Styled(f"  because {reason}", Style.DIM))):
+            _because(page, reason, indent=6)
+
+
+def _name(change: Change) -> str:
+    return f"{qualified_name(change.key)} on {change.cluster}"
+
+
+def _object(page: Page, change: Change) -> None:
+    style = OPERATION_STYLES[change.operation]
+    pieces: list[Piece] = [Styled(f"{_SIGNS[change.operation]} ", style), Styled(f"{change.key.kind} ", style)]
+    pieces += [Styled(qualified_name(change.key), Style.STRONG), f" on {change.cluster}"]
+    if change.gpus_before != change.gpus_after:
+        pieces.append(Styled(f"  {change.gpus_before} → {gpus(change.gpus_after)}", style))
+    if change.source:
+        pieces.append(Styled(f"  {where(change.source)}", Style.DIM))
+    page.write(*pieces, indent=2, hang=4)
+    if change.moved_from:
+        page.write(Styled("from ", Style.DIM), change.moved_from, indent=6)
+        page.write(Styled("to   ", Style.DIM), change.path, indent=6)
+
+
+def _compact(page: Page, change: Change) -> None:
+    if change.operation is Operation.CREATE:
+        facts: list[Piece] = []
+        for step, value in key_fields(change):
+            facts += [*([Styled(" · ", Style.DIM)] if facts else []), Styled(f"{step} ", Style.DIM), value]
+        if facts:
+            page.write(*facts, indent=4)
+    _main_reason(page, change)
+
+
+def _main_reason(page: Page, change: Change) -> None:
+    """Write the main reason of a change whose fields are not shown."""
+    for why in change.because[:1]:
+        _because(page, format_reason(why), indent=4)
+
+
+def _because(page: Page, reason: str, *, indent: int) -> None:
+    page.write(Styled("because ", Style.DIM), Styled(reason, Style.DIM), indent=indent)
+
+
+def _field(page: Page, field: FieldChange) -> bool:
+    """Write one field. Return whether it took one line."""
+    before = scalar(field.before) if field.has_before else ""
+    after = scalar(field.after) if field.has_after else ""
+    if (not field.has_before or is_single_line(field.before)) and (not field.has_after or is_single_line(field.after)):
+        return _single_line_field(page, field, before, after)
+    page.write(Styled(f"{_sign(field)} ", _field_style(field)), field.path, Styled(":", Style.DIM), indent=4)
+    for line in diff_lines(field):
+        style = {"+": Style.CREATED, "-": Style.DELETED}.get(line.sign, Style.DIM)
+        page.verbatim(Styled(f"{line.sign} ", style), line.text, style=style, indent=8)
+    return False
+
+
+def _single_line_field(page: Page, field: FieldChange, before: str, after: str) -> bool:
+    start: list[Piece] = [Styled(f"{_sign(field)} ", _field_style(field)), field.path, Styled(": ", Style.DIM)]
+    if not (field.has_before and field.has_after):
+        page.write(*start, Styled(after or before, _field_style(field)), indent=4, hang=4)
+        return True
+    both = [Styled(before, Style.DELETED), Styled(" → ", Style.DIM), Styled(after, Style.CREATED)]
+    if cells(page.shown(f"{field.path}: {before} → {after}")) + 6 <= page.width:
+        page.write(*start, *both, indent=4)
+        return True
+    page.write(*start, indent=4)
+    page.verbatim(Styled("- ", Style.DELETED), before, style=Style.DELETED, indent=8)
+    page.verbatim(Styled("+ ", Style.CREATED), after, style=Style.CREATED, indent=8)
+    return False
+
+
+def _sign(field: FieldChange) -> str:
+    return "~" if field.has_before and field.has_after else "+" if field.has_after else "-"
+
+
+def _field_style(field: FieldChange) -> Style:
+    return {"~": Style.UPDATED, "+": Style.CREATED, "-": Style.DELETED}[_sign(field)]
