@@ -29,7 +29,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     output: output format; each command supports some of them.
     color: when to color the output; `auto`: on a terminal, unless NO_COLOR is set.
     width: width of text output in columns (0: width of the terminal, else 100).
-    date: current date, for policy exceptions that expire (empty: date of the head commit).
+    date: current date, for policy exceptions that expire (empty: date of the head commit; `today`: not in a file).
     acknowledge: approval token of a plan over budget.
     cache: use of the cache.
     cache_dir: cache folder (empty: the user's cache folder).
@@ -61,6 +61,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "log_format": ("text", "json"),
 }
 _NUMBERS = {"width": (0, 1000), "processes": (0, 256)}
+CONFIG_FILE = "reconciler.yaml"
+TODAY = "today"
+"""The date of the run: for pipelines on a schedule. Not in a file, so that the same commit gives the same plan."""
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 # A repository must not choose where the user's files are written, nor approve its own plan.
 _NOT_IN_FILE = frozenset({"acknowledge", "cache_dir", "revision"})
@@ -72,7 +75,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapp
     values: dict[str, Any] = {}
     for name, text in defaults.items():
         attribute = name.replace("-", "_")
-        where = f"reconciler.yaml: spec.defaults.{name}"
+        where = f"{CONFIG_FILE}: spec.defaults.{name}"
         if attribute not in NAMES or attribute in _NOT_IN_FILE:
             allowed = [known.replace("_", "-") for known in NAMES if known not in _NOT_IN_FILE]
             raise _unknown(where, name, allowed)
@@ -124,6 +127,10 @@ def _number(name: str, text: str, where: str) -> int:
 
 
 def _date(_: str, text: str, where: str) -> str:
+    if text == TODAY and not where.startswith(CONFIG_FILE):
+        import datetime as dt  # noqa: PLC0415 - few commands name a date
+
+        return dt.datetime.now(dt.UTC).date().isoformat()
     if text and not _DATE.fullmatch(text):
         raise ConfigError(f"{where}: {text!r} is not a date", hint="write it as 2026-01-31")
     return text

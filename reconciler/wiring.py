@@ -18,6 +18,7 @@ from reconciler.core.sizing.tables import SizingTables
 from reconciler.errors import ConfigError
 from reconciler.outputs.terminal.logs import Log, set_up
 from reconciler.settings import SIZING_TOKEN, Settings, resolve
+from reconciler.version import __version__, engine_version
 
 if TYPE_CHECKING:
     from reconciler.adapters.cache import DiskCache
@@ -161,16 +162,23 @@ def versions() -> dict[str, str]:
 # Files of the user.
 
 
-def init(folder: Path) -> "InitResult":
-    """Create a config repository in a folder, with its first commit."""
+def init(folder: Path, source: str) -> "InitResult":
+    """Create a config repository in a folder, with its first commit. Its pipelines install this version from `source`.
+
+    An empty `source` is where this installation came from, if that is known, else the package index.
+    """
     from reconciler.adapters import checkout, files
     from reconciler.app.init import repository_files
+    from reconciler.app.requirements import PACKAGE, installed_source, requirements
 
+    pinned = requirements(__version__, source or installed_source(bundle.direct_url(PACKAGE)))
     prefix = "gitops-repo-template/"
     template = {path.removeprefix(prefix): bundle.read(path) for path in bundle.walk(prefix.rstrip("/"))}
-    contents = repository_files(template, kinds(), catalogue())
+    registry = kinds()
+    contents = repository_files(template, registry, catalogue(), pinned)
     files.write_folder(folder, contents)
-    return checkout.commit_new_folder(folder, files=len(contents))
+    engine = engine_version(_engine_digest(registry, _policies()))
+    return checkout.commit_new_folder(folder, files=len(contents), engine=engine)
 
 
 def save_plan(plan: "Plan", path: Path) -> None:

@@ -48,6 +48,17 @@ def stamp() -> str:
     return f"{installed} {len(times)} {max(times)}"
 
 
+def direct_url(package: str) -> object:
+    """Return what pip recorded about the source of an installed package (PEP 610); None for one from an index."""
+    from importlib import metadata  # noqa: PLC0415 - takes 50 ms, and only `init` needs it
+
+    try:
+        text = metadata.distribution(package).read_text("direct_url.json")
+        return msgspec.json.decode(text) if text else None
+    except (metadata.PackageNotFoundError, OSError, msgspec.MsgspecError):
+        return None
+
+
 def _change_times(folder: str) -> Iterator[int]:
     for entry in os.scandir(folder):
         if entry.name.endswith((".py", ".json")):

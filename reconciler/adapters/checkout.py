@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_MESSAGE = "GPU fleet: queues, jobs, policies, evidence, rendered"
+_MESSAGE = "GPU fleet: queues, jobs, policies, evidence, rendered\n\nReconciler-Engine: {engine}\n"
 
 
 class InitResult(Struct, frozen=True, kw_only=True):
@@ -25,9 +25,12 @@ class InitResult(Struct, frozen=True, kw_only=True):
     next_commands: tuple[str, ...]
 
 
-def commit_new_folder(folder: Path, *, files: int) -> InitResult:
-    """Make a new folder a repository with a first commit, unless it is already inside a repository."""
-    uncommitted, inside = _commit(folder)
+def commit_new_folder(folder: Path, *, files: int, engine: str) -> InitResult:
+    """Make a new folder a repository with a first commit, unless it is already inside a repository.
+
+    The commit names the version of the engine that rendered the template, as later commits of `rendered/` do.
+    """
+    uncommitted, inside = _commit(folder, _MESSAGE.format(engine=engine))
     enter = () if folder.resolve() == Path.cwd() else (f"cd {shlex.quote(str(folder))}",)
     add = ('git add . && git commit -m "GPU fleet"',) if uncommitted else ()
     edit = () if uncommitted else ("$EDITOR jobs/vision/vit.yaml",)
@@ -35,7 +38,7 @@ def commit_new_folder(folder: Path, *, files: int) -> InitResult:
     return InitResult(files=files, uncommitted=uncommitted, inside=inside, next_commands=commands)
 
 
-def _commit(folder: Path) -> tuple[str, str]:
+def _commit(folder: Path, message: str) -> tuple[str, str]:
     """Return why nothing was committed (empty: it was), and the folder's path in an existing repository."""
     from git import Repo  # noqa: PLC0415 - costs 56 ms, and only `init` needs it
     from git.exc import GitCommandError, GitError, InvalidGitRepositoryError  # noqa: PLC0415 - the same
@@ -47,7 +50,7 @@ def _commit(folder: Path) -> tuple[str, str]:
     try:
         repository = Repo.init(folder, initial_branch="main")
         repository.git.add("--all")
-        repository.git.commit("--quiet", "--message", _MESSAGE)
+        repository.git.commit("--quiet", "--message", message)
     except GitError as error:  # no identity, or a hook that rejects the commit: the user commits the files
         output = str(error.stderr) if isinstance(error, GitCommandError) else str(error)
         output = output.strip().removeprefix("stderr: ")  # GitPython adds it, and quotes

@@ -3,7 +3,7 @@
 from reconciler.app.workspace import Workspace
 from reconciler.core.plan import Plan
 from reconciler.errors import ConfigError, StalePlan
-from reconciler.outputs.commit import ACKNOWLEDGED, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, Committed
+from reconciler.outputs.commit import ACKNOWLEDGED, ENGINE, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, Committed
 from reconciler.outputs.commit import commit as commit_files
 from reconciler.outputs.summary import commit_message
 from reconciler.outputs.terminal.logs import Log
@@ -26,7 +26,7 @@ def commit(
     refuse(plan)
     if source is None:
         raise ConfigError("a plan of the working tree cannot be committed", hint="plan a revision, such as HEAD")
-    trailers = {PLAN_DIGEST: plan.digest, SOURCE_COMMIT: source.oid, EVIDENCE_DIGEST: plan.evidence}
+    trailers = {PLAN_DIGEST: plan.digest, SOURCE_COMMIT: source.oid, EVIDENCE_DIGEST: plan.evidence, ENGINE: plan.engine}
     if plan.breaches and plan.acknowledged:
         trailers[ACKNOWLEDGED] = acknowledge
     committed = commit_files(

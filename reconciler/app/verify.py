@@ -3,6 +3,7 @@
 from reconciler.app.plan import plan
 from reconciler.app.workspace import Workspace
 from reconciler.core.plan import Plan
+from reconciler.outputs.commit import engine_of
 from reconciler.planning.gate import refuse, refuse_stale
 
 
@@ -14,7 +15,14 @@ def verify(workspace: Workspace, *, date: str = "") -> Plan:
     return plan(workspace, date=date, against_head=True).plan
 
 
-def require_verified(plan: Plan) -> None:
+def require_verified(plan: Plan, *, rendered_by: str = "") -> None:
     """Raise `InvalidInput`, `PolicyDenied` or `StalePlan` unless the revision passes. Budgets do not matter here."""
     refuse(plan, budgets=False)
-    refuse_stale(plan)
+    refuse_stale(plan, rendered_by=rendered_by)
+
+
+def rendered_by(workspace: Workspace) -> str:
+    """Return the version of the engine that made the last commit of `rendered/`; empty if that commit names none."""
+    repository, tip = workspace.runtime.repository, workspace.tree.tip
+    last = repository.last_change(tip.oid, workspace.config.rendered) if tip else None
+    return engine_of(repository.resolve(last).message) if last else ""

@@ -13,24 +13,33 @@ from reconciler.cli.console import emit
 Examples:
   reconciler init fleet                                 a new Git repository
   cd my-repository && reconciler init clusters/gpu      a folder of an existing repository
+  reconciler init fleet --source git+https://git.example.com/gpu-reconciler.git@v0.1.0
 """,
 )
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-def command(*, folder: Path) -> int:
+@click.option(
+    "--source",
+    metavar="SOURCE",
+    default="",
+    help="Where pipelines install gpu-reconciler from: git+URL@REVISION, a wheel, or the URL of a package index. "
+    "[default: where this installation came from, else the default index]",
+)
+def command(*, folder: Path, source: str) -> int:
     """Create a config repository in DIR from the template.
 
     DIR must be empty or absent. If DIR is inside a Git repository, no new repository is created. The result passes
-    `lint`, and its plan has no changes.
+    `lint`, and its plan has no changes. Its requirements.txt pins the running version, which the pipelines install.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
-    made = wiring.init(folder)
+    made = wiring.init(folder, source)
     emit(f"wrote {made.files} files to {folder}")
     if made.uncommitted:
         emit(f"Nothing was committed: {made.uncommitted}")
     if made.inside:
         emit("Forges and Argo CD read the top folder of a repository: move the pipelines there and add")
-        emit(f"--repo {made.inside} to their commands. Prefix paths in argocd/ and flux/ by {made.inside}/.")
+        emit(f"--repo {made.inside} to their commands. Prefix requirements.txt in the pipelines, and the paths in")
+        emit(f"argocd/ and flux/, by {made.inside}/.")
     emit("\nNext steps:")
     for line in made.next_commands:
         emit(f"  {line}")

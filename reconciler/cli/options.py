@@ -49,7 +49,7 @@ cluster = click.option("--cluster", metavar="NAME", help="Name of the only clust
 date = click.option(
     "--date",
     metavar="YYYY-MM-DD",
-    help="Current date, for policy exceptions that expire. [default: date of the head commit]",
+    help="Current date, or today, for policy exceptions that expire. [default: date of the head commit]",
 )
 base = click.option(
     "--base",

@@ -31,7 +31,7 @@ def command(*, repo: str, **flags: Any) -> int:
     was not run.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.verify import require_verified, verify  # noqa: PLC0415
+    from reconciler.app.verify import rendered_by, require_verified, verify  # noqa: PLC0415
     from reconciler.cli.display import format_plan  # noqa: PLC0415
 
     flags = {"revision": "HEAD", **options.setting_flags(flags)}
@@ -39,7 +39,7 @@ def command(*, repo: str, **flags: Any) -> int:
     plan = verify(run.workspace, date=run.settings.date)
     if not plan.is_empty or plan.errors or plan.denials:
         emit_report(format_plan(plan, run.settings), run.settings)
-    require_verified(plan)
+    require_verified(plan, rendered_by="" if plan.is_empty else rendered_by(run.workspace))
     objects = f"{plan.unchanged} object{'' if plan.unchanged == 1 else 's'}"
     emit(f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources")
     return 0

@@ -33,7 +33,7 @@ from reconciler.index.workers import in_parallel
 from reconciler.ports import Cache, Repository
 from reconciler.revision.files import BlobIds, portability_problems
 from reconciler.revision.revision import LoadedRevision
-from reconciler.version import __version__
+from reconciler.version import engine_version
 
 Advance = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -64,7 +64,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     @property
     def engine(self) -> str:
         """The version of everything that decides on output: the package, its data, and installed kind families."""
-        return f"{__version__}+{self.bundle_digest[:12]}"
+        return engine_version(self.bundle_digest)
 
 
 class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):

@@ -10,6 +10,8 @@ from reconciler.ports import Commit, Draft, Repository
 PLAN_DIGEST = "Reconciler-Plan-Digest"
 SOURCE_COMMIT = "Reconciler-Source-Commit"
 EVIDENCE_DIGEST = "Reconciler-Evidence-Digest"
+ENGINE = "Reconciler-Engine"
+"""The version of the engine that rendered the files."""
 ACKNOWLEDGED = "Reconciler-Acknowledged"
 """The token that accepts exceeded budgets. The author of the commit is who accepted them."""
 
@@ -64,6 +66,12 @@ def trailers_of(message: str) -> dict[str, str]:
     if not all(sign and key.replace("-", "").isalnum() for key, sign, _ in pairs):
         return {}
     return {key: value for key, _, value in pairs}
+
+
+def engine_of(message: str) -> str:
+    """Return the version of the engine in a commit message, also in one that a forge squashed; empty if none is."""
+    lines = [line.strip().partition(": ") for line in message.splitlines()]
+    return next((value for key, _, value in reversed(lines) if key == ENGINE), "")
 
 
 def _replaced_commit(repository: Repository, branch: str, head: str) -> str | None:

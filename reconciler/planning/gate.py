@@ -22,10 +22,18 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
         )
 
 
-def refuse_stale(plan: Plan) -> None:
-    """Raise `StalePlan` if the rendered folder is not up to date with the sources."""
-    if not plan.is_empty:
+def refuse_stale(plan: Plan, *, rendered_by: str = "") -> None:
+    """Raise `StalePlan` if the rendered folder is not up to date with the sources.
+
+    rendered_by: version of the engine that wrote the folder, if that is known. Another version may render differently.
+    """
+    if plan.is_empty:
+        return
+    message = f"rendered/ is out of date in {plural(len(plan.changes), 'file')}"
+    if rendered_by and rendered_by != plan.engine:
         raise StalePlan(
-            f"rendered/ is out of date in {plural(len(plan.changes), 'file')}",
-            hint="run `reconciler commit` on this branch; do not edit rendered/ by hand",
+            f"{message}; it was rendered by {rendered_by}, and this is {plan.engine}",
+            hint="install the version that rendered it (pip install -r requirements.txt), or upgrade: pin this version "
+            "in requirements.txt, run `reconciler commit`, and review the plan",
         )
+    raise StalePlan(message, hint="run `reconciler commit` on this branch; do not edit rendered/ by hand")

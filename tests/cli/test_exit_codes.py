@@ -39,6 +39,16 @@ def test_2_bad_flag(fleet: Fleet, arguments: list[str], words: str) -> None:
     assert words in ran.err
 
 
+def test_2_today_is_not_a_date_in_a_file(fleet: Fleet) -> None:
+    """The same commit gives the same plan on every day."""
+    assert fleet.run("plan", "--date", "today").code == 0
+    fleet.edit("reconciler.yaml", "spec:\n", "spec:\n  defaults: {date: today}\n")
+    fleet.commit()
+    ran = fleet.run("plan")
+    assert ran.code == 2
+    assert "spec.defaults.date: 'today' is not a date" in ran.err
+
+
 def test_2_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
     ran = run_verb(capsys, ["plna"])
     assert ran.code == 2

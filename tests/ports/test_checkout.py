@@ -55,7 +55,7 @@ def hook(home: Path, name: str, script: str) -> None:
 @pytest.mark.usefixtures("user")
 def test_the_user_is_the_author(tmp_path: Path) -> None:
     folder = new_folder(tmp_path)
-    made = commit_new_folder(folder, files=1)
+    made = commit_new_folder(folder, files=1, engine="1")
     assert isinstance(made, InitResult)
     assert (made.uncommitted, made.inside) == ("", "")
     assert git(folder, "log", "-1", "--format=%an <%ae>|%cn") == "Grace Hopper <grace@example.com>|Grace Hopper"
@@ -67,7 +67,7 @@ def test_hooks_of_the_user_run(tmp_path: Path, user: Path) -> None:
     hook(user, "pre-commit", f"touch {user}/pre-commit-ran")
     hook(user, "commit-msg", 'echo "Reviewed-by: a hook" >> "$1"')
     folder = new_folder(tmp_path)
-    assert commit_new_folder(folder, files=1).uncommitted == ""
+    assert commit_new_folder(folder, files=1, engine="1").uncommitted == ""
     assert (user / "pre-commit-ran").exists()
     assert "Reviewed-by: a hook" in git(folder, "log", "-1", "--format=%B")
 
@@ -75,7 +75,7 @@ def test_hooks_of_the_user_run(tmp_path: Path, user: Path) -> None:
 def test_a_hook_that_rejects_the_commit_leaves_the_files(tmp_path: Path, user: Path) -> None:
     hook(user, "pre-commit", "echo 'no commits on Fridays' >&2; exit 1")
     folder = new_folder(tmp_path)
-    made = commit_new_folder(folder, files=1)
+    made = commit_new_folder(folder, files=1, engine="1")
     assert made.uncommitted == "git failed: no commits on Fridays"
     assert made.next_commands[1].startswith("git add")
     assert git(folder, "status", "--porcelain") == "A  reconciler.yaml"
@@ -95,7 +95,7 @@ def test_the_commit_is_signed_with_the_key_of_the_user(tmp_path: Path, user: Pat
     }.items():
         configure(name, value)
     folder = new_folder(tmp_path)
-    assert commit_new_folder(folder, files=1).uncommitted == ""
+    assert commit_new_folder(folder, files=1, engine="1").uncommitted == ""
     assert "BEGIN SSH SIGNATURE" in git(folder, "cat-file", "-p", "HEAD")
     assert git(folder, "log", "-1", "--format=%G? %GS") == "G grace@example.com"
 
@@ -106,7 +106,7 @@ def test_signing_that_fails_is_reported(tmp_path: Path, user: Path) -> None:
     configure("user.signingkey", str(user / "no-such-key"))
     configure("commit.gpgSign", "true")
     folder = new_folder(tmp_path)
-    assert commit_new_folder(folder, files=1).uncommitted.startswith("git failed: ")
+    assert commit_new_folder(folder, files=1, engine="1").uncommitted.startswith("git failed: ")
 
 
 def test_a_folder_inside_a_repository_is_left_to_the_user(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_folder_inside_a_repository_is_left_to_the_user(tmp_path: Path) -> Non
     box.commit({"a": b"1"})
     folder = box.folder / "gpu" / "fleet"
     folder.mkdir(parents=True)
-    made = commit_new_folder(folder, files=3)
+    made = commit_new_folder(folder, files=3, engine="1")
     assert (made.inside, made.files) == ("gpu/fleet", 3)
     assert "existing repository" in made.uncommitted
     assert not (folder / ".git").exists()

@@ -115,6 +115,41 @@ def forge(root: Path, path: str, base: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(call, cwd=root, env=environ, check=False, capture_output=True, text=True, timeout=120)
 
 
+SCHEDULED = (".github/workflows/expired.yaml", ".gitea/workflows/expired.yaml", ".gitlab-ci.yml")
+
+
+@pytest.mark.parametrize("path", SCHEDULED)
+def test_a_schedule_finds_expired_exceptions(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last commit is older than the expiry date: only the date of the run finds it."""
+    for name, value in IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    fleet = Fleet(tmp_path / "fleet", capsys)
+    assert run_verb(capsys, ["init", str(fleet.root)]).code == 0
+    pipeline = yaml.safe_load((TEMPLATE / path).read_text())
+    if "jobs" in pipeline:
+        assert pipeline[True]["schedule"]  # YAML 1.1 reads `on` as true
+        (command,) = (step["run"] for step in pipeline["jobs"]["expired"]["steps"] if "lint" in step.get("run", ""))
+    else:
+        assert pipeline["expired"]["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "schedule"'}]
+        (command,) = pipeline["expired"]["script"]
+    words = command.removeprefix("reconciler ").split()
+    assert words[:5] == ["lint", "--revision", "HEAD", "--date", "today"]
+    assert fleet.run(*words).code == 0
+    fleet.write(
+        "policies/allow.yaml",
+        "apiVersion: gpureconciler.io/v1alpha1\nkind: PolicyException\nmetadata: {name: allow}\nspec:\n"
+        "  rule: no-privileged\n  object: {kind: PyTorchJob, namespace: default, name: vit}\n"
+        "  reason: driver install\n  owner: ops@example.com\n  expires: '2026-11-03'\n",
+    )
+    fleet.commit()
+    assert fleet.run("lint", "--revision", "HEAD").code == 0  # on the date of the commit
+    expired = fleet.run(*words)
+    assert expired.code == 3
+    assert "expired" in expired.out
+
+
 @pytest.mark.parametrize("path", PIPELINES)
 def test_pipelines_plan_refuse_and_take_an_acknowledgement(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
