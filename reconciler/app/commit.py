@@ -26,7 +26,12 @@ def commit(
     refuse(plan)
     if source is None:
         raise ConfigError("a plan of the working tree cannot be committed", hint="plan a revision, such as HEAD")
-    trailers = {PLAN_DIGEST: plan.digest, SOURCE_COMMIT: source.oid, EVIDENCE_DIGEST: plan.evidence, ENGINE: plan.engine}
+    trailers = {
+        PLAN_DIGEST: plan.digest,
+        SOURCE_COMMIT: source.oid,
+        EVIDENCE_DIGEST: plan.evidence,
+        ENGINE: plan.engine,
+    }
     if plan.breaches and plan.acknowledged:
         trailers[ACKNOWLEDGED] = acknowledge
     committed = commit_files(
