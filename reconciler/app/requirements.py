@@ -1,4 +1,4 @@
-"""The requirements file of a config repository: where its pipelines install gpu-reconciler from, at one exact version."""
+"""The requirements file of a config repository: the exact version that its pipelines install, and from where."""
 
 import re
 
