@@ -14,9 +14,10 @@ from reconciler.version import __version__
 
 
 def test_a_new_repository_is_the_template_with_schemas_for_editors() -> None:
-    files = repository_files({"reconciler.yaml": b"x"}, wiring.kinds(), wiring.catalogue())
+    files = repository_files({"reconciler.yaml": b"x"}, wiring.kinds(), wiring.catalogue(), "r==1\n")
     assert files["reconciler.yaml"] == b"x"
-    schemas = {path for path in files if path != "reconciler.yaml"}
+    assert files["requirements.txt"] == b"r==1\n"
+    schemas = files.keys() - {"reconciler.yaml", "requirements.txt"}
     assert {".schemas/torchrunjob.json", ".schemas/reconcilerconfig.json"} <= schemas
     assert all(isinstance(json.loads(files[path]), dict) for path in schemas)
 
