@@ -204,6 +204,13 @@ def write_folder(contents: Mapping[str, bytes], folder: Path) -> None:
     files.write_folder(folder, contents)
 
 
+def write_new(path: str, content: bytes, run: Run) -> None:
+    """Write a new file below the root of the repository; `ConfigError` if it exists."""
+    from reconciler.adapters import files
+
+    files.write_new(run.workspace.runtime.repository.root, path, content)
+
+
 def write_edits(contents: Mapping[str, bytes], run: Run | None) -> None:
     """Write files in place: paths are below the root of the repository if there is one."""
     from reconciler.adapters.files import write_file

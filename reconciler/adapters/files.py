@@ -34,6 +34,21 @@ def write_file(path: Path, content: str | bytes) -> None:
         raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error
 
 
+def write_new(root: Path, path: str, content: bytes) -> None:
+    """Write a file below `root` that must not exist yet. Raises `ConfigError` or `OutsideError`."""
+    target = root / path
+    if not target.resolve().is_relative_to(root.resolve()):
+        raise ConfigError(f"{path} is not below {root}", hint="name a file of the config repository")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} exists", hint="name another file with --output") from error
+    except OSError as error:
+        raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error
+
+
 def read_file(path: Path) -> bytes:
     """Return the content of a file. Raises `OutsideError`."""
     try:

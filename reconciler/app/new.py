@@ -1,0 +1,119 @@
+"""Write a starting file for a job or a queue, with what the config repository already says."""
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.app.workspace import Workspace
+from reconciler.core.config import Cluster
+from reconciler.core.documents import read
+from reconciler.core.kinds.torchrun import QUEUE
+from reconciler.core.kinds.torchrun.starter import (
+    JOB_EXAMPLES,
+    QUEUE_EXAMPLES,
+    NodeFacts,
+    job_document,
+    queue_document,
+    write_starter,
+)
+from reconciler.core.values import mapping, text, value_at
+from reconciler.errors import ConfigError
+from reconciler.index.build import CompiledRevision
+
+_SCHEMAS = ".schemas"
+
+
+class StartingFile(Struct, frozen=True, kw_only=True):
+    """A new file: its path below the root of the repository, and its content."""
+
+    path: str
+    content: bytes
+
+
+def new_job(workspace: Workspace, name: str, *, queue: str, gpus: int, team: str, path: str = "") -> StartingFile:
+    """Return the file of a TorchrunJob. An empty `queue` is the only one of the repository, an empty `path` a default.
+
+    Raises `ConfigError` for a name that Kubernetes rejects, and for a queue that the repository does not define.
+    """
+    index = workspace.compile()
+    cluster = _cluster(index)
+    known = sorted(_queues(index, cluster))
+    if queue not in known and (queue or len(known) != 1):
+        names = ", ".join(known) if known else "none; create one: reconciler new queue NAME"
+        problem = f"{queue!r} is not a queue of cluster {cluster.name}" if queue else "is required"
+        raise ConfigError(f"--queue: {problem}", hint=f"queues: {names}")
+    document = job_document(name, queue=queue or known[0], gpus=gpus, team=team)
+    return _file(index, document, JOB_EXAMPLES, path or _path(index, "jobs", name))
+
+
+def new_queue(
+    workspace: Workspace, name: str, *, quota: int, product: str, parent: str, path: str = ""
+) -> StartingFile:
+    """Return the file of a TorchrunQueue.
+
+    What is empty is taken from the repository: `product` from the measured nodes, `parent` from its other queues.
+    Raises `ConfigError` for a name that Kubernetes rejects, and for a product that no measured node has.
+    """
+    index = workspace.compile()
+    cluster = _cluster(index)
+    others = [spec for _, spec in sorted(_queues(index, cluster).items())]
+    document = queue_document(
+        name,
+        quota=quota,
+        parent=parent or _first(others, ("queue", "parentQueue"), ("parentKaiQueue",)),
+        image=_first(others, ("image",)),
+        nodes=_nodes(index, cluster, product),
+    )
+    return _file(index, document, QUEUE_EXAMPLES, path or _path(index, "queues", name))
+
+
+def _cluster(index: CompiledRevision) -> Cluster:
+    """Return the cluster that defaults are taken from: the one that the user named, else the first."""
+    return index.clusters[0]
+
+
+def _queues(index: CompiledRevision, cluster: Cluster) -> dict[str, Mapping[str, Any]]:
+    """Return the specs of the queues that a job without a namespace can use, by name."""
+    found = index.context.definitions.get((cluster.name, QUEUE, cluster.namespace), {})
+    return {name: mapping(definition.document.data.get("spec")) for name, definition in found.items()}
+
+
+def _first(specs: Sequence[Mapping[str, Any]], *fields: tuple[str, ...]) -> str:
+    return next((found for spec in specs for field in fields if (found := text(value_at(spec, field)))), "")
+
+
+def _nodes(index: CompiledRevision, cluster: Cluster, product: str) -> NodeFacts:
+    """Return what the measured nodes of a product offer; of the most frequent product if none is named."""
+    inventory = index.context.evidence.inventories.get(cluster.name)
+    nodes = [node for node in (inventory.nodes if inventory else ()) if node.gpus]
+    products = sorted(node.product for node in nodes)
+    if product and products and product not in products:
+        names = ", ".join(sorted(set(products)))
+        raise ConfigError(f"--gpu: no measured node of {cluster.name} has {product!r}", hint=f"products: {names}")
+    product = product or max(products, key=products.count, default="")
+    chosen = [node for node in nodes if node.product == product]
+    labels = [label for node in chosen[:1] for label in node.labels.items() if label[1] == product]
+    gpus = max((node.gpus for node in chosen), default=NodeFacts().gpus)
+    return NodeFacts(gpus=gpus, selector=tuple(labels[:1]))
+
+
+def _path(index: CompiledRevision, folder: str, name: str) -> str:
+    """Return the path of a new file: in the source folder with the usual name, else in the first source folder."""
+    folders = index.revision.config.sources
+    usual = next((one for one in folders if posixpath.basename(one) == folder), folders[0])
+    return posixpath.normpath(f"{usual}/{name}.yaml")
+
+
+def _file(index: CompiledRevision, document: Mapping[str, Any], examples: Mapping[str, Any], path: str) -> StartingFile:
+    catalogue = index.context.catalogue
+    schema_path = posixpath.relpath(f"{_SCHEMAS}/{document['kind'].lower()}.json", posixpath.dirname(path) or ".")
+    schema = catalogue.json_schema(document["kind"]) or {}
+    content = write_starter(document, examples, schema, schema_path)
+    for written in read(path, content).documents:
+        row = index.context.kinds[written.group, written.kind]
+        problems = (*catalogue.validate(written), *(row.parse(written).problems if row.parse else ()))
+        if problems:
+            raise ConfigError(f"{problems[0].field}: {problems[0].message}", hint=problems[0].hint)
+    return StartingFile(path=path, content=content)

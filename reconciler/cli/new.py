@@ -1,0 +1,112 @@
+"""`reconciler new`: starting files for jobs and queues."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.console import emit
+
+if TYPE_CHECKING:
+    from reconciler.app.new import StartingFile
+    from reconciler.wiring import Run
+
+_NAME = click.argument("name", metavar="NAME")
+_FILE = click.option(
+    "--output",
+    "-o",
+    "path",
+    metavar="FILE|-",
+    default="",
+    help="File to write, below the config repository, or - for standard output. [default: NAME.yaml in jobs/ or "
+    "queues/, or else in the first folder of spec.sources]",
+)
+
+
+@click.group(
+    "new",
+    epilog="""\b
+Examples:
+  reconciler new job vit-large --gpus 16 --team vision
+  reconciler new job vit-large --output jobs/vision/vit-large.yaml
+  reconciler new queue a100 --gpus 32 --gpu NVIDIA-A100-SXM4-80GB
+  reconciler new job vit-large --output -
+""",
+)
+def command() -> None:
+    """Write a commented starting file for a job or a queue. Files that exist are never overwritten."""
+
+
+@command.command(
+    "job",
+    epilog="""\b
+Examples:
+  reconciler new job vit-large --gpus 16 --team vision
+  reconciler new job vit-large --queue h100 --output jobs/vision/vit-large.yaml
+""",
+)
+@_NAME
+@click.option("--queue", metavar="NAME", default="", help="Queue of the job. [default: the only one]")
+@click.option("--gpus", metavar="N", type=click.IntRange(0, 1_000_000), default=1, show_default=True, help="GPUs.")
+@click.option("--team", metavar="NAME", default="my-team", show_default=True, help="Team that owns the job, a label.")
+@_FILE
+@options.repo
+@options.cluster
+@options.run_options
+def job(*, name: str, queue: str, gpus: int, team: str, path: str, repo: str, **flags: Any) -> int:
+    """Write a starting file for a TorchrunJob."""
+    from reconciler.app.new import new_job  # noqa: PLC0415 - imported late so that --help stays fast
+
+    run = _open(repo, flags)
+    return _write(run, new_job(run.workspace, name, queue=queue, gpus=gpus, team=team, path=_inside(path)), path)
+
+
+@command.command(
+    "queue",
+    epilog="""\b
+Examples:
+  reconciler new queue a100 --gpus 32 --gpu NVIDIA-A100-SXM4-80GB
+  reconciler new queue research --gpus 16 --parent default-parent-queue --output -
+""",
+)
+@_NAME
+@click.option(
+    "--gpus", metavar="N", type=click.IntRange(0, 1_000_000), default=8, show_default=True, help="Guaranteed GPUs."
+)
+@click.option(
+    "--gpu", "product", metavar="PRODUCT", default="", help="GPU product of its nodes. [default: the most frequent one]"
+)
+@click.option("--parent", metavar="NAME", default="", help="Parent queue. [default: that of the first other queue]")
+@_FILE
+@options.repo
+@options.cluster
+@options.run_options
+def queue(*, name: str, gpus: int, product: str, parent: str, path: str, repo: str, **flags: Any) -> int:
+    """Write a starting file for a TorchrunQueue."""
+    from reconciler.app.new import new_queue  # noqa: PLC0415 - imported late so that --help stays fast
+
+    run = _open(repo, flags)
+    file = new_queue(run.workspace, name, quota=gpus, product=product, parent=parent, path=_inside(path))
+    return _write(run, file, path)
+
+
+def _open(repo: str, flags: dict[str, Any]) -> "Run":
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+
+    return wiring.open_run(repo, options.setting_flags(flags), options.environment())
+
+
+def _inside(path: str) -> str:
+    return "" if path == "-" else path
+
+
+def _write(run: "Run", file: "StartingFile", path: str) -> int:
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+
+    if path == "-":
+        emit(file.content.decode(), form="yaml", nl=False)
+        return 0
+    wiring.write_new(file.path, file.content, run)
+    emit(f"wrote {file.path}")
+    emit("Edit it, then run: reconciler plan")
+    return 0
