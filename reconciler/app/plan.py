@@ -15,7 +15,8 @@ def plan(
     base: revision to compare with, at its merge base (empty: the upstream's default branch, else HEAD).
     date: current date, for exceptions that expire (empty: date of the head commit).
     acknowledge: approval token of a plan over budget.
-    against_head: compare the revision with its own `rendered/` instead, as `commit` and `verify` do.
+    against_head: compare the revision with its own `rendered/` instead, as `commit` and `verify` do. The base, or else
+        the merge base with the upstream's default branch, then only decides how the revision is judged.
     """
     planned = plan_tree(
         workspace.runtime,

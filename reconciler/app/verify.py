@@ -7,12 +7,12 @@ from reconciler.outputs.commit import engine_of
 from reconciler.planning.gate import refuse, refuse_stale
 
 
-def verify(workspace: Workspace, *, date: str = "") -> Plan:
-    """Compare `rendered/` of a revision with what its own sources render to.
+def verify(workspace: Workspace, *, base: str = "", date: str = "") -> Plan:
+    """Compare `rendered/` of a revision with what its own sources render to, judged by the rules of `base` as well.
 
     The revision passes if `require_verified` accepts the plan.
     """
-    return plan(workspace, date=date, against_head=True).plan
+    return plan(workspace, base=base, date=date, against_head=True).plan
 
 
 def require_verified(plan: Plan, *, rendered_by: str = "") -> None:

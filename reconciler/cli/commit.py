@@ -21,6 +21,7 @@ Examples:
 """,
 )
 @options.repo
+@options.judging_base
 @options.cluster
 @click.option("--branch", metavar="NAME", help="Branch to commit to, created from HEAD. [default: the current branch]")
 @click.option("--message", "-m", metavar="TEXT", help="Commit message. [default: a summary of the plan]")
@@ -52,7 +53,7 @@ def command(*, repo: str, branch: str | None, message: str | None, plan_file: Pa
     run = wiring.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, options.environment())
     settings = run.settings
     acknowledge = settings.acknowledge or (acknowledgement(saved.digest) if saved and saved.acknowledged else "")
-    planned = plan(run.workspace, date=settings.date, acknowledge=acknowledge, against_head=True)
+    planned = plan(run.workspace, base=settings.base, date=settings.date, acknowledge=acknowledge, against_head=True)
     if saved is not None:
         require_same(saved, planned.plan)
     emit_report(format_plan(planned.plan, settings), settings)

@@ -56,6 +56,12 @@ base = click.option(
     metavar="REV",
     help="Revision to compare with, at the merge base. [default: the upstream's default branch, else HEAD]",
 )
+judging_base = click.option(
+    "--base",
+    metavar="REV",
+    help="Revision whose settings and rules count as well, at the merge base. [default: the upstream's default branch, "
+    "else none]",
+)
 acknowledge = click.option(
     "--acknowledge", metavar="TOKEN", help="Approval token of a plan over budget, as printed by that plan."
 )

@@ -52,4 +52,4 @@ def command(*, repo: str, full: bool, out: Path | None, exit_code: bool, **flags
         wiring.save_plan(planned.plan, out)
     emit_report(format_plan(planned.plan, settings, full=full), settings)
     refuse(planned.plan)
-    return 1 if exit_code and not planned.plan.is_empty else 0
+    return 1 if exit_code and planned.plan.has_changes else 0

@@ -39,4 +39,4 @@ def command(*, plan_file: Path, full: bool, exit_code: bool, **flags: Any) -> in
     plan = wiring.load_plan(plan_file)
     emit_report(format_plan(plan, settings, full=full), settings)
     refuse(plan)
-    return 1 if exit_code and not plan.is_empty else 0
+    return 1 if exit_code and plan.has_changes else 0

@@ -19,6 +19,7 @@ Examples:
 )
 @options.repo
 @options.revision
+@options.judging_base
 @options.cluster
 @options.output(output_names("verify"))
 @options.width
@@ -36,10 +37,14 @@ def command(*, repo: str, **flags: Any) -> int:
 
     flags = {"revision": "HEAD", **options.setting_flags(flags)}
     run = wiring.open_run(repo, flags, options.environment())
-    plan = verify(run.workspace, date=run.settings.date)
-    if not plan.is_empty or plan.errors or plan.denials:
+    plan = verify(run.workspace, base=run.settings.base, date=run.settings.date)
+    is_shown = bool(plan.has_changes or plan.errors or plan.denials)
+    if is_shown:
         emit_report(format_plan(plan, run.settings), run.settings)
     require_verified(plan, rendered_by="" if plan.is_empty else rendered_by(run.workspace))
     objects = f"{plan.unchanged} object{'' if plan.unchanged == 1 else 's'}"
-    emit(f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources")
+    emit(
+        f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources",
+        err=is_shown,
+    )
     return 0

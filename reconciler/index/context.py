@@ -11,10 +11,9 @@ from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kind, Kinds
-from reconciler.core.policy.admission import PolicySet, is_policy, load
-from reconciler.core.policy.exceptions import PolicyException, load_exceptions
-from reconciler.core.policy.references import RULES
-from reconciler.core.policy.rule_settings import rule_setting_problems
+from reconciler.core.policy.admission import PolicySet
+from reconciler.core.policy.exceptions import PolicyException
+from reconciler.core.policy.rule_book import RuleBook, load_rules
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.tables import SizingTables
@@ -57,8 +56,7 @@ class Context(Struct, frozen=True, kw_only=True):
     kinds: Kinds
     catalogue: Catalogue
     tables: SizingTables
-    policies: PolicySet
-    exceptions: tuple[PolicyException, ...]
+    rules: RuleBook
     object_format: str
     digest: str
     definitions: Definitions
@@ -66,6 +64,16 @@ class Context(Struct, frozen=True, kw_only=True):
     files: Mapping[str, Definition]
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
     problems: tuple[Problem, ...]
+
+    @property
+    def policies(self) -> PolicySet:
+        """The admission policies."""
+        return self.rules.policies
+
+    @property
+    def exceptions(self) -> tuple[PolicyException, ...]:
+        """The exceptions from rules."""
+        return self.rules.exceptions
 
 
 def is_launch_configuration(data: Mapping[str, Any]) -> bool:
@@ -103,9 +111,7 @@ def build_context(
     own = [document for file in policies for document in file.valid]
     shipped_policies = [document for file in shipped for document in file.documents]
     documents = [document for file in definitions for document in file.documents]
-    policy_set, policy_problems = load(own, config.rules, shipped=shipped_policies)
-    known_policies = {one.key.name for one in (*own, *shipped_policies) if is_policy(one)}
-    exceptions, exception_problems = load_exceptions(own, {*RULES, *known_policies})
+    rules = load_rules(own, config.rules, shipped=shipped_policies)
     measured = read_evidence(config, clusters, kinds, evidence)
     catalogue = catalogue.with_crds([one for one in documents if kinds.find(one.group, one.kind).defines_kinds])
     return Context(
@@ -114,10 +120,9 @@ def build_context(
         kinds=kinds,
         catalogue=catalogue,
         tables=tables,
-        policies=policy_set,
-        exceptions=exceptions,
+        rules=rules,
         object_format=object_format,
-        digest=_digest(engine, config, policy_set, definitions, kinds),
+        digest=_digest(engine, config, rules.policies, definitions, kinds),
         definitions=_definitions(clusters, definitions, kinds, catalogue),
         evidence=measured,
         files={
@@ -136,9 +141,7 @@ def build_context(
         problems=(
             *(problem for file in policies for problem in file.problems),
             *measured.problems,
-            *rule_setting_problems(config.rules, known_policies),
-            *policy_problems,
-            *exception_problems,
+            *rules.problems,
         ),
     )
 

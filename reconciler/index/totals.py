@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
+from reconciler.core.config import RuleSetting
 from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references import (
     COLLECTIVE,
@@ -33,6 +36,13 @@ def evaluate_totals(index: CompiledRevision) -> ObjectTotals:
     if saved.amounts_digest == digests[1]:
         return saved
     return _update(index, saved, digests) or _evaluate(index, digests, saved)
+
+
+def evaluate_under(index: CompiledRevision, rules: Mapping[str, RuleSetting]) -> tuple[Verdict, ...]:
+    """Return the verdicts over all objects under other settings of the rules. Nothing is saved."""
+    context = replace(index.context, config=replace(index.context.config, rules=rules))
+    totals = _evaluate(replace(index, context=context), (b"", b""))
+    return (*totals.links, *totals.amounts)
 
 
 def _evaluate(index: CompiledRevision, digests: tuple[bytes, bytes], saved: ObjectTotals | None = None) -> ObjectTotals:

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from reconciler.core.config.changes import SettingChange
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import Breach, ExceptionInForce, Plan, Risk
 from reconciler.core.policy.verdict import Result, Verdict
@@ -25,6 +26,7 @@ class Category(StrEnum):
     VERDICT = "verdict"
     RISK = "risk"
     BUDGET = "budget"
+    SETTING = "setting"  # a setting that the change weakens
     EXCEPTED = "excepted"  # a denial that an exception allows
     EXCEPTION = "exception"  # an exception that is no longer used
 
@@ -63,6 +65,7 @@ def findings(plan: Plan) -> tuple[Finding, ...]:
         *(_from_problem(problem) for problem in plan.problems),
         *(_from_verdict(verdict) for verdict in plan.verdicts),
         *(_from_breach(breach, acknowledged=plan.acknowledged) for breach in plan.breaches),
+        *(_from_setting(change) for change in plan.settings if change.weakens),
         *(_from_risk(risk) for risk in plan.risks),
         *(_from_exception(exception) for exception in plan.exceptions if not exception.used),
     ]
@@ -121,6 +124,17 @@ def _from_risk(risk: Risk) -> Finding:
         place=risk.place,
         hint=risk.hint,
         subject=subject_of(risk.cluster, risk.key),
+    )
+
+
+def _from_setting(change: SettingChange) -> Finding:
+    return Finding(
+        category=Category.SETTING,
+        rule="settings.weaker",
+        level=Level.WARNING,
+        message=f"{change.setting}: {change.before} -> {change.after}"
+        + (f"; {change.effect}" if change.effect else ""),
+        place=change.place,
     )
 
 

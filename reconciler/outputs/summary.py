@@ -186,7 +186,9 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     """Return one sentence per cluster about requested GPUs, then one about guaranteed GPUs."""
     rows = queue_rows(plan)
     sentences = (*_request_headlines(rows), *_quota_headlines(rows))
-    return sentences or ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
+    if not sentences and not (plan.is_empty and plan.settings):
+        sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
+    return (*sentences, *([settings_headline(plan)] if plan.settings else []))
 
 
 def headline(plan: Plan) -> str:
@@ -267,6 +269,17 @@ def blockers(plan: Plan) -> tuple[str, ...]:
     if plan.breaches and not plan.acknowledged:
         blocking.append(f"{plural(len(plan.breaches), 'budget')} exceeded")
     return tuple(blocking)
+
+
+def settings_headline(plan: Plan) -> str:
+    """Return `2 settings change, 1 of them weaker`."""
+    weaker = sum(change.weakens for change in plan.settings)
+    verb = "changes" if len(plan.settings) == 1 else "change"
+    if not weaker:
+        return f"{plural(len(plan.settings), 'setting')} {verb}"
+    if len(plan.settings) == weaker:
+        return f"{plural(weaker, 'setting')} {'becomes' if weaker == 1 else 'become'} weaker"
+    return f"{plural(len(plan.settings), 'setting')} {verb}, {weaker} of them weaker"
 
 
 def held_back_headline(plan: Plan) -> str:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.config import Config
+from reconciler.core.config import Config, RuleSetting
 from reconciler.core.plan import ExceptionInForce, Plan, Revision
 from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs
 from reconciler.core.plan.make import make_plan
+from reconciler.core.policy.changes import stricter_verdicts
 from reconciler.core.policy.exceptions import apply_exceptions
 from reconciler.core.policy.references import evaluate_age, evidence_ages, utc_date
 from reconciler.core.policy.verdict import Verdict
@@ -33,6 +34,7 @@ from reconciler.index.compile import compile_file
 from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
+from reconciler.planning.judging import judge, verdicts_of_base
 from reconciler.planning.updates import Update, compare_updates
 from reconciler.revision.files import BlobIds, RevisionFiles, below, count_below, digest_files
 from reconciler.revision.revision import (
@@ -102,15 +104,24 @@ def plan_tree(
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
     totals = evaluate_tree(runtime, index)
     renderer = Renderer(runtime, index)
-    before = index.revision if against_head else _resolve_base(runtime, index, base)
+    base_revision = _resolve_base(runtime, index, base, or_itself=against_head)
+    before = index.revision if against_head else base_revision
     baseline = _baseline(runtime, before)
+    judged = judge(runtime, index, base_revision)
     differing = baseline.differing(index.desired)
     foreign = _foreign(runtime, index, before, baseline, differing)
     owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
     differing = [path for path in differing if path in owned]
     changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
     updates = compare_updates(runtime, index, renderer, baseline, [path for path in changed if path in owned])
-    findings = _findings(index, totals, updates, foreign, date)
+    day = _date(index, base_revision.tree, date)
+    verdicts = _verdicts(index, totals, updates, judged.config, day, is_dated=bool(date))
+    if judged.rules is not None:
+        existing = baseline if before is base_revision else _baseline(runtime, base_revision)
+        by_base = verdicts_of_base(runtime, index, renderer, existing, judged.rules)
+        by_base += _judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
+        verdicts = stricter_verdicts(verdicts, by_base)
+    findings = _findings(index, verdicts, foreign, day)
     renderer.group(_creations(changed, owned, moves=bool(differing)))
     inputs = Inputs(
         engine=runtime.engine,
@@ -118,7 +129,7 @@ def plan_tree(
         head=_describe(tree, *index.revision.files.written),
         evidence=digest_files(index.revision.files.evidence),
         policies=index.context.policies.digest,
-        config=config,
+        config=judged.config,
         kinds=runtime.kinds,
         desired=index.summaries(path for path in changed if path not in foreign),
         existing={path: owned[path] for path in differing},
@@ -131,11 +142,12 @@ def plan_tree(
         origins=_origins(runtime, index, before.files, findings.problems),
         waiting=index.pending(),
         inventories=index.context.evidence.inventories,
-        evidence_ages=_evidence_ages(index, date),
+        evidence_ages=_evidence_ages(index, judged.config, day),
         verdicts=findings.verdicts,
         problems=findings.problems,
         exceptions=findings.exceptions,
-        folders=_folder_sizes(index, _last_rendered(runtime, index) if against_head else before.files),
+        settings=judged.changes,
+        folders=_folder_sizes(index, base_revision, _last_rendered(runtime, index) if against_head else before.files),
         acknowledgement=acknowledge,
     )
     planned = Planned(plan=make_plan(inputs), index=index, renderer=renderer)
@@ -148,7 +160,9 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
     index = compile_tree(runtime, tree, config)
     totals = evaluate_tree(runtime, index)
     baseline = _baseline(runtime, index.revision)
-    findings = _findings(index, totals, {}, _foreign_in(baseline, baseline.differing(index.desired)), date)
+    day = _date(index, tree, date)
+    verdicts = _verdicts(index, totals, {}, config, day, is_dated=bool(date))
+    findings = _findings(index, verdicts, _foreign_in(baseline, baseline.differing(index.desired)), day)
     head = _describe(tree, *index.revision.files.written)
     return Plan(
         engine=runtime.engine,
@@ -166,9 +180,9 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
 # The base and what exists there.
 
 
-def _resolve_base(runtime: Runtime, index: CompiledRevision, base: str) -> LoadedRevision:
-    tree = resolve_base(runtime.repository, base, index.revision.tree)
-    return read_base(runtime.repository, tree, index.revision, runtime.cache)
+def _resolve_base(runtime: Runtime, index: CompiledRevision, base: str, *, or_itself: bool) -> LoadedRevision:
+    tree = resolve_base(runtime.repository, base, index.revision.tree, or_itself=or_itself)
+    return read_base(runtime.repository, tree, index.revision, lambda: runtime.catalogue, runtime.cache)
 
 
 def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
@@ -249,9 +263,9 @@ def _last_rendered(runtime: Runtime, index: CompiledRevision) -> RevisionFiles:
     return files if last is None else read_past_files(runtime.repository, last, config)
 
 
-def _folder_sizes(index: CompiledRevision, before: RevisionFiles) -> dict[str, tuple[int, int]]:
+def _folder_sizes(index: CompiledRevision, base: LoadedRevision, before: RevisionFiles) -> dict[str, tuple[int, int]]:
     after = index.revision.files.sources
-    folders = index.revision.config.sources
+    folders = sorted({*base.config.sources, *index.revision.config.sources})
     return {folder: (count_below(before.sources, folder), count_below(after, folder)) for folder in folders}
 
 
@@ -265,13 +279,28 @@ class _Findings(Struct, frozen=True, kw_only=True):
 
 
 def _findings(
+    index: CompiledRevision, verdicts: Sequence[Verdict], foreign: Mapping[str, Problem], day: dt.date | None
+) -> _Findings:
+    """Return problems, and the verdicts with the exceptions that are valid on a day; without one all are."""
+    excepted = apply_exceptions(verdicts, index.context.exceptions, day.isoformat() if day else "")
+    problems = [*index.problems(), *foreign.values(), *excepted.problems]
+    return _Findings(
+        problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
+        verdicts=tuple(sorted(excepted.verdicts, key=lambda verdict: verdict.sort_key)),
+        exceptions=excepted.in_force,
+    )
+
+
+def _verdicts(
     index: CompiledRevision,
     totals: ObjectTotals,
     updates: Mapping[str, Update],
-    foreign: Mapping[str, Problem],
-    date: str,
-) -> _Findings:
-    """Return problems and verdicts with exceptions applied. Policies evaluate an update beside what it replaces."""
+    config: Config,
+    day: dt.date | None,
+    *,
+    is_dated: bool,
+) -> list[Verdict]:
+    """Return the verdicts by the rules of the head. Policies evaluate an update beside what it replaces."""
     updated = {(update.comparison.cluster, update.comparison.key) for update in updates.values()}
     policies = set(index.context.policies.rules)
     verdicts = [
@@ -281,37 +310,43 @@ def _findings(
     ]
     for update in updates.values():
         verdicts += update.verdicts
+    return [*verdicts, *_judge_age(index, config, config.rules, day, is_dated=is_dated)]
+
+
+def _judge_age(
+    index: CompiledRevision,
+    config: Config,
+    rules: Mapping[str, RuleSetting],
+    day: dt.date | None,
+    *,
+    is_dated: bool,
+) -> tuple[Verdict, ...]:
+    """Evaluate the age of evidence. That of a working tree may be newer than its commit."""
     context = index.context
-    verdicts += evaluate_age(
+    return evaluate_age(
         context.kinds,
         index.clusters,
         context.evidence.inventories,
-        context.config.rules,
-        _evidence_date(index, date),
-        context.config.evidence_days,
-        is_committed=bool(date) or index.revision.tree.commit is not None,
-    )
-    tip = index.revision.tree.tip
-    today = date or (tip.committed_at[:10] if tip else "")  # before the first commit no exception has expired
-    excepted = apply_exceptions(verdicts, index.context.exceptions, today)
-    problems = [*index.problems(), *foreign.values(), *excepted.problems]
-    return _Findings(
-        problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
-        verdicts=tuple(sorted(excepted.verdicts, key=lambda verdict: verdict.sort_key)),
-        exceptions=excepted.in_force,
+        rules,
+        day,
+        config.evidence_days,
+        is_committed=is_dated or index.revision.tree.commit is not None,
     )
 
 
-def _evidence_date(index: CompiledRevision, date: str) -> dt.date | None:
-    """Return the date to compare evidence with: the given one, else the UTC date of the head commit."""
-    tip = index.revision.tree.tip
-    return utc_date(date or (tip.committed_at if tip else ""))
+def _date(index: CompiledRevision, base: TreeReference, date: str) -> dt.date | None:
+    """Return the given date, else the later UTC date of the head commit and of the base branch; None without commits.
+
+    So a commit with an early date does not bring expired exceptions back.
+    """
+    if date:
+        return utc_date(date)
+    tips = (index.revision.tree.tip, base.branch_tip, base.tip)
+    return max((day for tip in tips if tip and (day := utc_date(tip.committed_at))), default=None)
 
 
-def _evidence_ages(index: CompiledRevision, date: str) -> dict[str, int]:
-    if index.context.config.evidence_days is None:
-        return {}
-    return evidence_ages(index.context.evidence.inventories, _evidence_date(index, date))
+def _evidence_ages(index: CompiledRevision, config: Config, day: dt.date | None) -> dict[str, int]:
+    return {} if config.evidence_days is None else evidence_ages(index.context.evidence.inventories, day)
 
 
 def _describe(tree: TreeReference, *files: BlobIds) -> Revision:

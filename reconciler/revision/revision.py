@@ -35,6 +35,7 @@ class TreeReference(Struct, frozen=True, kw_only=True):
     label: str
     commit: Commit | None
     checked_out: Commit | None = None  # the commit that the working tree is at; None before the first
+    branch_tip: Commit | None = None  # of a base: the commit whose merge base with the head it is
 
     @property
     def tip(self) -> Commit | None:
@@ -59,11 +60,13 @@ def resolve_head(repository: Repository, revision: str) -> TreeReference:
     return TreeReference(label=WORK_TREE, commit=None, checked_out=checked_out)
 
 
-def resolve_base(repository: Repository, base: str, head: TreeReference) -> TreeReference | None:
+def resolve_base(
+    repository: Repository, base: str, head: TreeReference, *, or_itself: bool = False
+) -> TreeReference | None:
     """Return the tree to compare the head with; None where the repository has no commits yet.
 
     The result is the merge base of the head and `base`, as for a pull request. `base` defaults to the upstream's
-    default branch; without an upstream the result is HEAD.
+    default branch; without an upstream the result is HEAD, or the commit of the head with `or_itself`.
     """
     tip = head.tip
     if tip is None:
@@ -71,14 +74,18 @@ def resolve_base(repository: Repository, base: str, head: TreeReference) -> Tree
             raise OutsideError("the repository has no commits yet", hint="commit something first: git commit")
         return None
     name = base or repository.upstream_default()
+    if not name and or_itself:
+        return TreeReference(label=head.label, commit=tip)
     if not name:
         return TreeReference(label="HEAD", commit=head.checked_out or repository.resolve("HEAD"))
-    merge_base = repository.merge_base(repository.resolve(name).oid, tip.oid)
+    branch_tip = repository.resolve(name)
+    merge_base = repository.merge_base(branch_tip.oid, tip.oid)
     label = name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
     if merge_base is None:
         hint = "fetch more history: git fetch --unshallow" if repository.is_shallow else "name another base with --base"
         raise OutsideError(f"{label} and {head.label} have no common ancestor", hint=hint)
-    return TreeReference(label=label, commit=repository.resolve(merge_base))
+    commit = branch_tip if branch_tip.oid == merge_base else repository.resolve(merge_base)
+    return TreeReference(label=label, commit=commit, branch_tip=branch_tip)
 
 
 def read_revision(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> LoadedRevision:
@@ -93,15 +100,29 @@ def read_revision(repository: Repository, tree: TreeReference, config: Config, c
     return LoadedRevision(tree=tree, config=config, files=assign_roles(config, files), listing=listing)
 
 
-def read_base(repository: Repository, tree: TreeReference | None, head: LoadedRevision, cache: Cache) -> LoadedRevision:
-    """List the files of the base by role, under the configuration of the head; None is an empty tree."""
+def read_base(
+    repository: Repository,
+    tree: TreeReference | None,
+    head: LoadedRevision,
+    catalogue: Callable[[], "Catalogue"],
+    cache: Cache,
+) -> LoadedRevision:
+    """List the files of the base by role, under its own configuration; None is an empty tree.
+
+    A base whose configuration is missing or wrong has that of the head.
+    """
     config = head.config
     if tree is None or tree.tip is None:
-        tree, listing = TreeReference(label="nothing", commit=None), TreeFiles()
-    elif head.tree.tip is not None and head.tree.tip.tree == tree.tip.tree:
-        listing = head.listing
-    else:
-        listing = _list_commit(repository, tree.tip, config, cache)
+        empty = TreeReference(label="nothing", commit=None)
+        return LoadedRevision(tree=empty, config=config, files=assign_roles(config, TreeFiles()), listing=TreeFiles())
+    is_same = head.tree.tip is not None and head.tree.tip.tree == tree.tip.tree
+    listing = head.listing if is_same else _list_commit(repository, tree.tip, config, cache)
+    oid = listing.written.get(CONFIG_PATH, "")
+    if oid and oid != head.files.settings.get(CONFIG_PATH):
+        with suppress(ConfigError, InvalidInput):
+            config = _load_config(repository, oid, catalogue, cache)
+        if read_paths(config) != read_paths(head.config):
+            listing = _list_commit(repository, tree.tip, config, cache)
     return LoadedRevision(tree=tree, config=config, files=assign_roles(config, listing), listing=listing)
 
 
@@ -143,12 +164,15 @@ def read_config(
 
     The parsed file is cached by blob id, because reading YAML and schemas takes longer than the rest of a small verb.
     """
-    entry = _config_entry(repository, tree)
-    key = f"config:{__version__}:{entry.oid}"
+    return _load_config(repository, _config_entry(repository, tree).oid, catalogue, cache)
+
+
+def _load_config(repository: Repository, oid: str, catalogue: Callable[[], "Catalogue"], cache: Cache) -> Config:
+    key = f"config:{__version__}:{oid}"
     if (known := cache.get(key)) is not None:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             return msgspec.msgpack.decode(known, type=Config)
-    config = _parse_config(repository, entry, catalogue())
+    config = _parse_config(repository, oid, catalogue())
     with suppress(OverflowError, ValueError):  # numbers over 64 bits
         cache.put(key, msgspec.msgpack.encode(config))
     return config
@@ -199,11 +223,11 @@ def _config_entry(repository: Repository, tree: TreeReference) -> Entry:
     return entry
 
 
-def _parse_config(repository: Repository, entry: Entry, catalogue: "Catalogue") -> Config:
+def _parse_config(repository: Repository, oid: str, catalogue: "Catalogue") -> Config:
     from reconciler.core.documents import read  # noqa: PLC0415 - not needed where the configuration is cached
     from reconciler.core.kinds.own import CONFIG  # noqa: PLC0415 - as above
 
-    (raw,) = repository.read([entry.oid])
+    (raw,) = repository.read([oid])
     reading = read(CONFIG_PATH, raw)
     problems: list[Problem] = list(reading.problems)
     for document in reading.documents:

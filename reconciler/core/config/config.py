@@ -80,6 +80,8 @@ class Budgets(Struct, frozen=True, kw_only=True):
     gpu_quota_count: int | None = None
     gpu_quota_share: float | None = 0.5
     empty_sources: bool = False  # True: source folders may be empty or missing
+    settings: bool = False  # True: settings that decide how changes are judged may be weakened
+    exceptions: bool = True  # True: exceptions may be added and extended
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -153,6 +155,8 @@ def _budgets(spec: Mapping[str, Any]) -> Budgets:
         gpu_quota_count=quota.get("count", shipped.gpu_quota_count),
         gpu_quota_share=quota.get("share", shipped.gpu_quota_share),
         empty_sources=spec.get("emptySources", "refuse") == "allow",
+        settings=spec.get("settings", "refuse") == "allow",
+        exceptions=spec.get("exceptions", "allow") == "allow",
     )
 
 

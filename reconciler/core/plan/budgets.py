@@ -1,8 +1,9 @@
 """Budgets: limits on what a plan may change without an explicit approval."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.core.config import Budgets
+from reconciler.core.config.changes import SettingChange
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.plan.plan import Breach, Change, Operation, QueueLine
 from reconciler.core.values import plural
@@ -16,6 +17,7 @@ def breaches(
     existed: int,
     queues: Iterable[QueueLine],
     folders: Mapping[str, tuple[int, int]],
+    settings: Sequence[SettingChange] = (),
 ) -> tuple[Breach, ...]:
     """Return every exceeded budget. `existed` is the number of objects before the plan."""
     deletes = sum(
@@ -27,6 +29,7 @@ def breaches(
         *_deletes(budgets, deletes, existed),
         *_quota(budgets, tuple(queues)),
         *_folders(budgets, folders),
+        *_settings(budgets, settings),
     )
 
 
@@ -97,3 +100,29 @@ def _folders(budgets: Budgets, folders: Mapping[str, tuple[int, int]]) -> Iterat
                 limit="no source folder becomes empty",
                 actual=folder,
             )
+
+
+def _settings(budgets: Budgets, settings: Sequence[SettingChange]) -> Iterator[Breach]:
+    """Compare with the settings that a change weakens, and with the exceptions that it adds or extends."""
+    weaker = [change for change in settings if change.weakens]
+    for budget, is_allowed, noun in (
+        ("settings", budgets.settings, "setting"),
+        ("exceptions", budgets.exceptions, "exception"),
+    ):
+        names = [change.setting for change in weaker if change.is_exception == (budget == "exceptions")]
+        if names and not is_allowed:
+            verb = "adds or extends" if budget == "exceptions" else "weakens"
+            yield Breach(
+                budget=budget,
+                message=f"the change {verb} {plural(len(names), noun)}: {_listed(names)}",
+                limit="refuse",
+                actual=str(len(names)),
+            )
+
+
+_MAX_NAMES = 5  # in one message
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.core.config import Config
+from reconciler.core.config.changes import SettingChange
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
@@ -48,6 +49,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories: measured nodes by cluster.
     evidence_ages: age of each inventory in days, if the configuration limits it.
+    settings: what differs between the settings and rules of head and base.
     folders: number of files in each source folder, before and after.
     acknowledgement: the token that the user gave to accept exceeded budgets.
     """
@@ -73,6 +75,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()
+    settings: tuple[SettingChange, ...] = ()
     folders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     common: Common = Common()
     acknowledgement: str = ""

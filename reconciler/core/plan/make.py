@@ -30,6 +30,7 @@ def make_plan(inputs: Inputs) -> Plan:
         head=inputs.head,
         evidence=inputs.evidence,
         policies=inputs.policies,
+        settings=inputs.settings,
         changes=changes,
         unchanged=paths.unchanged,
         gpus=gpu_lines(before, after),
@@ -48,6 +49,7 @@ def make_plan(inputs: Inputs) -> Plan:
             existed=inputs.common.count + len(inputs.existing),
             queues=queues,
             folders=inputs.folders,
+            settings=inputs.settings,
         ),
     )
     plan_digest = digest(plan)

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.config.changes import SettingChange
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Result, Verdict
@@ -138,6 +139,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     head: Revision
     evidence: str
     policies: str
+    settings: tuple[SettingChange, ...] = ()  # settings and rules that differ from those of the base
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
     gpus: tuple[GpuLine, ...] = ()
@@ -162,6 +164,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     def denials(self) -> tuple[Verdict, ...]:
         """Verdicts that prevent a commit."""
         return tuple(verdict for verdict in self.verdicts if verdict.result in (Result.DENY, Result.ERROR))
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether objects or settings change."""
+        return bool(self.changes or self.settings)
 
     @property
     def is_empty(self) -> bool:

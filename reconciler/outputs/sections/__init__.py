@@ -17,6 +17,7 @@ from reconciler.outputs.sections.checks import (
 )
 from reconciler.outputs.sections.gpus import capacity, jobs, queues
 from reconciler.outputs.sections.model import PageSection, View
+from reconciler.outputs.sections.settings import settings
 from reconciler.outputs.sections.sizing import sizing
 
 
@@ -33,6 +34,7 @@ class SectionRow(NamedTuple):
 
 
 SECTIONS: tuple[SectionRow, ...] = (
+    SectionRow(settings),
     SectionRow(queues),
     SectionRow(capacity),
     SectionRow(jobs),

@@ -161,8 +161,8 @@ class PolicySet:
     def __init__(self, *, bound: Sequence[_Pair], parameters: Sequence[Parameters], digest: str) -> None:
         self.digest = digest
         self.programs = ProgramCache()
-        self._bound = tuple(bound)
-        self._parameters = tuple(parameters)
+        self.bound = tuple(bound)
+        self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
         self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
         self._programs: dict[tuple[int, ...], CelProgram | None] = {}
@@ -171,7 +171,7 @@ class PolicySet:
     @property
     def rules(self) -> tuple[str, ...]:
         """Names of the enabled policies."""
-        return tuple(sorted({policy.rule for policy, _ in self._bound}))
+        return tuple(sorted({policy.rule for policy, _ in self.bound}))
 
     def evaluate(
         self, manifest: Manifest, *, old: Mapping[str, Any] | None, namespace: Mapping[str, Any] | None
@@ -205,7 +205,7 @@ class PolicySet:
                 group=group, version=version, kind=kind[1], operation="CREATE" if kind[2] else "UPDATE",
                 namespaced=kind[3] and (group, kind[1]) != ("", "Namespace"),
             )  # fmt: skip
-            bound = () if resource.exempt else tuple(pair for pair in self._bound if _may_match(pair, resource))
+            bound = () if resource.exempt else tuple(pair for pair in self.bound if _may_match(pair, resource))
             candidates = (resource, bound, any(_varies(pair) for pair in bound))
             self._by_kind[kind] = candidates
         return candidates
@@ -233,7 +233,7 @@ class PolicySet:
             return (None,)
         matching = [
             item
-            for item in self._parameters
+            for item in self.parameters
             if (item.group, item.kind) == (kind.group, kind.kind)
             and item.namespace in ((ref.namespace,) if ref.namespace else ("", namespace))
             and (item.name == ref.name if ref.name else selects(ref.selector, item.labels))

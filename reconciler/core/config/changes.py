@@ -1,0 +1,192 @@
+"""What a change does to the settings that decide how changes are judged: the stricter of two, and every difference."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config.config import Budgets, Cluster, Config
+from reconciler.core.objects import SourceRef
+from reconciler.core.values import plural
+
+_FILE = SourceRef(path="reconciler.yaml")
+_JUDGING_DEFAULTS = ("base", "cluster", "date")
+_NAMES = {
+    "budgets.delete_count": "budgets.deletes.count",
+    "budgets.delete_share": "budgets.deletes.share",
+    "budgets.gpu_quota_count": "budgets.gpuQuotaChange.count",
+    "budgets.gpu_quota_share": "budgets.gpuQuotaChange.share",
+    "evidence_days": "evidence.maxAge",
+}
+"""Settings whose field has another name than in `reconciler.yaml`; the others differ in their case only."""
+
+
+class SettingChange(Struct, frozen=True, kw_only=True):
+    """A setting, rule, policy or exception before and after. `weakens` if later changes may pass that would not now."""
+
+    setting: str  # its path in `reconciler.yaml`, or `policy NAME …`, or `exception RULE for OBJECT`
+    before: str
+    after: str
+    weakens: bool = False
+    is_exception: bool = False
+    effect: str = ""
+    place: SourceRef = _FILE
+
+
+def stricter(base: Config, head: Config) -> Config:
+    """Return the head's configuration with the stricter limits of both: budgets, and the age of evidence."""
+    if base is head:
+        return head
+    budgets = {
+        name: _stricter_limit(getattr(base.budgets, name), getattr(head.budgets, name))
+        for name in Budgets.__struct_fields__
+    }
+    days = _stricter_limit(base.evidence_days, head.evidence_days)
+    return replace(head, budgets=Budgets(**budgets), evidence_days=days)
+
+
+def _stricter_limit(base: Any, head: Any) -> Any:
+    """Return the lower of two limits. None is no limit, and True allows what False refuses."""
+    if base is None or head is None:
+        return head if base is None else base
+    return head if _is_at_most(head, base) else base
+
+
+def _is_at_most(one: Any, other: Any) -> bool:
+    """Return whether a limit is not weaker than another; a limit that is no number cannot be compared."""
+    if other is None or one == other:
+        return True
+    return isinstance(one, int | float) and isinstance(other, int | float) and one <= other
+
+
+def config_changes(base: Config, head: Config, rendered: Callable[[str], int]) -> Iterator[SettingChange]:
+    """Yield the settings that differ, except those of rules. `rendered` counts the objects of a cluster in the base."""
+    yield from _cluster_changes(base, head, rendered)
+    for path, (before, after) in _differing(_plain(base), _plain(head)).items():
+        weakens, effect = _meaning(path, before, after)
+        show = _shown_budget if path.startswith("budgets.") else shown
+        yield SettingChange(
+            setting=_NAMES.get(path) or camel_case(path),
+            before=show(before),
+            after=show(after),
+            weakens=weakens,
+            effect=effect,
+        )
+
+
+def _plain(config: Config) -> dict[str, Any]:
+    """Return the settings as plain values, without the clusters and rules."""
+    plain = _builtins(replace(config, clusters=(), rules={}))
+    days = config.evidence_days
+    return {**plain, "clusters": None, "rules": None, "evidence_days": None if days is None else f"{days}d"}
+
+
+def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
+    """Return whether a setting becomes weaker, and its effect in words."""
+    top, _, name = path.partition(".")
+    if top == "budgets":
+        return not _is_at_most(after, before), ""
+    if top == "evidence_days":
+        longer = before is not None and (after is None or _days(after) > _days(before))
+        return longer, "older evidence is no longer reported" if longer else ""
+    if top == "rendered":
+        return True, f"{before}/ is no longer written and no longer compared; what syncs it keeps the objects there"
+    if top == "defaults" and name in _JUDGING_DEFAULTS:
+        return after is not None, "counts once the base has it" if after is not None else ""
+    if top in ("sources", "policies"):
+        gone = sorted({*(before or ())} - {*(after or ())})
+        return bool(gone), f"{', '.join(gone)} is no longer read" if gone else ""
+    return top == "evidence", f"{before} is no longer read" if top == "evidence" else ""
+
+
+def _days(text: str) -> int:
+    return int(text.removesuffix("d"))
+
+
+def _cluster_changes(base: Config, head: Config, rendered: Callable[[str], int]) -> Iterator[SettingChange]:
+    for name in sorted({cluster.name for cluster in (*base.clusters, *head.clusters)}):
+        before, after = base.cluster(name), head.cluster(name)
+        setting = f"clusters.{name}"
+        if before is None or after is None:
+            words = ("not defined", "defined") if before is None else ("defined", "removed")
+            left = f"{plural(rendered(name), 'rendered object')} deleted or left behind" if after is None else ""
+            yield SettingChange(setting=setting, before=words[0], after=words[1], weakens=after is None, effect=left)
+        elif before != after:
+            common = _differing({"sizing": _builtins(base.sizing)}, {"sizing": _builtins(head.sizing)})
+            yield from _changes_of_cluster(setting, before, after, common)
+
+
+def _changes_of_cluster(
+    setting: str, before: Cluster, after: Cluster, common: Mapping[str, tuple[Any, Any]]
+) -> Iterator[SettingChange]:
+    """Yield the settings of a cluster that differ, except those in `common`, which all clusters inherit."""
+    narrower = _is_narrower(before, after)
+    for path, (old, new) in _differing(_builtins(before), _builtins(after)).items():
+        if common.get(path) != (old, new):
+            selects = narrower and path.startswith("select.")
+            yield SettingChange(
+                setting=f"{setting}.{camel_case(path)}",
+                before=shown(old),
+                after=shown(new),
+                weakens=selects,
+                effect="documents that are no longer selected are no longer rendered" if selects else "",
+            )
+
+
+def _is_narrower(before: Cluster, after: Cluster) -> bool:
+    """Return whether the selector of a cluster may leave out documents that it selected."""
+    old, new = before.select, after.select
+    folders = bool(new.folders) and not (
+        old.folders and all(any(f"{one}/".startswith(f"{top}/") for top in new.folders) for one in old.folders)
+    )
+    return folders or not {*new.labels} <= {*old.labels}
+
+
+def _builtins(value: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    return plain
+
+
+def _differing(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the leaves that differ, by path."""
+    old, new = flatten(before), flatten(after)
+    return {path: (old.get(path), new.get(path)) for path in sorted({*old, *new}) if old.get(path) != new.get(path)}
+
+
+def flatten(value: Any, path: str = "") -> dict[str, Any]:
+    """Return the leaves of nested mappings by path; a list is a leaf unless it holds mappings."""
+    if isinstance(value, Mapping):
+        items = [(str(name), inner) for name, inner in value.items()]
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        items = [(f"[{position}]", inner) for position, inner in enumerate(value)]
+    else:
+        return {} if value is None else {path: value}
+    leaves: dict[str, Any] = {}
+    for name, inner in items:
+        leaves |= flatten(inner, f"{path}{'.' if path and not name.startswith('[') else ''}{name}")
+    return leaves
+
+
+def camel_case(path: str) -> str:
+    """Return a path with its steps written as in `reconciler.yaml`."""
+    head, *rest = path.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def shown(value: Any) -> str:
+    """Return the value of a setting for people."""
+    if value is None or value in ([], (), ""):
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ", ".join("=".join(map(str, item)) if isinstance(item, list) else str(item) for item in value)
+    return str(value)
+
+
+def _shown_budget(value: Any) -> str:
+    if value is None:
+        return "no limit"
+    return ("allow" if value else "refuse") if isinstance(value, bool) else str(value)

@@ -1,0 +1,181 @@
+"""What a change does to the rules (actions, parameters, policy files, exceptions), and the stricter of two verdicts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from reconciler.core.config import RuleSetting
+from reconciler.core.config.changes import SettingChange, flatten, shown
+from reconciler.core.objects import SourceRef
+from reconciler.core.policy.admission import PolicySet
+from reconciler.core.policy.exceptions import PolicyException
+from reconciler.core.policy.references import RULES
+from reconciler.core.policy.rule_book import RuleBook
+from reconciler.core.policy.verdict import Result, Verdict
+
+OFF = "off"
+_STRICTNESS = (OFF, "audit", "warn", "deny")
+_MAX_FIELDS = 5  # of one policy file that are listed
+_MAX_TEXT = 200  # characters of an expression
+_UNKNOWN = "objects may pass that the rule refused"
+_RESULTS = (Result.EXCEPTED, Result.AUDIT, Result.WARN, Result.ERROR, Result.DENY)
+
+
+def stricter_verdicts(head: Iterable[Verdict], base: Iterable[Verdict]) -> list[Verdict]:
+    """Return the verdicts by the rules of the head, and those by the rules of the base where these are stricter."""
+    verdicts = {_identity(verdict): verdict for verdict in head}
+    for verdict in base:
+        own = verdicts.get(_identity(verdict))
+        if own is None or _RESULTS.index(own.result) < _RESULTS.index(verdict.result):
+            hint = "the rule counts as in the base; change it in a pull request of its own"
+            verdicts[_identity(verdict)] = replace(verdict, hint=f"{verdict.hint}; {hint}" if verdict.hint else hint)
+    return list(verdicts.values())
+
+
+def _identity(verdict: Verdict) -> tuple[Any, ...]:
+    return (verdict.rule, verdict.cluster, verdict.key, verdict.field, verdict.message)
+
+
+def rule_changes(base: RuleBook, head: RuleBook) -> Iterator[SettingChange]:
+    """Yield what differs between the rules of two revisions."""
+    yield from _reference_rule_changes(base.settings, head.settings)
+    yield from _policy_changes(base, head)
+    yield from _exception_changes(base.exceptions, head.exceptions)
+
+
+# --- built-in rules over all objects ------------------------------------------------------------------------------
+
+
+def _reference_rule_changes(
+    base: Mapping[str, RuleSetting], head: Mapping[str, RuleSetting]
+) -> Iterator[SettingChange]:
+    for rule in sorted({*base, *head} & {*RULES}):
+        before, after = base.get(rule, RuleSetting()), head.get(rule, RuleSetting())
+        yield from _action_change(rule, _action(rule, before), _action(rule, after), after.place)
+        yield from _limit_changes(rule, before, after)
+
+
+def _action(rule: str, setting: RuleSetting) -> str:
+    return (setting.action or RULES[rule].action.value) if setting.enabled else OFF
+
+
+def _action_change(rule: str, before: str, after: str, place: SourceRef) -> Iterator[SettingChange]:
+    if before == after:
+        return
+    weakens = _STRICTNESS.index(after) < _STRICTNESS.index(before)
+    effects = {OFF: "no longer evaluated", "deny": "refuses a commit"}
+    effect = effects.get(after, "reported, but no longer refuses a commit" if weakens else "reported")
+    yield SettingChange(
+        setting=f"rules.{rule}", before=before, after=after, weakens=weakens, effect=effect, place=place
+    )
+
+
+def _limit_changes(rule: str, before: RuleSetting, after: RuleSetting) -> Iterator[SettingChange]:
+    """Yield the parameters of a built-in rule that differ. All of them are upper limits; none is no limit."""
+    old, new = flatten(before.parameters), flatten(after.parameters)
+    for path in sorted({*old, *new}):
+        if old.get(path) != new.get(path):
+            # Without an override of its own, a queue or namespace has the common limit.
+            low, high = old.get(path, old.get("max")), new.get(path, new.get("max"))
+            weakens = low is not None and not (_is_number(low) and _is_number(high) and high <= low)
+            yield SettingChange(
+                setting=f"rules.{rule}.parameters.{path}",
+                before=shown(old.get(path)),
+                after=shown(new.get(path)),
+                weakens=weakens,
+                place=after.place,
+            )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# --- admission policies -------------------------------------------------------------------------------------------
+
+
+def _policy_changes(base: RuleBook, head: RuleBook) -> Iterator[SettingChange]:
+    if base.policies.digest == head.policies.digest:
+        return
+    before, after = _described(base.policies), _described(head.policies)
+    for rule in sorted({*before, *after}):
+        old, new = before.get(rule), after.get(rule)
+        place = head.settings[rule].place if rule in head.settings else (new or old or _NOTHING)[0]
+        actions = (old[1] if old else OFF, new[1] if new else OFF)
+        yield from _action_change(rule, *actions, place)
+        if old and new:
+            yield from _field_changes(rule, old[2], new[2], place)
+
+
+_Described = tuple[SourceRef, str, dict[str, Any]]
+_NOTHING: _Described = (SourceRef(path="reconciler.yaml"), OFF, {})
+
+
+def _described(policies: PolicySet) -> dict[str, _Described]:
+    """Return for each rule its place, its strictest action, and all fields that decide: by path."""
+    found: dict[str, _Described] = {}
+    for policy, binding in policies.bound:
+        _, action, fields = found.get(policy.rule, _NOTHING)
+        own = next((one for one in reversed(_STRICTNESS) if one in binding.actions), OFF)
+        spec = {**(binding.document.data.get("spec") or {}), "validationActions": None}
+        fields = {
+            **fields,
+            **flatten(policy.document.data.get("spec"), "spec"),
+            **flatten(spec, f"binding {binding.name}"),
+        }
+        kind = policy.params and (policy.params.group, policy.params.kind)
+        for one in policies.parameters:
+            if (one.group, one.kind) == kind and (binding.ref is None or binding.ref.name in ("", one.name)):
+                fields |= flatten({**one.body, "metadata": one.labels}, f"parameters {one.name}")
+        found[policy.rule] = (policy.document.source, max(action, own, key=_STRICTNESS.index), fields)
+    return found
+
+
+def _field_changes(
+    rule: str, before: Mapping[str, Any], after: Mapping[str, Any], place: SourceRef
+) -> Iterator[SettingChange]:
+    """Yield the fields of a policy that differ. What they mean is not known, so each may weaken the rule."""
+    paths = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
+    if len(paths) > _MAX_FIELDS:
+        text = f"{len(paths)} fields differ"
+        yield SettingChange(setting=f"policy {rule}", before="", after=text, weakens=True, effect=_UNKNOWN, place=place)
+        return
+    for path in paths:
+        yield SettingChange(
+            setting=f"policy {rule} {path}",
+            before=_clip(shown(before.get(path))),
+            after=_clip(shown(after.get(path))),
+            weakens=True,
+            effect=_UNKNOWN,
+            place=place,
+        )
+
+
+def _clip(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 1]}…"
+
+
+# --- exceptions ---------------------------------------------------------------------------------------------------
+
+
+def _exception_changes(base: Iterable[PolicyException], head: Iterable[PolicyException]) -> Iterator[SettingChange]:
+    before = {(one.rule, one.target): one for one in base}
+    after = {(one.rule, one.target): one for one in head}
+    for rule, target in sorted({*before, *after}):
+        old, new = before.get((rule, target)), after.get((rule, target))
+        either = new or old
+        until = [f"until {one.expires}" if one else "none" for one in (old, new)]
+        if either is None or until[0] == until[1]:
+            continue
+        weakens = new is not None and (old is None or old.expires < new.expires)
+        yield SettingChange(
+            setting=f"exception {rule} for {target}",
+            before=until[0],
+            after=until[1],
+            weakens=weakens,
+            is_exception=True,
+            effect=f"{target} may break {rule}: {new.reason} ({new.owner})" if new and weakens else "",
+            place=either.place,
+        )

@@ -1,0 +1,130 @@
+"""How a change is judged: by its own settings and rules, and by those of the base where these are stricter."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import Config, RuleSetting
+from reconciler.core.config.changes import SettingChange, config_changes, stricter
+from reconciler.core.plan.masking import redact
+from reconciler.core.policy.admission import PolicySet
+from reconciler.core.policy.changes import rule_changes
+from reconciler.core.policy.references import RULES
+from reconciler.core.policy.rule_book import RuleBook, load_rules
+from reconciler.core.policy.verdict import Verdict
+from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
+from reconciler.index.totals import evaluate_under
+from reconciler.index.workers import in_parallel
+from reconciler.planning.baseline import Baseline
+from reconciler.revision.files import BlobIds, count_below
+from reconciler.revision.revision import LoadedRevision
+
+
+class Judgement(Struct, frozen=True, kw_only=True, eq=False):
+    """What a change is judged by.
+
+    config: the head's, with the stricter limits of both. changes: the settings and rules that differ.
+    rules: those of the base; None if they are the head's.
+    """
+
+    config: Config
+    changes: tuple[SettingChange, ...] = ()
+    rules: RuleBook | None = None
+
+
+def judge(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> Judgement:
+    """Compare the settings and rules of head and base. Nothing is read if their files are the same."""
+    head = index.revision
+    if not base.files.settings:  # the base has no configuration: there is nothing that a change could weaken
+        return Judgement(config=head.config)
+    changes: list[SettingChange] = []
+    if base.config is not head.config:
+        changes += config_changes(base.config, head.config, lambda name: count_below(base.files.rendered, name))
+    rules: RuleBook | None = None
+    if base.files.policies != head.files.policies or _plain(base.config.rules) != _plain(head.config.rules):
+        rules = _load_rules(runtime, index, base)
+        changes += rule_changes(rules, index.context.rules)
+    return Judgement(config=stricter(base.config, head.config), changes=tuple(map(_masked, changes)), rules=rules)
+
+
+def _plain(settings: Mapping[str, RuleSetting]) -> dict[str, object]:
+    return {rule: (one.enabled, one.action, one.parameters) for rule, one in settings.items()}
+
+
+def _masked(change: SettingChange) -> SettingChange:
+    return replace(change, before=redact(change.before), after=redact(change.after), effect=redact(change.effect))
+
+
+def _load_rules(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> RuleBook:
+    parser = CachedParser(index.store.parsed, runtime.kinds, runtime.catalogue)
+
+    def read(paths: list[str]) -> Sequence[bytes]:
+        return [*runtime.repository.read([blobs[path] for path in paths])]
+
+    blobs: BlobIds = base.files.policies
+    own: Sequence[ParsedFile] = parser.parse([*blobs.items()], read)
+    shipped = parser.parse([(path, "shipped") for path in runtime.shipped_policies], runtime.read_shipped)
+    return load_rules(
+        [document for file in own for document in file.valid],
+        base.config.rules,
+        shipped=[document for file in shipped for document in file.documents],
+    )
+
+
+def verdicts_of_base(
+    runtime: Runtime, index: CompiledRevision, renderer: Renderer, existing: Baseline, rules: RuleBook
+) -> list[Verdict]:
+    """Return the verdicts by the rules of the base.
+
+    Rules over all objects together see all of them. A policy about one object sees those that the head adds or edits:
+    the others were judged by it before.
+    """
+    verdicts: list[Verdict] = []
+    before, after = _plain(rules.settings), _plain(index.context.config.rules)
+    if any(before.get(rule) != after.get(rule) for rule in RULES):
+        verdicts += evaluate_under(index, rules.settings)
+    if rules.policies.digest != index.context.policies.digest:
+        changed = [path for path, blob in index.desired.items() if existing.versions.get(path) != blob]
+        verdicts += _evaluate(runtime, index, renderer, existing, rules.policies, changed)
+    return verdicts
+
+
+_verdicts = msgspec.msgpack.Decoder(tuple[Verdict, ...])
+
+
+def _evaluate(  # noqa: PLR0917 - what an evaluation needs
+    runtime: Runtime,
+    index: CompiledRevision,
+    renderer: Renderer,
+    existing: Baseline,
+    policies: PolicySet,
+    paths: Sequence[str],
+) -> list[Verdict]:
+    key = f"programs:{policies.digest}"
+    known = load_mapping(runtime.cache, key)
+    policies.programs.recall(known)
+    groups = renderer.group(paths)
+    sources = list(groups)
+    existing.objects(path for path in paths if path in existing.versions)
+
+    def work(positions: range) -> list[bytes]:
+        chosen = [sources[position] for position in positions]
+        found = []
+        for source, objects in zip(chosen, renderer.compile(chosen), strict=True):
+            verdicts: list[Verdict] = []
+            for path in groups[source]:
+                manifest = objects[path].manifest
+                old = existing.body(path) if path in existing.versions else None
+                namespace = index.context.namespaces.get((manifest.cluster, manifest.key.namespace))
+                verdicts += policies.evaluate(manifest, old=old, namespace=namespace)
+            found.append(msgspec.msgpack.encode(verdicts))
+        return found
+
+    with runtime.progress("judging by the rules of the base", len(sources)) as advance:
+        results = in_parallel(work, len(sources), processes=runtime.processes, advance=advance)
+        verdicts = [verdict for raw in results for verdict in _verdicts.decode(raw)]
+    save_mapping(runtime.cache, key, known, policies.programs.made)
+    return verdicts

@@ -1,0 +1,182 @@
+"""Gates hold against the pull request under review: what decides how a change is judged is taken from the base."""
+
+import json
+
+import pytest
+
+from reconciler.adapters import bundle
+from reconciler.core.documents import read
+from tests.cli.fleet import IDENTITY, Fleet
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: admin, namespace: default, labels: {team: x}}
+spec:
+  containers: [{name: c, image: 'registry.example/a@sha256:%s', securityContext: {privileged: true}}]
+""" % ("0" * 64)
+EXCEPTION = """\
+apiVersion: gpureconciler.io/v1alpha1
+kind: PolicyException
+metadata: {name: admin}
+spec:
+  rule: no-privileged
+  object: {kind: Pod, namespace: default, name: admin}
+  reason: a driver update
+  owner: platform
+  expires: "%s"
+"""
+
+
+@pytest.fixture
+def change(fleet: Fleet) -> Fleet:
+    """Return a repository with the branch `change` checked out, which has no commit of its own yet."""
+    fleet.git("checkout", "--quiet", "-b", "change")
+    return fleet
+
+
+def plan(fleet: Fleet, *arguments: str) -> tuple[int, str]:
+    fleet.git("add", "--all")
+    fleet.git("commit", "--quiet", "--allow-empty", "--message", "edit")
+    ran = fleet.run("plan", "--revision", "HEAD", "--base", "main", *arguments)
+    return ran.code, ran.out
+
+
+def settings(fleet: Fleet, *, code: int = 5) -> dict[str, tuple[str, str, bool]]:
+    """Plan the branch as JSON; return the settings that change, with their values and whether they become weaker."""
+    made, out = plan(fleet, "-o", "json")
+    assert made == code, out
+    return {one["setting"]: (one["before"], one["after"], one["weakens"]) for one in json.loads(out)["settings"]}
+
+
+def spec(fleet: Fleet, text: str) -> None:
+    """Set fields of `spec` in `reconciler.yaml`, given as flow YAML."""
+    (config,) = read("reconciler.yaml", (fleet.root / "reconciler.yaml").read_bytes()).documents
+    (fields,) = read("fields.yaml", text.encode()).documents
+    fleet.write("reconciler.yaml", json.dumps({**config.data, "spec": {**config.data["spec"], **fields.data}}))
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "before", "after"),
+    [
+        ("defaults: {cluster: main}", "defaults.cluster", "none", "main"),
+        ('defaults: {date: "2020-01-01"}', "defaults.date", "none", "2020-01-01"),
+        ("budgets: {deletes: {count: 1000, share: null}}", "budgets.deletes.count", "10", "1000"),
+        ("budgets: {deletes: {share: null}}", "budgets.deletes.share", "0.25", "no limit"),
+        ("budgets: {emptySources: allow}", "budgets.emptySources", "refuse", "allow"),
+        ("budgets: {settings: allow}", "budgets.settings", "refuse", "allow"),
+        ("rules: {no-privileged: {enabled: false}}", "rules.no-privileged", "deny", "off"),
+        ("rules: {no-privileged: {action: warn}}", "rules.no-privileged", "deny", "warn"),
+        ("rules: {quota.capacity: {action: audit}}", "rules.quota.capacity", "deny", "audit"),
+        ("rendered: out", "rendered", "rendered", "out"),
+        ("policies: [rules]", "policies", "policies", "rules"),
+    ],
+)
+def test_a_weaker_setting_is_shown_and_refused(change: Fleet, text: str, setting: str, before: str, after: str) -> None:
+    spec(change, text)
+    found = settings(change)
+    assert found[setting] == (before, after, True)
+    code, out = plan(change)
+    assert code == 5
+    assert "No changes" not in out
+    assert f"{setting}: {before} → {after}  weaker" in out
+    assert "Budgets exceeded" in out
+    _, comment = plan(change, "-o", "markdown")
+    assert f"`{setting}`" in comment
+    token = out.split("--acknowledge ")[1].split()[0]
+    assert plan(change, "--acknowledge", token)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "budgets: {deletes: {count: 1}, gpuQuotaChange: {count: 8}}",
+        "rules: {pinned-images: {action: deny}, quota.cordoned: {action: deny}}",
+        "evidence: {maxAge: 1000d}",
+        "defaults: {output: json}",
+    ],
+)
+def test_a_stricter_or_neutral_setting_is_shown_and_passes(change: Fleet, text: str) -> None:
+    spec(change, text)
+    found = settings(change, code=0)
+    assert found
+    assert not any(weakens for _, _, weakens in found.values())
+    assert plan(change, "--exit-code")[0] == 1
+
+
+def test_a_pull_request_is_judged_by_the_budgets_of_the_base(change: Fleet) -> None:
+    spec(change, "budgets: {deletes: {count: 1000, share: null}, settings: allow}")
+    for path in (change.root / "jobs").rglob("*.yaml"):
+        path.unlink()
+    change.write("jobs/README", "")
+    code, out = plan(change)
+    assert code == 5
+    assert "deletes.share" in out
+
+
+@pytest.mark.parametrize(
+    "text", ["rules: {no-privileged: {enabled: false}}", "rules: {no-privileged: {action: audit}}", "policies: [rules]"]
+)
+def test_a_rule_of_the_base_judges_what_the_pull_request_adds(change: Fleet, text: str) -> None:
+    """`plan`, `commit` and `verify` alike, also when the object is rendered and committed already."""
+    spec(change, text)
+    if text.startswith("policies"):
+        rule = bundle.read("policies/no-privileged/rule.yaml").decode()
+        change.write("rules/no-privileged.yaml", rule.replace("[Deny]", "[Audit]"))
+    change.write("jobs/admin.yaml", POD)
+    code, out = plan(change)
+    assert code == 4, out
+    assert "no-privileged" in out
+    assert change.run("commit", "--base", "main").code == 4
+    assert change.run("verify", "--base", "main").code == 4
+    change.git("checkout", "--quiet", "--detach")
+    assert change.run("commit").code == 0
+    assert plan(change)[0] == 4
+    assert change.run("verify", "--base", "main").code == 4
+
+
+def test_a_removed_cluster_is_a_change_of_settings(change: Fleet) -> None:
+    change.edit("reconciler.yaml", "- name: main", "- name: other")
+    change.git("rm", "--quiet", "-r", "evidence")
+    found = settings(change)
+    assert found["clusters.main"] == ("defined", "removed", True)
+    assert found["clusters.other"] == ("not defined", "defined", False)
+    count = len([path for path in change.files("rendered") if path.startswith("main/")])
+    assert f"{count} rendered objects deleted or left behind" in plan(change)[1]
+
+
+def test_a_narrowed_selector_is_weaker_and_a_wider_one_is_not(change: Fleet) -> None:
+    change.edit("reconciler.yaml", "- name: main\n", "- name: main\n      select: {folders: [queues]}\n")
+    assert settings(change)["clusters.main.select.folders"] == ("none", "queues", True)
+    change.git("checkout", "--quiet", "main")
+    change.git("merge", "--quiet", "change")
+    change.git("checkout", "--quiet", "change")
+    change.edit("reconciler.yaml", "folders: [queues]", "folders: [queues, jobs]")
+    assert settings(change, code=0)["clusters.main.select.folders"] == ("queues", "queues, jobs", False)
+
+
+def test_an_exception_is_shown_and_can_be_refused(fleet: Fleet) -> None:
+    fleet.git("checkout", "--quiet", "-b", "change")
+    fleet.write("jobs/admin.yaml", POD)
+    fleet.write("policies/admin.yaml", EXCEPTION % "2027-01-01")
+    name = "exception no-privileged for Pod/default/admin"
+    assert settings(fleet, code=0)[name] == ("none", "until 2027-01-01", True)
+    fleet.git("checkout", "--quiet", "main")
+    spec(fleet, "budgets: {exceptions: refuse}")
+    fleet.commit()
+    fleet.git("checkout", "--quiet", "change")
+    fleet.git("rebase", "--quiet", "main")
+    assert settings(fleet, code=5)[name] == ("none", "until 2027-01-01", True)
+
+
+def test_an_early_date_of_a_commit_revives_no_exception(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.write("policies/admin.yaml", EXCEPTION % "2026-11-01")
+    fleet.commit()
+    fleet.git("checkout", "--quiet", "-b", "change")
+    fleet.write("jobs/admin.yaml", POD)
+    fleet.git("add", "--all")
+    monkeypatch.setitem(IDENTITY, "GIT_COMMITTER_DATE", "2026-10-01T00:00:00+00:00")
+    fleet.git("commit", "--quiet", "--message", "early")
+    ran = fleet.run("plan", "--revision", "HEAD", "--base", "main")
+    assert ran.code == 3
+    assert "expired on 2026-11-01" in ran.out
