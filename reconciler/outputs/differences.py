@@ -1,15 +1,14 @@
-"""Changes as lines: how text and Markdown show changed fields, their reasons, and equal edits of several objects."""
+"""Changed fields as lines, with their reasons, as text and Markdown show them."""
 
 import difflib
 import json
-import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from reconciler.core.patterns import later
-from reconciler.core.plan import Change, FieldChange, Operation, Plan
+from reconciler.core.plan import FieldChange
 from reconciler.core.reasons import Why
 from reconciler.core.values import plural
 from reconciler.outputs.findings import where
@@ -28,6 +27,15 @@ class DiffLine(Struct, frozen=True, kw_only=True):
 
     sign: str
     text: str
+
+
+_DIGEST = later(r"(?<=sha256:)([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])")
+
+
+def short_digests(*texts: str) -> tuple[str, ...]:
+    """Cut the digests of images to 12 digits, unless the texts would then be equal."""
+    short = tuple(_DIGEST.sub(r"\1…", text) for text in texts)
+    return short if len(set(short)) == len(set(texts)) else texts
 
 
 class FieldGroup(Struct, frozen=True, kw_only=True):
@@ -162,106 +170,3 @@ def _format_places(why: Why, path: str) -> str:
         file = place.path
     *most, last = shown or [""]
     return f"{', '.join(most)} and {last}" if most else last
-
-
-# The fields that say most about a new object, by the end of their path, the most important first.
-_KEY_FIELDS = tuple(
-    later(pattern)
-    for pattern in (
-        r"(^|\.)image$",
-        r"(^|\.)(parallelism|replicas|completions|suspend)$",
-        r"limits(\.|\[\")(nvidia|amd)\.com/gpu(\"\])?$",
-        r"(queue-name|kai\.scheduler/queue)(\"\])?$",
-        r"^spec\.(parentQueue|parent|cohort|clusterQueue|queue)$",
-        r"^spec\.resources\.gpu\.\w+$",
-        r"(^|\.)(nominalQuota|borrowingLimit)$",
-        r"requests\.storage$",
-        r"(^|\.)(storageClassName|accessModes(\[0\])?)$",
-        r"(^|\.)(priorityClassName|schedulerName)$",
-        r"^spec\.(clusterIP|type)$",
-        r"(^|\.)command(\[\d+\])?$",
-    )
-)
-_QUEUE_LABELS = frozenset({"kai.scheduler/queue", "kueue.x-k8s.io/queue-name"})
-_MAX_KEY_FIELDS = 6
-
-
-def leaves(fields: Iterable[FieldChange]) -> Iterator[tuple[str, Any]]:
-    """Yield the path and value of every scalar of a created or deleted object."""
-    for field in fields:
-        yield from _leaves(field.path, field.after if field.has_after else field.before)
-
-
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            step = f'["{key}"]' if re.search(r"[.\[\]\"' ]", str(key)) else f".{key}" if path else str(key)
-            yield from _leaves(f"{path}{step}", item)
-    elif isinstance(value, list | tuple) and value:
-        for index, item in enumerate(value):
-            yield from _leaves(f"{path}[{index}]", item)
-    else:
-        yield path, value
-
-
-def key_fields(change: Change) -> tuple[tuple[str, str], ...]:
-    """Return the few fields that summarize an object, as (last step of the path, value on one line)."""
-    ranked: list[tuple[int, str, str]] = []
-    for path, value in leaves(change.fields):
-        rank = next((rank for rank, pattern in enumerate(_KEY_FIELDS) if pattern.search(path)), None)
-        if rank is not None and value is not False and value is not None:
-            ranked.append((rank, _last_step(path), scalar(value)))
-    unique = dict.fromkeys((step, value) for _, step, value in sorted(ranked))
-    return tuple(unique)[:_MAX_KEY_FIELDS]
-
-
-def _last_step(path: str) -> str:
-    quoted = re.search(r'\["([^"]*)"\]$', path)
-    if quoted:
-        return "queue" if quoted.group(1) in _QUEUE_LABELS else quoted.group(1)
-    return re.sub(r"\[[^\]]*\]$", "", path).rsplit(".", 1)[-1]
-
-
-class ChangeGroup(Struct, frozen=True, kw_only=True):
-    """The same edit of several objects of one kind. Only the `first` change is shown in full."""
-
-    first: Change
-    others: tuple[Change, ...] = ()
-
-
-def group_changes(plan: Plan) -> tuple[ChangeGroup, ...]:
-    """Group updates that change the same fields in the same way for the same reasons.
-
-    Changes of GPUs come first, then changes of queues, then deletions and moves, then the others with changed fields.
-    """
-    queues = {(line.cluster, line.queue) for line in plan.queues}
-    groups: dict[object, list[Change]] = {}
-    for position, change in enumerate(sorted(plan.changes, key=lambda change: _rank(change, queues))):
-        key: object = position if change.operation is not Operation.UPDATE else _edit_key(change)
-        groups.setdefault(key, []).append(change)
-    return tuple(ChangeGroup(first=members[0], others=tuple(members[1:])) for members in groups.values())
-
-
-def _rank(change: Change, queues: Container[tuple[str, str]]) -> int:
-    tests = (
-        change.gpus_before != change.gpus_after,
-        not change.key.namespace and (change.cluster, change.key.name) in queues,
-        change.operation in (Operation.DELETE, Operation.MOVE),
-        bool(change.fields),
-    )
-    return next((rank for rank, passed in enumerate(tests) if passed), len(tests))
-
-
-def _edit_key(change: Change) -> tuple[object, ...]:
-    fields = tuple(
-        (
-            field.path,
-            field.has_before,
-            field.has_after,
-            _json(field.before),
-            _json(field.after),
-            (field.why.rule, field.why.text) if field.why else ("", ""),
-        )
-        for field in change.fields
-    )
-    return (change.key.group, change.key.kind, change.gpus_before, change.gpus_after, fields)

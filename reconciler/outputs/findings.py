@@ -1,12 +1,13 @@
 """Findings: everything a plan reports as wrong or risky, in one form for every output."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
 
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.objects import ObjectKey, SourceRef
-from reconciler.core.plan import Breach, ExceptionInForce, Plan, Risk
+from reconciler.core.plan import Breach, ExceptionInForce, Harm, Plan, Risk
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 
@@ -31,6 +32,7 @@ class Category(StrEnum):
     EXCEPTION = "exception"  # an exception that is no longer used
 
 
+_WORDS = 4  # of `Job research/gpt on main`
 _LEVELS = {
     Result.DENY: Level.ERROR,
     Result.ERROR: Level.ERROR,
@@ -51,6 +53,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     field: str = ""
     hint: str = ""
     subject: str = ""
+    label: str = ""  # what a reviewer should know about the rule, such as the harm of a risk
 
     @property
     def sentence(self) -> str:
@@ -71,6 +74,60 @@ def findings(plan: Plan) -> tuple[Finding, ...]:
     ]
     order = list(Level)
     return tuple(sorted(everything, key=lambda finding: order.index(finding.level)))
+
+
+class FindingEntry(Struct, frozen=True, kw_only=True):
+    """Findings that say the same about several objects or places."""
+
+    first: Finding
+    others: tuple[Finding, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, tuple[str, ...]]:
+        """What all are (`Job on main`), and their names; or nothing, and their places or full names."""
+        names = tuple(dict.fromkeys(name_of(finding) for finding in (self.first, *self.others)))
+        words = [name.split(" ") for name in names]
+        kinds = {(kind, cluster) for kind, _, _, cluster in words} if all(len(word) == _WORDS for word in words) else ()
+        if len(kinds) != 1:
+            return "", names
+        return f"{words[0][0]} on {words[0][-1]}", tuple(word[1] for word in words)
+
+
+class FindingGroup(Struct, frozen=True, kw_only=True):
+    """The findings of one rule and level."""
+
+    first: Finding
+    count: int
+    entries: tuple[FindingEntry, ...]
+
+    @property
+    def hint(self) -> str:
+        """The hint that all findings share, if there is one."""
+        hints = {entry.first.hint for entry in self.entries}
+        return self.first.hint if len(hints) == 1 else ""
+
+
+def group_findings(members: Iterable[Finding]) -> tuple[FindingGroup, ...]:
+    """Group findings by rule, and those of a rule by what they say, in the order in which they first appear."""
+    rules: dict[tuple[str, Level], dict[tuple[str, str, str], list[Finding]]] = {}
+    for finding in members:
+        entries = rules.setdefault((finding.rule, finding.level), {})
+        entries.setdefault((finding.field, finding.message, finding.hint), []).append(finding)
+    return tuple(
+        FindingGroup(
+            first=next(iter(entries.values()))[0],
+            count=sum(map(len, entries.values())),
+            entries=tuple(FindingEntry(first=same[0], others=tuple(same[1:])) for same in entries.values()),
+        )
+        for entries in rules.values()
+    )
+
+
+def name_of(finding: Finding) -> str:
+    """Return the line that a finding is about or, without one, its object; else its file."""
+    if finding.place is not None and finding.place.line > 1:
+        return str(finding.place)
+    return finding.subject or where(finding.place)
 
 
 def qualified_name(key: ObjectKey) -> str:
@@ -124,6 +181,7 @@ def _from_risk(risk: Risk) -> Finding:
         place=risk.place,
         hint=risk.hint,
         subject=subject_of(risk.cluster, risk.key),
+        label="" if risk.harm is Harm.OTHER else risk.harm.value,
     )
 
 

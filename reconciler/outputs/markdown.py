@@ -9,7 +9,15 @@ from reconciler.outputs.comment.sections import sections_markdown
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
 from reconciler.outputs.sections.model import View
-from reconciler.outputs.summary import acknowledged_headline, blockers, counts, headlines, lint_headline
+from reconciler.outputs.summary import (
+    acknowledged_headline,
+    blockers,
+    closing_line,
+    counts,
+    headlines,
+    lint_headline,
+    risk_counts,
+)
 from reconciler.outputs.terminal.printable import without_commands
 
 GITHUB_LIMIT = 65_536
@@ -58,6 +66,8 @@ def _summary(plan: Plan, rows: int) -> Iterator[str]:
     if others and rows:
         yield "<br>".join(f"**{prose(sentence)}**" for sentence in others[:rows])
     yield " · ".join(f"**{text}**" if operation else text for operation, text in counts(plan))
+    if plan.risks:
+        yield f"⚠️ **{risk_counts(plan).replace(':', '**:', 1)}"
     yield from _status(plan)
     yield from sections_markdown(plan_sections(View(plan=plan)), rows)
 
@@ -78,7 +88,7 @@ def _status(plan: Plan) -> Iterator[str]:
 def _footer(plan: Plan) -> str:
     ends = f"{_revision(plan.base)} → {_revision(plan.head)}"
     digest = code(plan.digest) if plan.digest else "(no digest)"
-    return f"<sub>{ends} · plan {digest} · engine {code(plan.engine)}</sub>"
+    return f"**{prose(closing_line(plan))}**\n\n<sub>{ends} · plan {digest} · engine {code(plan.engine)}</sub>"
 
 
 def _revision(revision: Revision) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.plan import CapacityLine, Operation, Plan
+from reconciler.core.plan import CapacityLine, Harm, Operation, Plan
 from reconciler.core.values import plural
 from reconciler.outputs.findings import Level, findings
 from reconciler.outputs.terminal.printable import clip_middle, printable
@@ -57,6 +57,14 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         """Whether the quota changes, or the queue is created or deleted."""
         differs = self.guaranteed_before != self.guaranteed_after or self.exists_before != self.exists_after
         return self.has_quota and differs
+
+    @property
+    def quota_change(self) -> float:
+        """Size of the change of the quota, without its sign."""
+        before, after = self.guaranteed_before, self.guaranteed_after
+        if before == after:
+            return 0
+        return float("inf") if before is None or after is None else abs(after - before)
 
     @property
     def over_limit(self) -> float:
@@ -182,6 +190,48 @@ def counts(plan: Plan) -> tuple[tuple[Operation | None, str], ...]:
     return (*(pair for pair in changed if totals[pair[0]]), (None, f"{plan.unchanged:,} unchanged"))
 
 
+_TO_DO = {
+    Operation.CREATE: "to create",
+    Operation.UPDATE: "to update",
+    Operation.MOVE: "to move",
+    Operation.DELETE: "to delete",
+}
+
+
+def closing_line(plan: Plan) -> str:
+    """Return the last line of a page, such as `Plan: 3 to create, 2 to update, 0 to delete. +16 GPUs on main.`."""
+    if plan.is_empty:
+        sentences = ["Plan: no changes."]
+    else:
+        totals = Counter(change.operation for change in plan.changes)
+        is_rare = (Operation.MOVE,)
+        numbers = [f"{totals[key]:,} {word}" for key, word in _TO_DO.items() if totals[key] or key not in is_rare]
+        sentences = [f"Plan: {', '.join(numbers)}.", *_closing_gpus(plan)]
+    return " ".join(sentences)
+
+
+def risk_counts(plan: Plan) -> str:
+    """Return the number of risks by harm, as `29 risks: 1 data loss, 26 disruption, 2 other`; empty without risks."""
+    harms = Counter(risk.harm for risk in plan.risks)
+    listed = ", ".join(f"{harms[harm]:,} {harm.value}" for harm in Harm if harms[harm])
+    if not harms:
+        return ""
+    return plural(len(plan.risks), "risk") + (f": {listed}" if set(harms) - {Harm.OTHER} else "")
+
+
+def _closing_gpus(plan: Plan) -> Iterable[str]:
+    deltas: Counter[str] = Counter()
+    for line in plan.gpus:
+        deltas[line.cluster] += line.after - line.before
+    changed = [f"{_signed_gpus(delta)} on {_short(cluster)}" for cluster, delta in sorted(deltas.items()) if delta]
+    if changed:
+        yield f"{', '.join(changed)}."
+    elif any(line.before != line.after for line in plan.gpus):
+        yield "GPUs move between queues."
+    else:
+        yield "No change in GPUs."
+
+
 def headlines(plan: Plan) -> tuple[str, ...]:
     """Return one sentence per cluster about requested GPUs, then one about guaranteed GPUs."""
     rows = queue_rows(plan)
@@ -247,16 +297,10 @@ def _short(name: str) -> str:
 
 
 def _list_queues(members: list[QueueRow], describe: Callable[[QueueRow], str]) -> str:
-    ranked = sorted(members, key=lambda row: -max(abs(row.delta), _quota_change(row)))
+    ranked = sorted(members, key=lambda row: -max(abs(row.delta), row.quota_change))
     shown = [describe(row) for row in ranked[:_HEADLINE_QUEUES]]
     more = len(ranked) - len(shown)
     return ", ".join([*shown, *([f"{more} more"] if more else [])])
-
-
-def _quota_change(row: QueueRow) -> float:
-    if row.guaranteed_before is None or row.guaranteed_after is None:
-        return float("inf")
-    return abs(row.guaranteed_after - row.guaranteed_before)
 
 
 def blockers(plan: Plan) -> tuple[str, ...]:

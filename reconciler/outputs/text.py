@@ -4,7 +4,15 @@ from reconciler.core.plan import Plan, Revision
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
 from reconciler.outputs.sections.model import View
-from reconciler.outputs.summary import acknowledged_headline, blockers, counts, headlines, lint_headline
+from reconciler.outputs.summary import (
+    acknowledged_headline,
+    blockers,
+    closing_line,
+    counts,
+    headlines,
+    lint_headline,
+    risk_counts,
+)
 from reconciler.outputs.terminal.objects import OPERATION_STYLES, write_objects
 from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 from reconciler.outputs.terminal.sections import write_sections
@@ -35,6 +43,8 @@ def _headline(page: Page, plan: Plan) -> None:
     for operation, count in counts(plan):
         pieces += [*([" · "] if pieces else []), Styled(count, OPERATION_STYLES[operation] if operation else Style.DIM)]
     page.write(*pieces)
+    if plan.risks:
+        page.write(Styled(risk_counts(plan), Style.WARNING))
     blocking = blockers(plan)
     if blocking:
         page.write(Styled("Cannot be committed: ", Style.ERROR), Styled(", ".join(blocking), Style.ERROR))
@@ -46,6 +56,10 @@ def _footer(page: Page, plan: Plan) -> None:
     page.blank()
     page.write(Styled(f"{_revision(plan.base)} → {_revision(plan.head)} · engine {plan.engine}", Style.DIM))
     page.write(Styled(f"plan {plan.digest or '(no digest)'}", Style.DIM))
+    page.blank()
+    page.write(Styled(closing_line(plan), Style.STRONG))
+    if plan.risks:
+        page.write(Styled(risk_counts(plan), Style.WARNING))
 
 
 def _revision(revision: Revision) -> str:

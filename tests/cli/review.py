@@ -50,7 +50,7 @@ spec:
   numGPUs: %(gpus)d
   command: python train.py --config %(name)s.yaml
   reliability: {activeDeadlineSeconds: 86400}
-%(more)s"""
+"""
 _CRON = """\
 apiVersion: batch/v1
 kind: CronJob
@@ -101,7 +101,7 @@ spec:
 """
 _H100, _H200, _MI300 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200-141GB-HBM3e", "AMD-Instinct-MI300X-OAM"
 _OLD, _NEW = "1" * 64, "2" * 64
-_SWEEPS = 18
+_SWEEPS = 10
 
 
 def write_base(fleet: Fleet) -> None:
@@ -109,20 +109,20 @@ def write_base(fleet: Fleet) -> None:
     for folder in ("jobs", "queues", "rendered", "evidence"):
         shutil.rmtree(fleet.root / folder)
     fleet.write("reconciler.yaml", _CONFIG)
-    _queue(fleet, "main", "language", "h100", 192, _H100)
-    _queue(fleet, "main", "language", "h200", 32, _H200)
-    _queue(fleet, "main", "vision", "vision", 16, _H100)
-    _queue(fleet, "main", "vision", "spare", 8, _H100)
-    _queue(fleet, "edge", "vision", "mi300", 8, _MI300)
-    _queue(fleet, "edge", "vision", "batch", 8, _MI300)
+    _queue(fleet, "main/language/h100", 192, _H100)
+    _queue(fleet, "main/language/h200", 32, _H200)
+    _queue(fleet, "main/vision/vision", 16, _H100)
+    _queue(fleet, "main/vision/spare", 8, _H100)
+    _queue(fleet, "edge/vision/mi300", 8, _MI300)
+    _queue(fleet, "edge/vision/batch", 8, _MI300)
     for number in range(1, _SWEEPS + 1):
-        _job(fleet, "main", "language", f"sweep-{number:02}", "h100", 4)
-    _job(fleet, "main", "language", "gpt-35b", "h200", 8)
-    _job(fleet, "main", "language", "retriever", "h200", 8)
-    _job(fleet, "main", "vision", "vit-large", "vision", 16)
-    _job(fleet, "main", "vision", "sam-eval", "spare", 4)
+        _job(fleet, f"main/language/sweep-{number:02}", "h100", 4)
+    _job(fleet, "main/language/gpt-35b", "h200", 8)
+    _job(fleet, "main/language/retriever", "h200", 8)
+    _job(fleet, "main/vision/vit-large", "vision", 16)
+    _job(fleet, "main/vision/sam-eval", "spare", 4)
     fleet.write("jobs/main/vision/detr.yaml", _PLAIN % {"image": _OLD})
-    _job(fleet, "edge", "vision", "clip-small", "mi300", 4)
+    _job(fleet, "edge/vision/clip-small", "mi300", 4)
     fleet.write("jobs/main/language/corpus.yaml", _CLAIM)
     for name in ("mmlu", "hellaswag", "gsm8k", "humaneval"):
         fleet.write(f"jobs/main/eval/{name}.yaml", _CRON % {"name": name, "zone": "Etc/UTC", "image": _OLD})
@@ -138,7 +138,7 @@ def write_changes(fleet: Fleet) -> None:
     """Make the twelve changes, uncommitted."""
     fleet.edit("queues/main/h100.yaml", _OLD, _NEW)  # 1: a new image for all jobs of a queue
     fleet.edit("queues/main/h200.yaml", "quota: 32, limit: 32", "quota: 48, limit: 64")  # 2: more quota
-    _job(fleet, "main", "language", "llama-70b-sft", "h200", 16)  # 3: a new job
+    _job(fleet, "main/language/llama-70b-sft", "h200", 16)  # 3: a new job
     fleet.edit("jobs/main/language/gpt-35b.yaml", "numGPUs: 8", "numGPUs: 32")  # 4: a larger job
     fleet.edit("jobs/main/vision/vit-large.yaml", "  reliability", "  suspend: true\n  reliability")  # 5: suspended
     (fleet.root / "jobs/main/language/corpus.yaml").unlink()  # 6: data
@@ -148,18 +148,22 @@ def write_changes(fleet: Fleet) -> None:
     (fleet.root / "queues/edge/batch.yaml").unlink()  # 10: a queue is gone
     for name in ("mmlu", "hellaswag", "gsm8k", "humaneval"):  # 11: one edit in four files
         fleet.edit(f"jobs/main/eval/{name}.yaml", "Etc/UTC", "Europe/Zurich")
-    _job(fleet, "edge", "vision", "blip", "mi300", 8)  # 12: more than the edge has
+    _job(fleet, "edge/vision/blip", "mi300", 8)  # 12: more than the edge has
 
 
-def _queue(fleet: Fleet, cluster: str, namespace: str, name: str, quota: int, product: str) -> None:
+def _queue(fleet: Fleet, path: str, quota: int, product: str) -> None:
+    """Write a queue at `cluster/namespace/name`."""
+    cluster, namespace, name = path.split("/")
     vendor = "amd" if product == _MI300 else "nvidia"
     values = {"name": name, "namespace": namespace, "quota": quota, "limit": quota, "image": _OLD}
     values |= {"vendor": vendor, "product": product}
     fleet.write(f"queues/{cluster}/{name}.yaml", _QUEUE % values)
 
 
-def _job(fleet: Fleet, cluster: str, namespace: str, name: str, queue: str, gpus: int) -> None:
-    values = {"name": name, "namespace": namespace, "queue": queue, "gpus": gpus, "more": ""}
+def _job(fleet: Fleet, path: str, queue: str, gpus: int) -> None:
+    """Write a job at `cluster/namespace/name`."""
+    cluster, namespace, name = path.split("/")
+    values = {"name": name, "namespace": namespace, "queue": queue, "gpus": gpus}
     fleet.write(f"jobs/{cluster}/{namespace}/{name}.yaml", _JOB % values)
 
 

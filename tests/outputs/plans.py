@@ -8,6 +8,7 @@ from reconciler.core.plan import (
     ExceptionInForce,
     FieldChange,
     GpuLine,
+    Harm,
     JobChange,
     Operation,
     Plan,
@@ -357,6 +358,7 @@ def everything() -> Plan:
                 key=DELETED.key,
                 message="deleting the claim deletes 2Ti of data unless its volume is retained",
                 hint="copy what is needed, or set persist: true and keep the job file",
+                harm=Harm.DATA_LOSS,
             ),
             Risk(
                 rule="risk.immutable-field",
@@ -364,6 +366,7 @@ def everything() -> Plan:
                 key=RESIZED.key,
                 message="spec.completions and spec.template cannot change in place: the Job is recreated and its pods restart",
                 hint="let the run reach a checkpoint first",
+                harm=Harm.DISRUPTION,
                 place=RESIZED.source,
             ),
         ),

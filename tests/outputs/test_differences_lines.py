@@ -7,14 +7,13 @@ from msgspec.structs import replace
 from reconciler.core.plan import Change, FieldChange
 from reconciler.core.reasons import Why
 from reconciler.outputs.differences import (
-    ChangeGroup,
     diff_lines,
     format_reason,
-    group_changes,
     group_fields,
-    key_fields,
     scalar,
+    short_digests,
 )
+from reconciler.outputs.groups import ChangeGroup, group_changes, key_fields
 from tests.outputs import plans
 from tests.outputs.strategies import FIELD
 
@@ -122,4 +121,39 @@ def test_equal_edits_are_one_group_and_gpus_come_first() -> None:
 def test_a_new_object_is_shown_by_its_key_fields() -> None:
     assert key_fields(plans.ADDED)[0] == ("image", "ghcr.io/lab/llama-sft:2026.11.1")
     assert ("queue", "h200-research") in key_fields(plans.ADDED)
-    assert len(key_fields(plans.ADDED)) <= 6
+    assert len(key_fields(plans.ADDED)) <= 7
+
+
+def test_a_new_job_starts_with_image_gpus_queue_and_command() -> None:
+    script = "set -eu\nexec torchrun \\\n  --nnodes=2 \\\n  --no-python python train.py --lr 1\n"
+    container = {"name": "trainer", "command": ["bash", "-c", script], "image": f"ghcr.io/lab/x@sha256:{'a1' * 32}"}
+    container["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
+    pods = {"priorityClassName": "train", "containers": [container]}
+    fields = (
+        FieldChange(path="metadata", has_before=False, after={"labels": {"kai.scheduler/queue": "h200"}}),
+        FieldChange(path="spec", has_before=False, after={"parallelism": 2, "template": {"spec": pods}}),
+    )
+    shown = key_fields(replace(plans.ADDED, fields=fields, gpus_before=0, gpus_after=16))
+    assert shown == (
+        ("image", "ghcr.io/lab/x@sha256:a1a1a1a1a1a1…"),
+        ("GPUs", "16 (2 x 8)"),
+        ("queue", "h200"),
+        ("command", "python train.py --lr 1"),
+        ("parallelism", "2"),
+        ("priorityClassName", "train"),
+    )
+
+
+def test_digests_are_cut_unless_they_would_look_equal() -> None:
+    one, two = "a@sha256:" + "1" * 64, "a@sha256:" + "2" * 64
+    assert short_digests(one, two) == ("a@sha256:111111111111…", "a@sha256:222222222222…")
+    near = one[:-1] + "2"
+    assert short_digests(one, near) == (one, near)
+    assert short_digests(one + "1") == (one + "1",)
+
+
+def test_deletions_for_one_reason_are_one_group() -> None:
+    other = replace(plans.DELETED, key=replace(plans.DELETED.key, name="older"))
+    (found,) = group(plans.DELETED, other)
+    assert found.title == "2 PersistentVolumeClaims on main"
+    assert found.names == ("research/old-run-workspace", "research/older")

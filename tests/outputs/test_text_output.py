@@ -79,7 +79,7 @@ def test_the_acknowledgement_is_ready_to_type() -> None:
 def test_equal_edits_are_shown_once() -> None:
     shown = render_text(plans.everything(), RenderOptions(width=100))
     assert shown.count("Europe/Zurich") == 1
-    assert "same change in: eval/hellaswag-nightly on main, eval/gsm8k-nightly on main" in shown
+    assert "~ 4 CronJobs on main\n    eval/mmlu-nightly, eval/hellaswag-nightly, eval/gsm8k-nightly" in shown
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from reconciler.core.devices import is_slice
 from reconciler.core.inventory import Inventory
 from reconciler.core.plan.edits import Edit, running_gpus
-from reconciler.core.plan.plan import CapacityLine, GpuLine, JobChange, QueueLine
+from reconciler.core.plan.plan import CapacityLine, GpuLine, JobChange, Operation, QueueLine
 from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, requests_of_quota
-from reconciler.core.summary import ObjectSummary, Quota
+from reconciler.core.summary import Quota
 
 Usage = Mapping[str, QueueUsage]
 """Queues and requests by cluster."""
@@ -181,7 +181,7 @@ def job_changes(edits: Iterable[Edit], before: Usage, after: Usage) -> tuple[Job
     jobs = []
     for edit in edits:
         row = edit.row_after or edit.row_before
-        word = _word(edit.row_before, edit.row_after)
+        word = _word(edit)
         if row is None or not word:
             continue
         usage = (after if edit.row_after else before).get(row.cluster, _EMPTY)
@@ -196,6 +196,8 @@ def job_changes(edits: Iterable[Edit], before: Usage, after: Usage) -> tuple[Job
                 gpus_before=running_gpus(edit.row_before),
                 gpus_after=running_gpus(edit.row_after),
                 source=edit.change.source,
+                key_before=edit.row_before.key if edit.row_before and word in _MOVED else None,
+                cluster_before=edit.row_before.cluster if edit.row_before and word in _MOVED else "",
             )
         )
     return tuple(_join_resizes(jobs))
@@ -217,12 +219,18 @@ def _name(job: JobChange) -> tuple[str, str, str]:
     return (job.cluster, job.key.namespace, job.key.name)
 
 
-def _word(before: ObjectSummary | None, after: ObjectSummary | None) -> str:
+_MOVED = ("renamed", "moved")
+
+
+def _word(edit: Edit) -> str:
+    before, after = edit.row_before, edit.row_after
     is_new = after is not None and after.is_workload
     if before is None or not before.is_workload:
         return "added" if is_new else ""
     if after is None or not is_new:
         return "removed"
+    if edit.change.operation is Operation.MOVE:
+        return "renamed" if before.key.name != after.key.name else "moved"
     if before.suspended != after.suspended:
         return "suspended" if after.suspended else "resumed"
     return "resized" if (before.demands, before.pods) != (after.demands, after.pods) else ""

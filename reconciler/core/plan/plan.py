@@ -91,7 +91,10 @@ class CapacityLine(Struct, frozen=True, kw_only=True):
 
 
 class JobChange(Struct, frozen=True, kw_only=True):
-    """A workload that is added, removed, resized, suspended or resumed (`word`)."""
+    """A workload that is added, removed, resized, renamed, moved, suspended or resumed (`word`).
+
+    key_before, cluster_before: what it was, if it is renamed or moved.
+    """
 
     word: str
     cluster: str
@@ -101,6 +104,16 @@ class JobChange(Struct, frozen=True, kw_only=True):
     gpus_before: int
     gpus_after: int
     source: SourceRef | None = None
+    key_before: ObjectKey | None = None
+    cluster_before: str = ""
+
+
+class Harm(StrEnum):
+    """What a risk can do at worst, the most harmful first."""
+
+    DATA_LOSS = "data loss"
+    DISRUPTION = "disruption"  # running pods stop or wait, or a sync fails
+    OTHER = "other"
 
 
 class Risk(Struct, frozen=True, kw_only=True):
@@ -112,6 +125,7 @@ class Risk(Struct, frozen=True, kw_only=True):
     message: str
     hint: str = ""
     place: SourceRef | None = None
+    harm: Harm = Harm.OTHER
 
 
 class Breach(Struct, frozen=True, kw_only=True):

@@ -6,13 +6,15 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.manifests.ownership import IMMUTABLE, KEEP
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.changed_paths import ChangedPaths
 from reconciler.core.plan.edits import Edit
 from reconciler.core.plan.inputs import Inputs
-from reconciler.core.plan.plan import Operation, QueueLine, Risk
+from reconciler.core.plan.plan import Harm, Operation, QueueLine, Risk
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.queues import QueueUsage
 from reconciler.core.values import plural
@@ -54,6 +56,7 @@ class RiskRule(NamedTuple):
     summary: one sentence for catalogues of rules.
     operations, check: the changes that may have the risk, and the check of one of them.
     find: for risks that are not about one change, yields them.
+    harm: what it can do at worst. The most harmful risks of a plan come first.
     """
 
     rule: str
@@ -61,10 +64,14 @@ class RiskRule(NamedTuple):
     operations: tuple[Operation, ...] = ()
     check: Callable[[Edit, RiskContext], RiskText | None] | None = None
     find: Callable[[RiskContext], Iterator[Risk]] | None = None
+    harm: Harm = Harm.OTHER
 
 
 def find_risks(edits: Iterable[Edit], context: RiskContext) -> tuple[Risk, ...]:
-    """Return every risk, in the order of `RISKS`. The registry of kinds knows the risks of deleting an object."""
+    """Return every risk, the most harmful first, then in the order of `RISKS`.
+
+    The registry of kinds knows the risks of deleting an object.
+    """
     risks = [risk for rule in RISKS if rule.find for risk in rule.find(context)]
     for edit in edits:
         if edit.change.operation in _DELETING:
@@ -74,8 +81,17 @@ def find_risks(edits: Iterable[Edit], context: RiskContext) -> tuple[Risk, ...]:
                 text = rule.check(edit, context)
                 if text is not None:
                     risks.append(_risk(edit, rule.rule, text))
-    order = {rule.rule: position for position, rule in enumerate(RISKS)}
-    return tuple(sorted(risks, key=lambda risk: (order.get(risk.rule, -1), risk.cluster, str(risk.key), risk.message)))
+    rows = {rule.rule: (position, rule.harm) for position, rule in enumerate(RISKS)}
+    harms = list(Harm)
+
+    def order(risk: Risk) -> tuple[object, ...]:
+        return (harms.index(risk.harm), rows.get(risk.rule, _UNKNOWN)[0], risk.cluster, str(risk.key), risk.message)
+
+    known = (replace(risk, harm=rows.get(risk.rule, _UNKNOWN)[1]) for risk in risks)
+    return tuple(sorted(known, key=order))
+
+
+_UNKNOWN = (-1, Harm.DATA_LOSS)  # of the deletion of an object of an installed kind
 
 
 def _risk(edit: Edit, rule: str, text: RiskText) -> Risk:
@@ -223,31 +239,56 @@ _DELETING = (Operation.DELETE, Operation.MOVE)
 _UPDATING = (Operation.UPDATE,)
 
 RISKS: tuple[RiskRule, ...] = (
-    RiskRule("risk.pvc-data-loss", "A claim is deleted or renamed, and its data with it unless the volume is retained"),
-    RiskRule("risk.namespace-delete", "A namespace is deleted with all objects in it, including those not in Git"),
-    RiskRule("risk.crd-delete", "A CustomResourceDefinition is deleted with every object of its kind"),
-    RiskRule("risk.queue-delete", "A queue is deleted, so its workloads are no longer admitted"),
+    RiskRule(
+        "risk.pvc-data-loss",
+        "A claim is deleted or renamed, and its data with it unless the volume is retained",
+        harm=Harm.DATA_LOSS,
+    ),
+    RiskRule(
+        "risk.namespace-delete",
+        "A namespace is deleted with all objects in it, including those not in Git",
+        harm=Harm.DATA_LOSS,
+    ),
+    RiskRule(
+        "risk.crd-delete", "A CustomResourceDefinition is deleted with every object of its kind", harm=Harm.DATA_LOSS
+    ),
+    RiskRule("risk.queue-delete", "A queue is deleted, so its workloads are no longer admitted", harm=Harm.DISRUPTION),
     RiskRule(
         "risk.workload-delete",
         "A workload with GPUs is deleted or renamed",
         _DELETING,
         _workload_delete,
+        harm=Harm.DISRUPTION,
     ),
     RiskRule(
         "risk.immutable-object",
         "An object that is marked as immutable changes",
         _UPDATING,
         _immutable_object,
+        harm=Harm.DISRUPTION,
     ),
-    RiskRule("risk.recreate", "A field changes that the API server accepts only on a new object", _UPDATING, _recreate),
+    RiskRule(
+        "risk.recreate",
+        "A field changes that the API server accepts only on a new object",
+        _UPDATING,
+        _recreate,
+        harm=Harm.DISRUPTION,
+    ),
     RiskRule("risk.not-applied", "Running pods keep the old spec", _UPDATING, _not_applied),
     RiskRule("risk.pvc-shrink", "A claim requests less storage than before", _UPDATING, _claim_shrink),
     RiskRule(
         "risk.quota-below-requests",
         "A quota falls below the requests of its queue",
         find=_find_small_quotas,
+        harm=Harm.DISRUPTION,
     ),
-    RiskRule("risk.suspend", "A workload with GPUs is suspended, and its pods are deleted", tuple(Operation), _suspend),
+    RiskRule(
+        "risk.suspend",
+        "A workload with GPUs is suspended, and its pods are deleted",
+        tuple(Operation),
+        _suspend,
+        harm=Harm.DISRUPTION,
+    ),
     RiskRule("risk.kept", "An object without a source stays, because an annotation keeps it", find=_find_kept),
 )
 """Every risk, the most severe first. Rows without a check are risks of deletion, which `Kind.deletion` refers to."""

@@ -7,18 +7,15 @@ from reconciler.core.reasons import Why
 from reconciler.core.values import plural
 from reconciler.outputs.comment.markup import code, details, fence, html_code, size
 from reconciler.outputs.differences import (
-    ChangeGroup,
     FieldGroup,
     diff_lines,
-    group_changes,
     group_fields,
     is_single_line,
-    key_fields,
-    leaves,
     reason_parts,
     scalar,
+    short_digests,
 )
-from reconciler.outputs.findings import qualified_name
+from reconciler.outputs.groups import ChangeGroup, group_changes, key_fields, leaves, main_reason
 from reconciler.outputs.summary import gpus
 from reconciler.outputs.terminal.printable import without_commands
 
@@ -59,17 +56,17 @@ def _omitted(count: int) -> str:
 def _full_block(group: ChangeGroup, *, full: bool) -> str:
     change = group.first
     parts = []
+    if group.others:
+        names = ", ".join(code(name) for name in group.names[:_MAX_NAMES])
+        more = len(group.names) - _MAX_NAMES
+        parts.append(names + (f" and {more:,} more" if more > 0 else ""))
     if change.moved_from:
         parts.append(f"{code(change.moved_from)} → {code(change.path)}")
     is_compact = change.operation in (Operation.CREATE, Operation.DELETE) and not full
-    lines = list(_compact(change) if is_compact else _diff(change))
+    lines = list(_compact(change) if is_compact else _diff(change, full=full))
     if lines:
         cut = len(lines) - _MAX_DIFF_LINES
         parts.append(fence([*lines[:_MAX_DIFF_LINES], *([f"@@ {plural(cut, 'more line')} @@"] if cut > 0 else [])]))
-    if group.others:
-        names = [code(_name(other)) for other in group.others[:_MAX_NAMES]]
-        more = len(group.others) - len(names)
-        parts.append(f"Same change in {', '.join(names)}" + (f" and {more:,} more" if more else ""))
     return details(_title(group), "\n\n".join(parts)) if parts else _short_block(group)
 
 
@@ -81,20 +78,13 @@ def _title(group: ChangeGroup) -> str:
     change = group.first
     facts = []
     if change.gpus_before != change.gpus_after:
-        facts.append(f"<b>{change.gpus_before} → {gpus(change.gpus_after)}</b>")
+        each = " each" if group.others else ""
+        facts.append(f"<b>{change.gpus_before} → {gpus(change.gpus_after)}{each}</b>")
     if change.fields and change.operation in (Operation.UPDATE, Operation.MOVE):
         facts.append(plural(len(change.fields), "field"))
-    if group.others:
-        facts.append(f"same change in {plural(len(group.others), 'more object')}")
-    kind = html_code(change.key.kind)
-    if change.key.kind.isalnum():
-        kind = kind.removeprefix("<code>").removesuffix("</code>")
-    title = f"<code>{_SIGNS[change.operation]}</code> {kind} {html_code(_name(change))}"
-    return " · ".join([title, *facts])
-
-
-def _name(change: Change) -> str:
-    return f"{qualified_name(change.key)} on {change.cluster}"
+    kind, _, rest = group.title.partition(" ")
+    start = kind if kind.replace(",", "").isalnum() else html_code(kind)
+    return " · ".join([f"<code>{_SIGNS[change.operation]}</code> {start} {html_code(rest)}", *facts])
 
 
 def _compact(change: Change) -> Iterator[str]:
@@ -104,23 +94,23 @@ def _compact(change: Change) -> Iterator[str]:
     total = sum(1 for _ in leaves(change.fields))
     if total:
         yield f"# {plural(total, 'field')} in total, in {change.path}"
-    for why in change.because[:1]:
-        yield from _because(why)
+    if main_reason(change):
+        yield from _because(change.because[0])
 
 
-def _diff(change: Change) -> Iterator[str]:
+def _diff(change: Change, *, full: bool) -> Iterator[str]:
     for position, group in enumerate(group_fields(change.fields)):
         if position:
             yield ""
-        yield from _field_group(group)
+        yield from _field_group(group, full=full)
     if not change.fields:
         for why in change.because[:1]:
             yield from _because(why)
 
 
-def _field_group(group: FieldGroup) -> Iterator[str]:
+def _field_group(group: FieldGroup, *, full: bool) -> Iterator[str]:
     for field in group.fields:
-        yield from _field(field)
+        yield from _field(field, full=full)
     if group.why is not None:
         path = group.fields[0].path if len(group.fields) == 1 else ""
         yield from _because(group.why, path)
@@ -134,12 +124,14 @@ def _because(why: Why, path: str = "") -> Iterator[str]:
     yield from (f"#   {part}" for part in parts[1:])
 
 
-def _field(field: FieldChange) -> Iterable[str]:
+def _field(field: FieldChange, *, full: bool) -> Iterable[str]:
     if (not field.has_before or is_single_line(field.before)) and (not field.has_after or is_single_line(field.after)):
+        both = scalar(field.before), scalar(field.after)
+        before, after = both if full else short_digests(*both)
         if field.has_before:
-            yield f"- {field.path}: {scalar(field.before)}"
+            yield f"- {field.path}: {before}"
         if field.has_after:
-            yield f"+ {field.path}: {scalar(field.after)}"
+            yield f"+ {field.path}: {after}"
         return
     yield f"@@ {field.path} @@"
     for line in diff_lines(field):

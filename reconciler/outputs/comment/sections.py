@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from reconciler.core.values import plural
 from reconciler.outputs.comment.markup import code, details, prose, table_of
-from reconciler.outputs.findings import Finding, where
+from reconciler.outputs.findings import Finding, FindingEntry, group_findings, name_of
 from reconciler.outputs.sections.model import (
     Block,
     CommandBlock,
@@ -19,6 +20,7 @@ from reconciler.outputs.sections.model import (
 from reconciler.outputs.terminal.page import Piece, Style
 
 _BOLD = frozenset({Style.STRONG, Style.CREATED, Style.UPDATED, Style.DELETED, Style.MOVED, Style.ERROR, Style.WARNING})
+_MAX_NAMES = 10  # of objects or places with the same finding
 
 
 def sections_markdown(sections: Iterable[PageSection], rows: int) -> Iterator[str]:
@@ -49,7 +51,7 @@ def _blocks(blocks: Sequence[Block], rows: int) -> Iterator[str]:
             case NamesBlock(names):
                 yield "\n".join(f"- {code(name)}" for name in names[:rows]) + _more(len(names) - rows)
             case FindingsBlock(members=members):
-                yield "\n".join(map(_finding, members[:rows])) + _more(len(members) - rows)
+                yield _findings(members, rows)
             case FactsBlock():
                 records += 1
                 if records <= rows:
@@ -97,9 +99,37 @@ def _record(record: FactsBlock) -> Iterator[str]:
         yield details(record.details_title, _table(record.details, len(record.details.rows)))
 
 
-def _finding(finding: Finding) -> str:
-    place = f" at {code(where(finding.place))}" if finding.place else ""
-    subject = f"{code(finding.subject)}: " if finding.subject else ""
-    field = f"{code(finding.field)} " if finding.field else ""
-    hint = f"<br>→ {prose(finding.hint)}" if finding.hint else ""
-    return f"- **{code(finding.rule)}**{place}<br>{subject}{field}{prose(finding.message)}{hint}"
+def _findings(members: Sequence[Finding], rows: int) -> str:
+    """List findings by rule, with at most `rows` different messages in total."""
+    lines, left = [], rows
+    for group in group_findings(members):
+        shown = group.entries[:left]
+        if not shown:
+            break
+        left -= len(shown)
+        count = f" ({group.count:,})" if group.count > 1 else ""
+        label = f" {prose(group.first.label)}" if group.first.label else ""
+        parts = [f"- **{code(group.first.rule)}**{count}{label}"]
+        for entry in shown:
+            parts.append(_entry(entry))
+            if not group.hint and entry.first.hint:
+                parts.append(f"→ {prose(entry.first.hint)}")
+        hidden = sum(1 + len(entry.others) for entry in group.entries[len(shown) :])
+        parts += [f"… and {hidden:,} more"] if hidden else []
+        parts += [f"→ {prose(group.hint)}"] if group.hint else []
+        lines.append("<br>".join(parts))
+    rules = len({(finding.rule, finding.level) for finding in members}) - len(lines)
+    return "\n".join(lines) + (f"\n\n… and {plural(rules, 'more rule')}" if rules else "")
+
+
+def _entry(entry: FindingEntry) -> str:
+    finding = entry.first
+    says = (f"{code(finding.field)} " if finding.field else "") + prose(finding.message)
+    if entry.others:
+        what, names = entry.names
+        listed = ", ".join(code(name) for name in names[:_MAX_NAMES])
+        more = len(names) - _MAX_NAMES
+        return f"{says}<br>{f'{prose(what)}: ' if what else ''}{listed}" + (f" and {more:,} more" if more > 0 else "")
+    name = name_of(finding)
+    subject = f" {code(finding.subject)}" if finding.subject not in ("", name) else ""
+    return (f"{code(name)}{subject}: " if name else "") + says

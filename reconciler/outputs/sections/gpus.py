@@ -1,5 +1,8 @@
 """Sections about GPUs: queues, capacity and jobs."""
 
+from collections import defaultdict
+from collections.abc import Sequence
+
 from reconciler.core.plan import CapacityLine, JobChange
 from reconciler.core.values import plural
 from reconciler.outputs.findings import qualified_name, where
@@ -19,6 +22,7 @@ from reconciler.outputs.summary import (
 )
 from reconciler.outputs.terminal.page import Piece, Style, Styled
 
+_MANY_JOBS = 4  # rows that differ only in the name of the job, and are shown as one
 _NO_QUEUE = Styled("(no queue)", Style.WARNING)
 _WORD_STYLES = {"added": Style.CREATED, "removed": Style.DELETED, "resized": Style.UPDATED}
 
@@ -37,17 +41,29 @@ _QUEUE_COLUMNS = (
 def queues(view: View) -> PageSection | None:
     """Return requested and guaranteed GPUs of the queues that change; the others are counted."""
     rows = queue_rows(view.plan)
-    shown = [row for row in rows if view.full or row.is_changed or row.remark]
+    moving = {row.cluster for row in rows if row.delta}
+    changed = [row for row in rows if row.is_changed or (row.is_parent and row.over_limit and row.cluster in moving)]
+    shown = rows if view.full and changed else changed
     if not shown:
         return None
     footer = []
-    if len(shown) < len(rows):
-        hidden = plural(len(rows) - len(shown), "more queue")
-        footer.append(_total_row(hidden, hidden_requests(view.plan, shown), Style.DIM))
+    hidden = [row for row in rows if row not in shown]
+    if hidden:
+        footer.append(_hidden_row(hidden, hidden_requests(view.plan, shown)))
     if len(rows) > 1:
         footer.append(_total_row("total", total_requests(view.plan), Style.STRONG))
-    table = TableBlock(columns=_QUEUE_COLUMNS, rows=tuple(map(_queue_row, shown)), footer=tuple(footer))
+    ranked = sorted(shown, key=lambda row: -max(abs(row.delta), row.quota_change))
+    table = TableBlock(columns=_QUEUE_COLUMNS, rows=tuple(map(_queue_row, ranked)), footer=tuple(footer))
     return PageSection(title="GPUs", blocks=(table,))
+
+
+def _hidden_row(hidden: Sequence[QueueRow], requested: RequestTotal) -> Row:
+    """Count the queues that do not change, and what reviewers should know about them."""
+    over = sum(1 for row in hidden if row.over_limit)
+    borrowing = sum(1 for row in hidden if row.borrowed > 0 and not row.over_limit)
+    remarks = [f"{over} over the limit" if over else "", f"{borrowing} borrowing" if borrowing else ""]
+    *cells, _ = _total_row(plural(len(hidden), "other queue"), requested, Style.DIM)
+    return (*cells, Styled(", ".join(filter(None, remarks)), Style.WARNING))
 
 
 def _queue_row(row: QueueRow) -> Row:
@@ -122,19 +138,53 @@ _JOB_COLUMNS = (
 
 
 def jobs(view: View) -> PageSection | None:
-    """Return the workloads whose pods or GPUs change."""
+    """Return the workloads whose pods, GPUs or names change. Many equal rows become one, except with `full`."""
     if not view.plan.jobs:
         return None
-    table = TableBlock(columns=_JOB_COLUMNS, rows=tuple(map(_job_row, view.plan.jobs)))
-    return PageSection(title="Jobs", count=len(view.plan.jobs), blocks=(table,))
+    alike: dict[object, list[JobChange]] = defaultdict(list)
+    for position, job in enumerate(view.plan.jobs):
+        alike[position if view.full or job.key_before else _alike(job)].append(job)
+    rows: list[Row] = []
+    for members in sorted(alike.values(), key=_most_gpus_first):
+        if len(members) >= _MANY_JOBS:
+            rows.append(_jobs_row(members))
+        else:
+            rows += map(_job_row, members)
+    return PageSection(
+        title="Jobs", count=len(view.plan.jobs), blocks=(TableBlock(columns=_JOB_COLUMNS, rows=tuple(rows)),)
+    )
+
+
+def _most_gpus_first(members: Sequence[JobChange]) -> tuple[int, int]:
+    """Order rows by the GPUs that they change, then by their GPUs."""
+    change = sum(abs(job.gpus_after - job.gpus_before) for job in members)
+    return -change, -sum(job.gpus_after for job in members)
+
+
+def _alike(job: JobChange) -> tuple[object, ...]:
+    return (job.word, job.cluster, job.key.kind, job.key.namespace, job.queue, job.gpus_before, job.gpus_after)
 
 
 def _job_row(job: JobChange) -> Row:
+    name, cluster = qualified_name(job.key), job.cluster
+    if job.key_before is not None and job.key_before != job.key:
+        is_near = job.key_before.namespace == job.key.namespace
+        name = f"{qualified_name(job.key_before)} → {job.key.name if is_near else name}"
+    if job.cluster_before not in ("", cluster):
+        cluster = f"{job.cluster_before} → {cluster}"
     return (
         Styled(job.word, _WORD_STYLES.get(job.word, Style.MOVED)),
-        strong(qualified_name(job.key)),
-        Name(job.cluster),
+        strong(name),
+        Name(cluster),
         arrow(job.gpus_before, job.gpus_after),
         Name(job.queue) if job.queue else _NO_QUEUE,
         Name(where(job.source), Style.DIM),
     )
+
+
+def _jobs_row(members: Sequence[JobChange]) -> Row:
+    """Return one row for equal changes of many jobs, with the sums of their GPUs."""
+    first, *others = members
+    gpus = arrow(sum(job.gpus_before for job in members), sum(job.gpus_after for job in members))
+    word, _, cluster, _, queue, source = _job_row(first)
+    return (word, strong(f"{qualified_name(first.key)} and {len(others):,} more"), cluster, gpus, queue, source)

@@ -2,17 +2,16 @@
 
 from reconciler.core.plan import Change, FieldChange, Operation, Plan
 from reconciler.outputs.differences import (
-    ChangeGroup,
     FieldGroup,
     diff_lines,
     format_reason,
-    group_changes,
     group_fields,
     is_single_line,
-    key_fields,
     scalar,
+    short_digests,
 )
-from reconciler.outputs.findings import qualified_name, where
+from reconciler.outputs.findings import where
+from reconciler.outputs.groups import ChangeGroup, group_changes, key_fields, main_reason
 from reconciler.outputs.summary import gpus
 from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 from reconciler.outputs.terminal.printable import cells
@@ -32,47 +31,50 @@ def write_objects(page: Page, plan: Plan, *, full: bool) -> None:
     if not plan.changes:
         return
     page.heading("Objects", Styled(f" ({len(plan.changes):,})", Style.DIM))
+    page.blank()
+    is_short = True
     for group in group_changes(plan):
-        page.blank()
-        _change_group(page, group, full=full)
+        own = Page(width=page.width, color=page.color, unicode=page.unicode)
+        _change_group(own, group, full=full)
+        if not (is_short and len(own.lines) == 1):
+            page.blank()
+        page.lines += own.lines
+        is_short = len(own.lines) == 1
 
 
 def _change_group(page: Page, group: ChangeGroup, *, full: bool) -> None:
     change = group.first
-    _object(page, change)
+    _object(page, group)
+    if group.others:
+        shown = group.names if full else group.names[:_MAX_NAMES]
+        more = f" and {len(group.names) - len(shown):,} more" if len(group.names) > len(shown) else ""
+        page.write(Styled(", ".join(shown), Style.STRONG), more, indent=4, hang=0)
     if change.operation in (Operation.CREATE, Operation.DELETE) and not full:
         _compact(page, change)
     else:
         for fields in group_fields(change.fields):
-            _field_group(page, fields)
+            _field_group(page, fields, full=full)
         if not change.fields:
             _main_reason(page, change)
-    if group.others:
-        names = [_name(other) for other in group.others]
-        shown = names if full else names[:_MAX_NAMES]
-        more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
-        page.write(Styled("same change in: ", Style.UPDATED), ", ".join(shown) + more, indent=4)
 
 
-def _field_group(page: Page, group: FieldGroup) -> None:
-    is_short = [_field(page, field) for field in group.fields] == [True]
+def _field_group(page: Page, group: FieldGroup, *, full: bool) -> None:
+    is_short = [_field(page, field, full=full) for field in group.fields] == [True]
     if group.why is not None:
         reason = format_reason(group.why, group.fields[0].path if len(group.fields) == 1 else "")
         if not (is_short and page.append(Styled(f"  because {reason}", Style.DIM))):
             _because(page, reason, indent=6)
 
 
-def _name(change: Change) -> str:
-    return f"{qualified_name(change.key)} on {change.cluster}"
-
-
-def _object(page: Page, change: Change) -> None:
+def _object(page: Page, group: ChangeGroup) -> None:
+    change = group.first
     style = OPERATION_STYLES[change.operation]
-    pieces: list[Piece] = [Styled(f"{_SIGNS[change.operation]} ", style), Styled(f"{change.key.kind} ", style)]
-    pieces += [Styled(qualified_name(change.key), Style.STRONG), f" on {change.cluster}"]
+    kind, _, rest = group.title.partition(" ")
+    pieces: list[Piece] = [Styled(f"{_SIGNS[change.operation]} {kind} ", style), Styled(rest, Style.STRONG)]
     if change.gpus_before != change.gpus_after:
-        pieces.append(Styled(f"  {change.gpus_before} → {gpus(change.gpus_after)}", style))
-    if change.source:
+        each = " each" if group.others else ""
+        pieces.append(Styled(f"  {change.gpus_before} → {gpus(change.gpus_after)}{each}", style))
+    if change.source and not group.others:
         pieces.append(Styled(f"  {where(change.source)}", Style.DIM))
     page.write(*pieces, indent=2, hang=4)
     if change.moved_from:
@@ -91,19 +93,22 @@ def _compact(page: Page, change: Change) -> None:
 
 
 def _main_reason(page: Page, change: Change) -> None:
-    """Write the main reason of a change whose fields are not shown."""
-    for why in change.because[:1]:
-        _because(page, format_reason(why), indent=4)
+    """Write the main reason of a change whose fields are not shown, on the same line if there is room."""
+    reason = main_reason(change)
+    if reason and not page.append(Styled(f"  because {reason}", Style.DIM)):
+        _because(page, reason, indent=4)
 
 
 def _because(page: Page, reason: str, *, indent: int) -> None:
     page.write(Styled("because ", Style.DIM), Styled(reason, Style.DIM), indent=indent)
 
 
-def _field(page: Page, field: FieldChange) -> bool:
+def _field(page: Page, field: FieldChange, *, full: bool) -> bool:
     """Write one field. Return whether it took one line."""
     before = scalar(field.before) if field.has_before else ""
     after = scalar(field.after) if field.has_after else ""
+    if not full:
+        before, after = short_digests(before, after)
     if (not field.has_before or is_single_line(field.before)) and (not field.has_after or is_single_line(field.after)):
         return _single_line_field(page, field, before, after)
     page.write(Styled(f"{_sign(field)} ", _field_style(field)), field.path, Styled(":", Style.DIM), indent=4)

@@ -145,6 +145,12 @@ class Page(Struct, kw_only=True):
             if is_split and row[-1][0]:
                 self.write(Styled(*row[-1]), indent=indent + 4, hang=0)
 
+    def table_width(self, header: Sequence[str], rows: Sequence[TableRow], *, indent: int = 2) -> int:
+        """Return the width of a table in which nothing is cut."""
+        columns = zip(*([*map(self._span, row)] for row in (header, *rows)), strict=True)
+        widths = [max(cells(text) for text, _ in column) for column in columns]
+        return indent + sum(widths) + 2 * (len(widths) - 1)
+
     def text(self) -> str:
         """Return the page, with one line break at its end."""
         while self.lines and not self.lines[-1]:

@@ -1,10 +1,9 @@
 """Shows sections as text."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 
-from reconciler.outputs.findings import Finding, Level, where
+from reconciler.outputs.findings import FindingEntry, Level, group_findings, name_of
 from reconciler.outputs.sections.model import (
     Block,
     CommandBlock,
@@ -20,7 +19,8 @@ from reconciler.outputs.sections.model import (
 from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 
 _LEVEL_STYLES = {Level.ERROR: Style.ERROR, Level.WARNING: Style.WARNING, Level.NOTE: Style.DIM}
-_MAX_PER_RULE = 5
+_MAX_ENTRIES = 5  # of one rule; errors are always shown
+_MAX_NAMES = 8  # of objects or places with the same finding
 _WIDE_PAGE = 100
 _VENDOR = re.compile(r"^(NVIDIA|AMD)-(?=.)")
 
@@ -53,9 +53,11 @@ def _write_block(page: Page, block: Block, *, full: bool) -> None:
 
 
 def write_table(page: Page, table: TableBlock) -> None:
-    """Write a table. A narrow page leaves out places and the vendors of products."""
+    """Write a table. A page that is too narrow leaves out places and the vendors of products."""
     is_wide = page.width >= _WIDE_PAGE
-    shown = [i for i, column in enumerate(table.columns) if is_wide or column.form is not Form.PLACE]
+    titles = [column.title for column in table.columns]
+    fits = page.table_width(titles, (*table.rows, *table.footer)) <= page.width
+    shown = [i for i, column in enumerate(table.columns) if fits or column.form is not Form.PLACE]
     columns = [table.columns[i] for i in shown]
     products = set() if is_wide else {i for i, column in enumerate(table.columns) if column.form is Form.PRODUCT}
     rows = [
@@ -93,25 +95,37 @@ def write_facts(page: Page, facts: Iterable[tuple[str, tuple[Piece, ...]]], *, i
 
 
 def _write_findings(page: Page, block: FindingsBlock, *, full: bool) -> None:
-    per_rule: Counter[str] = Counter()
-    is_complete = full or block.is_complete
-    for finding in block.members:
-        per_rule[finding.rule] += 1
-        if is_complete or per_rule[finding.rule] <= _MAX_PER_RULE:
-            _write_finding(page, finding)
-    for rule, count in per_rule.items():
-        if not is_complete and count > _MAX_PER_RULE:
-            more = f"… {count - _MAX_PER_RULE:,} more of {rule} (use --full to show all)"
-            page.write(Styled(more, Style.DIM), indent=2)
+    for group in group_findings(block.members):
+        style = _LEVEL_STYLES[group.first.level]
+        count = f" ({group.count:,})" if group.count > 1 else ""
+        label = f"  {group.first.label}" if group.first.label else ""
+        page.write(Styled("! ", style), Styled(group.first.rule, style), Styled(count, Style.DIM), label, indent=2)
+        shown = group.entries if full or block.is_complete else group.entries[:_MAX_ENTRIES]
+        for entry in shown:
+            _write_entry(page, entry, full=full)
+            if not group.hint:
+                _write_hint(page, entry.first.hint)
+        hidden = sum(1 + len(entry.others) for entry in group.entries[len(shown) :])
+        if hidden:
+            page.write(Styled(f"… {hidden:,} more (use --full to show all)", Style.DIM), indent=4)
+        _write_hint(page, group.hint)
 
 
-def _write_finding(page: Page, finding: Finding) -> None:
-    place = where(finding.place) or finding.subject
-    style = _LEVEL_STYLES[finding.level]
-    start = Styled(f"{place}  " if place else "", Style.STRONG)
-    page.write(Styled("! ", style), start, Styled(finding.rule, style), indent=2)
-    subject = [f"{finding.subject}: "] if finding.place and finding.subject else []
-    field = [f"{finding.field}: "] if finding.field else []
-    page.write(*subject, *field, finding.message, indent=4, hang=0)
-    if finding.hint:
-        page.write(Styled("→ ", Style.DIM), Styled(finding.hint, Style.DIM), indent=4)
+def _write_entry(page: Page, entry: FindingEntry, *, full: bool) -> None:
+    finding = entry.first
+    says = [f"{finding.field}: " if finding.field else "", finding.message]
+    if not entry.others:
+        name = name_of(finding)
+        start: list[Piece] = [Styled(name, Style.STRONG), ": "] if name else []
+        page.write(*start, f"{finding.subject}: " if finding.subject not in ("", name) else "", *says, indent=4)
+        return
+    page.write(*says, indent=4)
+    what, names = entry.names
+    shown = names if full else names[:_MAX_NAMES]
+    more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+    page.write(f"{what}: " if what else "", Styled(", ".join(shown), Style.STRONG), more, indent=6, hang=0)
+
+
+def _write_hint(page: Page, hint: str) -> None:
+    if hint:
+        page.write(Styled("→ ", Style.DIM), Styled(hint, Style.DIM), indent=4)

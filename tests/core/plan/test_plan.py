@@ -106,7 +106,8 @@ def test_a_renamed_object_is_a_move() -> None:
     (change,) = made.changes
     assert change.moved_from == "rendered/main/ml/job-old.yaml"
     assert [(field.path, field.before, field.after) for field in change.fields] == [("metadata.name", "old", "new")]
-    assert made.jobs == ()
+    (shown,) = made.jobs
+    assert (shown.word, shown.key.name, shown.key_before and shown.key_before.name) == ("renamed", "new", "old")
 
 
 def test_a_move_with_an_edit_is_still_a_move() -> None:

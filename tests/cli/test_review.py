@@ -1,0 +1,50 @@
+"""A reviewer's page: twelve mixed changes in two clusters, as text of 100 columns and as a comment."""
+
+import re
+
+import pytest
+
+from tests.cli.fleet import Fleet
+from tests.cli.review import write_base, write_changes
+from tests.outputs.goldens import agrees
+
+
+@pytest.fixture
+def review(fleet: Fleet) -> Fleet:
+    write_base(fleet)
+    write_changes(fleet)
+    fleet.commit("twelve changes")
+    return fleet
+
+
+def _stable(page: str) -> str:
+    """Replace what depends on the version of the engine and on commits: digests, tokens and the line of revisions."""
+    page = re.sub(r"(plan `?sha256:|--acknowledge )[0-9a-f]+", r"\1…", page)
+    page = re.sub(r"engine `?[0-9][0-9A-Za-z.+]*`?", "engine …", page)
+    return re.sub(r"(base|HEAD)(`?) (`?)[0-9a-f]{12}", r"\1\2 \3…", page)
+
+
+def test_a_page_tells_gpus_and_risks_within_a_minute(review: Fleet) -> None:
+    """The first lines say what happens to GPUs and what can be lost; the last line sums up (F-141)."""
+    ran = review.run("plan", "--base", "base", "--width", "100")
+    lines = ran.out.splitlines()
+    assert ran.code == 5
+    assert max(map(len, lines)) <= 100
+    top = "\n".join(lines[:9])
+    for fact in ("+8 GPUs requested on edge", "+16 GPUs requested on main", "1 data loss", "1 budget exceeded"):
+        assert fact in top
+    page = ran.out
+    order = [page.index(title) for title in ("\nGPUs\n", "\nCapacity\n", "\nJobs (", "\nRisks (", "\nObjects (")]
+    assert order == sorted(order)
+    assert page.index("risk.pvc-data-loss") < page.index("risk.workload-delete") < page.index("risk.kept")
+    assert "renamed" in page
+    assert "vision/sam-eval → sam2-eval" in page
+    assert "+8 GPUs on edge, +16 GPUs on main." in page
+    assert agrees("review.txt", _stable(page))
+
+
+def test_a_comment_tells_the_same(review: Fleet) -> None:
+    ran = review.run("plan", "--base", "base", "-o", "markdown")
+    assert ran.out.index("#### GPUs") < ran.out.index("#### Risks") < ran.out.index("#### Objects")
+    assert agrees("review.md", _stable(ran.out))
+    assert len(ran.out) < 65_536
