@@ -88,7 +88,8 @@ def _status(plan: Plan) -> Iterator[str]:
 def _footer(plan: Plan) -> str:
     ends = f"{_revision(plan.base)} → {_revision(plan.head)}"
     digest = code(plan.digest) if plan.digest else "(no digest)"
-    return f"**{prose(closing_line(plan))}**\n\n<sub>{ends} · plan {digest} · engine {code(plan.engine)}</sub>"
+    last = "" if plan.is_empty else f"**{prose(closing_line(plan))}**\n\n"
+    return f"{last}<sub>{ends} · plan {digest} · engine {code(plan.engine)}</sub>"
 
 
 def _revision(revision: Revision) -> str:

@@ -200,14 +200,18 @@ _TO_DO = {
 
 def closing_line(plan: Plan) -> str:
     """Return the last line of a page, such as `Plan: 3 to create, 2 to update, 0 to delete. +16 GPUs on main.`."""
-    if plan.is_empty:
-        sentences = ["Plan: no changes."]
-    else:
-        totals = Counter(change.operation for change in plan.changes)
-        is_rare = (Operation.MOVE,)
-        numbers = [f"{totals[key]:,} {word}" for key, word in _TO_DO.items() if totals[key] or key not in is_rare]
-        sentences = [f"Plan: {', '.join(numbers)}.", *_closing_gpus(plan)]
-    return " ".join(sentences)
+    totals = Counter(change.operation for change in plan.changes)
+    numbers = [f"{totals[key]:,} {word}" for key, word in _TO_DO.items() if totals[key] or key is not Operation.MOVE]
+    return f"Plan: {', '.join(numbers)}. {_closing_gpus(plan)}."
+
+
+def _closing_gpus(plan: Plan) -> str:
+    deltas: Counter[str] = Counter()
+    for line in plan.gpus:
+        deltas[line.cluster] += line.after - line.before
+    changed = [f"{_signed_gpus(delta)} on {_short(cluster)}" for cluster, delta in sorted(deltas.items()) if delta]
+    is_moved = any(line.before != line.after for line in plan.gpus)
+    return ", ".join(changed) or ("GPUs move between queues" if is_moved else "No change in GPUs")
 
 
 def risk_counts(plan: Plan) -> str:
@@ -217,19 +221,6 @@ def risk_counts(plan: Plan) -> str:
     if not harms:
         return ""
     return plural(len(plan.risks), "risk") + (f": {listed}" if set(harms) - {Harm.OTHER} else "")
-
-
-def _closing_gpus(plan: Plan) -> Iterable[str]:
-    deltas: Counter[str] = Counter()
-    for line in plan.gpus:
-        deltas[line.cluster] += line.after - line.before
-    changed = [f"{_signed_gpus(delta)} on {_short(cluster)}" for cluster, delta in sorted(deltas.items()) if delta]
-    if changed:
-        yield f"{', '.join(changed)}."
-    elif any(line.before != line.after for line in plan.gpus):
-        yield "GPUs move between queues."
-    else:
-        yield "No change in GPUs."
 
 
 def headlines(plan: Plan) -> tuple[str, ...]:

@@ -57,7 +57,8 @@ def _footer(page: Page, plan: Plan) -> None:
     page.write(Styled(f"{_revision(plan.base)} → {_revision(plan.head)} · engine {plan.engine}", Style.DIM))
     page.write(Styled(f"plan {plan.digest or '(no digest)'}", Style.DIM))
     page.blank()
-    page.write(Styled(closing_line(plan), Style.STRONG))
+    if not plan.is_empty:
+        page.write(Styled(closing_line(plan), Style.STRONG))
     if plan.risks:
         page.write(Styled(risk_counts(plan), Style.WARNING))
 

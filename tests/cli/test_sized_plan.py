@@ -152,7 +152,7 @@ def test_text_and_markdown_tell_it_in_three_lines(fleet: Fleet) -> None:
     comment = fleet.run("plan", "-o", "markdown").out
     assert "#### Sizing" in comment
     assert "- chosen: " in comment
-    assert "Candidates for" in comment
+    assert "Candidates" in comment
 
 
 def test_what_is_committed_is_a_fixed_point(fleet: Fleet) -> None:
