@@ -126,8 +126,12 @@ def test_a_new_object_is_shown_by_its_key_fields() -> None:
 
 def test_a_new_job_starts_with_image_gpus_queue_and_command() -> None:
     script = "set -eu\nexec torchrun \\\n  --nnodes=2 \\\n  --no-python python train.py --lr 1\n"
-    container = {"name": "trainer", "command": ["bash", "-c", script], "image": f"ghcr.io/lab/x@sha256:{'a1' * 32}"}
-    container["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
+    container = {
+        "name": "trainer",
+        "command": ["bash", "-c", script],
+        "image": f"ghcr.io/lab/x@sha256:{'a1' * 32}",
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+    }
     pods = {"priorityClassName": "train", "containers": [container]}
     fields = (
         FieldChange(path="metadata", has_before=False, after={"labels": {"kai.scheduler/queue": "h200"}}),
