@@ -1,6 +1,7 @@
 """`NodeInventory` (`evidence/<cluster>/nodes.yaml`): the nodes that were measured, as typed values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
@@ -23,13 +24,33 @@ class Node(Struct, frozen=True, kw_only=True):
     origin: FieldPath = ()  # where the inventory says so
 
 
-class Inventory(Struct, frozen=True, kw_only=True):
+class Inventory(Struct, frozen=True, kw_only=True, dict=True):
     """The nodes of one cluster and when they were read. `document` is the evidence file."""
 
     cluster: str
     taken_at: str  # RFC 3339
     nodes: tuple[Node, ...] = ()
     document: Document | None = None
+
+    def gpu_nodes(self, selector: Mapping[str, str]) -> Sequence[Node]:
+        """Return the schedulable nodes with GPUs that have all labels of a node selector."""
+        fewest = min((self._by_label.get(label, ()) for label in selector.items()), key=len, default=self._schedulable)
+        if len(selector) <= 1:
+            return fewest
+        return [node for node in fewest if all(node.labels.get(key) == value for key, value in selector.items())]
+
+    @cached_property
+    def _schedulable(self) -> Sequence[Node]:
+        return [node for node in self.nodes if node.gpus > 0 and not node.unschedulable]
+
+    @cached_property
+    def _by_label(self) -> Mapping[tuple[str, str], Sequence[Node]]:
+        """Schedulable nodes by label: hundreds of queues select among thousands of nodes."""
+        nodes: dict[tuple[str, str], list[Node]] = {}
+        for node in self._schedulable:
+            for label in node.labels.items():
+                nodes.setdefault(label, []).append(node)
+        return nodes
 
 
 def parse_inventory(document: Document, cluster: str) -> tuple[Inventory | None, tuple[Problem, ...]]:

@@ -1,7 +1,7 @@
 """What all jobs of a queue share in one cluster, resolved once: GPUs, nodes, and the fixed part of their pods."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -135,10 +135,11 @@ def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventor
     spec = _spec(queue)
     trainer, at = trainer_of(queue), (*_POD, "containers", 0)
     node_selector = _entries(queue, "nodeSelector") | dict(queue.scheduling.node_selector)
-    nodes = tuple(_nodes(inventory, node_selector))
+    labels = {key: value.value for key, value in node_selector.items()}
+    nodes = inventory.gpu_nodes(labels) if inventory else ()
     matching = _of_type(queue, nodes, inventory, problems)
     per_node, kinds, origins = _node_sizes(queue, matching, inventory)
-    problems += _warn_full_node(queue, [node for _, node in matching])
+    problems += _warn_full_node(queue, matching)
     resources: dict[str, Any] = found if isinstance(found := trainer.get("resources"), dict) else {}
     return Template(
         queue=queue,
@@ -259,25 +260,18 @@ def _vendor(queue: TorchrunQueue, cluster: Cluster, node_selector: Mapping[str, 
     return vendor_in(kind) or vendor_in(selector) or cluster.vendor
 
 
-def _nodes(inventory: Inventory | None, node_selector: Mapping[str, Traced]) -> Iterator[tuple[int, Node]]:
-    for index, node in enumerate(inventory.nodes if inventory else ()):
-        fits = all(node.labels.get(key) == value.value for key, value in node_selector.items())
-        if fits and node.gpus > 0 and not node.unschedulable:
-            yield index, node
-
-
 def _of_type(
     queue: TorchrunQueue,
-    nodes: tuple[tuple[int, Node], ...],
+    nodes: Sequence[Node],
     inventory: Inventory | None,
     problems: list[Problem],
-) -> tuple[tuple[int, Node], ...]:
+) -> Sequence[Node]:
     """Return the nodes of the requested GPU type: every word of it is in the product's name."""
     wanted = queue.node.gpu_type
     if wanted is None or inventory is None:
         return nodes
     words = product_words(wanted.value)
-    matching = tuple((index, node) for index, node in nodes if words <= product_words(node.product))
+    matching = [node for node in nodes if words <= product_words(node.product)]
     if not any(words <= product_words(node.product) for node in inventory.nodes):
         products = sorted({node.product for node in inventory.nodes if node.product})
         from difflib import get_close_matches  # noqa: PLC0415 - only on the way to a problem
@@ -296,7 +290,7 @@ def queue_cluster(inventory: Inventory) -> str:
 
 
 def _node_sizes(
-    queue: TorchrunQueue, nodes: tuple[tuple[int, Node], ...], inventory: Inventory | None
+    queue: TorchrunQueue, nodes: Sequence[Node], inventory: Inventory | None
 ) -> tuple[Traced | None, tuple[NodeKind, ...], tuple[Origin, ...]]:
     """Return GPUs of a whole node and the kinds of node to spread over: as the queue says, else the evidence."""
     given = queue.node.gpus
@@ -305,17 +299,17 @@ def _node_sizes(
         return given, kinds, given.reason.origins
     if not nodes or inventory is None or inventory.document is None:
         return None, (), ()
-    sizes = sorted({node.gpus for _, node in nodes}, reverse=True)
-    kinds = tuple(NodeKind(gpus=size, count=sum(node.gpus == size for _, node in nodes)) for size in sizes)
+    sizes = sorted({node.gpus for node in nodes}, reverse=True)
+    kinds = tuple(NodeKind(gpus=size, count=sum(node.gpus == size for node in nodes)) for size in sizes)
     origins = tuple(
-        Origin(document=inventory.document, field=next(node.origin for _, node in nodes if node.gpus == size))
+        Origin(document=inventory.document, field=next(node.origin for node in nodes if node.gpus == size))
         for size in sizes
     )
     text = f"the largest nodes measured on {inventory.cluster} have {plural(sizes[0], 'GPU')}"
     return Traced(sizes[0], Reason(rule="torchrun.node-size", text=text, origins=origins[:1])), kinds, origins
 
 
-def _warn_full_node(queue: TorchrunQueue, nodes: list[Node]) -> Iterator[Problem]:
+def _warn_full_node(queue: TorchrunQueue, nodes: Sequence[Node]) -> Iterator[Problem]:
     """Warn of pods that leave no CPU for the daemons of a node: they fit no node and wait forever."""
     cpus, most = queue.node.cpus, max((node.cpus for node in nodes), default=0)
     if cpus is None or most == 0 or whole_cpus(cpus.value) < most:
@@ -328,7 +322,7 @@ def _warn_full_node(queue: TorchrunQueue, nodes: list[Node]) -> Iterator[Problem
 
 def _product_selector(
     queue: TorchrunQueue,
-    nodes: tuple[tuple[int, Node], ...],
+    nodes: Sequence[Node],
     node_selector: Mapping[str, Traced],
     inventory: Inventory | None,
 ) -> dict[str, Traced]:
@@ -337,11 +331,11 @@ def _product_selector(
     if wanted is None or inventory is None or inventory.document is None:
         return {}
     for label in PRODUCT_LABELS:
-        products = {node.labels[label] for _, node in nodes if label in node.labels}
+        products = {node.labels[label] for node in nodes if label in node.labels}
         if label in node_selector or len(products) != 1:
             continue
         product = products.pop()
-        origin = next(node.origin for _, node in nodes if node.labels.get(label) == product)
+        origin = next(node.origin for node in nodes if node.labels.get(label) == product)
         text = f"gpuType {wanted.value} is the product {product} in the evidence of {inventory.cluster}"
         origins = (*wanted.reason.origins, Origin(document=inventory.document, field=origin))
         return {label: Traced(product, Reason(rule="torchrun.gpu-type", text=text, origins=origins))}
