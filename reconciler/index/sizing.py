@@ -14,7 +14,7 @@ from reconciler.core.kinds.training import is_selected
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
-from reconciler.core.values import mapping, text
+from reconciler.core.values import mapping, text, value_at
 from reconciler.index.dependencies import RecordingLookup
 
 if TYPE_CHECKING:
@@ -146,7 +146,8 @@ def _queue_name(document: Document, lookup: RecordingLookup) -> str:
         return labels.done_value
     own = mapping(document.metadata.get("labels"))
     named = next((text(own.get(label)) for label in queue_labels if text(own.get(label))), "")
-    return named or text(mapping(document.data.get("spec")).get("jobQueue"))
+    field = lookup.kinds.find(document.group, document.kind).queue_field
+    return named or (text(value_at(document.data, field)) if field else "")
 
 
 def _settings(lookup: RecordingLookup, document: Document, namespace: str, name: str) -> SizingSettings:

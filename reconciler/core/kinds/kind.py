@@ -124,6 +124,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         offers: yields the GPU products that the definition of a queue offers.
         node_gpus: the GPUs per node of the definition of a queue; None if it does not set them.
         queue_kind: the kind of the queue that spreads the GPUs of a job over nodes.
+        queue_field: the field of the job that names that queue.
         queue_role: how objects of the kind take part.
         parent_kind: the kind that `Relations.parent` names.
     """
@@ -167,6 +168,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     offers: Callable[[Any, Lookup], Iterable[Offer]] | None = None
     node_gpus: Callable[[Any], int | None] | None = None
     queue_kind: KindId = NO_KIND
+    queue_field: FieldPath = ()
     queue_role: QueueRole = QueueRole.NONE
     parent_kind: KindId = NO_KIND
 

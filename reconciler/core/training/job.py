@@ -1,5 +1,6 @@
 """`TrainingJob`: what all kinds of training jobs have in common, with the place of each part in the document."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -77,7 +78,7 @@ class Allocation(Protocol):
         ...
 
 
-class JobFormat:
+class JobFormat(ABC):
     """How a kind of job writes down what sizing chooses. Families subclass it; the defaults suit a Job.
 
     kind: name of the kind, for messages.
@@ -100,9 +101,9 @@ class JobFormat:
     rank_variable = "RANK"
     main_variable = "MASTER"
 
+    @abstractmethod
     def set_replicas(self, editor: Editor, job: "TrainingJob", allocation: Allocation) -> PodCounts:
         """Write the nodes as the kind counts them; return the pods of each template."""
-        raise NotImplementedError
 
     def containers(self, editor: Editor, job: "TrainingJob") -> list[FieldPath]:
         """Return the containers that run the launch line after `set_replicas`."""

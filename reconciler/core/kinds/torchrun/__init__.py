@@ -38,5 +38,6 @@ KINDS = (
         render=_job,
         training=torchrun_training,
         queue_kind=QUEUE,
+        queue_field=("spec", "jobQueue"),
     ),
 )
