@@ -151,6 +151,37 @@ class Repository(Protocol):
         ...
 
 
+class Conflict(Struct, frozen=True, kw_only=True):
+    """The ids of both versions of a file with conflicts; None if that side deleted it. In a rebase `ours` is the base."""
+
+    ours: str | None
+    theirs: str | None
+
+
+class Conflicts(Protocol):
+    """The checkout during a merge or a rebase that stopped. Every method may raise `RepositoryError`."""
+
+    def next_command(self) -> str:
+        """Return the git command that finishes the operation in progress; empty if there is none."""
+        ...
+
+    def conflicts(self) -> Mapping[str, Conflict]:
+        """Return the files with conflicts, by path below the root of the config repository."""
+        ...
+
+    def unstaged(self) -> Sequence[str]:
+        """Return the files with changes that are not staged, new files too."""
+        ...
+
+    def stage(self, files: Mapping[str, bytes | None]) -> None:
+        """Write files to the working tree and the index; None removes one."""
+        ...
+
+    def stage_versions(self, oids: Mapping[str, str | None]) -> None:
+        """Stage one of the versions of conflicting files; None removes the file."""
+        ...
+
+
 class Cache(Protocol):
     """Bytes by key. They may vanish at any time; a method never fails, and never returns anything but what was put."""
 

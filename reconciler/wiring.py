@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from reconciler.core.sizing.question import Question
     from reconciler.core.sizing.training import Architecture
     from reconciler.index.build import Runtime
-    from reconciler.ports import Cache, Predictor, Repository
+    from reconciler.ports import Cache, Conflicts, Predictor, Repository
 
 _log = Log(__name__)
 
@@ -202,6 +202,13 @@ def write_folder(contents: Mapping[str, bytes], folder: Path) -> None:
     from reconciler.adapters import files
 
     files.write_folder(folder, contents)
+
+
+def conflicts(repo: str, environ: Mapping[str, str]) -> "Conflicts":
+    """Open the checkout around a folder for `resolve`."""
+    from reconciler.adapters.git import GitConflicts
+
+    return GitConflicts.open(Path(repo), environ=environ)
 
 
 def write_new(path: str, content: bytes, run: Run) -> None:

@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "plan": "Show the changes that a revision makes, with reasons.",
     "render": "Render all manifests to a folder or to standard output.",
     "commit": "Render the sources of HEAD and commit the result.",
+    "resolve": "Resolve conflicts in rendered/ by rendering again.",
     "verify": "Check that rendered/ matches its sources.",
     "explain": "Explain why an object or a field has its value.",
     "size": "Choose the number of GPUs for a training job.",

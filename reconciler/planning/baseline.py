@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.documents import read
+from reconciler.core.documents.reader import CONFLICT
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.ownership import LABEL, OWNER, is_owned
 from reconciler.core.objects import SourceRef
@@ -104,9 +105,13 @@ class RenderedTree:
 
     def foreign(self, path: str) -> Problem:
         """Return the problem of a file that was not rendered by this tool."""
+        place = SourceRef(path=f"{self._folder}/{path}")
+        if CONFLICT.search(self._raw.get(path, b"")):
+            hint = "render it again: reconciler resolve"
+            return Problem(rule="rendered.conflict", place=place, message="the file has merge conflicts", hint=hint)
         return Problem(
             rule="rendered.foreign",
-            place=SourceRef(path=f"{self._folder}/{path}"),
+            place=place,
             message=f"was not rendered by this tool (no label {LABEL}: {OWNER})",
             hint=f"move it to a source folder, or out of {self._folder}/",
         )

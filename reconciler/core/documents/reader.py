@@ -32,6 +32,9 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe
 # Unicode's directional formatting characters: text looks different from what it is (CVE-2021-42574)
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
+CONFLICT = re.compile(rb"^<{7}(?: |$)", re.MULTILINE)
+"""The line that starts a merge conflict in a file."""
+
 _DIRECTIVE = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n\.\.\.[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
 
 _SEPARATOR_HINT = "start each document with a `---` line; kubectl ignores what follows `...`"
@@ -241,6 +244,10 @@ def _by_root(scalars: Iterable[Ambiguous], roots: Container[FieldPath]) -> dict[
 
 def _syntax_problem(path: str, chunk: Chunk, error: MarkedYAMLError) -> Problem:
     """Convert the parser's error into a problem."""
+    if (conflict := CONFLICT.search(chunk.text)) is not None:
+        place = SourceRef(path=path, line=chunk.text.count(b"\n", 0, conflict.start()) + 1 + chunk.line, column=1)
+        hint = "resolve them, and remove the lines that start with <<<<<<<, ======= and >>>>>>>"
+        return Problem(rule="yaml.conflict", place=place, message="the file has merge conflicts", hint=hint)
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark is not None else (0, 0)
     complaint = message = error.problem or error.context or "invalid YAML"
