@@ -152,7 +152,7 @@ class Repository(Protocol):
 
 
 class Conflict(Struct, frozen=True, kw_only=True):
-    """The ids of both versions of a file with conflicts; None if that side deleted it. In a rebase `ours` is the base."""
+    """The ids of both versions of a file with conflicts; None if a side deleted it. In a rebase, `ours` is the base."""
 
     ours: str | None
     theirs: str | None
