@@ -51,7 +51,7 @@ class PolicyDenied(ReconcilerError):
 
 
 class UnsafePlan(ReconcilerError):
-    """The plan exceeds a budget and has no matching approval token."""
+    """The plan exceeds a budget and has no matching approval."""
 
     exit_code = 5
 

@@ -29,8 +29,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     output: output format; each command supports some of them.
     color: when to color the output; `auto`: on a terminal, unless NO_COLOR is set.
     width: width of text output in columns (0: width of the terminal, else 100).
-    date: current date, for policy exceptions that expire (empty: date of the head commit; `today`: not in a file).
-    acknowledge: approval token of a plan over budget.
+    date: date at which exceptions and approvals expire (empty: date of the head commit; `today`: not in a file).
     cache: use of the cache.
     cache_dir: cache folder (empty: the user's cache folder).
     processes: maximum number of worker processes (0: one per CPU).
@@ -45,7 +44,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     color: str = "auto"
     width: int = 0
     date: str = ""
-    acknowledge: str = ""
     cache: str = "on"
     cache_dir: str = ""
     processes: int = 0
@@ -65,8 +63,8 @@ CONFIG_FILE = "reconciler.yaml"
 TODAY = "today"
 """The date of the run: for pipelines on a schedule. Not in a file, so that the same commit gives the same plan."""
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
-# A repository must not choose where the user's files are written, nor approve its own plan.
-_NOT_IN_FILE = frozenset({"acknowledge", "cache_dir", "revision"})
+# A repository must not choose where the user's files are written.
+_NOT_IN_FILE = frozenset({"cache_dir", "revision"})
 NAMES = Settings.__struct_fields__
 
 

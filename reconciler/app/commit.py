@@ -1,9 +1,13 @@
 """Commit what the sources of a revision render to."""
 
+from msgspec.structs import replace
+
+from reconciler.app.plan import plan
 from reconciler.app.workspace import Workspace
 from reconciler.core.plan import Plan
+from reconciler.core.plan.approvals import approve, join_approvals, spent_files
 from reconciler.errors import ConfigError, StalePlan
-from reconciler.outputs.commit import ACKNOWLEDGED, ENGINE, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, Committed
+from reconciler.outputs.commit import APPROVAL, ENGINE, EVIDENCE_DIGEST, PLAN_DIGEST, SOURCE_COMMIT, Committed
 from reconciler.outputs.commit import commit as commit_files
 from reconciler.outputs.summary import commit_message
 from reconciler.outputs.terminal.logs import Log
@@ -14,35 +18,50 @@ from reconciler.revision.files import read_paths
 _log = Log(__name__)
 
 
-def commit(
-    workspace: Workspace, planned: Planned, *, acknowledge: str = "", branch: str | None = None, message: str = ""
-) -> Committed | None:
-    """Write the changes of a plan (made with `against_head`) as one commit, on the checked-out branch or on `branch`.
+def plan_commit(workspace: Workspace, *, base: str = "", date: str = "") -> Planned:
+    """Plan what `rendered/` of a revision lacks. An approval counts if it is for this plan, or for that of the branch.
 
-    Returns None if there is nothing to commit. Raises what forbids the plan (`InvalidInput`, `PolicyDenied`,
-    `UnsafePlan`), and `ConfigError` for a plan of the working tree.
+    The plan of the branch compares it with `base`. It differs if `rendered/` was committed before on this branch.
     """
-    plan, source = planned.plan, workspace.tree.commit
-    refuse(plan)
+    planned = plan(workspace, base=base, date=date, against_head=True)
+    if all(approval.is_merged or not approval.ignored for approval in planned.plan.approvals):
+        return planned
+    whole = plan(workspace, base=base, date=date).plan
+    approvals = join_approvals(planned.plan.approvals, whole.approvals)
+    return replace(planned, plan=approve(planned.plan, approvals))
+
+
+def commit(workspace: Workspace, planned: Planned, *, branch: str | None = None, message: str = "") -> Committed | None:
+    """Write the changes of a plan (of `plan_commit`) as one commit, on the checked-out branch or on `branch`.
+
+    Approvals that the base has are removed with them. Returns None if there is nothing to commit. Raises what forbids
+    the plan (`InvalidInput`, `PolicyDenied`, `UnsafePlan`), and `ConfigError` for a plan of the working tree.
+    """
+    made, source = planned.plan, workspace.tree.commit
+    refuse(made)
     if source is None:
         raise ConfigError("a plan of the working tree cannot be committed", hint="plan a revision, such as HEAD")
     trailers = {
-        PLAN_DIGEST: plan.digest,
+        PLAN_DIGEST: made.digest,
         SOURCE_COMMIT: source.oid,
-        EVIDENCE_DIGEST: plan.evidence,
-        ENGINE: plan.engine,
+        EVIDENCE_DIGEST: made.evidence,
+        ENGINE: made.engine,
     }
-    if plan.breaches and plan.acknowledged:
-        trailers[ACKNOWLEDGED] = acknowledge
+    if made.breaches:
+        used = {approval.place.path for approval in made.approvals if not approval.ignored}
+        trailers[APPROVAL] = ", ".join(sorted(used))
+    files = planned.contents()
+    if files:
+        files |= dict.fromkeys(spent_files(made))
     committed = commit_files(
         workspace.runtime.repository,
-        files=planned.contents(),
-        message=message or commit_message(plan),
+        files=files,
+        message=message or commit_message(made),
         trailers=trailers,
         branch=branch,
         expected_head=source.oid,
     )
-    _log.info("commit %s of plan %s", committed.oid if committed else "none", plan.digest)
+    _log.info("commit %s of plan %s", committed.oid if committed else "none", made.digest)
     return committed
 
 

@@ -7,14 +7,11 @@ from reconciler.planning.plan import Planned, plan_tree
 _log = Log(__name__)
 
 
-def plan(
-    workspace: Workspace, *, base: str = "", date: str = "", acknowledge: str = "", against_head: bool = False
-) -> Planned:
+def plan(workspace: Workspace, *, base: str = "", date: str = "", against_head: bool = False) -> Planned:
     """Compare what the sources of a revision render to with `rendered/` of the base.
 
     base: revision to compare with, at its merge base (empty: the upstream's default branch, else HEAD).
     date: current date, for exceptions that expire (empty: date of the head commit).
-    acknowledge: approval token of a plan over budget.
     against_head: compare the revision with its own `rendered/` instead, as `commit` and `verify` do. The base, or else
         the merge base with the upstream's default branch, then only decides how the revision is judged.
     """
@@ -24,7 +21,6 @@ def plan(
         workspace.config,
         base=base,
         date=date,
-        acknowledge=acknowledge,
         against_head=against_head,
     )
     changes, errors = len(planned.plan.changes), len(planned.plan.errors)

@@ -16,7 +16,6 @@ from reconciler.outputs.registry import output_names
 Examples:
   git commit -am "vit: 16 -> 32 GPUs" && reconciler commit
   reconciler commit --branch rendered/vit       commit to another branch
-  reconciler commit --acknowledge 3f9c21ab04d2  approve a plan over budget
   reconciler commit --plan plan.json            carry out a saved plan, or fail if it changed
 """,
 )
@@ -35,7 +34,6 @@ Examples:
 @options.output(output_names("commit"))
 @options.width
 @options.date
-@options.acknowledge
 @options.run_options
 def command(*, repo: str, branch: str | None, message: str | None, plan_file: Path | None, **flags: Any) -> int:
     """Render the sources of HEAD and commit the result.
@@ -44,20 +42,17 @@ def command(*, repo: str, branch: str | None, message: str | None, plan_file: Pa
     the plan in its trailers. The rest of the working tree and of the index is not touched.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.commit import commit, require_same, uncommitted_sources  # noqa: PLC0415
-    from reconciler.app.plan import plan  # noqa: PLC0415
+    from reconciler.app.commit import commit, plan_commit, require_same, uncommitted_sources  # noqa: PLC0415
     from reconciler.cli.display import format_plan  # noqa: PLC0415
-    from reconciler.core.plan.digest import acknowledgement  # noqa: PLC0415
 
     saved = wiring.load_plan(plan_file) if plan_file else None
     run = wiring.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, options.environment())
     settings = run.settings
-    acknowledge = settings.acknowledge or (acknowledgement(saved.digest) if saved and saved.acknowledged else "")
-    planned = plan(run.workspace, base=settings.base, date=settings.date, acknowledge=acknowledge, against_head=True)
+    planned = plan_commit(run.workspace, base=settings.base, date=settings.date)
     if saved is not None:
         require_same(saved, planned.plan)
     emit_report(format_plan(planned.plan, settings), settings)
-    committed = commit(run.workspace, planned, acknowledge=acknowledge, branch=branch, message=message or "")
+    committed = commit(run.workspace, planned, branch=branch, message=message or "")
     if committed is None:
         emit("nothing to commit: rendered/ is up to date", err=True)
     else:

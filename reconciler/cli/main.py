@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "lint": "Check all files and report every problem.",
     "plan": "Show the changes that a revision makes, with reasons.",
     "render": "Render all manifests to a folder or to standard output.",
+    "approve": "Approve a plan that exceeds its budgets.",
     "commit": "Render the sources of HEAD and commit the result.",
     "resolve": "Resolve conflicts in rendered/ by rendering again.",
     "verify": "Check that rendered/ matches its sources.",

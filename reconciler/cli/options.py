@@ -49,7 +49,7 @@ cluster = click.option("--cluster", metavar="NAME", help="Name of the only clust
 date = click.option(
     "--date",
     metavar="YYYY-MM-DD",
-    help="Current date, or today, for policy exceptions that expire. [default: date of the head commit]",
+    help="Current date, or today, for exceptions and approvals that expire. [default: date of the head commit]",
 )
 base = click.option(
     "--base",
@@ -61,9 +61,6 @@ judging_base = click.option(
     metavar="REV",
     help="Revision whose settings and rules count as well, at the merge base. [default: the upstream's default branch, "
     "else none]",
-)
-acknowledge = click.option(
-    "--acknowledge", metavar="TOKEN", help="Approval token of a plan over budget, as printed by that plan."
 )
 exit_code = click.option("--exit-code", is_flag=True, help="Exit with 1 if there are changes.")
 full = click.option("--full", is_flag=True, help="Show every field of created and deleted objects.")

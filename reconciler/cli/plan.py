@@ -31,7 +31,6 @@ Examples:
 )
 @options.width
 @options.date
-@options.acknowledge
 @options.exit_code
 @options.run_options
 def command(*, repo: str, full: bool, out: Path | None, exit_code: bool, **flags: Any) -> int:
@@ -47,7 +46,7 @@ def command(*, repo: str, full: bool, out: Path | None, exit_code: bool, **flags
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     settings = run.settings
-    planned = plan(run.workspace, base=settings.base, date=settings.date, acknowledge=settings.acknowledge)
+    planned = plan(run.workspace, base=settings.base, date=settings.date)
     if out is not None:
         wiring.save_plan(planned.plan, out)
     emit_report(format_plan(planned.plan, settings, full=full), settings)

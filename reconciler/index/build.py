@@ -125,7 +125,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
         _, sources, policies, evidence = self.revision.files.written
         problems = [
             *self.revision.files.problems,
-            *portability_problems([*sources, *policies, *evidence]),
+            *portability_problems([*sources, *policies, *evidence, *self.revision.files.approvals]),
             *self.context.problems,
         ]
         for record in self._with_findings():
@@ -222,6 +222,7 @@ def _load_context(
         shipped=parser.parse([(path, "shipped") for path in runtime.shipped_policies], runtime.read_shipped),
         policies=parse(files.policies, files.policies),
         evidence=parse(files.evidence, files.evidence),
+        approvals=parse(files.approvals, files.approvals),
         definitions=parse(files.sources, definitions),
         clusters=clusters,
     )

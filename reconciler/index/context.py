@@ -11,6 +11,8 @@ from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kind, Kinds
+from reconciler.core.plan.approvals import read_approvals
+from reconciler.core.plan.plan import Approval
 from reconciler.core.policy.admission import PolicySet
 from reconciler.core.policy.exceptions import PolicyException
 from reconciler.core.policy.rule_book import RuleBook, load_rules
@@ -57,6 +59,7 @@ class Context(Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     tables: SizingTables
     rules: RuleBook
+    approvals: tuple[Approval, ...]
     object_format: str
     digest: str
     definitions: Definitions
@@ -104,6 +107,7 @@ def build_context(
     shipped: Iterable[ParsedFile],
     policies: Sequence[ParsedFile],
     evidence: Sequence[ParsedFile],
+    approvals: Sequence[ParsedFile],
     definitions: Sequence[ParsedFile],
     clusters: tuple[Cluster, ...],
 ) -> Context:
@@ -112,6 +116,7 @@ def build_context(
     shipped_policies = [document for file in shipped for document in file.documents]
     documents = [document for file in definitions for document in file.documents]
     rules = load_rules(own, config.rules, shipped=shipped_policies)
+    approved, approval_problems = read_approvals([document for file in approvals for document in file.valid])
     measured = read_evidence(config, clusters, kinds, evidence)
     catalogue = catalogue.with_crds([one for one in documents if kinds.find(one.group, one.kind).defines_kinds])
     return Context(
@@ -121,6 +126,7 @@ def build_context(
         catalogue=catalogue,
         tables=tables,
         rules=rules,
+        approvals=approved,
         object_format=object_format,
         digest=_digest(engine, config, rules.policies, definitions, kinds),
         definitions=_definitions(clusters, definitions, kinds, catalogue),
@@ -139,9 +145,10 @@ def build_context(
             if selects(cluster, document.source.path, document.metadata.get("labels"))
         },
         problems=(
-            *(problem for file in policies for problem in file.problems),
+            *(problem for file in (*policies, *approvals) for problem in file.problems),
             *measured.problems,
             *rules.problems,
+            *approval_problems,
         ),
     )
 

@@ -12,8 +12,8 @@ SOURCE_COMMIT = "Reconciler-Source-Commit"
 EVIDENCE_DIGEST = "Reconciler-Evidence-Digest"
 ENGINE = "Reconciler-Engine"
 """The version of the engine that rendered the files."""
-ACKNOWLEDGED = "Reconciler-Acknowledged"
-"""The token that accepts exceeded budgets. The author of the commit is who accepted them."""
+APPROVAL = "Reconciler-Approval"
+"""The files that allow exceeded budgets. Git knows who wrote and who merged them."""
 
 
 class Committed(Struct, frozen=True, kw_only=True):

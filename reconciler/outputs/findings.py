@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.objects import ObjectKey, SourceRef
-from reconciler.core.plan import Breach, ExceptionInForce, Harm, Plan, Risk
+from reconciler.core.plan import Approval, Breach, ExceptionInForce, Harm, Plan, Risk
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 
@@ -30,6 +30,7 @@ class Category(StrEnum):
     SETTING = "setting"  # a setting that the change weakens
     EXCEPTED = "excepted"  # a denial that an exception allows
     EXCEPTION = "exception"  # an exception that is no longer used
+    APPROVAL = "approval"  # an approval that does not apply
 
 
 _WORDS = 4  # of `Job research/gpt on main`
@@ -67,10 +68,11 @@ def findings(plan: Plan) -> tuple[Finding, ...]:
     everything = [
         *(_from_problem(problem) for problem in plan.problems),
         *(_from_verdict(verdict) for verdict in plan.verdicts),
-        *(_from_breach(breach, acknowledged=plan.acknowledged) for breach in plan.breaches),
+        *(_from_breach(breach) for breach in plan.breaches),
         *(_from_setting(change) for change in plan.settings if change.weakens),
         *(_from_risk(risk) for risk in plan.risks),
         *(_from_exception(exception) for exception in plan.exceptions if not exception.used),
+        *(_from_approval(approval) for approval in plan.approvals if approval.ignored),
     ]
     order = list(Level)
     return tuple(sorted(everything, key=lambda finding: order.index(finding.level)))
@@ -196,12 +198,12 @@ def _from_setting(change: SettingChange) -> Finding:
     )
 
 
-def _from_breach(breach: Breach, *, acknowledged: bool) -> Finding:
+def _from_breach(breach: Breach) -> Finding:
     return Finding(
         category=Category.BUDGET,
         rule=f"budget.{breach.budget}",
-        level=Level.NOTE if acknowledged else Level.ERROR,
-        message=breach.message,
+        level=Level.NOTE if breach.approved else Level.ERROR,
+        message=f"{breach.message}{' (approved)' if breach.approved else ''}",
     )
 
 
@@ -213,4 +215,17 @@ def _from_exception(exception: ExceptionInForce) -> Finding:
         message=f"the exception for {exception.target}, which expires on {exception.expires}, is no longer used",
         place=exception.place,
         hint=f"delete the file; its owner is {exception.owner}",
+    )
+
+
+def _from_approval(approval: Approval) -> Finding:
+    # One that the base has was for an earlier plan.
+    redo = "review the plan and run `reconciler approve` again, or remove the file"
+    return Finding(
+        category=Category.APPROVAL,
+        rule="approval.not-used",
+        level=Level.NOTE if approval.is_merged else Level.WARNING,
+        message=f"is not used: {approval.ignored}",
+        place=approval.place,
+        hint="the next `reconciler commit` removes it" if approval.is_merged else redo,
     )

@@ -10,7 +10,7 @@ from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
 from reconciler.outputs.sections.model import View
 from reconciler.outputs.summary import (
-    acknowledged_headline,
+    approved_headline,
     blockers,
     closing_line,
     counts,
@@ -82,7 +82,7 @@ def _status(plan: Plan) -> Iterator[str]:
     if blocking:
         yield f"> [!CAUTION]\n> **Cannot be committed:** {', '.join(blocking)}"
     elif plan.breaches:
-        yield f"> [!WARNING]\n> {acknowledged_headline(plan)}"
+        yield f"> [!WARNING]\n> {approved_headline(plan)}"
 
 
 def _footer(plan: Plan) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.plan import CapacityLine, Harm, Operation, Plan
+from reconciler.core.plan import Approval, CapacityLine, Harm, Operation, Plan
 from reconciler.core.values import plural
 from reconciler.outputs.findings import Level, findings
 from reconciler.outputs.terminal.printable import clip_middle, printable
@@ -301,8 +301,8 @@ def blockers(plan: Plan) -> tuple[str, ...]:
         blocking.append(plural(len(plan.errors), "error"))
     if plan.denials:
         blocking.append(plural(len(plan.denials), "policy denial"))
-    if plan.breaches and not plan.acknowledged:
-        blocking.append(f"{plural(len(plan.breaches), 'budget')} exceeded")
+    if plan.unapproved:
+        blocking.append(f"{plural(len(plan.unapproved), 'budget')} exceeded")
     return tuple(blocking)
 
 
@@ -323,9 +323,14 @@ def held_back_headline(plan: Plan) -> str:
     return f"The source of {count} has errors or is waiting for a sizing answer:"
 
 
-def acknowledged_headline(plan: Plan) -> str:
-    """Return a phrase about exceeded budgets that the user accepted."""
-    return f"{plural(len(plan.breaches), 'budget')} exceeded (acknowledged)"
+def approved_headline(plan: Plan) -> str:
+    """Return a phrase about exceeded budgets that approvals allow."""
+    return f"{plural(len(plan.breaches), 'budget')} exceeded (approved)"
+
+
+def approvals_in_force(plan: Plan) -> tuple[Approval, ...]:
+    """Return the approvals that let the plan exceed budgets."""
+    return tuple(approval for approval in plan.approvals if plan.breaches and not approval.ignored)
 
 
 def lint_headline(plan: Plan) -> str:

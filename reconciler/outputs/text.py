@@ -5,7 +5,7 @@ from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
 from reconciler.outputs.sections.model import View
 from reconciler.outputs.summary import (
-    acknowledged_headline,
+    approved_headline,
     blockers,
     closing_line,
     counts,
@@ -49,7 +49,7 @@ def _headline(page: Page, plan: Plan) -> None:
     if blocking:
         page.write(Styled("Cannot be committed: ", Style.ERROR), Styled(", ".join(blocking), Style.ERROR))
     elif plan.breaches:
-        page.write(Styled(acknowledged_headline(plan), Style.WARNING))
+        page.write(Styled(approved_headline(plan), Style.WARNING))
 
 
 def _footer(page: Page, plan: Plan) -> None:

@@ -1,13 +1,12 @@
 """Refuse a plan that must not be carried out. Every verb calls this after it has shown the plan."""
 
 from reconciler.core.plan import Plan
-from reconciler.core.plan.digest import acknowledgement
 from reconciler.core.values import plural
 from reconciler.errors import InvalidInput, PolicyDenied, StalePlan, UnsafePlan
 
 
 def refuse(plan: Plan, *, budgets: bool = True) -> None:
-    """Raise what forbids the plan: invalid input first, then policy, then budgets without an acknowledgement."""
+    """Raise what forbids the plan: invalid input first, then policy, then budgets without an approval."""
     if plan.errors:
         raise InvalidInput(plan.errors, already_shown=True)
     if plan.denials:
@@ -15,10 +14,10 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
             f"{plural(len(plan.denials), 'policy denial')}, shown above",
             hint="change what is denied, or add a PolicyException with an expiry date",
         )
-    if budgets and plan.breaches and not plan.acknowledged:
+    if budgets and plan.unapproved:
         raise UnsafePlan(
-            "over budget: " + "; ".join(breach.message for breach in plan.breaches),
-            hint=f"to accept exactly this plan, use --acknowledge {acknowledgement(plan.digest)}",
+            "over budget: " + "; ".join(breach.message for breach in plan.unapproved),
+            hint="make the change smaller, or approve exactly this plan with `reconciler approve` and commit the file",
         )
 
 

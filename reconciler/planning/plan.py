@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Config, RuleSetting
 from reconciler.core.plan import ExceptionInForce, Plan, Revision
+from reconciler.core.plan.approvals import Approvals
 from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs
 from reconciler.core.plan.make import make_plan
@@ -93,13 +94,11 @@ def plan_tree(
     *,
     base: str = "",
     date: str = "",
-    acknowledge: str = "",
     against_head: bool = False,
 ) -> Planned:
     """Plan a tree against a base; `against_head` compares a revision with its own `rendered/`.
 
     date: current date, for exceptions that expire (empty: date of the head commit).
-    acknowledge: approval of a plan over budget.
     """
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
     totals = evaluate_tree(runtime, index)
@@ -148,7 +147,8 @@ def plan_tree(
         exceptions=findings.exceptions,
         settings=judged.changes,
         folders=_folder_sizes(index, base_revision, _last_rendered(runtime, index) if against_head else before.files),
-        acknowledgement=acknowledge,
+        judged_by=digest_files(*index.revision.files.judging),
+        approvals=_approvals(index, base_revision, day),
     )
     planned = Planned(plan=make_plan(inputs), index=index, renderer=renderer)
     save_tools(runtime, index.context)
@@ -311,6 +311,16 @@ def _verdicts(
     for update in updates.values():
         verdicts += update.verdicts
     return [*verdicts, *_judge_age(index, config, config.rules, day, is_dated=is_dated)]
+
+
+def _approvals(index: CompiledRevision, base: LoadedRevision, day: dt.date | None) -> Approvals:
+    own, known = index.revision.files.approvals, base.files.approvals
+    return Approvals(
+        approvals=index.context.approvals,
+        folder=base.config.approvals,
+        merged=[path for path, blob in own.items() if known.get(path) == blob],
+        date=day.isoformat() if day else "",
+    )
 
 
 def _judge_age(

@@ -1,4 +1,4 @@
-"""The files of one revision by role: settings, sources, policies, evidence, rendered objects."""
+"""The files of one revision by role: settings, sources, policies, evidence, approvals, rendered objects."""
 
 import re
 from bisect import bisect_left
@@ -37,13 +37,19 @@ class RevisionFiles(Struct, frozen=True, kw_only=True):
     sources: BlobIds
     policies: BlobIds
     evidence: BlobIds
+    approvals: BlobIds
     rendered: BlobIds
     problems: tuple[Problem, ...] = ()
 
     @property
     def written(self) -> tuple[BlobIds, ...]:
-        """Everything that people write."""
+        """Everything that people write, except approvals: a plan is the same before and after its approval."""
         return self.settings, self.sources, self.policies, self.evidence
+
+    @property
+    def judging(self) -> tuple[BlobIds, ...]:
+        """What the changes of a plan are judged by."""
+        return self.settings, self.policies, self.evidence
 
 
 def split_tree(tree: Tree, folder: str) -> TreeFiles:
@@ -109,15 +115,16 @@ def _prefix(folder: str) -> str:
 
 def read_paths(config: Config) -> tuple[str, ...]:
     """Return every path that a plan reads."""
-    return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.rendered)
+    return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.approvals, config.rendered)
 
 
 def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
     """Assign each file its role; symlinks, submodules and file names that cannot be printed become problems."""
     written = files.written
-    roles = [below(written, *roots) for roots in (config.sources, config.policies, (config.evidence,))]
+    folders = (config.sources, config.policies, (config.evidence,), (config.approvals,))
+    roles = [below(written, *roots) for roots in folders]
     unread = [path for role in roles for path in role if not path.endswith(SUFFIXES)]
-    sources, policies, evidence = (
+    sources, policies, evidence, approvals = (
         {path: oid for path, oid in role.items() if path.endswith(SUFFIXES)} if unread else role for role in roles
     )
     return RevisionFiles(
@@ -125,6 +132,7 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
         sources=sources,
         policies=policies,
         evidence=evidence,
+        approvals=approvals,
         rendered=files.rendered,
         problems=(
             *_irregular_problems(config, files.irregular),

@@ -2,16 +2,17 @@
 
 import pytest
 
-from reconciler.app.commit import commit, uncommitted_sources
+from reconciler.app.approve import approve
+from reconciler.app.commit import commit, plan_commit, uncommitted_sources
 from reconciler.app.explain import explain
 from reconciler.app.lint import lint
 from reconciler.app.plan import plan
 from reconciler.app.render import render
 from reconciler.app.verify import require_verified, verify
-from reconciler.core.plan.digest import acknowledgement
+from reconciler.core.plan.approvals import write_approval
 from reconciler.core.policy.verdict import Result
 from reconciler.errors import ConfigError, InvalidInput, PolicyDenied, StalePlan, UnsafePlan
-from reconciler.outputs.commit import ACKNOWLEDGED, PLAN_DIGEST, trailers_of
+from reconciler.outputs.commit import APPROVAL, PLAN_DIGEST, trailers_of
 from reconciler.outputs.markdown import render_markdown
 from reconciler.outputs.text import render_text
 from tests.app.workspaces import edit, open_workspace, template_repository
@@ -101,18 +102,20 @@ def test_commit_refuses_errors_and_denials(
     assert repository.resolve("HEAD").oid == head
 
 
-def test_commit_over_budget_needs_the_token_of_the_plan(repository: MemoryRepository) -> None:
+def test_commit_over_budget_needs_an_approval_of_the_plan(repository: MemoryRepository) -> None:
     for path in [path for path in repository.work if path.startswith("jobs/")]:
         del repository.work[path]
     repository.save({})
     workspace = open_workspace(repository, "HEAD")
-    with pytest.raises(UnsafePlan, match="--acknowledge"):
+    with pytest.raises(UnsafePlan, match="reconciler approve"):
         commit(workspace, plan(workspace, against_head=True))
-    token = acknowledgement(plan(workspace, against_head=True).plan.digest)
-    approved = plan(workspace, against_head=True, acknowledge=token)
-    made = commit(workspace, approved, acknowledge=token)
+    _, approval = approve(workspace, reason="r", expires="2999-01-01")
+    repository.save({approval.place.path: write_approval(approval)})
+    workspace = open_workspace(repository, "HEAD")
+    made = commit(workspace, plan_commit(workspace))
     assert made is not None
-    assert trailers_of(repository.resolve("HEAD").message)[ACKNOWLEDGED] == token
+    assert trailers_of(repository.resolve("HEAD").message)[APPROVAL] == approval.place.path
+    assert approval.place.path not in repository.tree(made.oid)
 
 
 def test_uncommitted_sources(repository: MemoryRepository) -> None:

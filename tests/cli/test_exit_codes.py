@@ -179,18 +179,17 @@ def test_4_an_exception_allows_until_it_expires(fleet: Fleet) -> None:
     assert fleet.run("plan", "--date", "2026-12-02").code == 3
 
 
-def test_5_over_budget_until_this_very_plan_is_acknowledged(fleet: Fleet) -> None:
-    """The plan is shown in full, then refused, with the token that allows it and no other."""
+def test_5_over_budget_until_this_very_plan_is_approved(fleet: Fleet) -> None:
+    """The plan is shown in full, then refused, until it is approved; another edit voids the approval."""
     for path in (fleet.root / "jobs").rglob("*.yaml"):
         path.unlink()
     ran = fleet.run("plan")
     assert ran.code == 5
     assert "vit" in ran.out
-    token = ran.err.split("--acknowledge ")[1].split()[0]
-    assert fleet.run("plan", "--acknowledge", token).code == 0
-    assert fleet.run("plan", "--acknowledge", "0" * len(token)).code == 5
+    assert fleet.run("approve", "--reason", "the fleet is empty").code == 0
+    assert fleet.run("plan").code == 0
     fleet.edit("queues/h100.yaml", "quota: 32", "quota: 33")
-    assert fleet.run("plan", "--acknowledge", token).code == 5
+    assert fleet.run("plan").code == 5
 
 
 def test_5_verify_refuses_an_edited_rendered_file(fleet: Fleet) -> None:

@@ -85,7 +85,7 @@ def test_a_saved_plan_is_shown_in_every_format(fleet: Fleet, tmp_path: Path) -> 
     [
         ('"gpusAfter": 32', '"gpusAfter": 16'),  # a figure that the table of jobs shows
         ('"label": "working tree"', '"label": "v1.4"'),
-        ('"acknowledged": false', '"acknowledged": true'),
+        ('"approvalDigest": "sha256:', '"approvalDigest": "sha256:0'),
         ('"kind": "Plan",', '"kind": "Plan", "note": "approved",'),
     ],
 )
@@ -116,7 +116,7 @@ def test_show_exits_like_the_plan(fleet: Fleet, tmp_path: Path) -> None:
     assert fleet.run("plan", "--out", str(saved)).code == 5
     shown = run_verb(fleet.capture, ["show", str(saved)])
     assert shown.code == 5
-    assert "--acknowledge" in shown.err
+    assert "reconciler approve" in shown.err
 
 
 def test_a_saved_plan_is_committed_or_refused(fleet: Fleet, tmp_path: Path) -> None:

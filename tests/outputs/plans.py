@@ -1,7 +1,10 @@
 """Plans built by hand, as realistic as a reviewer's week: what every output is tried on."""
 
+from msgspec.structs import replace
+
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import (
+    Approval,
     Breach,
     CapacityLine,
     Change,
@@ -437,6 +440,25 @@ def everything() -> Plan:
             ),
         ),
         digest=DIGEST,
+    )
+
+
+def approved() -> Plan:
+    """Build the same pull request once its budgets may be exceeded, with an approval of an earlier version of it."""
+    plan = everything()
+    used = Approval(
+        place=place("approvals/3f9c21ab04d2.yaml", 2, 1), plan=DIGEST, reason="the partner leaves", expires="2026-11-30"
+    )
+    void = Approval(
+        place=place("approvals/77aa21ab04d2.yaml", 2, 1),
+        plan=DIGEST,
+        reason="the partner leaves soon",
+        expires="2026-11-30",
+        budgets=("gpu-quota",),
+        ignored="approves sha256:77aa21ab04d2, but the approval digest of this plan is sha256:3f9c21ab04d2",
+    )
+    return replace(
+        plan, approvals=(used, void), breaches=tuple(replace(breach, approved=True) for breach in plan.breaches)
     )
 
 

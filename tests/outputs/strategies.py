@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import (
+    Approval,
     Breach,
     CapacityLine,
     Change,
@@ -202,8 +203,19 @@ PLAN = st.builds(
         )
     ),
     held_back=several(TEXT),
-    breaches=several(st.builds(Breach, budget=TEXT, message=TEXT, limit=TEXT, actual=TEXT)),
-    acknowledged=st.booleans(),
+    breaches=several(st.builds(Breach, budget=TEXT, message=TEXT, limit=TEXT, actual=TEXT, approved=st.booleans())),
+    approvals=several(
+        st.builds(
+            Approval,
+            place=PLACE,
+            plan=TEXT,
+            reason=TEXT,
+            expires=TEXT,
+            budgets=several(TEXT),
+            ignored=TEXT,
+            is_merged=st.booleans(),
+        )
+    ),
     digest=st.sampled_from((DIGEST, "")),
 )
 

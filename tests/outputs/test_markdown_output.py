@@ -11,7 +11,6 @@ from markdown_it.token import Token
 from msgspec.structs import replace
 
 from reconciler.core.plan import Plan
-from reconciler.core.plan.digest import acknowledgement
 from reconciler.outputs.comment.markup import code, fence, marker, prose, size
 from reconciler.outputs.markdown import GITHUB_LIMIT, render_markdown
 from reconciler.outputs.registry import RenderOptions
@@ -94,11 +93,11 @@ def test_the_first_line_is_how_a_later_run_finds_its_comment() -> None:
     assert marker("-->") == "<!-- gpu-reconciler:plan: -->"
 
 
-def test_the_acknowledgement_is_ready_to_copy() -> None:
-    plan = plans.everything()
-    token = acknowledgement(plan.digest)
-    assert f"`reconciler commit --acknowledge {token}`" in render_markdown(plan)
-    assert token not in render_markdown(replace(plan, acknowledged=True))
+def test_the_approval_is_ready_to_copy() -> None:
+    assert "`reconciler approve --reason 'TEXT'`" in render_markdown(plans.everything())
+    approved = render_markdown(plans.approved())
+    assert "--reason" not in approved
+    assert "the partner leaves (`approvals/3f9c21ab04d2.yaml`)" in approved
 
 
 def many(count: int) -> Plan:

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.core.plan import Plan
-from reconciler.core.plan.digest import acknowledgement
 from reconciler.outputs.registry import RenderOptions
 from reconciler.outputs.terminal.printable import cells
 from reconciler.outputs.text import render_text
@@ -69,11 +68,11 @@ def test_every_changed_field_has_its_reason() -> None:
         assert 0 < shown.index(path) < after
 
 
-def test_the_acknowledgement_is_ready_to_type() -> None:
-    plan = plans.everything()
-    assert f"reconciler commit --acknowledge {acknowledgement(plan.digest)}" in render_text(
-        plan, RenderOptions(width=80)
-    )
+def test_the_approval_is_ready_to_type() -> None:
+    assert "  reconciler approve --reason 'TEXT'\n" in render_text(plans.everything(), RenderOptions(width=80))
+    approved = render_text(plans.approved(), RenderOptions(width=80))
+    assert "--reason" not in approved
+    assert "Approved until 2026-11-30: the partner leaves" in approved
 
 
 def test_equal_edits_are_shown_once() -> None:

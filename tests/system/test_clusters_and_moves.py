@@ -121,10 +121,11 @@ def test_a_cluster_that_is_removed_is_deleted_under_budget(fleet: Fleet) -> None
     assert {change["operation"] for change in plan["changes"]} == {"delete"}
     assert deleted <= {f"rendered/{name}" for name in fleet.files() if name.startswith(f"{gone}/")}
     assert deleted
-    token = ran.err.split("--acknowledge ")[1].split()[0]
     fleet.commit()
     assert fleet.run("commit").code == 5
-    assert fleet.run("commit", "--acknowledge", token).code == 0
+    assert fleet.run("approve", "--reason", "the cluster is switched off").code == 0
+    fleet.commit()
+    assert fleet.run("commit").code == 0
     left = {name for name in fleet.files() if name.startswith(f"{gone}/")}
     assert all(b"gpureconciler.io/keep" in fleet.files()[name] for name in left)
     assert fleet.run("verify").code == 0
@@ -181,14 +182,20 @@ def test_a_source_folder_without_files_is_refused(fleet: Fleet, how: str) -> Non
     ran = fleet.run("plan")
     assert ran.code == 5, ran.out
     assert "vit" in ran.out
-    assert "--acknowledge" in ran.err
-    token = ran.err.split("--acknowledge ")[1].split()[0]
+    assert "reconciler approve" in ran.err
+    assert fleet.run("approve", "--reason", "all jobs are done").code == 0
+    approval = next((fleet.root / "approvals").iterdir())
+    text = approval.read_text()
+    approval.unlink()
     fleet.commit()
     fleet.write("NEWS.md", "later")
     head = fleet.commit()
     assert fleet.run("commit").code == 5
     assert fleet.git("rev-parse", "HEAD") == head
-    assert fleet.run("commit", "--acknowledge", token).code == 0
+    approval.parent.mkdir(exist_ok=True)
+    approval.write_text(text)
+    fleet.commit()
+    assert fleet.run("commit").code == 0
     assert fleet.run("commit").code == 0
     assert fleet.run("plan", "--exit-code").code == 0
 

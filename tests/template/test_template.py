@@ -151,10 +151,10 @@ def test_a_schedule_finds_expired_exceptions(
 
 
 @pytest.mark.parametrize("path", PIPELINES)
-def test_pipelines_plan_refuse_and_take_an_acknowledgement(
+def test_pipelines_plan_refuse_and_take_an_approval(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scripts themselves, in a clone of a branch: a plain change, one over budget, and one acknowledged."""
+    """The scripts themselves, in a clone of a branch: a plain change, one over budget, and one approved."""
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
@@ -174,12 +174,13 @@ def test_pipelines_plan_refuse_and_take_an_acknowledgement(
     fleet.commit()
     refused = forge(fleet.root, path, base)
     assert refused.returncode == 5, refused.stdout + refused.stderr
-    token = refused.stderr.split("--acknowledge ")[1].split()[0]
-    committed = fleet.run("commit", "--acknowledge", token)
+    assert fleet.run("approve", "--base", base, "--reason", "the jobs are done").code == 0
+    fleet.commit()
+    committed = fleet.run("commit", "--base", base)
     assert committed.code == 0, committed.err
-    assert f"Reconciler-Acknowledged: {token}" in fleet.git("log", "-1", "--format=%B")
-    acknowledged = forge(fleet.root, path, base)
-    assert acknowledged.returncode == 0, acknowledged.stdout + acknowledged.stderr
+    assert "Reconciler-Approval: approvals/" in fleet.git("log", "-1", "--format=%B")
+    approved = forge(fleet.root, path, base)
+    assert approved.returncode == 0, approved.stdout + approved.stderr
     fleet.edit("queues/h100.yaml", "quota: 32", "quota: 33")
     fleet.commit()
     assert forge(fleet.root, path, base).returncode == 5

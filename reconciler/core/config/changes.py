@@ -98,7 +98,8 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
     if top in ("sources", "policies"):
         gone = sorted({*(before or ())} - {*(after or ())})
         return bool(gone), f"{', '.join(gone)} is no longer read" if gone else ""
-    return top == "evidence", f"{before} is no longer read" if top == "evidence" else ""
+    moves = top in ("evidence", "approvals")
+    return moves, f"{before} is no longer read" if moves else ""
 
 
 def _days(text: str) -> int:

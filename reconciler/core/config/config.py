@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_FOLDERS: Mapping[str, tuple[str, ...]] = {"sources": ("queues", "jobs"), "policies": ("policies",)}
 """Folders if `reconciler.yaml` sets none."""
 DEFAULT_EVIDENCE = "evidence"
+DEFAULT_APPROVALS = "approvals"
 
 
 class Backend(StrEnum):
@@ -69,7 +70,7 @@ class RuleSetting(Struct, frozen=True, kw_only=True):
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
-    """Limits on what a plan may change without an acknowledgement. None: no limit.
+    """Limits on what a plan may change without an approval. None: no limit.
 
     `delete_share` is a fraction of the existing objects. The change of the GPU quota is the sum over queues of
     |after - before| guaranteed GPUs; `gpu_quota_share` is a fraction of the GPUs guaranteed before.
@@ -92,6 +93,7 @@ class Config(Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...] = DEFAULT_FOLDERS["policies"]
     evidence: str = DEFAULT_EVIDENCE
     evidence_days: int | None = None  # maximum age of inventories; None: no limit
+    approvals: str = DEFAULT_APPROVALS
     rendered: str = "rendered"
     rules: Mapping[str, RuleSetting] = field(default_factory=dict)
     budgets: Budgets = Budgets()
@@ -117,6 +119,7 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
             policies=tuple(_normalize(written) for written in spec.get("policies", shipped.policies)),
             evidence=_normalize(_evidence_folder(spec)[1]),
             evidence_days=_evidence_days(spec),
+            approvals=_normalize(spec.get("approvals", shipped.approvals)),
             rendered=_normalize(spec.get("rendered", shipped.rendered)),
             rules={
                 rule: RuleSetting(**setting, place=document.at(("spec", "rules", rule), key=True))
@@ -199,6 +202,7 @@ def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
         for index, written in enumerate(spec.get(name, default)):
             yield ("spec", name, index), written
     yield _evidence_folder(spec)
+    yield ("spec", "approvals"), spec.get("approvals", DEFAULT_APPROVALS)
     yield ("spec", "rendered"), spec.get("rendered", "rendered")
     for index, cluster in enumerate(spec["clusters"]):
         for position, written in enumerate(cluster.get("select", {}).get("folders", ())):
@@ -221,15 +225,16 @@ def _evidence_days(spec: Mapping[str, Any]) -> int | None:
 def _overlaps(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:
     """Yield overlapping folders of two roles, and selectors that match no source folder."""
     roles: dict[str, list[tuple[FieldPath, str]]] = {
-        role: [] for role in ("sources", "policies", "evidence", "rendered", "clusters")
+        role: [] for role in ("sources", "policies", "evidence", "approvals", "rendered", "clusters")
     }
     for path, written in _folders(spec):
         roles[str(path[1])].append((path, written))
-    occupied = [(role, written) for role in ("rendered", "evidence", "policies") for _, written in roles[role]]
-    for role in ("sources", "policies", "evidence"):
+    order = ("sources", "policies", "evidence", "approvals", "rendered")
+    for position, role in enumerate(order):
+        occupied = [(other, written) for other in reversed(order[position + 1 :]) for _, written in roles[other]]
         for path, written in roles[role]:
             for other, existing in occupied:
-                if other != role and (other, role) != ("policies", "evidence") and _overlap(written, existing):
+                if _overlap(written, existing):
                     message = f"{written!r} overlaps with {existing!r} of spec.{other}"
                     yield path, message, "use separate folders"
     sources = [written for _, written in roles["sources"]]

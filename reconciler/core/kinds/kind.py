@@ -79,6 +79,7 @@ class Role(StrEnum):
     CONFIGURATION = "configuration"  # reconciler.yaml
     EVIDENCE = "evidence"  # below evidence/<cluster>/
     POLICY = "policy"  # below policies/
+    APPROVAL = "approval"  # below approvals/
 
 
 class Kind(Struct, frozen=True, kw_only=True):

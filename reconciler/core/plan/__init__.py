@@ -1,10 +1,11 @@
 """The plan: what changes from the existing objects to the desired ones, and why."""
 
 from reconciler.core.plan.differences import differences
-from reconciler.core.plan.digest import acknowledgement, digest
+from reconciler.core.plan.digest import approval_digest, digest
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.make import make_plan
 from reconciler.core.plan.plan import (
+    Approval,
     Breach,
     CapacityLine,
     Change,
@@ -21,6 +22,7 @@ from reconciler.core.plan.plan import (
 from reconciler.core.policy.exceptions import ExceptionInForce
 
 __all__ = [
+    "Approval",
     "Breach",
     "CapacityLine",
     "Change",
@@ -35,7 +37,7 @@ __all__ = [
     "QueueLine",
     "Revision",
     "Risk",
-    "acknowledgement",
+    "approval_digest",
     "differences",
     "digest",
     "make_plan",

@@ -8,6 +8,18 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.plan.plan import Breach, Change, Operation, QueueLine
 from reconciler.core.values import plural
 
+BUDGETS = (
+    "deletes.count",
+    "deletes.share",
+    "gpu-quota.count",
+    "gpu-quota.share",
+    "gpu-quota.unlimited",
+    "settings",
+    "exceptions",
+    "sources.empty",
+)
+"""The name of every budget, which approvals use."""
+
 
 def breaches(
     budgets: Budgets,

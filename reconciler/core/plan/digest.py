@@ -1,4 +1,4 @@
-"""The digest of a plan, the token that acknowledges the plan with this digest, and the checksum of a saved plan."""
+"""The digest of a plan, the digest that an approval names, and the checksum of a saved plan."""
 
 import hashlib
 import json
@@ -15,17 +15,27 @@ if TYPE_CHECKING:
 def digest(plan: "Plan") -> str:
     """Return the SHA-256 of the whole plan, as canonical JSON: its inputs, and everything that outputs show.
 
-    Labels, commit ids, the age of evidence and the acknowledgement are not part of it, so that equal files under
+    Labels, commit ids, the age of evidence and approvals are not part of it, so that equal files under
     another name or commit, or on another day, give the same plan. The checksum of a saved plan covers them.
     """
     anonymous = {side: replace(getattr(plan, side), label="", commit="") for side in ("base", "head")}
     capacity = tuple(replace(line, evidence_days=None) for line in plan.capacity)
-    return _sha256(replace(plan, digest="", acknowledged=False, capacity=capacity, **anonymous))
+    breaches = tuple(replace(breach, approved=False) for breach in plan.breaches)
+    return _sha256(replace(plan, digest="", approvals=(), breaches=breaches, capacity=capacity, **anonymous))
 
 
-def acknowledgement(plan_digest: str) -> str:
-    """Return the token with which a user accepts the exceeded budgets of exactly this plan."""
-    return hashlib.sha256(f"acknowledge {plan_digest}".encode()).hexdigest()[:12]
+def approval_digest(plan: "Plan", judged_by: str) -> str:
+    """Return the SHA-256 of what an approval allows: every changed object, before and after, and `judged_by`.
+
+    It is the same for a branch, its merge with unrelated changes, and the commit that renders the merge: what differs
+    between them, such as labels, dates and unchanged objects, is not part of it. `judged_by` is the digest of the
+    settings, policies and evidence of the head.
+    """
+    changes = sorted(
+        (change.path, change.moved_from, change.digest_before, change.digest_after) for change in plan.changes
+    )
+    folders = sorted(breach.actual for breach in plan.breaches if breach.budget == "sources.empty")
+    return _sha256((changes, folders, judged_by))
 
 
 def checksum(document: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from reconciler.core.config.changes import SettingChange
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.plan.approvals import NO_APPROVALS, Approvals
 from reconciler.core.plan.comparison import NO_SCHEMAS, Comparison, FieldSchemas
 from reconciler.core.plan.plan import Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
@@ -51,7 +52,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     evidence_ages: age of each inventory in days, if the configuration limits it.
     settings: what differs between the settings and rules of head and base.
     folders: number of files in each source folder, before and after.
-    acknowledgement: the token that the user gave to accept exceeded budgets.
+    judged_by: digest of the settings, policies and evidence of the head.
+    approvals: what lets the plan exceed budgets.
     """
 
     engine: str
@@ -78,4 +80,5 @@ class Inputs(Struct, frozen=True, kw_only=True):
     settings: tuple[SettingChange, ...] = ()
     folders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     common: Common = Common()
-    acknowledgement: str = ""
+    judged_by: str = ""
+    approvals: Approvals = NO_APPROVALS

@@ -5,9 +5,10 @@ from itertools import chain
 
 from msgspec.structs import replace
 
+from reconciler.core.plan.approvals import apply_approvals
 from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.changed_paths import compare_paths
-from reconciler.core.plan.digest import acknowledgement, digest
+from reconciler.core.plan.digest import approval_digest, digest
 from reconciler.core.plan.edits import make_edits
 from reconciler.core.plan.gpus import capacity_lines, gpu_lines, job_changes, queue_lines
 from reconciler.core.plan.inputs import Inputs
@@ -52,8 +53,8 @@ def make_plan(inputs: Inputs) -> Plan:
             settings=inputs.settings,
         ),
     )
-    plan_digest = digest(plan)
-    return replace(plan, digest=plan_digest, acknowledged=inputs.acknowledgement == acknowledgement(plan_digest))
+    plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by))
+    return apply_approvals(replace(plan, digest=digest(plan)), inputs.approvals)
 
 
 def _usage(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, QueueUsage]:

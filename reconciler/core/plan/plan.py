@@ -135,6 +135,19 @@ class Breach(Struct, frozen=True, kw_only=True):
     message: str
     limit: str
     actual: str
+    approved: bool = False
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """A PlanApproval file: it lets the plan with this approval digest exceed budgets through the day `expires`."""
+
+    place: SourceRef
+    plan: str
+    reason: str
+    expires: str  # YYYY-MM-DD
+    budgets: tuple[str, ...] = ()  # empty: all
+    ignored: str = ""  # why it does not apply to this plan
+    is_merged: bool = False  # the base has it already, so the next commit removes it
 
 
 class Revision(Struct, frozen=True, kw_only=True):
@@ -166,7 +179,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     held_back: tuple[str, ...] = ()  # rendered files left unchanged: the source has errors or waits for an answer
     breaches: tuple[Breach, ...] = ()
-    acknowledged: bool = False
+    approvals: tuple[Approval, ...] = ()
+    approval_digest: str = ""  # what an approval names
     digest: str = ""
 
     @property
@@ -183,6 +197,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     def has_changes(self) -> bool:
         """Whether objects or settings change."""
         return bool(self.changes or self.settings)
+
+    @property
+    def unapproved(self) -> tuple[Breach, ...]:
+        """Exceeded budgets that no approval allows. They prevent a commit."""
+        return tuple(breach for breach in self.breaches if not breach.approved)
 
     @property
     def is_empty(self) -> bool:

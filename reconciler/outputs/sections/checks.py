@@ -1,7 +1,6 @@
 """Sections about what is wrong or risky: errors, budgets, risks, warnings, notes and exceptions."""
 
 from reconciler.core.plan import ExceptionInForce, Plan
-from reconciler.core.plan.digest import acknowledgement
 from reconciler.outputs.findings import Category, Finding, Level, findings, where
 from reconciler.outputs.sections.model import (
     Block,
@@ -15,7 +14,7 @@ from reconciler.outputs.sections.model import (
     View,
     strong,
 )
-from reconciler.outputs.summary import held_back_headline
+from reconciler.outputs.summary import approvals_in_force, held_back_headline
 from reconciler.outputs.terminal.page import Style, Styled
 
 
@@ -40,7 +39,7 @@ def risks(view: View) -> PageSection | None:
 
 
 def _checks(plan: Plan, title: str, level: Level) -> PageSection | None:
-    categories = (Category.PROBLEM, Category.VERDICT)
+    categories = (Category.PROBLEM, Category.VERDICT, Category.APPROVAL)
     members = [finding for finding in findings(plan) if finding.category in categories and finding.level is level]
     return _list(title, members, is_complete=level is Level.ERROR, is_folded=level is not Level.ERROR)
 
@@ -65,16 +64,18 @@ def held_back(view: View) -> PageSection | None:
 
 
 def budgets(view: View) -> PageSection | None:
-    """Return exceeded budgets, and how to accept the view.plan."""
+    """Return exceeded budgets, the approvals that allow them, and how to approve the others."""
     if not view.plan.breaches:
         return None
     members = tuple(finding for finding in findings(view.plan) if finding.category is Category.BUDGET)
     blocks: list[Block] = [FindingsBlock(members=members, is_complete=True)]
-    if not view.plan.acknowledged:
-        blocks.append(SentenceBlock(("To accept exactly this plan, run:",)))
-        blocks.append(CommandBlock(f"reconciler commit --acknowledge {acknowledgement(view.plan.digest)}"))
-    remark = "acknowledged" if view.plan.acknowledged else ""
-    return PageSection(title="Budgets exceeded", count=len(members), remark=remark, blocks=tuple(blocks))
+    for approval in approvals_in_force(view.plan):
+        path = Name(approval.place.path, Style.DIM)
+        blocks.append(SentenceBlock((f"Approved until {approval.expires}: {approval.reason} (", path, ")")))
+    if view.plan.unapproved:
+        blocks.append(SentenceBlock(("To approve exactly this plan, run this on its branch and commit the file:",)))
+        blocks.append(CommandBlock("reconciler approve --reason 'TEXT'"))
+    return PageSection(title="Budgets exceeded", count=len(members), blocks=tuple(blocks))
 
 
 def exceptions(view: View) -> PageSection | None:

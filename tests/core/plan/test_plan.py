@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from reconciler.core.config import Cluster
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.objects import ObjectKey, SourceRef
-from reconciler.core.plan import Inputs, Operation, Plan, acknowledgement, digest, make_plan
+from reconciler.core.plan import Approval, Inputs, Operation, Plan, digest, make_plan
+from reconciler.core.plan.approvals import Approvals
 from reconciler.core.plan.codec import encode, from_json, schema, to_json
 from reconciler.core.policy.references import evaluate
 from reconciler.core.problems import Problem, Severity
@@ -279,16 +280,17 @@ def test_the_digest_does_not_depend_on_names_and_commits() -> None:
     assert make_plan(other).digest == make_plan(given).digest
 
 
-def test_an_acknowledgement_allows_one_plan() -> None:
+def test_an_approval_allows_one_plan() -> None:
     given = everything()
     made = make_plan(given)
     assert made.breaches
-    assert not made.acknowledged
-    token = acknowledgement(made.digest)
-    again = make_plan(replace(given, acknowledgement=token))
-    assert again.acknowledged
+    assert made.unapproved == made.breaches
+    approval = Approval(place=SourceRef(path="approvals/a.yaml"), plan=made.approval_digest, reason="r", expires="2")
+    given = replace(given, approvals=Approvals(approvals=(approval,), date="1"))
+    again = make_plan(given)
+    assert again.unapproved == ()
     assert again.digest == made.digest
-    assert not make_plan(replace(given, acknowledgement=token, evidence="e2")).acknowledged
+    assert make_plan(replace(given, judged_by="other")).unapproved == made.breaches
 
 
 def test_a_plan_file_is_read_back_as_it_was() -> None:

@@ -1,4 +1,4 @@
-"""The project's own kinds (`gpureconciler.io`): configuration, evidence and policy. None of them is rendered."""
+"""Kinds of the project itself (`gpureconciler.io`): configuration, evidence, policy, approvals. None is rendered."""
 
 from typing import Any
 
@@ -11,11 +11,12 @@ from reconciler.core.problems import Problem
 GROUP = "gpureconciler.io"
 CONFIG = (GROUP, "ReconcilerConfig")
 EXCEPTION = (GROUP, "PolicyException")
+APPROVAL = (GROUP, "PlanApproval")
 
 _REFUSAL = Refusal(
     rule="layout.kind",
     message="{kind} is not allowed in a source folder",
-    hint="reconciler.yaml belongs at the root, evidence and exceptions in their own folders",
+    hint="reconciler.yaml belongs at the root, evidence, exceptions and approvals in their own folders",
 )
 
 
@@ -42,5 +43,6 @@ KINDS = (
         evidence=EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS),
     ),
     Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
+    Kind(group=GROUP, kind="PlanApproval", role=Role.APPROVAL, refusal=_REFUSAL),
     Kind(group=GROUP, kind=ANY_KIND, refusal=_REFUSAL),
 )

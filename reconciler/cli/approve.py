@@ -1,0 +1,83 @@
+"""`reconciler approve`."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.console import emit
+
+if TYPE_CHECKING:
+    from reconciler.core.plan import Approval, Plan
+
+_DAYS = 7
+
+
+@click.command(
+    "approve",
+    epilog="""\b
+Examples:
+  reconciler approve --reason 'team-a leaves the cluster'     all exceeded budgets, for 7 days
+  reconciler approve --base main --reason 'move to h200' --budget deletes --days 2
+""",
+)
+@options.repo
+@options.base
+@click.option("--reason", metavar="TEXT", required=True, help="Why the plan may exceed its budgets, for reviewers.")
+@click.option("--expires", metavar="YYYY-MM-DD", default="", help="Last day on which the approval is valid.")
+@click.option(
+    "--days",
+    metavar="N",
+    type=click.IntRange(0, 365),
+    help=f"Number of days for which the approval is valid, instead of --expires. [default: {_DAYS}]",
+)
+@click.option(
+    "--budget", "budgets", metavar="NAME", multiple=True, help="Budget that may be exceeded; repeatable. [default: all]"
+)
+@options.cluster
+@options.date
+@options.run_options
+def command(*, repo: str, reason: str, expires: str, days: int | None, budgets: tuple[str, ...], **flags: Any) -> int:
+    """Approve the plan of the working tree, which exceeds its budgets.
+
+    Writes a PlanApproval to the folder approvals/. Commit it to the branch of the change: the plan then passes until
+    any edit changes it. The first `reconciler commit` after the merge removes the file.
+    """
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.approve import approve, last_day  # noqa: PLC0415
+    from reconciler.core.plan.approvals import write_approval  # noqa: PLC0415
+
+    if expires and days is not None:
+        raise click.UsageError("--expires and --days exclude each other")
+    if not reason.strip():
+        raise click.UsageError("--reason is empty")
+    run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
+    settings = run.settings
+    until = last_day(expires, _DAYS if days is None else days, settings.date or wiring.today())
+    plan, approval = approve(
+        run.workspace, reason=reason.strip(), expires=until, base=settings.base, date=settings.date, budgets=budgets
+    )
+    wiring.write_edits({approval.place.path: write_approval(approval)}, run)
+    for line in _lines(plan, approval):
+        emit(line)
+    return 0
+
+
+def _lines(plan: "Plan", approval: "Approval") -> Iterator[str]:
+    """Yield what is approved: budgets, GPUs and risks."""
+    from reconciler.core.plan.approvals import approves  # noqa: PLC0415
+    from reconciler.core.values import plural  # noqa: PLC0415
+    from reconciler.outputs.summary import counts, headlines  # noqa: PLC0415
+
+    path = approval.place.path
+    yield f"{path} approves this plan through {approval.expires}:"
+    yield from (f"  {sentence}" for sentence in headlines(plan))
+    yield f"  {' · '.join(text for _, text in counts(plan))}"
+    for breach in plan.unapproved:
+        yield f"  {breach.budget}: {breach.message}{'' if approves(approval, breach) else ' (not approved)'}"
+    rules = Counter(risk.rule for risk in plan.risks)
+    if rules:
+        yield f"  {plural(len(plan.risks), 'risk')}: {', '.join(f'{count} {rule}' for rule, count in rules.items())}"
+    yield f"Commit it to this branch: git add {path} && git commit"
