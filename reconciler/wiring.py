@@ -229,13 +229,6 @@ def write_edits(contents: Mapping[str, bytes], run: Run | None) -> None:
         write_file(target, content)
 
 
-def today() -> str:
-    """Return the current date in UTC, for files that people write. Plans never ask for it."""
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).date().isoformat()
-
-
 def read_input(path: Path) -> bytes:
     """Read a file, or standard input for `-`."""
     from reconciler.adapters.files import read_file

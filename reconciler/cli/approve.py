@@ -45,6 +45,8 @@ def command(*, repo: str, reason: str, expires: str, days: int | None, budgets: 
     Writes a PlanApproval to the folder approvals/. Commit it to the branch of the change: the plan then passes until
     any edit changes it. The first `reconciler commit` after the merge removes the file.
     """
+    import datetime as dt  # noqa: PLC0415 - imported late so that --help stays fast
+
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.approve import approve, last_day  # noqa: PLC0415
     from reconciler.core.plan.approvals import write_approval  # noqa: PLC0415
@@ -55,7 +57,9 @@ def command(*, repo: str, reason: str, expires: str, days: int | None, budgets: 
         raise click.UsageError("--reason is empty")
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     settings = run.settings
-    until = last_day(expires, _DAYS if days is None else days, settings.date or wiring.today())
+    until = last_day(
+        expires, _DAYS if days is None else days, settings.date or dt.datetime.now(dt.UTC).date().isoformat()
+    )
     plan, approval = approve(
         run.workspace, reason=reason.strip(), expires=until, base=settings.base, date=settings.date, budgets=budgets
     )
