@@ -20,7 +20,7 @@ from typing import IO
 
 from msgspec import Struct
 
-from reconciler.core.plan.masking import MASK, is_secret_name, redact
+from reconciler.core.secrets import MASK, is_secret_name, mask_text, mentions_secret
 from reconciler.errors import OutsideError, one_line
 
 _POLL_SECONDS = 0.05  # how often the deadline, the memory and the end of a child are checked
@@ -84,8 +84,8 @@ def without_credentials(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if not name.upper().startswith(_CREDENTIAL_PREFIXES)
         and not name.upper().endswith(_CREDENTIAL_SUFFIXES)
-        and not is_secret_name(name)
-        and redact(value) == value
+        and not mentions_secret(name)
+        and mask_text(value) == value
     }
 
 
@@ -186,7 +186,7 @@ class ChildProcess:
         for name, value in self._command.environ.items():
             if len(value) >= _SHORTEST_SECRET and is_secret_name(name):
                 text = text.replace(value, MASK)
-        return one_line(redact(text))
+        return one_line(mask_text(text))
 
     def _resident_bytes(self) -> int:
         """Return the memory that the child holds; 0 if the system does not tell."""

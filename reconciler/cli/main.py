@@ -137,7 +137,7 @@ _PIPE_CLOSED = 128 + 13
 def _report_usage(error: click.ClickException) -> int:
     """Print an error of the command line in the form of all other errors."""
     message = error.format_message().rstrip(".")
-    emit(f"error: {message[:1].lower()}{message[1:]}", err=True)
+    emit(f"error: {_masked(message[:1].lower() + message[1:])}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         emit(f"Run `{error.ctx.command_path} --help` for usage.", err=True)
     return 2
@@ -145,16 +145,24 @@ def _report_usage(error: click.ClickException) -> int:
 
 def _report(error: Exception) -> int:
     if isinstance(error, ReconcilerError):
-        for problem in getattr(error, "problems", ()):
+        from reconciler.core.secrets import mask_findings  # noqa: PLC0415 - only for an error
+
+        for problem in mask_findings(getattr(error, "problems", ())):
             emit(str(problem), err=True)
-        emit(f"error: {error}", err=True)
+        emit(f"error: {_masked(str(error))}", err=True)
         return error.exit_code
-    emit(f"bug: {type(error).__name__}: {error}", err=True)
+    emit(f"bug: {type(error).__name__}: {_masked(str(error))}", err=True)
     emit("This is a bug in gpu-reconciler. Report it with the traceback of RECONCILER_DEBUG=1.", err=True)
     return ReconcilerError.exit_code
+
+
+def _masked(text: str) -> str:
+    from reconciler.core.secrets import mask_text  # noqa: PLC0415 - only for an error
+
+    return mask_text(text)
 
 
 def _print_traceback() -> None:
     import traceback  # noqa: PLC0415 - only for an error
 
-    emit(traceback.format_exc(), err=True, nl=False)
+    emit(_masked(traceback.format_exc()), err=True, nl=False)

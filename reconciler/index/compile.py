@@ -22,6 +22,7 @@ from reconciler.core.manifests.size import size_problems
 from reconciler.core.objects import SourceRef, format_path
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Parsed, Problem, Severity
+from reconciler.core.secrets import mask_findings
 from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
@@ -87,11 +88,16 @@ class _CompileUnit(Struct, kw_only=True):
     def compiled(self) -> CompiledFile:
         return CompiledFile(
             objects=tuple(self.objects),
-            problems=tuple(dict.fromkeys(self.problems)),
-            verdicts=tuple(self.verdicts),
+            problems=mask_findings(dict.fromkeys(self.problems), self._bodies()),
+            verdicts=mask_findings(self.verdicts, self._bodies()),
             pending=tuple(sorted(self.pending)),
             dependencies=frozenset(self.dependencies),
         )
+
+    def _bodies(self) -> Iterator[dict[str, Any]]:
+        """Yield the objects of the file, and what is rendered from them: their secrets are masked in the findings."""
+        yield from (document.data for document in self.documents)
+        yield from (manifest.body for manifest, _ in self.manifests if manifest.tree is not None)
 
 
 def _parse(_: Context, unit: _CompileUnit) -> None:

@@ -18,6 +18,7 @@ from reconciler.core.policy.exceptions import PolicyException
 from reconciler.core.policy.rule_book import RuleBook, load_rules
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
+from reconciler.core.secrets import mask_findings
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
@@ -144,11 +145,13 @@ def build_context(
             for cluster in clusters
             if selects(cluster, document.source.path, document.metadata.get("labels"))
         },
-        problems=(
-            *(problem for file in (*policies, *approvals) for problem in file.problems),
-            *measured.problems,
-            *rules.problems,
-            *approval_problems,
+        problems=mask_findings(
+            (
+                *(problem for file in (*policies, *approvals) for problem in file.problems),
+                *measured.problems,
+                *rules.problems,
+                *approval_problems,
+            )
         ),
     )
 

@@ -5,6 +5,7 @@ Parsing the evidence about 5,000 nodes takes a second, and a plan that changes o
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +15,7 @@ from reconciler.core.documents import Document, read
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
+from reconciler.core.secrets import holds_secret, mask_findings, secret_leaves
 from reconciler.ports import Cache
 
 ReadFiles = Callable[[list[str]], Iterable[bytes]]
@@ -73,6 +75,7 @@ class CachedParser:
 
     def _parse(self, path: str, oid: str, raw: bytes) -> ParsedFile:
         reading = read(path, raw)
+        bodies = [document.data for document in reading.documents]
         problems = [self._catalogue.validate(document) for document in reading.documents]
         file = ParsedFile(
             path=path,
@@ -81,9 +84,9 @@ class CachedParser:
             documents=reading.documents,
             is_valid=tuple(map(self._is_valid, reading.documents, problems)),
             digests=digest_documents(reading.documents, raw),
-            problems=(*reading.problems, *(problem for of_document in problems for problem in of_document)),
+            problems=mask_findings((*reading.problems, *chain.from_iterable(problems)), bodies),
         )
-        if reading.problems or any(self._kinds.find(each.group, each.kind).is_secret for each in reading.documents):
+        if reading.problems or self._has_secrets(reading.documents) or holds_secret(raw.decode("utf-8", "replace")):
             return file  # the text may hold a secret, also in a part that could not be read: it stays in the repository
         bare = tuple(replace(document, text=b"") for document in file.documents)
         try:
@@ -91,6 +94,12 @@ class CachedParser:
         except (OverflowError, ValueError):  # numbers over 64 bits: parse such a file each time
             self.used.pop(f"{oid} {path}", None)
         return file
+
+    def _has_secrets(self, documents: Iterable[Document]) -> bool:
+        return any(
+            self._kinds.find(document.group, document.kind).is_secret or any(secret_leaves(document.data))
+            for document in documents
+        )
 
     def _is_valid(self, document: Document, problems: Iterable[Problem]) -> bool:
         if any(problem.severity is Severity.ERROR for problem in problems):

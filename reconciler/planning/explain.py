@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from reconciler.core.documents import read
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.plan.explanation import ExplainedField, Explanation, ValueSource
-from reconciler.core.plan.masking import MASK, follows_secret_flag, is_secret_field, redact
+from reconciler.core.secrets import MASK, KnownSecrets, is_secret_path, mask_text, secret_leaves
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
@@ -24,7 +25,7 @@ def explain(runtime: Runtime, index: CompiledRevision, name: str, field: str) ->
     summary = _find(index, name)
     manifest = Renderer(runtime, index).object(summary.path).manifest
     root = _locate(manifest, field) if field else ()
-    lines = _Lines(runtime, index, _secrets(manifest))
+    lines = _Lines(runtime, index, manifest)
     fields = tuple(_explained(manifest, path, lines) for path in _leaves(_value(manifest.body, root), root))
     return Explanation(
         cluster=manifest.cluster,
@@ -37,24 +38,28 @@ def explain(runtime: Runtime, index: CompiledRevision, name: str, field: str) ->
 
 
 class _Lines:
-    """Lines of source and evidence files, read once each, with the secrets of the explained object masked."""
+    """Lines of source and evidence files, read once each, without the secrets of the objects in them."""
 
-    def __init__(self, runtime: Runtime, index: CompiledRevision, secrets: tuple[str, ...]) -> None:
+    def __init__(self, runtime: Runtime, index: CompiledRevision, manifest: Manifest) -> None:
         self._repository = runtime.repository
         self._files = index.revision.files
-        self._secrets = secrets
-        self._texts: dict[str, list[str]] = {}
+        self._own = tuple(secret_leaves(manifest.body))
+        self._texts: dict[str, tuple[list[str], KnownSecrets]] = {}
 
     def __call__(self, place: SourceRef) -> str:
         if place.path not in self._texts:
-            oid = self._files.sources.get(place.path) or self._files.evidence.get(place.path)
-            raw = next(iter(self._repository.read([oid]))) if oid else b""
-            self._texts[place.path] = raw.decode("utf-8", "replace").splitlines()
-        lines = self._texts[place.path]
+            self._texts[place.path] = self._read(place.path)
+        lines, secrets = self._texts[place.path]
         line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
-        for secret in self._secrets:
-            line = line.replace(secret, MASK)
-        return redact(line)
+        if len(line) > _LONGEST_LINE:
+            return ""
+        return mask_text(secrets.mask(line).replace("\\n", "\n")).replace("\n", "\\n")  # lines of a "quoted\n" scalar
+
+    def _read(self, path: str) -> tuple[list[str], KnownSecrets]:
+        oid = self._files.sources.get(path) or self._files.evidence.get(path)
+        raw = next(iter(self._repository.read([oid]))) if oid else b""
+        others = (value for document in read(path, raw).documents for value in secret_leaves(document.data))
+        return raw.decode("utf-8", "replace").splitlines(), KnownSecrets((*self._own, *others), least=_LEAST_SECRET)
 
     def is_evidence(self, place: SourceRef) -> bool:
         """Return whether a place is in an evidence file."""
@@ -141,17 +146,18 @@ def _leaves(node: Any, path: FieldPath) -> Iterator[FieldPath]:
 
 def _explained(manifest: Manifest, path: FieldPath, lines: _Lines) -> ExplainedField:
     why = manifest.why(path)
-    secret = _is_secret(manifest, path)
+    value = _value(manifest.body, path)
+    shown = MASK if is_secret_path(manifest.body, path) else _shown(value)
     return ExplainedField(
         field=format_path(path),
-        value=MASK if secret else _shown(_value(manifest.body, path)),
+        value=shown,
         rule=why.rule,
-        formula=why.text,
+        formula=mask_text(why.text),
         origins=tuple(
             ValueSource(
                 place=place,
                 field=field,
-                line="" if secret else lines(place),
+                line=lines(place) if shown == value else "",
                 is_evidence=lines.is_evidence(place),
             )
             for place, field in zip(why.places, why.fields, strict=True)
@@ -159,30 +165,9 @@ def _explained(manifest: Manifest, path: FieldPath, lines: _Lines) -> ExplainedF
     )
 
 
-def _secrets(manifest: Manifest) -> tuple[str, ...]:
-    """Return the values to mask wherever they occur, the longest first: one line may hold several fields."""
-    leaves = (path for path in _leaves(manifest.body, ()) if path and _is_secret(manifest, path))
-    values = {value for path in leaves if isinstance(value := _value(manifest.body, path), str)}
-    lines = {line.strip() for value in values for line in value.splitlines()}
-    return tuple(sorted((line for line in lines if len(line) >= _LEAST_SECRET), key=lambda text: (-len(text), text)))
-
-
 _LEAST_SECRET = 4  # characters; shorter values would mask half of every line
-
-
-def _is_secret(manifest: Manifest, path: FieldPath) -> bool:
-    """Return whether the plan would mask the value, at any step down to it."""
-    node: Any = manifest.body
-    for depth, step in enumerate(path):
-        decides = depth == 0 or not isinstance(node[step], dict | list)
-        parent = str(path[depth - 1]) if depth else ""
-        if isinstance(step, str) and decides and is_secret_field(manifest.key.kind, depth, parent, node, step):
-            return True
-        if isinstance(step, int) and follows_secret_flag(node, step):
-            return True
-        node = node[step]
-    return False
+_LONGEST_LINE = 1000  # characters; a longer one is data, such as a whole file of JSON, and is not quoted
 
 
 def _shown(value: Any) -> Any:
-    return redact(value) if isinstance(value, str) else value
+    return mask_text(value) if isinstance(value, str) else value

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from reconciler.core.plan.comparison import Comparison, compare
 from reconciler.core.policy.verdict import Verdict
+from reconciler.core.secrets import mask_findings
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
 from reconciler.index.compile import RenderedObject
 from reconciler.index.workers import in_parallel
@@ -61,8 +62,9 @@ def _compare(
     for path in paths:
         manifest, before = objects[path].manifest, baseline.body(path)
         namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
+        verdicts = context.policies.evaluate(manifest, old=before, namespace=namespace)
         updates[path] = Update(
             compare(context.kinds, context.catalogue, before, manifest),
-            context.policies.evaluate(manifest, old=before, namespace=namespace),
+            mask_findings(verdicts, [manifest.body, before or {}]),
         )
     return updates

@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from reconciler.core.engines import Engine, Outcome
-from reconciler.core.plan.masking import redact
+from reconciler.core.secrets import mask_text
 from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation, chances_answer
 from reconciler.core.sizing.decide.layouts import engine_layouts
 from reconciler.core.sizing.question import EngineQuestion, Question, digest, engine_question
@@ -115,7 +115,7 @@ class _Batch:
                 question=item.question,
                 outcome=Outcome.ERROR,
                 answered_at=self._clock(),
-                error=redact(str(error)),
+                error=mask_text(str(error)),
             )
             return PredictedAnswer(answer=failed, retryable=error.retryable)
         return PredictedAnswer(answer=_to_answer(item, prediction, self._clock()))

@@ -67,7 +67,9 @@ class Builder:
     def add_tag(self, node: YamlNode, tag: str) -> None:
         """Refuse a tag: kubectl silently ignores most of them."""
         hint = "remove the tag; allowed tags: !!str, !!map, !!seq"
-        self.add("yaml.tag", node, f"the tag {_shown(tag)} is not allowed", hint)
+        is_password = tag.startswith("!") and len(tag) > 1  # perhaps: `password: !x1 y` without quotes
+        name = "this tag" if is_password else f"the tag {_shown(tag)}"
+        self.add("yaml.tag", node, f"{name} is not allowed", hint)
 
     def build(self, node: YamlNode, depth: int = 0) -> Any:
         """Return the value of a node. Raises LimitExceeded."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.core.launch.facts import Span
 from reconciler.core.launch.shell.expansion import MAX_LENGTH, UNKNOWN, Field
-from reconciler.core.patterns import later
+from reconciler.core.secrets import mask_text
 
 _DOLLAR = re.compile(r"\$[$(]")
 _MAX_SNIPPET = 80
@@ -135,29 +135,21 @@ class SourceMap(Struct, frozen=True):
         return source and Span(field=item.field, index=item.index, start=source[0], end=source[1])
 
     def locate(self, fields: Sequence[Field]) -> tuple[str, Span | None]:
-        """Return words as they are written, shortened for messages, and their place."""
+        """Return words as they are written, shortened and without secrets, and their place."""
         span = self.span(fields[0], fields[-1])
         if self.script and span is not None:
-            return shorten(self.items[0].text[span.start : span.end]), span
+            return _shown(self.items[0].text[span.start : span.end]), span
         if self.script and self.items and fields[0].start >= 0:
-            return shorten(self.items[0].expanded.text[fields[0].start : fields[-1].end]), span
-        return shorten(" ".join([field.text for field in fields])), span
+            return _shown(self.items[0].expanded.text[fields[0].start : fields[-1].end]), span
+        return _shown(" ".join([field.text for field in fields])), span
 
     def snippet(self, fields: Sequence[Field]) -> str:
         """Return words as they are written, shortened and without secrets."""
-        return redact(self.locate(fields)[0])
+        return self.locate(fields)[0]
 
 
-_SECRET = later(
-    r"(?P<keep>(?:--?|\b)(?:[\w-]*[-_])?(?:token|password|passwd|secret|(?:api|access|secret)[-_]?key)(?:=|\s+)['\"]?)"
-    r"(?![-$\s])[^\s'\"]+|(?<=://)[^\s/]+(?=@)",
-    re.IGNORECASE,
-)
-
-
-def redact(text: str) -> str:
-    """Replace the values of flags and variables that hold secrets by `***`."""
-    return _SECRET.sub(lambda match: f"{match['keep'] or ''}***", text)
+def _shown(text: str) -> str:
+    return shorten(mask_text(text))
 
 
 def shorten(text: str) -> str:

@@ -14,6 +14,7 @@ from reconciler.core.documents.reader import read
 from reconciler.core.launch.container import SourceMap, shorten
 from reconciler.core.launch.facts import Diagnostic, Fact
 from reconciler.core.launch.shell.expansion import UNKNOWN, Field
+from reconciler.core.secrets import mask_text
 
 FileReader = Callable[[str], bytes | None]
 """Returns the bytes of a repository file by the path that a line names; None where it does not exist."""
@@ -138,7 +139,7 @@ class SettingTable:
         """Add the values of a file; existing settings stay."""
         for name, text in values.items():
             if name not in self._entries:
-                fact = Fact(value=text, snippet=f"{name}: {shorten(text)}", origin=origin)
+                fact = Fact(value=text, snippet=mask_text(f"{name}: {shorten(text)}"), origin=origin)
                 self._entries[name] = Setting(text, fact, "", tuple(text.split(",")))
 
     def add_word(self, name: str, text: str, field: Field) -> None:

@@ -11,9 +11,9 @@ from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import IMMUTABLE
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
 from reconciler.core.plan.differences import differences
-from reconciler.core.plan.masking import redact
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.reasons import Why
+from reconciler.core.secrets import mask_text
 from reconciler.core.sizing.summary import SizingSummary
 from reconciler.core.values import value_at
 
@@ -100,6 +100,6 @@ def redact_reasons(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
     for field in fields:
         why = field.why
         if why is not None and why.text:
-            field = replace(field, why=replace(why, text=redact(why.text)))  # noqa: PLW2901
+            field = replace(field, why=replace(why, text=mask_text(why.text)))  # noqa: PLW2901
         redacted.append(field)
     return tuple(redacted)

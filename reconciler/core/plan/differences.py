@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.plan.masking import CHANGED, MASK, follows_secret_flag, is_secret_field, redact
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.reasons import Why
+from reconciler.core.secrets import MASK, follows_secret_flag, is_secret_field, mask_text
 
 ListKeys = Callable[[FieldPath], tuple[str, ...] | None]
 """Returns the keys of the list at a path; `()` if its items match by position; None if no schema is known."""
@@ -59,6 +59,10 @@ def same(before: Any, after: Any, *, quantity: bool = False) -> bool:
         return False
     left = parse_quantity(before)
     return left is not None and left == parse_quantity(after)
+
+
+CHANGED = " (changed)"
+"""Marks a masked value that differs, although both sides look the same."""
 
 
 class ItemPair(NamedTuple):
@@ -306,9 +310,7 @@ class _Walker:
         text = f"{at.text}.{piece}" if at.text and piece[0] != "[" else at.text + piece
         depth = len(at.field)
         parent = at.field[-1] if depth else ""
-        secret = at.secret
-        if not secret and (depth == 0 or type(holder[name]) not in _CONTAINERS):
-            secret = is_secret_field(self.kind, depth, str(parent), holder, key)
+        secret = at.secret or is_secret_field(self.kind, depth, str(parent), holder, key)
         quantity = key in _QUANTITIES or parent in _QUANTITY_MAPS
         field = (*at.field, name)
         return _Position(text, field, field if present else at.near, secret, quantity)
@@ -340,4 +342,4 @@ def _quoted(key: str) -> str:
 def _shown(value: Any, secret: bool) -> Any:  # noqa: FBT001 - the only flag
     if secret:
         return MASK
-    return redact(value) if type(value) is str else value
+    return mask_text(value) if type(value) is str else value

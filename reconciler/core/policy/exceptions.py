@@ -11,6 +11,7 @@ from reconciler.core.documents import Document
 from reconciler.core.objects import ObjectKey, SourceRef, format_path
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
+from reconciler.core.secrets import mask_text
 
 KIND, GROUP = "PolicyException", "gpureconciler.io"
 _DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
@@ -111,8 +112,8 @@ def _read(document: Document, problems: list[Problem]) -> PolicyException:
         namespace=text("spec", "object", "namespace", required=False),
         name=text("spec", "object", "name"),
         cluster=text("spec", "object", "cluster", required=False),
-        reason=text("spec", "reason"),
-        owner=text("spec", "owner"),
+        reason=mask_text(text("spec", "reason")),
+        owner=mask_text(text("spec", "owner")),
         expires=expires,
         place=document.source,
         expires_place=document.at(("spec", "expires")),

@@ -1,10 +1,9 @@
 """Messages for what the schema engine reports: what is wrong with which field, and what to do.
 
-Values of a Secret never appear in a message, nor do the passwords and queries of URLs.
+Secret values never appear in a message: those of a Secret, of a variable such as `DB_PASSWORD`, of a secret flag.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Violation
 from reconciler.core.schemas import metadata
 from reconciler.core.schemas.schema import Schema, at, is_string_only, paths_of
+from reconciler.core.secrets import is_secret_path, mask_text
 
 PORT_NAME_PATTERN = r"^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$"
 CONFIG_KEY_PATTERN = r"^[-._a-zA-Z0-9]+$"
@@ -27,8 +27,8 @@ SCHEDULE_PATTERN = (
     rf"^\s*(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)|{_CRON_FIELD}(\s+{_CRON_FIELD}){{4}})\s*$"
 )
 
+_MAX_READ = 4096  # characters of a value in which secrets are looked for
 _MAX_SHOWN = 60  # characters of a value or a list of choices in a message
-_URL_SECRETS = re.compile(r"(?<=://)[^\s\"]+(?=@)|(?<=\?)[^\s\"]+")
 _TYPE_NAMES = {
     "string": "a string",
     "integer": "an integer",
@@ -58,11 +58,10 @@ _PATTERN_HINTS = {
 
 def violations(errors: Any, root: Schema, data: dict[str, Any]) -> Iterator[Violation]:
     """Convert the errors of the engine's `iter_errors` on `data` into violations."""
-    secret = data.get("kind") == "Secret"
     for error in errors:
         path: FieldPath = tuple(error.instance_path)
         convert = _CONVERTERS.get(error.kind.name, _other)
-        yield from convert(error, path, root, "" if secret else format_value(error.instance))
+        yield from convert(error, path, root, "" if is_secret_path(data, path) else format_value(error.instance))
 
 
 # --- words ------------------------------------------------------------------------------------------------------
@@ -79,15 +78,10 @@ def bad_value(path: FieldPath, message: str, hint: str) -> Violation:
 
 
 def format_value(value: Any) -> str:
-    """Return a scalar as a message may show it, shortened; empty for a list or mapping.
-
-    Passwords in URLs and query strings are masked.
-    """
+    """Return a scalar as a message may show it, shortened and masked; empty for a list or mapping."""
     if isinstance(value, dict | list):
         return ""
-    text = json.dumps(value, ensure_ascii=False)
-    if "://" in text:
-        text = _URL_SECRETS.sub("***", text)
+    text = json.dumps(mask_text(value[:_MAX_READ]) if isinstance(value, str) else value, ensure_ascii=False)
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
 
 
@@ -176,7 +170,7 @@ def _type_hint(value: Any, types: list[str], text: str) -> str:
     if value is None:
         return "set a value or remove the line"
     if isinstance(value, bool | int | float) and "string" in types:
-        return f'quote it: "{text}"'
+        return f'quote it: "{text}"' if text else "quote it"
     if isinstance(value, str) and text and {"integer", "number", "boolean"} & set(types):
         plain = value.strip()
         fits = plain.lstrip("+-").isdigit() if "integer" in types else plain in ("true", "false")
@@ -341,13 +335,17 @@ def explain_scalars(document: Document, schema: Schema, found: list[Violation]) 
         if violation.path not in ambiguous or violation.rule not in _ABOUT_THE_VALUE
     ]
     for path, text in ambiguous.items():
-        message = f"must be a string, but YAML parsers disagree about the plain scalar {text}"
-        kept.append(Violation(rule="yaml.ambiguous-scalar", path=path, message=message, hint=f'quote it: "{text}"'))
+        secret = is_secret_path(document.data, path)
+        message = "must be a string, but YAML parsers disagree about " + (
+            "it" if secret else f"the plain scalar {text}"
+        )
+        hint = "quote it" if secret else f'quote it: "{text}"'
+        kept.append(Violation(rule="yaml.ambiguous-scalar", path=path, message=message, hint=hint))
     return kept
 
 
 def _quote_as_written(document: Document, violation: Violation) -> Violation:
-    if violation.rule != "schema.wrong-type" or not violation.hint.startswith("quote it"):
+    if violation.rule != "schema.wrong-type" or not violation.hint.startswith("quote it: "):
         return violation
     text = document.written(violation.path)
     return violation if text is None else replace(violation, hint=f'quote it: "{text}"')

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.plan.differences import differences, same
-from reconciler.core.plan.masking import is_secret_name, redact
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.reasons import Why
+from reconciler.core.secrets import is_secret_name, mask_text
 from tests.core.plan.plan_cases import Body, job, plain
 
 Shown = list[tuple[str, Any, Any]]
@@ -261,7 +261,7 @@ def test_a_variable_renamed_to_a_secret_hides_both_values() -> None:
     ],
 )
 def test_what_is_no_secret_stays_readable(text: str) -> None:
-    assert redact(text) == text
+    assert mask_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_fields_that_only_sound_like_secrets_are_shown() -> None:
 )
 def test_long_hostile_text_is_redacted_in_linear_time(piece: str) -> None:
     """Quadratic time would run into the test's time limit."""
-    assert len(redact(piece * (400_000 // len(piece)))) <= 400_000 + 8
+    assert len(mask_text(piece * (400_000 // len(piece)))) <= 400_000 + 8
 
 
 names = st.sampled_from(["name", "value", "env", "a", "b", "limits", "key", "ports"])

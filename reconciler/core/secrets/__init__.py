@@ -1,0 +1,32 @@
+"""Secrets: which names, values and parts of texts are secret, and masks in their place.
+
+Whatever leaves the process passes here: values when they become part of a plan or an explanation, messages when a file
+is compiled, other text where it is printed.
+"""
+
+from reconciler.core.secrets.findings import mask_findings
+from reconciler.core.secrets.known import KnownSecrets
+from reconciler.core.secrets.names import is_secret_key, is_secret_name, mentions_secret
+from reconciler.core.secrets.structure import (
+    follows_secret_flag,
+    is_secret_field,
+    is_secret_path,
+    secret_leaves,
+)
+from reconciler.core.secrets.text import MASK, holds_secret, mask_text, mask_tokens
+
+__all__ = [
+    "MASK",
+    "KnownSecrets",
+    "follows_secret_flag",
+    "holds_secret",
+    "is_secret_field",
+    "is_secret_key",
+    "is_secret_name",
+    "is_secret_path",
+    "mask_findings",
+    "mask_text",
+    "mask_tokens",
+    "mentions_secret",
+    "secret_leaves",
+]

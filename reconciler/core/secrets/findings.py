@@ -1,0 +1,50 @@
+"""Masking of problems and verdicts, before anything prints or caches them."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar, cast
+
+from msgspec.structs import replace
+
+from reconciler.core.secrets.known import KnownSecrets
+from reconciler.core.secrets.structure import secret_leaves
+from reconciler.core.secrets.text import mask_text
+
+
+class MessageAndHint(Protocol):
+    """What has a message and a hint: a problem, a verdict, a risk."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """What to do."""
+        ...
+
+
+_Found = TypeVar("_Found", bound=MessageAndHint)
+
+
+def mask_findings(findings: Iterable[_Found], bodies: Iterable[Any] = ()) -> tuple[_Found, ...]:
+    """Mask secrets in messages and hints: those of any text, and the secret values of the objects in question.
+
+    Without findings the objects are not read. The cost grows with the sum of findings and values, not their product.
+    """
+    found = tuple(findings)
+    if not found:
+        return ()
+    known = KnownSecrets(value for body in bodies for value in secret_leaves(body))
+    return tuple(_masked(finding, known) for finding in found)
+
+
+def _masked(finding: _Found, known: KnownSecrets) -> _Found:
+    message, hint = _mask(finding.message, known), _mask(finding.hint, known)
+    if message == finding.message and hint == finding.hint:
+        return finding
+    return cast("_Found", replace(cast("Any", finding), message=message, hint=hint))
+
+
+def _mask(text: str, known: KnownSecrets) -> str:
+    return mask_text(known.mask(text) if known else text)

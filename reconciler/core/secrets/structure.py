@@ -1,0 +1,96 @@
+"""Secrets in objects: which values of a body are secret, by its kind, their names and what is before them in a list."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from reconciler.core.objects import FieldPath
+from reconciler.core.patterns import later
+from reconciler.core.secrets.names import LAST_APPLIED, is_secret_key, is_secret_name
+
+_PUBLIC = frozenset(("apiVersion", "kind", "metadata", "type", "immutable"))
+"""Fields of a Secret whose values are not secret. Unknown ones are: `passwords:` was meant to be `stringData:`."""
+_NAMED_MAPS = frozenset(("data", "binaryData", "stringData", "env", "envVars", "environment", "variables", "vars"))
+"""Mappings whose keys are names that users choose."""
+_FLAG = later(r"--?[A-Za-z][\w.-]*")
+_LOGIN_FLAGS = frozenset(("-u", "--user", "--proxy-user", "-U"))
+_PASSWORD_FLAGS = frozenset(("-p", "-P", "-a", "-w"))
+_ATTACHED = ("-p", "-a")  # with the password directly after it
+_LOGIN_PROGRAM = later(
+    r"(?:.*/)?(?:mysql\w*|mariadb[\w-]*|sshpass|mongo\w*|redis-cli|docker|podman|helm|sqlcmd|ldap\w+|zip)"
+)
+
+
+def is_secret_field(kind: str, depth: int, parent: str, holder: Any, name: str) -> bool:
+    """Return whether the value of `name` in the mapping `holder` is secret.
+
+    `depth` is the depth of `holder` in the object, and `parent` its key.
+    """
+    if (kind == "Secret" and depth == 0) or ("kind" in holder and holder["kind"] == "Secret"):
+        return name not in _PUBLIC
+    if not _decides(holder[name]):
+        return False
+    if name in ("value", "valueFrom"):
+        variable = holder.get("name", holder.get("key"))
+        return isinstance(variable, str) and is_secret_name(variable)
+    return name == LAST_APPLIED or (is_secret_name if parent in _NAMED_MAPS else is_secret_key)(name)
+
+
+def _decides(value: Any) -> bool:
+    """Return whether the name of a value decides on it alone: it is no boolean, and has no names below it."""
+    if type(value) is list:
+        return not any(type(item) in (dict, list) for item in value)
+    return type(value) not in (bool, dict)
+
+
+def follows_secret_flag(items: Sequence[Any], index: int) -> bool:
+    """Return whether a list item is the value of a secret flag before it, as in `[--password, hunter2]`."""
+    flag, value = items[index - 1] if index else None, items[index]
+    if not isinstance(flag, str) or type(value) not in (str, int, float):
+        return False
+    text = str(value)
+    if text.startswith(("--", "$")):
+        return False
+    if flag in _LOGIN_FLAGS:
+        user, _, password = text.partition(":")
+        return bool(password) and not (user.isdigit() and password.isdigit())
+    if flag in _PASSWORD_FLAGS or text.startswith(_ATTACHED):
+        return isinstance(items[0], str) and _LOGIN_PROGRAM.fullmatch(items[0]) is not None
+    return _FLAG.fullmatch(flag) is not None and is_secret_key(flag) and not text.startswith("-")
+
+
+def is_secret_path(body: Any, path: FieldPath) -> bool:
+    """Return whether the value at a path is secret, or lies below one that is. The path may end in what is absent."""
+    kind = body.get("kind") if isinstance(body, dict) else ""
+    node: Any = body
+    for depth, step in enumerate(path):
+        if isinstance(node, dict) and step in node:
+            parent = str(path[depth - 1]) if depth else ""
+            if is_secret_field(str(kind), depth, parent, node, str(step)):
+                return True
+        elif isinstance(node, list) and isinstance(step, int) and step < len(node):
+            if follows_secret_flag(node, step):
+                return True
+        else:
+            return kind == "Secret" and depth == 0 and step not in _PUBLIC
+        node = node[step]
+    return False
+
+
+def secret_leaves(body: Any) -> Iterator[str | int | float]:
+    """Yield the secret scalars of an object."""
+    kind = body.get("kind") if isinstance(body, dict) else ""
+    stack: list[tuple[Any, int, str, bool]] = [(body, 0, "", False)]
+    while stack:
+        node, depth, parent, secret = stack.pop()
+        if type(node) is dict:
+            for name, value in node.items():
+                below = secret or is_secret_field(str(kind), depth, parent, node, name)
+                if below or type(value) in (dict, list):
+                    stack.append((value, depth + 1, name, below))
+        elif type(node) is list:
+            for index, value in enumerate(node):
+                below = secret or follows_secret_flag(node, index)
+                if below or type(value) in (dict, list):
+                    stack.append((value, depth + 1, "", below))
+        elif secret and type(node) in (str, int, float):
+            yield node

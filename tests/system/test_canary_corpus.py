@@ -1,0 +1,87 @@
+"""Hundreds of planted secrets: none of them comes out of any door, in any spelling."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.cli.fleet import Fleet
+from tests.system.canaries import Corpus, broken, good, places
+
+FORMS = ("text", "markdown", "json", "github", "sarif", "junit", "name")
+LEAST = 250  # planted secrets
+
+
+def _plant(fleet: Fleet, corpus: Corpus) -> None:
+    for path, text in corpus.files.items():
+        fleet.write(path, text)
+    fleet.edit("reconciler.yaml", "  budgets:", "  rules:\n    no-secrets-in-git: {enabled: false}\n  budgets:")
+
+
+def _doors(fleet: Fleet, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Yield everything that leaves the process, with the name of its door."""
+    saved = tmp_path / "plan.json"
+    for form in FORMS:
+        ran = fleet.run("plan", "-o", form, "--out", str(saved))
+        yield f"plan -o {form}", ran.out + ran.err
+    yield "saved plan", saved.read_text()
+    for form in ("text", "markdown"):
+        ran = fleet.run("plan", "--full", "-o", form, "--log-level", "debug")
+        yield f"plan --full -o {form}", ran.out + ran.err
+    for form in ("text", "json", "github", "sarif", "junit"):
+        ran = fleet.run("lint", "-o", form)
+        yield f"lint -o {form}", ran.out + ran.err
+    for verb in (["verify"], ["commit"], ["size", "file", "jobs"]):
+        ran = fleet.run(*verb)
+        yield " ".join(verb), ran.out + ran.err
+    yield from _cache(tmp_path)
+
+
+def _cache(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    for cached in sorted((tmp_path / "cache").rglob("*")):
+        if cached.is_file():
+            yield "cache", cached.read_bytes().decode("latin-1")
+
+
+def _explanations(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    for path in fleet.files():
+        for form in ("text", "json"):
+            ran = fleet.run("explain", f"rendered/{path}", "-o", form)
+            yield f"explain {path} -o {form}", ran.out + ran.err
+
+
+def _leaks(corpus: Corpus, doors: Iterator[tuple[str, str]]) -> list[str]:
+    return sorted({f"{door}: {place}" for door, text in doors for place in corpus.hits(text)})
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(set(places((good(), broken())))) >= LEAST
+
+
+def test_no_canary_of_valid_files_leaks(fleet: Fleet, tmp_path: Path) -> None:
+    """Created, explained, committed, changed and deleted: no output, cache, saved plan, commit or log shows a secret."""
+    corpus = good()
+    _plant(fleet, corpus)
+    assert fleet.run("plan").code == 0
+    assert _leaks(corpus, _doors(fleet, tmp_path)) == []
+    fleet.commit()
+    assert fleet.run("commit").code == 0
+    assert corpus.hits(fleet.git("log", "-2", "--format=%B%n%an%n%N")) == []
+    assert _leaks(corpus, _explanations(fleet)) == []
+    _change(fleet, corpus)
+    assert _leaks(corpus, _doors(fleet, tmp_path)) == []
+
+
+def _change(fleet: Fleet, corpus: Corpus) -> None:
+    """Change every secret of most files, and remove the other files."""
+    for number, (path, text) in enumerate(corpus.files.items()):
+        if number % 5 == 0:
+            (fleet.root / path).unlink()
+        else:
+            fleet.write(path, text.replace("Zq", "Zqx"))
+
+
+def test_no_canary_of_broken_files_leaks(fleet: Fleet, tmp_path: Path) -> None:
+    """No message about a file that is not valid quotes a secret in it."""
+    corpus = broken()
+    _plant(fleet, corpus)
+    assert fleet.run("plan").code == 3
+    assert _leaks(corpus, _doors(fleet, tmp_path)) == []
