@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Config, RuleSetting
 from reconciler.core.config.changes import SettingChange, config_changes, stricter
-from reconciler.core.plan.masking import redact
 from reconciler.core.policy.admission import PolicySet
 from reconciler.core.policy.changes import rule_changes
 from reconciler.core.policy.references import RULES
 from reconciler.core.policy.rule_book import RuleBook, load_rules
 from reconciler.core.policy.verdict import Verdict
+from reconciler.core.secrets import mask_text
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
 from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
 from reconciler.index.totals import evaluate_under
@@ -55,7 +55,9 @@ def _plain(settings: Mapping[str, RuleSetting]) -> dict[str, object]:
 
 
 def _masked(change: SettingChange) -> SettingChange:
-    return replace(change, before=redact(change.before), after=redact(change.after), effect=redact(change.effect))
+    return replace(
+        change, before=mask_text(change.before), after=mask_text(change.after), effect=mask_text(change.effect)
+    )
 
 
 def _load_rules(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> RuleBook:
