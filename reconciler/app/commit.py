@@ -13,7 +13,6 @@ from reconciler.outputs.summary import commit_message
 from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.gate import refuse
 from reconciler.planning.plan import Planned
-from reconciler.revision.files import read_paths
 
 _log = Log(__name__)
 
@@ -73,11 +72,3 @@ def require_same(saved: Plan, current: Plan) -> None:
             hint="review the new plan: reconciler plan --revision HEAD --out plan.json, with the same --cluster and "
             "--date as here",
         )
-
-
-def uncommitted_sources(workspace: Workspace) -> tuple[str, ...]:
-    """Return the paths of files with uncommitted changes that a plan reads, without `rendered/`."""
-    commit = workspace.tree.commit
-    roots = tuple(root for root in read_paths(workspace.config) if root != workspace.config.rendered)
-    changed = workspace.runtime.repository.changed_since(commit.oid if commit else None)
-    return tuple(sorted(path for path in changed if path.startswith(roots)))

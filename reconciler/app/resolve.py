@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from reconciler.app.uncommitted import is_source
 from reconciler.app.workspace import Workspace
 from reconciler.core.config import Config
 from reconciler.core.problems import Problem, Severity
 from reconciler.errors import InvalidInput, UnsafePlan, printable
 from reconciler.planning.plan import plan_tree
 from reconciler.ports import Conflicts
-from reconciler.revision.files import read_paths
 
 _MAX_NAMES = 10
 
@@ -31,8 +31,7 @@ def _reject_unmerged_sources(checkout: Conflicts, config: Config) -> None:
     if conflicts:
         hint = "resolve them first and `git add` them, then run `reconciler resolve` again"
         raise UnsafePlan(f"conflicts outside {config.rendered}/: {_names(conflicts)}", hint=hint)
-    roots = tuple(root for root in read_paths(config) if root != config.rendered)
-    unstaged = [path for path in checkout.unstaged() if path.startswith(roots)]
+    unstaged = [path for path in checkout.unstaged() if is_source(config, path)]
     if unstaged:
         hint = "`git add` them if they belong to the merge, else `git stash` them"
         raise UnsafePlan(f"changes that are not staged: {_names(unstaged)}", hint=hint)

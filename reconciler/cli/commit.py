@@ -42,7 +42,8 @@ def command(*, repo: str, branch: str | None, message: str | None, plan_file: Pa
     the plan in its trailers. The rest of the working tree and of the index is not touched.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.commit import commit, plan_commit, require_same, uncommitted_sources  # noqa: PLC0415
+    from reconciler.app.commit import commit, plan_commit, require_same  # noqa: PLC0415
+    from reconciler.app.uncommitted import uncommitted_changes  # noqa: PLC0415
     from reconciler.cli.display import format_plan  # noqa: PLC0415
 
     saved = wiring.load_plan(plan_file) if plan_file else None
@@ -53,10 +54,13 @@ def command(*, repo: str, branch: str | None, message: str | None, plan_file: Pa
         require_same(saved, planned.plan)
     emit_report(format_plan(planned.plan, settings), settings)
     committed = commit(run.workspace, planned, branch=branch, message=message or "")
+    uncommitted = uncommitted_changes(run.workspace)
     if committed is None:
-        emit("nothing to commit: rendered/ is up to date", err=True)
+        emit("nothing to commit: rendered/ is up to date with the sources of HEAD", err=True)
     else:
         emit(f"committed {committed.oid[:12]}{f' to {branch}' if branch else ''}", err=True)
-    for path in uncommitted_sources(run.workspace):
-        emit(f"warning: {path} has uncommitted changes, which are not included", err=True)
+    for sentence in uncommitted:
+        emit(f"warning: {sentence}", err=True)
+    if uncommitted:
+        emit("Commit them first (git commit), then run `reconciler commit` again.", err=True)
     return 0

@@ -32,6 +32,7 @@ def command(*, repo: str, **flags: Any) -> int:
     was not run.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.uncommitted import uncommitted_changes  # noqa: PLC0415
     from reconciler.app.verify import rendered_by, require_verified, verify  # noqa: PLC0415
     from reconciler.cli.display import format_plan  # noqa: PLC0415
 
@@ -47,4 +48,7 @@ def command(*, repo: str, **flags: Any) -> int:
         f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources",
         err=is_shown,
     )
+    if run.settings.revision == "HEAD":
+        for sentence in uncommitted_changes(run.workspace):
+            emit(f"warning: {sentence}", err=True)
     return 0

@@ -3,11 +3,12 @@
 import pytest
 
 from reconciler.app.approve import approve
-from reconciler.app.commit import commit, plan_commit, uncommitted_sources
+from reconciler.app.commit import commit, plan_commit
 from reconciler.app.explain import explain
 from reconciler.app.lint import lint
 from reconciler.app.plan import plan
 from reconciler.app.render import render
+from reconciler.app.uncommitted import uncommitted_changes
 from reconciler.app.verify import require_verified, verify
 from reconciler.core.plan.approvals import write_approval
 from reconciler.core.policy.verdict import Result
@@ -118,11 +119,13 @@ def test_commit_over_budget_needs_an_approval_of_the_plan(repository: MemoryRepo
     assert approval.place.path not in repository.tree(made.oid)
 
 
-def test_uncommitted_sources(repository: MemoryRepository) -> None:
-    assert uncommitted_sources(open_workspace(repository, "HEAD")) == ()
+def test_uncommitted_changes(repository: MemoryRepository) -> None:
+    assert uncommitted_changes(open_workspace(repository, "HEAD")) == ()
     edit(repository, JOB, "numGPUs: 16", "numGPUs: 32")
     repository.work["README.md"] = b"not read by a plan"
-    assert uncommitted_sources(open_workspace(repository, "HEAD")) == (JOB,)
+    repository.work["jobs-of-others.yaml"] = b"beside the folder of sources"
+    expected = (f"{JOB} has changes that are not committed, so they are not included",)
+    assert uncommitted_changes(open_workspace(repository, "HEAD")) == expected
 
 
 def test_render_raises_all_problems(repository: MemoryRepository) -> None:

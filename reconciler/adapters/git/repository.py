@@ -119,9 +119,11 @@ class GitRepository:
             return RepositoryError(
                 "the repository has no commits yet", hint="commit something first: git add -A && git commit"
             )
-        hint = (
-            "the clone is shallow: `git fetch --unshallow`" if self.is_shallow else "see `git branch -a` and `git tag`"
-        )
+        hint = "see `git branch -a` and `git tag`"
+        if self._git.query("rev-parse", "--verify", "--quiet", f"{_REMOTE}{revision}^{{commit}}"):
+            hint = f"did you mean origin/{revision}?"
+        elif self.is_shallow:
+            hint = "the clone is shallow: `git fetch --unshallow`"
         return RepositoryError(f"commit {printable(revision)!r} not found", hint=hint)
 
     def _reject_ambiguous(self, revision: str) -> None:
@@ -201,14 +203,17 @@ class GitRepository:
         zeros = "0" * len(blob_oid(b"", self.object_format))
         changes: dict[str, Entry | None] = {}
         unread = parse_unmerged(tracked)
-        for path, (_, after) in parse_changes(tracked, prefix).items():
+        before: dict[str, Entry | None] = {}
+        for path, (committed, after) in parse_changes(tracked, prefix).items():
             changes[path] = after
             if after is not None and after.oid == zeros:
                 unread.append(prefix + path)
+                before[path] = committed
         for path in (*unread, *(path for path in decode_path(untracked).split("\0") if path)):
             if path.startswith(prefix):
                 changes[path[len(prefix) :].rstrip("/")] = self._entry(path.rstrip("/"))
-        return changes
+        # git lists a file whose time alone differs
+        return {path: entry for path, entry in changes.items() if path not in before or entry != before[path]}
 
     def _entry(self, path: str) -> Entry | None:
         """Read a file of the working tree, keep its content, and return its entry."""
