@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
+
 if TYPE_CHECKING:
     from reconciler.core.plan import Plan
     from reconciler.core.plan.explanation import Explanation
@@ -18,11 +20,23 @@ _MIN_WIDTH = 40
 _FILE_WIDTH = 100
 
 
-def format_plan(plan: "Plan", settings: "Settings", *, full: bool = False, lint: bool = False) -> str:
+def format_plan(
+    plan: "Plan",
+    settings: "Settings",
+    *,
+    full: bool = False,
+    lint: bool = False,
+    summary: bool = False,
+    filters: dict[str, tuple[str, ...]] | None = None,
+) -> str:
     """Format a plan; `lint` shows only findings, because nothing was compared."""
-    from reconciler.outputs.registry import RenderOptions, render
+    from reconciler.outputs.registry import FOR_PEOPLE, RenderOptions, render
 
-    return render(plan, settings.output, RenderOptions(full=full, lint=lint, **terminal(settings)))
+    if (summary or filters) and settings.output not in FOR_PEOPLE:
+        flag = "--summary" if summary else "--filter"
+        raise click.UsageError(f"{flag} does not apply to -o {settings.output}; use it with {' or '.join(FOR_PEOPLE)}")
+    options = RenderOptions(full=full, lint=lint, summary=summary, filters=filters or {}, **terminal(settings))
+    return render(plan, settings.output, options)
 
 
 def format_explanation(explanation: "Explanation", settings: "Settings") -> str:

@@ -87,3 +87,26 @@ def setting_flags(flags: dict[str, Any]) -> dict[str, Any]:
 def environment() -> dict[str, str]:
     """Return a copy of the environment."""
     return dict(os.environ)
+
+
+def _parse_filters(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    from reconciler.outputs.filters import parse_filters  # noqa: PLC0415 - imported only when it is used
+
+    try:
+        return parse_filters(words) if words else {}
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+page = stack(
+    click.option("--summary", is_flag=True, help="Show only GPUs, risks and counts."),
+    click.option(
+        "--filter",
+        "filters",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_parse_filters,
+        help="List only what matches; KEY is cluster, queue, team or severity. Repeat a key for alternatives.",
+    ),
+    full,
+)

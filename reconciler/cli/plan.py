@@ -18,6 +18,8 @@ Examples:
   reconciler plan --revision HEAD --base main   a pull request
   reconciler plan -o markdown > comment.md      a comment for a pull request
   reconciler plan --out plan.json --exit-code   save the plan; exit with 1 if there are changes
+  reconciler plan --summary                     only GPUs, risks and counts
+  reconciler plan --filter queue=h100 --filter severity=error
 """,
 )
 @options.repo
@@ -25,7 +27,7 @@ Examples:
 @options.revision
 @options.cluster
 @options.output(output_names("plan"))
-@options.full
+@options.page
 @click.option(
     "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="File to save the plan to."
 )
@@ -33,7 +35,16 @@ Examples:
 @options.date
 @options.exit_code
 @options.run_options
-def command(*, repo: str, full: bool, out: Path | None, exit_code: bool, **flags: Any) -> int:
+def command(
+    *,
+    repo: str,
+    full: bool,
+    summary: bool,
+    filters: dict[str, tuple[str, ...]],
+    out: Path | None,
+    exit_code: bool,
+    **flags: Any,
+) -> int:
     """Show the changes that a revision makes to rendered/, with reasons.
 
     Renders the sources of the working tree (or of --revision) and compares the result with rendered/ at the base. The
@@ -49,6 +60,6 @@ def command(*, repo: str, full: bool, out: Path | None, exit_code: bool, **flags
     planned = plan(run.workspace, base=settings.base, date=settings.date)
     if out is not None:
         wiring.save_plan(planned.plan, out)
-    emit_report(format_plan(planned.plan, settings, full=full), settings)
+    emit_report(format_plan(planned.plan, settings, full=full, summary=summary, filters=filters), settings)
     refuse(planned.plan)
     return 1 if exit_code and planned.plan.has_changes else 0

@@ -66,11 +66,11 @@ class Finding(Struct, frozen=True, kw_only=True):
 def findings(plan: Plan) -> tuple[Finding, ...]:
     """Return all findings: errors first, then warnings, then notes, each in the order of the plan."""
     everything = [
-        *(_from_problem(problem) for problem in plan.problems),
-        *(_from_verdict(verdict) for verdict in plan.verdicts),
-        *(_from_breach(breach) for breach in plan.breaches),
+        *map(finding_of, plan.problems),
+        *map(finding_of, plan.verdicts),
+        *map(_from_breach, plan.breaches),
         *(_from_setting(change) for change in plan.settings if change.weakens),
-        *(_from_risk(risk) for risk in plan.risks),
+        *map(finding_of, plan.risks),
         *(_from_exception(exception) for exception in plan.exceptions if not exception.used),
         *(_from_approval(approval) for approval in plan.approvals if approval.ignored),
     ]
@@ -147,6 +147,16 @@ def where(place: SourceRef | None) -> str:
     if place is None:
         return ""
     return place.path if place.line <= 1 and place.column <= 1 else str(place)
+
+
+def finding_of(origin: Problem | Verdict | Risk) -> Finding:
+    """Return one finding of a plan in the form of outputs."""
+    match origin:
+        case Problem():
+            return _from_problem(origin)
+        case Verdict():
+            return _from_verdict(origin)
+    return _from_risk(origin)
 
 
 def _from_problem(problem: Problem) -> Finding:

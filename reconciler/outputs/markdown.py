@@ -6,6 +6,7 @@ from reconciler.core.plan import Plan, Revision
 from reconciler.outputs.comment.markup import code, marker, prose, size
 from reconciler.outputs.comment.objects import objects_markdown
 from reconciler.outputs.comment.sections import sections_markdown
+from reconciler.outputs.filters import apply_filters
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
 from reconciler.outputs.sections.model import View
@@ -16,6 +17,7 @@ from reconciler.outputs.summary import (
     counts,
     headlines,
     lint_headline,
+    listed_counts,
     risk_counts,
 )
 from reconciler.outputs.terminal.printable import without_commands
@@ -39,10 +41,14 @@ def render_markdown(
     if limit < _MIN_LIMIT:
         raise ValueError(f"the limit of a comment is at least {_MIN_LIMIT} characters, not {limit}")
     lint = options.lint
+    listed = apply_filters(plan, options.filters)
+    view = View(plan=listed.plan, full=options.full, queues=listed.queues)
     start, end = marker(scope), "" if lint else without_commands(_footer(plan))
     # Escaping log commands lengthens the text, so every part is measured after it.
     for rows in _ROWS:
-        parts = [start, *(_lint(plan, rows) if lint else _summary(plan, rows))]
+        parts = [start, *(_lint(plan, view, rows) if lint else _top(plan, listed.note, rows))]
+        if not lint:
+            parts += sections_markdown(plan_sections(view, summary=options.summary), rows)
         head = without_commands("\n\n".join(parts))
         if size(head) + size(end) + _MIN_LIMIT // 2 <= limit:
             break
@@ -51,7 +57,11 @@ def render_markdown(
     if lint:
         return f"{head}\n"
     room = limit - size(head) - size(end) - len("\n\n\n\n\n")  # between the parts and at the end
-    return "\n\n".join(part for part in (head, objects_markdown(plan, room, full=options.full), end) if part) + "\n"
+    if options.summary:
+        objects = f"Not listed: {', '.join(listed_counts(view.plan))}"
+    else:
+        objects = objects_markdown(view.plan, room, full=options.full)
+    return "\n\n".join(part for part in (head, objects, end) if part) + "\n"
 
 
 def _least(plan: Plan, start: str, *, lint: bool) -> str:
@@ -60,21 +70,24 @@ def _least(plan: Plan, start: str, *, lint: bool) -> str:
     return f"{start}\n\n### {prose(what)}\n\nThe plan is too long for a comment. Run `reconciler {verb}` to see it.\n"
 
 
-def _summary(plan: Plan, rows: int) -> Iterator[str]:
+def _top(plan: Plan, note: str, rows: int) -> Iterator[str]:
+    """Yield what a reviewer needs first. It is about the whole plan, whatever the filters hide."""
     first, *others = headlines(plan)
     yield f"### {prose(first)}"
     if others and rows:
         yield "<br>".join(f"**{prose(sentence)}**" for sentence in others[:rows])
     yield " · ".join(f"**{text}**" if operation else text for operation, text in counts(plan))
     if plan.risks:
-        yield f"⚠️ **{risk_counts(plan).replace(':', '**:', 1)}"
+        count, _, harms = risk_counts(plan).partition(": ")
+        yield f"⚠️ **{count}**" + (f": {harms}" if harms else "")
     yield from _status(plan)
-    yield from sections_markdown(plan_sections(View(plan=plan)), rows)
+    if note:
+        yield prose(note)
 
 
-def _lint(plan: Plan, rows: int) -> Iterator[str]:
+def _lint(plan: Plan, view: View, rows: int) -> Iterator[str]:
     yield f"### {prose(lint_headline(plan))}"
-    yield from sections_markdown(plan_sections(View(plan=plan), lint=True), rows)
+    yield from sections_markdown(plan_sections(view, lint=True), rows)
 
 
 def _status(plan: Plan) -> Iterator[str]:

@@ -16,6 +16,8 @@ class RenderOptions(Struct, frozen=True, kw_only=True):
 
     width, color, unicode: the terminal, in cells.
     full: show every field of created and deleted objects, and every warning.
+    summary: show only GPUs, risks and counts.
+    filters: what to list, by key; see `outputs/filters.py`.
     lint: show only findings and exceptions, because nothing was compared.
     """
 
@@ -23,10 +25,16 @@ class RenderOptions(Struct, frozen=True, kw_only=True):
     color: bool = False
     unicode: bool = True
     full: bool = False
+    summary: bool = False
+    filters: dict[str, tuple[str, ...]] = {}
     lint: bool = False
 
 
 DEFAULTS = RenderOptions()
+
+
+FOR_PEOPLE = ("text", "markdown")
+"""Outputs in which a page can be shortened. The others are read by programs, which expect the whole plan."""
 
 
 class Output(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.plan import Approval, CapacityLine, Harm, Operation, Plan
 from reconciler.core.values import plural
-from reconciler.outputs.findings import Level, findings
+from reconciler.outputs.findings import Category, Level, findings
 from reconciler.outputs.terminal.printable import clip_middle, printable
 
 _HEADLINE_QUEUES = 2
@@ -255,7 +255,8 @@ def _signed_gpus(delta: float) -> str:
 
 
 def _request_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
-    for cluster, members in _by_cluster(row for row in rows if row.delta).items():
+    clusters = _by_cluster(row for row in rows if row.delta)
+    for cluster, members in sorted(clusters.items(), key=lambda item: -abs(sum(row.delta for row in item[1]))):
         delta = sum(row.delta for row in members)
         what = f"{_signed_gpus(delta)} requested" if delta else "GPU requests move between queues"
         yield f"{what} on {_short(cluster)} ({_list_queues(members, _request)})"
@@ -331,6 +332,16 @@ def approved_headline(plan: Plan) -> str:
 def approvals_in_force(plan: Plan) -> tuple[Approval, ...]:
     """Return the approvals that let the plan exceed budgets."""
     return tuple(approval for approval in plan.approvals if plan.breaches and not approval.ignored)
+
+
+def listed_counts(plan: Plan) -> tuple[str, ...]:
+    """Return `1 error`, `2 warnings`, `3 notes` and `12 objects`, with those that a summary leaves out."""
+    categories = (Category.PROBLEM, Category.VERDICT)
+    levels = Counter(finding.level for finding in findings(plan) if finding.category in categories)
+    return (
+        *(plural(levels[level], str(level)) for level in Level if levels[level]),
+        plural(len(plan.changes), "object"),
+    )
 
 
 def lint_headline(plan: Plan) -> str:

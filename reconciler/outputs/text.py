@@ -1,6 +1,7 @@
 """The text output: what the plan does to the GPUs, then findings, then every changed object."""
 
 from reconciler.core.plan import Plan, Revision
+from reconciler.outputs.filters import apply_filters
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
 from reconciler.outputs.sections.model import View
@@ -11,6 +12,7 @@ from reconciler.outputs.summary import (
     counts,
     headlines,
     lint_headline,
+    listed_counts,
     risk_counts,
 )
 from reconciler.outputs.terminal.objects import OPERATION_STYLES, write_objects
@@ -21,22 +23,32 @@ _SHORT_COMMIT = 12
 
 
 def render_text(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
-    """Render the plan for a terminal."""
+    """Render the plan for a terminal. Headline and last lines are about all of it, whatever the filters hide."""
     page = Page(width=options.width, color=options.color, unicode=options.unicode)
-    view, full = View(plan=plan, full=options.full or options.lint), options.full
+    listed = apply_filters(plan, options.filters)
+    view = View(plan=listed.plan, full=options.full or options.lint, queues=listed.queues)
     if options.lint:
         page.write(Styled(lint_headline(plan), Style.ERROR if blockers(plan) else Style.STRONG))
         write_sections(page, plan_sections(view, lint=True), full=True)
         return page.text()
-    _headline(page, plan)
-    write_sections(page, plan_sections(view, last=False), full=full)
-    write_objects(page, plan, full=full)
-    write_sections(page, plan_sections(view, last=True), full=full)
+    _headline(page, plan, listed.note)
+    write_sections(page, plan_sections(view, summary=options.summary, last=False), full=options.full)
+    if options.summary:
+        _counts(page, view)
+    else:
+        write_objects(page, view.plan, full=options.full)
+        write_sections(page, plan_sections(view, last=True), full=options.full)
     _footer(page, plan)
     return page.text()
 
 
-def _headline(page: Page, plan: Plan) -> None:
+def _counts(page: Page, view: View) -> None:
+    """Write how many findings and objects a summary leaves out."""
+    page.blank()
+    page.write(Styled(f"Not listed: {', '.join(listed_counts(view.plan))}", Style.DIM))
+
+
+def _headline(page: Page, plan: Plan, note: str) -> None:
     for sentence in headlines(plan):
         page.write(Styled(sentence, Style.STRONG))
     pieces: list[Piece] = []
@@ -50,6 +62,8 @@ def _headline(page: Page, plan: Plan) -> None:
         page.write(Styled("Cannot be committed: ", Style.ERROR), Styled(", ".join(blocking), Style.ERROR))
     elif plan.breaches:
         page.write(Styled(approved_headline(plan), Style.WARNING))
+    if note:
+        page.write(Styled(note, Style.MOVED))
 
 
 def _footer(page: Page, plan: Plan) -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.cli.fleet import Fleet
+from tests.cli.fleet import Fleet, run_verb
 from tests.cli.review import write_base, write_changes
 from tests.outputs.goldens import agrees
 
@@ -48,3 +48,25 @@ def test_a_comment_tells_the_same(review: Fleet) -> None:
     assert ran.out.index("#### GPUs") < ran.out.index("#### Risks") < ran.out.index("#### Objects")
     assert agrees("review.md", _stable(ran.out))
     assert len(ran.out) < 65_536
+
+
+def test_filters_and_summaries_change_only_what_is_listed(review: Fleet) -> None:
+    """The exit code, the digest and the saved plan are those of the whole plan."""
+    whole = review.run("plan", "--base", "base", "--out", str(review.root / "whole.json"))
+    part = review.run("plan", "--base", "base", "--filter", "queue=h200", "--out", str(review.root / "part.json"))
+    short = review.run("plan", "--base", "base", "--summary")
+    assert whole.code == part.code == short.code == 5
+    assert whole.out.splitlines()[-5:] == part.out.splitlines()[-5:] == short.out.splitlines()[-5:]
+    assert (review.root / "whole.json").read_bytes() == (review.root / "part.json").read_bytes()
+    assert "Filter queue=h200: 23 other changes and" in part.out
+    assert "vit-large" not in part.out.split("GPUs\n", 1)[1]
+    again = run_verb(review.capture, ["show", str(review.root / "whole.json"), "--filter", "queue=h200"])
+    assert again.code == 5
+    assert again.out == part.out
+
+
+@pytest.mark.parametrize("flag", [("--summary",), ("--filter", "queue=h200")])
+def test_programs_get_the_whole_plan(review: Fleet, flag: tuple[str, ...]) -> None:
+    ran = review.run("plan", "-o", "json", *flag)
+    assert ran.code == 2
+    assert "does not apply to -o json" in ran.err

@@ -82,7 +82,7 @@ def test_a_deleted_queue_says_who_still_asks() -> None:
         (plan(gpu("", 8, 0)), ("-8 GPUs requested on main (no queue: 8 → 0)",)),
         (
             plan(gpu("a", 0, 8), gpu("a", 8, 4, cluster="edge")),
-            ("-4 GPUs requested on edge (a: 8 → 4)", "+8 GPUs requested on main (a: 0 → 8)"),
+            ("+8 GPUs requested on main (a: 0 → 8)", "-4 GPUs requested on edge (a: 8 → 4)"),
         ),
         (
             plan(queues=(quota("q", 8, None),)),

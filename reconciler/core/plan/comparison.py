@@ -34,6 +34,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     frozen: tuple[str, ...] = ()  # fields that differ and that the API server accepts only on new objects
     unapplied: tuple[str, ...] = ()  # fields that differ and do not reach running pods
     storage: tuple[Any, Any] = (None, None)  # requested size of a volume, before and after
+    team: str = ""  # label of the rendered object
 
 
 class FieldSchemas(Protocol):
@@ -78,8 +79,15 @@ def compare(kinds: Kinds, schemas: FieldSchemas, before: Body | None, manifest: 
         fields=redact_reasons(fields),
         why=manifest.why(()),
         replaces=before is not None,
+        team=team_of(manifest.body),
     )
     return comparison if before is None else _with_restrictions(kinds, comparison, before, manifest.body)
+
+
+def team_of(body: Body | None) -> str:
+    """Return the label `team` of an object; empty without one."""
+    team = value_at(body or {}, ("metadata", "labels", "team"))
+    return team if isinstance(team, str) else ""
 
 
 def _with_restrictions(kinds: Kinds, comparison: Comparison, before: Body, after: Body) -> Comparison:

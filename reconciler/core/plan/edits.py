@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan.changed_paths import ChangedPaths
-from reconciler.core.plan.comparison import Comparison, compare, redact_reasons
+from reconciler.core.plan.comparison import Comparison, compare, redact_reasons, team_of
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.moves import Move, find_moves
@@ -88,6 +88,7 @@ def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str
         digest_before=inputs.existing.get(old, "") if operation is not Operation.CREATE else "",
         digest_after=row_after.digest,
         sizing=comparison.sizing,
+        team=comparison.team,
     )
     return Edit(change=change, comparison=comparison, row_before=row_before, row_after=row_after)
 
@@ -121,6 +122,7 @@ def _delete(inputs: Inputs, paths: ChangedPaths, path: str, *, detailed: bool) -
         because=_NO_SOURCE,
         gpus_before=running_gpus(row),
         digest_before=inputs.existing[path],
+        team=team_of(body),
     )
     return Edit(change=change, comparison=None, row_before=row, row_after=None)
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.core.devices import is_slice
 from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.plan.edits import Edit, running_gpus
 from reconciler.core.plan.plan import CapacityLine, GpuLine, JobChange, Operation, QueueLine
 from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, requests_of_quota
@@ -173,7 +174,17 @@ def _guaranteed_in_tree(
     return total
 
 
-def job_changes(edits: Iterable[Edit], before: Usage, after: Usage) -> tuple[JobChange, ...]:
+def with_queue(edit: Edit, before: Usage, after: Usage) -> Edit:
+    """Return the edit with the queue of its workload, or the name of the queue that it is."""
+    row = edit.row_after or edit.row_before
+    if row is None or not (row.is_workload or row.queue_role is not QueueRole.NONE):
+        return edit
+    usage = (after if edit.row_after else before).get(row.cluster, _EMPTY)
+    queue = usage.queue_of(row).name if row.is_workload else row.name
+    return replace(edit, change=replace(edit.change, queue=queue)) if queue else edit
+
+
+def job_changes(edits: Iterable[Edit]) -> tuple[JobChange, ...]:
     """Return the workloads whose pods or GPUs change, in the order of the edits.
 
     A job that outgrows one node can become an object of another kind with the same name. This is one resize.
@@ -184,14 +195,12 @@ def job_changes(edits: Iterable[Edit], before: Usage, after: Usage) -> tuple[Job
         word = _word(edit)
         if row is None or not word:
             continue
-        usage = (after if edit.row_after else before).get(row.cluster, _EMPTY)
-        queue = usage.queue_of(row).name
         jobs.append(
             JobChange(
                 word=word,
                 cluster=row.cluster,
                 key=row.key,
-                queue=queue,
+                queue=edit.change.queue,
                 product=row.product,
                 gpus_before=running_gpus(edit.row_before),
                 gpus_after=running_gpus(edit.row_after),

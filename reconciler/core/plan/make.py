@@ -10,7 +10,7 @@ from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.changed_paths import compare_paths
 from reconciler.core.plan.digest import approval_digest, digest
 from reconciler.core.plan.edits import make_edits
-from reconciler.core.plan.gpus import capacity_lines, gpu_lines, job_changes, queue_lines
+from reconciler.core.plan.gpus import capacity_lines, gpu_lines, job_changes, queue_lines, with_queue
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Plan
 from reconciler.core.plan.risks import RiskContext, find_risks
@@ -21,9 +21,9 @@ from reconciler.core.summary import ObjectSummary
 def make_plan(inputs: Inputs) -> Plan:
     """Compare desired and existing objects. The result does not depend on the order of the mappings."""
     paths = compare_paths(inputs)
-    edits = make_edits(inputs, paths)
-    changes = tuple(edit.change for edit in edits)
     before, after = _usage(inputs, paths.before.values()), _usage(inputs, paths.after.values())
+    edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
+    changes = tuple(edit.change for edit in edits)
     queues = queue_lines(before, after)
     plan = Plan(
         engine=inputs.engine,
@@ -37,7 +37,7 @@ def make_plan(inputs: Inputs) -> Plan:
         gpus=gpu_lines(before, after),
         queues=queues,
         capacity=capacity_lines(after, inputs.inventories, inputs.evidence_ages),
-        jobs=job_changes(edits, before, after),
+        jobs=job_changes(edits),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda entry: (entry.place, entry.rule, entry.target))),

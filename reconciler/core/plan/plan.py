@@ -53,6 +53,8 @@ class Change(Struct, frozen=True, kw_only=True):
     digest_before: str = ""  # blob ids of the rendered file; empty if it does not exist
     digest_after: str = ""
     sizing: SizingSummary | None = None  # how its GPUs were computed
+    queue: str = ""  # that its GPUs are counted in; of a queue: its name
+    team: str = ""  # its label `team`
 
 
 class GpuLine(Struct, frozen=True, kw_only=True):

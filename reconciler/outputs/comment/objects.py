@@ -63,7 +63,7 @@ def _full_block(group: ChangeGroup, *, full: bool) -> str:
     if change.moved_from:
         parts.append(f"{code(change.moved_from)} → {code(change.path)}")
     is_compact = change.operation in (Operation.CREATE, Operation.DELETE) and not full
-    lines = list(_compact(change) if is_compact else _diff(change, full=full))
+    lines = list(_compact(group) if is_compact else _diff(change, full=full))
     if lines:
         cut = len(lines) - _MAX_DIFF_LINES
         parts.append(fence([*lines[:_MAX_DIFF_LINES], *([f"@@ {plural(cut, 'more line')} @@"] if cut > 0 else [])]))
@@ -83,17 +83,21 @@ def _title(group: ChangeGroup) -> str:
     if change.fields and change.operation in (Operation.UPDATE, Operation.MOVE):
         facts.append(plural(len(change.fields), "field"))
     kind, _, rest = group.title.partition(" ")
-    start = kind if kind.replace(",", "").isalnum() else html_code(kind)
-    return " · ".join([f"<code>{_SIGNS[change.operation]}</code> {start} {html_code(rest)}", *facts])
+    if group.others:
+        start = f"{html_code(group.title)} {html_code(group.names[0])} and {len(group.others):,} more"
+    else:
+        start = f"{kind if kind.isalnum() else html_code(kind)} {html_code(rest)}"
+    return " · ".join([f"<code>{_SIGNS[change.operation]}</code> {start}", *facts])
 
 
-def _compact(change: Change) -> Iterator[str]:
-    sign = "+" if change.operation is Operation.CREATE else "-"
-    for step, value in key_fields(change):
-        yield f"{sign} {step}: {value}"
-    total = sum(1 for _ in leaves(change.fields))
-    if total:
-        yield f"# {plural(total, 'field')} in total, in {change.path}"
+def _compact(group: ChangeGroup) -> Iterator[str]:
+    change = group.first
+    if not group.others:
+        sign = "+" if change.operation is Operation.CREATE else "-"
+        yield from (f"{sign} {step}: {value}" for step, value in key_fields(change))
+        total = sum(1 for _ in leaves(change.fields))
+        if total:
+            yield f"# {plural(total, 'field')} in total, in {change.path}"
     if main_reason(change):
         yield from _because(change.because[0])
 

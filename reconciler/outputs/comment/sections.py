@@ -108,7 +108,7 @@ def _findings(members: Sequence[Finding], rows: int) -> str:
             break
         left -= len(shown)
         count = f" ({group.count:,})" if group.count > 1 else ""
-        label = f" {prose(group.first.label)}" if group.first.label else ""
+        label = f" **{prose(group.first.label)}**" if group.first.label else ""
         parts = [f"- **{code(group.first.rule)}**{count}{label}"]
         for entry in shown:
             parts.append(_entry(entry))

@@ -25,24 +25,26 @@ class SectionRow(NamedTuple):
     """One row of `SECTIONS`.
 
     in_lint: shown without a comparison, too.
+    in_summary: shown by `--summary`.
     is_last: below the changed objects in text.
     """
 
     make: Callable[[View], PageSection | None]
     in_lint: bool = False
+    in_summary: bool = False
     is_last: bool = False
 
 
 SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(settings),
-    SectionRow(queues),
+    SectionRow(queues, in_summary=True),
     SectionRow(capacity),
     SectionRow(jobs),
     SectionRow(sizing),
     SectionRow(errors, in_lint=True),
     SectionRow(held_back, in_lint=True),
-    SectionRow(budgets, in_lint=True),
-    SectionRow(risks, in_lint=True),
+    SectionRow(budgets, in_lint=True, in_summary=True),
+    SectionRow(risks, in_lint=True, in_summary=True),
     SectionRow(warnings, in_lint=True),
     SectionRow(notes, in_lint=True),
     SectionRow(exceptions, in_lint=True, is_last=True),
@@ -50,7 +52,13 @@ SECTIONS: tuple[SectionRow, ...] = (
 """Every section, in the order of the page."""
 
 
-def plan_sections(view: View, *, lint: bool = False, last: bool | None = None) -> list[PageSection]:
+def plan_sections(
+    view: View, *, lint: bool = False, summary: bool = False, last: bool | None = None
+) -> list[PageSection]:
     """Return the sections of a plan; `last` selects those above (False) or below (True) the objects."""
-    rows = (row for row in SECTIONS if (row.in_lint or not lint) and last in (None, row.is_last))
+    rows = (
+        row
+        for row in SECTIONS
+        if (row.in_lint or not lint) and (row.in_summary or not summary) and last in (None, row.is_last)
+    )
     return [section for row in rows if (section := row.make(view)) is not None]

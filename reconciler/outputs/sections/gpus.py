@@ -43,7 +43,8 @@ def queues(view: View) -> PageSection | None:
     rows = queue_rows(view.plan)
     moving = {row.cluster for row in rows if row.delta}
     changed = [row for row in rows if row.is_changed or (row.is_parent and row.over_limit and row.cluster in moving)]
-    shown = rows if view.full and changed else changed
+    candidates = rows if view.full and changed else changed
+    shown = [row for row in candidates if view.queues is None or (row.cluster, row.queue) in view.queues]
     if not shown:
         return None
     footer = []

@@ -10,10 +10,11 @@ from reconciler.outputs.terminal.page import Piece, Style, Styled
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What a page shows: a plan, and with `full` all of it."""
+    """What a page shows: the listed part of a plan, and with `full` all of it."""
 
     plan: Plan
     full: bool = False
+    queues: frozenset[tuple[str, str]] | None = None  # (cluster, queue) of the rows to list; None: all
 
 
 class Name(Styled, frozen=True):

@@ -98,7 +98,7 @@ def _write_findings(page: Page, block: FindingsBlock, *, full: bool) -> None:
     for group in group_findings(block.members):
         style = _LEVEL_STYLES[group.first.level]
         count = f" ({group.count:,})" if group.count > 1 else ""
-        label = f"  {group.first.label}" if group.first.label else ""
+        label = Styled(f"  {group.first.label}" if group.first.label else "", Style.STRONG)
         page.write(Styled("! ", style), Styled(group.first.rule, style), Styled(count, Style.DIM), label, indent=2)
         shown = group.entries if full or block.is_complete else group.entries[:_MAX_ENTRIES]
         for entry in shown:
