@@ -18,7 +18,7 @@ def review(fleet: Fleet) -> Fleet:
 
 
 def _stable(page: str) -> str:
-    """Replace what depends on the version of the engine and on commits: digests, tokens and the line of revisions."""
+    """Replace what depends on the version of the engine and on commits: digests and the line of revisions."""
     page = re.sub(r"(plan `?sha256:)[0-9a-f]+", r"\1…", page)
     page = re.sub(r"engine `?[0-9][0-9A-Za-z.+]*`?", "engine …", page)
     return re.sub(r"(base|HEAD)(`?) (`?)[0-9a-f]{12}", r"\1\2 \3…", page)
