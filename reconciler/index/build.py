@@ -16,9 +16,11 @@ from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
+from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
 from reconciler.index.context import Context, build_context, may_define
 from reconciler.index.dependencies import DependencyDigests
+from reconciler.index.evaluator import Evaluator
 from reconciler.index.parsed import CachedParser, ParsedFile, ReadFiles, load_mapping, save_mapping
 from reconciler.index.records import (
     CompiledRecord,
@@ -137,6 +139,10 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
         single = [verdict for record in self._with_findings() for verdict in record.findings.verdicts]
         return [*single, *totals.links, *totals.amounts]
 
+    def exceeded(self) -> list[Verdict]:
+        """Return the errors of policies that exceed a limit, in the order of evaluation."""
+        return [verdict for record in self._with_findings() for verdict in record.findings.exceeded]
+
     def _with_findings(self) -> Iterator[FileRecord]:
         return (record for record in self.records.values() if record.encoded_findings)
 
@@ -225,6 +231,7 @@ def _load_context(
         approvals=parse(files.approvals, files.approvals),
         definitions=parse(files.sources, definitions),
         clusters=clusters,
+        checker=PolicyChecker(lambda: load_mapping(runtime.cache, _checks_key(runtime))),
     )
     context.policies.programs.recall(load_mapping(runtime.cache, _programs_key(context)))
     runtime.catalogue.archive.recall(load_mapping(runtime.cache, _schemas_key(runtime)))
@@ -235,6 +242,7 @@ def save_tools(runtime: Runtime, context: Context) -> None:
     """Save the compiled policies and unpacked schemas of this run. Called at its end: any stage may add one."""
     for key, new in (
         (_programs_key(context), context.policies.programs.made),
+        (_checks_key(runtime), context.checker.made),
         (_schemas_key(runtime), runtime.catalogue.archive.made),
     ):
         if new:
@@ -243,6 +251,10 @@ def save_tools(runtime: Runtime, context: Context) -> None:
 
 def _programs_key(context: Context) -> str:
     return f"programs:{context.policies.digest}"
+
+
+def _checks_key(runtime: Runtime) -> str:
+    return f"checks:{runtime.engine}"
 
 
 def _schemas_key(runtime: Runtime) -> str:
@@ -271,19 +283,24 @@ def _compile(
     contents = {**changed}
     contents.update(read_files(runtime.repository, sources, [path for path in paths if path not in contents]))
     compiled: dict[str, CompiledFile] = {}
+    evaluator = Evaluator(context.policies)
 
     def needed(rendered: RenderedObject) -> bool:
         return keep is not None and keep.get(rendered.summary.path) != rendered.summary.digest
 
     def work(positions: range) -> list[bytes]:
         chosen = [paths[position] for position in positions]
-        files = compile_files(context, [(path, contents[path]) for path in chosen])
+        files = compile_files(context, [(path, contents[path]) for path in chosen], evaluator)
         if len(paths) <= _FEW:
             compiled.update(zip(chosen, files, strict=True))
         return [
             encode_compiled(
                 CompiledRecord(
-                    summarize_file(file, blob=sources[path], is_definition=may_define(contents[path], runtime.kinds)),
+                    summarize_file(
+                        file,
+                        blob="" if file.exceeded else sources[path],  # evaluated again by the next run
+                        is_definition=may_define(contents[path], runtime.kinds),
+                    ),
                     {one.summary.path: one.content for one in file.objects if needed(one)},
                 )
             )
@@ -335,7 +352,7 @@ class Renderer:
             chosen = [(source, self._raw[source]) for source in sources]
             if cluster:
                 context = replace(context, clusters=tuple(one for one in context.clusters if one.name == cluster))
-            files = compile_files(context, chosen, with_policies=False)
+            files = compile_files(context, chosen)
         return [{one.summary.path: one for one in reversed(file.objects)} for file in files]
 
     def object(self, path: str) -> RenderedObject:

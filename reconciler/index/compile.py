@@ -26,6 +26,7 @@ from reconciler.core.secrets import mask_findings
 from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
+from reconciler.index.evaluator import Evaluator
 from reconciler.index.sizing import is_sized, outdated, size, unwritten, was_sized, with_note, writes_source
 from reconciler.revision.files import selects
 
@@ -42,32 +43,35 @@ class CompiledFile(Struct, frozen=True, kw_only=True):
     """Everything that one source file means, and what it used besides its own bytes.
 
     `pending` are the paths of jobs that wait for a sizing answer: the rendered files there stay unchanged.
+    `exceeded` are errors of policies that exceed a limit (`index.evaluator`).
     """
 
     objects: tuple[RenderedObject, ...] = ()
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     pending: tuple[str, ...] = ()
+    exceeded: tuple[Verdict, ...] = ()
     dependencies: frozenset[Dependency] = frozenset()
 
 
 def compile_file(context: Context, path: str, raw: bytes) -> CompiledFile:
-    """Compile one source file. Problems of one document do not hide the manifests of the others."""
+    """Compile one source file without policies. Problems of one document do not hide the manifests of the others."""
     return compile_files(context, [(path, raw)])[0]
 
 
 def compile_files(
-    context: Context, files: Iterable[tuple[str, bytes]], *, with_policies: bool = True
+    context: Context, files: Iterable[tuple[str, bytes]], evaluator: Evaluator | None = None
 ) -> list[CompiledFile]:
-    """Compile independent files, stage by stage.
+    """Compile independent files, stage by stage; `evaluator` evaluates the policies.
 
     Running one stage over many files stays in the processor's caches: a quarter less time than file by file.
     """
     units = [_CompileUnit(path=path, raw=raw) for path, raw in files]
-    stages = (_parse, _validate, _render, _validate_rendered, _serialize)
-    for stage in (*stages, _evaluate_policies) if with_policies else stages:
+    for stage in (_parse, _validate, _render, _validate_rendered, _serialize):
         for unit in units:
             stage(context, unit)
+    if evaluator is not None:
+        _evaluate_policies(context, units, evaluator)
     return [unit.compiled() for unit in units]
 
 
@@ -84,6 +88,7 @@ class _CompileUnit(Struct, kw_only=True):
     verdicts: list[Verdict] = field(default_factory=list)
     dependencies: set[Dependency] = field(default_factory=set)
     pending: set[str] = field(default_factory=set)
+    exceeded: list[Verdict] = field(default_factory=list)
 
     def compiled(self) -> CompiledFile:
         return CompiledFile(
@@ -91,6 +96,7 @@ class _CompileUnit(Struct, kw_only=True):
             problems=mask_findings(dict.fromkeys(self.problems), self._bodies()),
             verdicts=mask_findings(self.verdicts, self._bodies()),
             pending=tuple(sorted(self.pending)),
+            exceeded=tuple(self.exceeded),
             dependencies=frozenset(self.dependencies),
         )
 
@@ -150,11 +156,12 @@ def _serialize(context: Context, unit: _CompileUnit) -> None:
         unit.problems += size_problems(rendered.manifest, rendered.content, data_limit=row.data_limit)
 
 
-def _evaluate_policies(context: Context, unit: _CompileUnit) -> None:
-    for rendered in unit.objects:
-        manifest = rendered.manifest
-        namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
-        unit.verdicts += context.policies.evaluate(manifest, old=None, namespace=namespace)
+def _evaluate_policies(context: Context, units: Sequence[_CompileUnit], evaluator: Evaluator) -> None:
+    subjects = [(unit, context.subject(rendered.manifest, None)) for unit in units for rendered in unit.objects]
+    evaluations = evaluator.evaluate([subject for _, subject in subjects])
+    for (unit, _), evaluation in zip(subjects, evaluations, strict=True):
+        unit.verdicts += evaluation.verdicts
+        unit.exceeded += evaluation.exceeded
 
 
 def blob_id(content: bytes, object_format: str) -> str:

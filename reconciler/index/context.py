@@ -11,6 +11,7 @@ from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kind, Kinds
+from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.approvals import read_approvals
 from reconciler.core.plan.plan import Approval
 from reconciler.core.policy.admission import PolicySet
@@ -20,6 +21,8 @@ from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
 from reconciler.core.secrets import mask_findings
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.index.checking import PolicyChecker
+from reconciler.index.evaluator import Subject
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
 from reconciler.revision.files import selects
@@ -61,6 +64,7 @@ class Context(Struct, frozen=True, kw_only=True):
     tables: SizingTables
     rules: RuleBook
     approvals: tuple[Approval, ...]
+    checker: PolicyChecker
     object_format: str
     digest: str
     definitions: Definitions
@@ -78,6 +82,10 @@ class Context(Struct, frozen=True, kw_only=True):
     def exceptions(self) -> tuple[PolicyException, ...]:
         """The exceptions from rules."""
         return self.rules.exceptions
+
+    def subject(self, manifest: Manifest, old: Mapping[str, Any] | None) -> Subject:
+        """Return what policies are evaluated on, when a manifest replaces `old` (None: is created)."""
+        return Subject(manifest, old, self.namespaces.get((manifest.cluster, manifest.key.namespace)))
 
 
 def is_launch_configuration(data: Mapping[str, Any]) -> bool:
@@ -111,12 +119,13 @@ def build_context(
     approvals: Sequence[ParsedFile],
     definitions: Sequence[ParsedFile],
     clusters: tuple[Cluster, ...],
+    checker: PolicyChecker,
 ) -> Context:
     """Evaluate the small files that matter to all others. Problems are collected, never raised."""
     own = [document for file in policies for document in file.valid]
     shipped_policies = [document for file in shipped for document in file.documents]
     documents = [document for file in definitions for document in file.documents]
-    rules = load_rules(own, config.rules, shipped=shipped_policies)
+    rules = load_rules(own, config.rules, shipped=shipped_policies, check=checker.check)
     approved, approval_problems = read_approvals([document for file in approvals for document in file.valid])
     measured = read_evidence(config, clusters, kinds, evidence)
     catalogue = catalogue.with_crds([one for one in documents if kinds.find(one.group, one.kind).defines_kinds])
@@ -128,6 +137,7 @@ def build_context(
         tables=tables,
         rules=rules,
         approvals=approved,
+        checker=checker,
         object_format=object_format,
         digest=_digest(engine, config, rules.policies, definitions, kinds),
         definitions=_definitions(clusters, definitions, kinds, catalogue),

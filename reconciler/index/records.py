@@ -16,11 +16,12 @@ from reconciler.index.dependencies import encode_dependencies
 
 
 class FileFindings(Struct, frozen=True, array_like=True):
-    """The problems and verdicts of one file, and the paths of its pending jobs. Most files have none."""
+    """What `CompiledFile` says about one file. Most files have no findings."""
 
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     pending: tuple[str, ...] = ()
+    exceeded: tuple[Verdict, ...] = ()
 
 
 class FileRecord(Struct, frozen=True, array_like=True):
@@ -96,7 +97,7 @@ def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]
 def summarize_file(compiled: CompiledFile, *, blob: str, is_definition: bool) -> FileRecord:
     """Return the record of a compiled file."""
     summaries = [rendered.summary for rendered in compiled.objects]
-    findings = FileFindings(compiled.problems, compiled.verdicts, compiled.pending)
+    findings = FileFindings(compiled.problems, compiled.verdicts, compiled.pending, compiled.exceeded)
     links, amounts = attrgetter(*_LINKED), attrgetter(*_AMOUNTS)
     return FileRecord(
         blob=blob,

@@ -33,8 +33,8 @@ def in_parallel(work: Work, count: int, *, processes: int, advance: Callable[[in
     _work = work
     gc.freeze()  # children must not copy pages only because the collector touched them
     try:
-        with _signals_held():
-            pool = multiprocessing.get_context("fork").Pool(processes, _start_worker)
+        with signals_held():
+            pool = multiprocessing.get_context("fork").Pool(processes, start_worker)
         with pool:
             for results in pool.imap(_run_chunk, chunks):
                 yield from results
@@ -44,7 +44,7 @@ def in_parallel(work: Work, count: int, *, processes: int, advance: Callable[[in
 
 
 @contextmanager
-def _signals_held() -> Iterator[None]:
+def signals_held() -> Iterator[None]:
     """Let no signal meet a child before it has its own answer to it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
@@ -56,7 +56,7 @@ def _signals_held() -> Iterator[None]:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def _start_worker() -> None:
+def start_worker() -> None:
     """Leave Ctrl-C, which reaches the whole group, to the parent; end without a word when the parent says so."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

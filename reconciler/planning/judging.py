@@ -1,6 +1,7 @@
 """How a change is judged: by its own settings and rules, and by those of the base where these are stricter."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
@@ -12,9 +13,9 @@ from reconciler.core.policy.admission import PolicySet
 from reconciler.core.policy.changes import rule_changes
 from reconciler.core.policy.references import RULES
 from reconciler.core.policy.rule_book import RuleBook, load_rules
-from reconciler.core.policy.verdict import Verdict
 from reconciler.core.secrets import mask_text
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.index.evaluator import Evaluation, Evaluator, join
 from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
 from reconciler.index.totals import evaluate_under
 from reconciler.index.workers import in_parallel
@@ -73,28 +74,29 @@ def _load_rules(runtime: Runtime, index: CompiledRevision, base: LoadedRevision)
         [document for file in own for document in file.valid],
         base.config.rules,
         shipped=[document for file in shipped for document in file.documents],
+        check=index.context.checker.check,
     )
 
 
 def verdicts_of_base(
     runtime: Runtime, index: CompiledRevision, renderer: Renderer, existing: Baseline, rules: RuleBook
-) -> list[Verdict]:
+) -> Evaluation:
     """Return the verdicts by the rules of the base.
 
     Rules over all objects together see all of them. A policy about one object sees those that the head adds or edits:
     the others were judged by it before.
     """
-    verdicts: list[Verdict] = []
+    evaluations: list[Evaluation] = []
     before, after = _plain(rules.settings), _plain(index.context.config.rules)
     if any(before.get(rule) != after.get(rule) for rule in RULES):
-        verdicts += evaluate_under(index, rules.settings)
+        evaluations.append(Evaluation(tuple(evaluate_under(index, rules.settings))))
     if rules.policies.digest != index.context.policies.digest:
         changed = [path for path, blob in index.desired.items() if existing.versions.get(path) != blob]
-        verdicts += _evaluate(runtime, index, renderer, existing, rules.policies, changed)
-    return verdicts
+        evaluations += _evaluate(runtime, index, renderer, existing, rules.policies, changed)
+    return join(evaluations)
 
 
-_verdicts = msgspec.msgpack.Decoder(tuple[Verdict, ...])
+_evaluations = msgspec.msgpack.Decoder(list[Evaluation])
 
 
 def _evaluate(  # noqa: PLR0917 - what an evaluation needs
@@ -104,29 +106,28 @@ def _evaluate(  # noqa: PLR0917 - what an evaluation needs
     existing: Baseline,
     policies: PolicySet,
     paths: Sequence[str],
-) -> list[Verdict]:
+) -> list[Evaluation]:
     key = f"programs:{policies.digest}"
     known = load_mapping(runtime.cache, key)
     policies.programs.recall(known)
     groups = renderer.group(paths)
     sources = list(groups)
+    evaluator = Evaluator(policies)
     existing.objects(path for path in paths if path in existing.versions)
 
     def work(positions: range) -> list[bytes]:
         chosen = [sources[position] for position in positions]
-        found = []
-        for source, objects in zip(chosen, renderer.compile(chosen), strict=True):
-            verdicts: list[Verdict] = []
-            for path in groups[source]:
-                manifest = objects[path].manifest
-                old = existing.body(path) if path in existing.versions else None
-                namespace = index.context.namespaces.get((manifest.cluster, manifest.key.namespace))
-                verdicts += policies.evaluate(manifest, old=old, namespace=namespace)
-            found.append(msgspec.msgpack.encode(verdicts))
-        return found
+        compiled = zip(chosen, renderer.compile(chosen), strict=True)
+        manifests = [(path, objects[path].manifest) for source, objects in compiled for path in groups[source]]
+        subjects = [
+            index.context.subject(manifest, existing.body(path) if path in existing.versions else None)
+            for path, manifest in manifests
+        ]
+        found = iter(evaluator.evaluate(subjects))
+        return [msgspec.msgpack.encode([*islice(found, len(groups[source]))]) for source in chosen]
 
     with runtime.progress("judging by the rules of the base", len(sources)) as advance:
         results = in_parallel(work, len(sources), processes=runtime.processes, advance=advance)
-        verdicts = [verdict for raw in results for verdict in _verdicts.decode(raw)]
+        evaluations = [evaluation for raw in results for evaluation in _evaluations.decode(raw)]
     save_mapping(runtime.cache, key, known, policies.programs.made)
-    return verdicts
+    return evaluations

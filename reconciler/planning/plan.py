@@ -32,6 +32,7 @@ from reconciler.index.build import (
     store_key,
 )
 from reconciler.index.compile import compile_file
+from reconciler.index.evaluator import Evaluation, first_exceeded
 from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
@@ -114,13 +115,14 @@ def plan_tree(
     changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
     updates = compare_updates(runtime, index, renderer, baseline, [path for path in changed if path in owned])
     day = _date(index, base_revision.tree, date)
-    verdicts = _verdicts(index, totals, updates, judged.config, day, is_dated=bool(date))
+    verdicts, exceeded = _verdicts(index, totals, updates, judged.config, day, is_dated=bool(date))
     if judged.rules is not None:
         existing = baseline if before is base_revision else _baseline(runtime, base_revision)
         by_base = verdicts_of_base(runtime, index, renderer, existing, judged.rules)
-        by_base += _judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
-        verdicts = stricter_verdicts(verdicts, by_base)
-    findings = _findings(index, verdicts, foreign, day)
+        ages = _judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
+        verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *ages]))
+        exceeded = (*exceeded, *by_base.exceeded)
+    findings = _findings(index, Evaluation(verdicts, exceeded), foreign, day)
     renderer.group(_creations(changed, owned, moves=bool(differing)))
     inputs = Inputs(
         engine=runtime.engine,
@@ -161,8 +163,8 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
     totals = evaluate_tree(runtime, index)
     baseline = _baseline(runtime, index.revision)
     day = _date(index, tree, date)
-    verdicts = _verdicts(index, totals, {}, config, day, is_dated=bool(date))
-    findings = _findings(index, verdicts, _foreign_in(baseline, baseline.differing(index.desired)), day)
+    evaluation = _verdicts(index, totals, {}, config, day, is_dated=bool(date))
+    findings = _findings(index, evaluation, _foreign_in(baseline, baseline.differing(index.desired)), day)
     head = _describe(tree, *index.revision.files.written)
     return Plan(
         engine=runtime.engine,
@@ -279,14 +281,20 @@ class _Findings(Struct, frozen=True, kw_only=True):
 
 
 def _findings(
-    index: CompiledRevision, verdicts: Sequence[Verdict], foreign: Mapping[str, Problem], day: dt.date | None
+    index: CompiledRevision, evaluation: Evaluation, foreign: Mapping[str, Problem], day: dt.date | None
 ) -> _Findings:
-    """Return problems, and the verdicts with the exceptions that are valid on a day; without one all are."""
-    excepted = apply_exceptions(verdicts, index.context.exceptions, day.isoformat() if day else "")
+    """Return problems, and the verdicts with the exceptions that are valid on a day; without one all are.
+
+    A policy that exceeds a limit has that error and no other verdict: which objects it was evaluated on depends on the
+    order.
+    """
+    excepted = apply_exceptions(evaluation.verdicts, index.context.exceptions, day.isoformat() if day else "")
+    exceeded = first_exceeded(evaluation.exceeded)
+    verdicts = [*(verdict for verdict in excepted.verdicts if verdict.rule not in exceeded), *exceeded.values()]
     problems = [*index.problems(), *foreign.values(), *excepted.problems]
     return _Findings(
         problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
-        verdicts=tuple(sorted(excepted.verdicts, key=lambda verdict: verdict.sort_key)),
+        verdicts=tuple(sorted(verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=excepted.in_force,
     )
 
@@ -299,7 +307,7 @@ def _verdicts(
     day: dt.date | None,
     *,
     is_dated: bool,
-) -> list[Verdict]:
+) -> Evaluation:
     """Return the verdicts by the rules of the head. Policies evaluate an update beside what it replaces."""
     updated = {(update.comparison.cluster, update.comparison.key) for update in updates.values()}
     policies = set(index.context.policies.rules)
@@ -308,9 +316,22 @@ def _verdicts(
         for verdict in index.verdicts(totals)
         if (verdict.cluster, verdict.key) not in updated or verdict.rule not in policies
     ]
+    exceeded = [verdict for verdict in index.exceeded() if (verdict.cluster, verdict.key) not in updated]
     for update in updates.values():
         verdicts += update.verdicts
-    return [*verdicts, *_judge_age(index, config, config.rules, day, is_dated=is_dated)]
+        exceeded += update.exceeded
+    verdicts += _judge_age(index, config, config.rules, day, is_dated=is_dated)
+    return Evaluation(tuple(verdicts), tuple(exceeded))
+
+
+def _approvals(index: CompiledRevision, base: LoadedRevision, day: dt.date | None) -> Approvals:
+    own, known = index.revision.files.approvals, base.files.approvals
+    return Approvals(
+        approvals=index.context.approvals,
+        folder=base.config.approvals,
+        merged=[path for path, blob in own.items() if known.get(path) == blob],
+        date=day.isoformat() if day else "",
+    )
 
 
 def _approvals(index: CompiledRevision, base: LoadedRevision, day: dt.date | None) -> Approvals:

@@ -1,24 +1,26 @@
 """Updated objects: each compared with what it replaces, and policies evaluated for the update."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.comparison import Comparison, compare
 from reconciler.core.policy.verdict import Verdict
-from reconciler.core.secrets import mask_findings
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
-from reconciler.index.compile import RenderedObject
+from reconciler.index.context import Context
+from reconciler.index.evaluator import Evaluator
 from reconciler.index.workers import in_parallel
 from reconciler.planning.baseline import Baseline
 
 
 class Update(Struct, frozen=True, array_like=True):
-    """One updated object: the differences, and what policies say about the update."""
+    """One updated object: the differences, and what policies say about the update (`index.evaluator.Evaluation`)."""
 
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
+    exceeded: tuple[Verdict, ...] = ()
 
 
 _decoder = msgspec.msgpack.Decoder(dict[str, Update])
@@ -30,19 +32,25 @@ def compare_updates(
     """Return the update of each path. Worker processes share the work where it is much; no body is kept."""
     groups = renderer.group(paths)
     sources = list(groups)
+    evaluator = Evaluator(index.context.policies)
+
+    def compare_files(chosen: list[str]) -> list[dict[str, Update]]:
+        compiled = zip(chosen, renderer.compile(chosen), strict=True)
+        updates = [(source, path, objects[path].manifest) for source, objects in compiled for path in groups[source]]
+        found = _compare(index.context, baseline, evaluator, [(path, manifest) for _, path, manifest in updates])
+        by_source: dict[str, dict[str, Update]] = {source: {} for source in chosen}
+        for (source, path, _), update in zip(updates, found, strict=True):
+            by_source[source][path] = update
+        return list(by_source.values())
 
     def work(positions: range) -> list[bytes]:
-        chosen = [sources[position] for position in positions]
-        compiled = zip(chosen, renderer.compile(chosen), strict=True)
-        return [encode_updates(_compare(index, baseline, groups[source], objects)) for source, objects in compiled]
+        return [encode_updates(found) for found in compare_files([sources[position] for position in positions])]
 
     updates: dict[str, Update] = {}
     with runtime.progress("comparing", len(sources)) as advance:
         results = in_parallel(work, len(sources), processes=runtime.processes, advance=advance)
         for source, raw in zip(sources, results, strict=True):
-            updates.update(
-                _decoder.decode(raw) if raw else _compare(index, baseline, groups[source], *renderer.compile([source]))
-            )
+            updates.update(_decoder.decode(raw) if raw else compare_files([source])[0])
     return updates
 
 
@@ -55,16 +63,11 @@ def encode_updates(updates: Mapping[str, Update]) -> bytes:
 
 
 def _compare(
-    index: CompiledRevision, baseline: Baseline, paths: Iterable[str], objects: Mapping[str, RenderedObject]
-) -> dict[str, Update]:
-    context = index.context
-    updates = {}
-    for path in paths:
-        manifest, before = objects[path].manifest, baseline.body(path)
-        namespace = context.namespaces.get((manifest.cluster, manifest.key.namespace))
-        verdicts = context.policies.evaluate(manifest, old=before, namespace=namespace)
-        updates[path] = Update(
-            compare(context.kinds, context.catalogue, before, manifest),
-            mask_findings(verdicts, [manifest.body, before or {}]),
-        )
-    return updates
+    context: Context, baseline: Baseline, evaluator: Evaluator, manifests: Sequence[tuple[str, Manifest]]
+) -> list[Update]:
+    subjects = [context.subject(manifest, baseline.body(path)) for path, manifest in manifests]
+    evaluations = evaluator.evaluate(subjects)
+    return [
+        Update(compare(context.kinds, context.catalogue, subject.old, subject.manifest), *evaluation)
+        for subject, evaluation in zip(subjects, evaluations, strict=True)
+    ]

@@ -4,7 +4,9 @@ The same file, unchanged, can be used here and on the API server. What only a li
 permissions) is an error here, never a pass.
 """
 
+from reconciler.core.policy.admission.checking import check_policies, check_policy
 from reconciler.core.policy.admission.evaluation import PolicySet
-from reconciler.core.policy.admission.loading import Policies, is_policy, load
+from reconciler.core.policy.admission.loading import Policies, PolicyCheck, is_policy, load
+from reconciler.core.policy.admission.policies import Policy
 
-__all__ = ["Policies", "PolicySet", "is_policy", "load"]
+__all__ = ["Policies", "Policy", "PolicyCheck", "PolicySet", "check_policies", "check_policy", "is_policy", "load"]

@@ -1,6 +1,6 @@
 """Type-check the expressions of a policy as an API server does, with errors at their place in the policy file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.objects import FieldPath, SourceRef, format_path
@@ -24,6 +24,11 @@ _UNSUPPORTED = ("transformMap", "transformMapEntry")
 def check_policy(policy: Policy) -> list[Problem]:
     """Return problems for expressions that do not compile or have the wrong type."""
     return _PolicyCheck(policy).run()
+
+
+def check_policies(policies: Sequence[Policy]) -> list[list[Problem]]:
+    """Check several policies."""
+    return [check_policy(policy) for policy in policies]
 
 
 class _PolicyCheck:

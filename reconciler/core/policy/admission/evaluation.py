@@ -4,7 +4,7 @@ Most objects pass, so all policies that match an object are first evaluated as o
 that is not true are they evaluated one by one. No error is lost: `error && true` is an error.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ from reconciler.core.policy.verdict import Result, Verdict
 
 _MAX_MESSAGE_BYTES = 5 * 1024
 """An API server ignores a longer result of a messageExpression (k8s.io/apiserver/pkg/apis/cel)."""
+_MAX_AUDIT_BYTES = 10 * 1024
+"""An API server cuts off the rest of a longer audit annotation."""
 _Kind = tuple[str, str, bool, bool]
 _Pair = tuple[Policy, Binding]
 
@@ -139,7 +141,8 @@ class BoundPolicy:
                 yield self._failure(error, annotation.text)
                 continue
             if isinstance(value, str) and value.strip():
-                yield PolicyOutcome(Result.AUDIT, f"{annotation.name}: {value.strip()}")
+                text = value.strip().encode()[:_MAX_AUDIT_BYTES].decode(errors="ignore")
+                yield PolicyOutcome(Result.AUDIT, f"{annotation.name}: {text}")
 
     def _failure(self, error: EvaluationError, expression: str) -> PolicyOutcome:
         shown = " ".join(expression.split())
@@ -156,11 +159,18 @@ class BoundPolicy:
 
 
 class PolicySet:
-    """Policies and their bindings, indexed by kind. ProgramCache are compiled on first use."""
+    """Policies and their bindings, indexed by kind. Programs are compiled on first use."""
 
-    def __init__(self, *, bound: Sequence[_Pair], parameters: Sequence[Parameters], digest: str) -> None:
+    def __init__(
+        self,
+        *,
+        bound: Sequence[_Pair],
+        parameters: Sequence[Parameters],
+        digest: str,
+        programs: ProgramCache | None = None,
+    ) -> None:
         self.digest = digest
-        self.programs = ProgramCache()
+        self.programs = programs or ProgramCache()
         self.bound = tuple(bound)
         self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
@@ -173,11 +183,54 @@ class PolicySet:
         """Names of the enabled policies."""
         return tuple(sorted({policy.rule for policy, _ in self.bound}))
 
+    @cached_property
+    def shipped(self) -> "PolicySet":
+        """The policies that come with this program, with their own bindings."""
+        return self._part([pair for pair in self.bound if all(one.is_shipped for one in pair)])
+
+    @cached_property
+    def own(self) -> "PolicySet":
+        """The policies and bindings of the repository."""
+        return self._part([pair for pair in self.bound if not all(one.is_shipped for one in pair)])
+
+    def without(self, rules: Collection[str]) -> "PolicySet":
+        """Return the other policies."""
+        return self._part([pair for pair in self.bound if pair[0].rule not in rules]) if rules else self
+
+    def only(self, rule: str) -> "PolicySet":
+        """Return one policy with all its bindings."""
+        return self._part([pair for pair in self.bound if pair[0].rule == rule])
+
+    def _part(self, bound: Sequence[_Pair]) -> "PolicySet":
+        if len(bound) == len(self.bound):
+            return self
+        return PolicySet(bound=bound, parameters=self.parameters, digest=self.digest, programs=self.programs)
+
+    def may_match(self, manifest: Manifest, *, old: Mapping[str, Any] | None) -> bool:
+        """Whether any policy is about objects of this kind."""
+        return bool(self._candidates(_kind(manifest, old))[1])
+
+    def unevaluated(
+        self,
+        manifest: Manifest,
+        *,
+        old: Mapping[str, Any] | None,
+        namespace: Mapping[str, Any] | None,
+        message: str,
+        hint: str,
+    ) -> tuple[Verdict, ...]:
+        """Return an error for each policy that matches. `failurePolicy` is about an API server, not about this."""
+        resource, candidates, _ = self._candidates(_kind(manifest, old))
+        request = _request(manifest, resource, old, namespace)
+        outcome = PolicyOutcome(Result.ERROR, f"not evaluated: {message}", hint, evaluated=False)
+        matching = (policy for policy, binding in candidates if _all(policy.match, binding.match, request) is not False)
+        return tuple(dict.fromkeys(_verdict(policy, outcome, manifest) for policy in matching))
+
     def evaluate(
         self, manifest: Manifest, *, old: Mapping[str, Any] | None, namespace: Mapping[str, Any] | None
     ) -> tuple[Verdict, ...]:
         """Return the verdicts on `manifest`, which replaces `old` (None: created) in `namespace` (None: unknown)."""
-        kind = (manifest.body["apiVersion"], manifest.key.kind, old is None, bool(manifest.key.namespace))
+        kind = _kind(manifest, old)
         units = self._settled.get(kind)
         verdicts: list[Verdict] = []
         request: AdmissionRequest | None = None
@@ -264,6 +317,10 @@ class PolicySet:
             return program.evaluate(activation(_values(units, request, program.reads))) is True
         except EvaluationError:
             return False
+
+
+def _kind(manifest: Manifest, old: Mapping[str, Any] | None) -> _Kind:
+    return (manifest.body["apiVersion"], manifest.key.kind, old is None, bool(manifest.key.namespace))
 
 
 def _combined(units: tuple[BoundPolicy, ...], programs: ProgramCache) -> CelProgram | None:

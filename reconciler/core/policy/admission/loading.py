@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from reconciler.core.config import RuleSetting
 from reconciler.core.documents import Document
-from reconciler.core.policy.admission.checking import check_policy
+from reconciler.core.policy.admission.checking import check_policies
 from reconciler.core.policy.admission.evaluation import PolicySet
 from reconciler.core.policy.admission.matching import labels
 from reconciler.core.policy.admission.policies import (
@@ -29,6 +29,10 @@ _ACTIONS = ("deny", "warn", "audit")
 _EXCEPTION = ("gpureconciler.io", "PolicyException")  # see core/policy/exceptions.py
 
 
+PolicyCheck = Callable[[Sequence[Policy]], Iterable[Sequence[Problem]]]
+"""Returns problems for the expressions of each policy."""
+
+
 class Policies(NamedTuple):
     """The result of `load`."""
 
@@ -37,20 +41,27 @@ class Policies(NamedTuple):
 
 
 def load(
-    documents: Sequence[Document], settings: Mapping[str, RuleSetting], *, shipped: Sequence[Document] = ()
+    documents: Sequence[Document],
+    settings: Mapping[str, RuleSetting],
+    *,
+    shipped: Sequence[Document] = (),
+    check: PolicyCheck = check_policies,
 ) -> Policies:
     """Load the repository's policies and the `shipped` ones, with `settings` by rule.
 
     A policy of the repository replaces the shipped one of the same name, with its bindings and parameters. Documents
     of other kinds can be parameters. A policy with problems is not part of the set; its problems are errors, so that
-    nothing passes by mistake.
+    nothing passes by mistake. `check` type-checks the policies of the repository.
     """
     problems: list[Problem] = []
     own = _names(documents)
     kept = [one for one in shipped if _rule_of(one) not in own]
     sources = [*documents, *kept]
-    policies = _policies(sources, settings, problems, trusted=len(documents))
-    bindings = [binding for one in sources if _is(one, BINDING) for binding in _binding(one, problems)]
+    policies = _policies(sources, settings, problems, check, trusted=len(documents))
+    bindings = [binding for one in documents if _is(one, BINDING) for binding in _binding(one, problems)]
+    bindings += [
+        replace(binding, is_shipped=True) for one in kept if _is(one, BINDING) for binding in _binding(one, problems)
+    ]
     parameters = [_parameters(one) for one in sources if not _is(one, POLICY) and not _is(one, BINDING)]
     bindings, parameters, tuned = _apply_settings(policies, bindings, parameters, settings)
     problems.extend((*tuned, *_unmatched(policies, bindings, _names(sources)), *_unused_documents(documents, sources)))
@@ -79,7 +90,12 @@ def _rule_of(document: Document) -> str:
 
 
 def _policies(
-    documents: Sequence[Document], settings: Mapping[str, RuleSetting], problems: list[Problem], *, trusted: int
+    documents: Sequence[Document],
+    settings: Mapping[str, RuleSetting],
+    problems: list[Problem],
+    check: PolicyCheck,
+    *,
+    trusted: int,
 ) -> dict[str, Policy]:
     """Read and check policies. Those from position `trusted` on are shipped: the tests check them."""
     found: dict[str, Policy] = {}
@@ -93,12 +109,15 @@ def _policies(
             wrong.append(
                 Problem(rule="policy.duplicate", place=document.source, message=message, hint="remove or rename one")
             )
-        if position < trusted:
-            wrong = wrong or check_policy(policy)
         problems.extend(wrong)
-        if not wrong and settings.get(policy.rule, RuleSetting()).enabled:
-            found[policy.rule] = policy
-    return found
+        if not wrong:
+            found[policy.rule] = replace(policy, is_shipped=position >= trusted)
+    own = [policy for policy in found.values() if not policy.is_shipped]
+    for policy, errors in zip(own, check(own), strict=True):
+        problems.extend(errors)
+        if errors:
+            del found[policy.rule]
+    return {rule: policy for rule, policy in found.items() if settings.get(rule, RuleSetting()).enabled}
 
 
 def _binding(document: Document, problems: list[Problem]) -> tuple[Binding, ...]:

@@ -82,6 +82,7 @@ class Policy(Struct, frozen=True, kw_only=True, eq=False):
     ignores_failure: bool = False
     hint: str = ""
     fields: tuple[tuple[str, ...], ...] = ()
+    is_shipped: bool = False
 
 
 class ParamRef(Struct, frozen=True, kw_only=True):
@@ -102,6 +103,7 @@ class Binding(Struct, frozen=True, kw_only=True, eq=False):
     actions: tuple[str, ...]
     match: Match | None = None
     ref: ParamRef | None = None
+    is_shipped: bool = False
 
 
 class Parameters(Struct, frozen=True, kw_only=True, eq=False):

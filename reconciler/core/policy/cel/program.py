@@ -10,10 +10,12 @@ from msgspec import Struct, field
 from reconciler.core.policy.cel import environment, tokens
 from reconciler.core.policy.cel.environment import readable
 from reconciler.core.policy.cel.tokens import CelCall, Token
+from reconciler.errors import one_line
 
 _LIVE = ("authorizer", "request.userInfo", "request.options", "request")
 """Values that only a live API server knows; `request` by itself is the whole request."""
 _MARK = "live_"
+_NO_MEMORY = "std::bad_alloc"
 
 
 class EvaluationError(Exception):
@@ -31,7 +33,7 @@ class CelProgram(Struct, frozen=True, kw_only=True, eq=False):
     reads: frozenset[str]
 
     def evaluate(self, activation: Any) -> Any:
-        """Return a bool, a string or None. Raises EvaluationError for an error or any other type."""
+        """Return a bool, a string or None. Raises EvaluationError for an error or any other type, and MemoryError."""
         try:
             value = self.expression.eval(activation)
             kind = value.type().name()
@@ -40,20 +42,22 @@ class CelProgram(Struct, frozen=True, kw_only=True, eq=False):
             text = str(value.value()) if kind == "ERROR" else f"the result is {kind.lower()}, not bool or string"
         except TypeError:  # the binding has no Python value for optionals and other abstract types
             text = "the result is neither bool nor string"
-        except (RuntimeError, ValueError, MemoryError) as error:
+        except (RuntimeError, ValueError) as error:
             text = str(error)
         raise _error(text)
 
 
 def _error(text: str) -> EvaluationError:
     """Convert an error of the engine; a missing variable may be a value that is unknown offline."""
+    if readable(text) == _NO_MEMORY:  # of an expression that a function evaluates
+        raise MemoryError
     if '"namespaceObject" found' in text:
         message = "the Namespace object is not in the repository"
         return EvaluationError(message, unanswerable="namespaceObject")
     for live in _LIVE:
         if f'"{_mark(live)}"' in text:
             return EvaluationError(f"only a live API server knows `{live}`", unanswerable=live)
-    return EvaluationError(readable(text))
+    return EvaluationError(one_line(readable(text)))
 
 
 def _mark(live: str) -> str:
@@ -190,6 +194,11 @@ class ProgramCache:
     def recall(self, known: Mapping[str, bytes]) -> None:
         """Use the `made` of an earlier run of the same engine."""
         self._known = known
+
+    def add(self, made: Mapping[str, bytes]) -> None:
+        """Use what another process has made."""
+        self.made.update(made)
+        self._known = {**self._known, **made}
 
     def compose(self, clauses: Sequence[Clause]) -> CelProgram:
         """Return the program of these clauses. Raises RuntimeError if the engine rejects it."""

@@ -1,0 +1,133 @@
+"""Evaluate admission policies: the shipped ones here, those of the repository in a child with limits.
+
+A policy that exceeds a limit on one object is not evaluated on any further one, so a run ends in bounded time. What it
+would have said is unknown then: `first_exceeded` leaves one error for each such policy, at the first object. The
+objects after it are evaluated in the next run, which finds the same first object.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.policy.admission import PolicySet
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.secrets import mask_findings
+from reconciler.index.limited import MOST_EXCEEDED, run_limited
+
+_HINT = "make the expressions of the policy cheaper: an API server limits their cost too"
+
+
+class Subject(NamedTuple):
+    """What policies are evaluated on: an object, what it replaces (None: created), and its Namespace if known."""
+
+    manifest: Manifest
+    old: Mapping[str, Any] | None
+    namespace: Mapping[str, Any] | None
+
+
+class Evaluation(NamedTuple):
+    """The verdicts on one object; `exceeded` are errors of policies that exceed a limit on this object or before."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    exceeded: tuple[Verdict, ...] = ()
+
+
+_NOTHING = Evaluation()
+
+
+class Evaluator:
+    """Evaluates the policies of one run, and remembers which of them exceed a limit."""
+
+    def __init__(self, policies: PolicySet) -> None:
+        self._shipped = policies.shipped
+        self._own = policies.own
+        self._exceeded: dict[str, str] = {}  # by rule: the limit
+
+    def evaluate(self, subjects: Sequence[Subject]) -> list[Evaluation]:
+        """Return an evaluation for each subject, in order."""
+        found = {index: Evaluation(_evaluate(self._shipped, subject)) for index, subject in enumerate(subjects)}
+        wanted = [index for index, one in enumerate(subjects) if self._own.may_match(one.manifest, old=one.old)]
+        for index, own in zip(wanted, self._evaluate_own([subjects[index] for index in wanted]), strict=True):
+            found[index] = Evaluation((*found[index].verdicts, *own.verdicts), own.exceeded)
+        return [
+            Evaluation(mask_findings(one.verdicts, [subject.manifest.body, subject.old or {}]), one.exceeded)
+            for one, subject in zip(found.values(), subjects, strict=True)
+        ]
+
+    def _evaluate_own(self, subjects: Sequence[Subject]) -> list[Evaluation]:
+        evaluated: list[Evaluation] = []
+        while len(evaluated) < len(subjects):
+            policies = self._own.without(self._exceeded)
+            rest = subjects[len(evaluated) :]
+            found, exceeded = self._run([(policies, subject) for subject in rest])
+            evaluated += (self._evaluation(*pair) for pair in zip(rest, found, strict=False))
+            if exceeded:
+                evaluated.append(self._evaluate_each(policies, rest[len(found)]))
+        return evaluated
+
+    def _evaluate_each(self, policies: PolicySet, subject: Subject) -> Evaluation:
+        """Evaluate one policy after the other, to find those that exceed a limit."""
+        rules = list(policies.rules)
+        verdicts: list[Verdict] = []
+        while rules:
+            found, exceeded = self._run([(policies.only(rule), subject) for rule in rules])
+            verdicts += (verdict for of_rule in found for verdict in of_rule)
+            if exceeded:
+                self._exceeded[rules[len(found)]] = exceeded
+            if len(self._exceeded) == MOST_EXCEEDED:
+                limit = f"{MOST_EXCEEDED} other policies exceed a limit"
+                self._exceeded.update((rule, limit) for rule in self._own.rules if rule not in self._exceeded)
+                break
+            rules = rules[len(found) + bool(exceeded) :]
+        return self._evaluation(subject, tuple(verdicts))
+
+    def _evaluation(self, subject: Subject, verdicts: tuple[Verdict, ...]) -> Evaluation:
+        if not self._exceeded:
+            return Evaluation(verdicts) if verdicts else _NOTHING
+        errors = tuple(
+            verdict
+            for rule, limit in self._exceeded.items()
+            for verdict in self._own.only(rule).unevaluated(
+                subject.manifest, old=subject.old, namespace=subject.namespace, message=limit, hint=_HINT
+            )
+        )
+        return Evaluation(verdicts, errors)
+
+    def _run(self, tasks: Sequence[tuple[PolicySet, Subject]]) -> tuple[list[tuple[Verdict, ...]], str]:
+        programs = self._own.programs
+        before = set(programs.made)
+
+        def learned() -> bytes:
+            return msgspec.msgpack.encode({key: raw for key, raw in programs.made.items() if key not in before})
+
+        done = run_limited(lambda index: _encoder.encode(_evaluate(*tasks[index])), len(tasks), learned=learned)
+        if done.learned:
+            programs.add(_programs.decode(done.learned))
+        return [_verdicts.decode(raw) for raw in done.results], done.exceeded
+
+
+def _evaluate(policies: PolicySet, subject: Subject) -> tuple[Verdict, ...]:
+    return policies.evaluate(subject.manifest, old=subject.old, namespace=subject.namespace)
+
+
+def join(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Return the verdicts and errors of several evaluations."""
+    return Evaluation(
+        tuple(verdict for one in evaluations for verdict in one.verdicts),
+        tuple(verdict for one in evaluations for verdict in one.exceeded),
+    )
+
+
+def first_exceeded(errors: Iterable[Verdict]) -> dict[str, Verdict]:
+    """Return the first error of each policy that exceeds a limit, by rule; `errors` are in the order of evaluation."""
+    first: dict[str, Verdict] = {}
+    for error in errors:
+        first.setdefault(error.rule, error)
+    return first
+
+
+_encoder = msgspec.msgpack.Encoder()
+_verdicts = msgspec.msgpack.Decoder(tuple[Verdict, ...])
+_programs = msgspec.msgpack.Decoder(dict[str, bytes])
