@@ -334,16 +334,6 @@ def _approvals(index: CompiledRevision, base: LoadedRevision, day: dt.date | Non
     )
 
 
-def _approvals(index: CompiledRevision, base: LoadedRevision, day: dt.date | None) -> Approvals:
-    own, known = index.revision.files.approvals, base.files.approvals
-    return Approvals(
-        approvals=index.context.approvals,
-        folder=base.config.approvals,
-        merged=[path for path, blob in own.items() if known.get(path) == blob],
-        date=day.isoformat() if day else "",
-    )
-
-
 def _judge_age(
     index: CompiledRevision,
     config: Config,
