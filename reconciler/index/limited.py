@@ -3,6 +3,7 @@
 The child shares what the parent has read. Its limit of time is processor time, so a busy machine changes no result.
 """
 
+import faulthandler
 import gc
 import os
 import resource
@@ -134,6 +135,7 @@ def _serve(task: Task, count: int, learned: Callable[[], bytes], writer: int) ->
 
 
 def _limit() -> None:
+    faulthandler.disable()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

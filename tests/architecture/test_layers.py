@@ -56,7 +56,7 @@ def test_use_cases_are_pure_but_for_their_ports(path: Path) -> None:
 
 
 # Both run in child processes of their own, or start them.
-_WITH_CHILDREN = {"index/workers.py", "adapters/process.py", "adapters/git/command.py"}
+_WITH_CHILDREN = {"index/limited.py", "index/workers.py", "adapters/process.py", "adapters/git/command.py"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
