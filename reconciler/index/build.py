@@ -20,7 +20,7 @@ from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
 from reconciler.index.context import Context, build_context, may_define
 from reconciler.index.dependencies import DependencyDigests
-from reconciler.index.evaluator import Evaluator
+from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.parsed import CachedParser, ParsedFile, ReadFiles, load_mapping, save_mapping
 from reconciler.index.records import (
     CompiledRecord,
@@ -283,7 +283,7 @@ def _compile(
     contents = {**changed}
     contents.update(read_files(runtime.repository, sources, [path for path in paths if path not in contents]))
     compiled: dict[str, CompiledFile] = {}
-    evaluator = Evaluator(context.policies)
+    evaluator = PolicyEvaluator(context.policies)
 
     def needed(rendered: RenderedObject) -> bool:
         return keep is not None and keep.get(rendered.summary.path) != rendered.summary.digest

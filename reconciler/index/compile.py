@@ -26,7 +26,7 @@ from reconciler.core.secrets import mask_findings
 from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
-from reconciler.index.evaluator import Evaluator
+from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.sizing import is_sized, outdated, size, unwritten, was_sized, with_note, writes_source
 from reconciler.revision.files import selects
 
@@ -60,7 +60,7 @@ def compile_file(context: Context, path: str, raw: bytes) -> CompiledFile:
 
 
 def compile_files(
-    context: Context, files: Iterable[tuple[str, bytes]], evaluator: Evaluator | None = None
+    context: Context, files: Iterable[tuple[str, bytes]], evaluator: PolicyEvaluator | None = None
 ) -> list[CompiledFile]:
     """Compile independent files, stage by stage; `evaluator` evaluates the policies.
 
@@ -156,7 +156,7 @@ def _serialize(context: Context, unit: _CompileUnit) -> None:
         unit.problems += size_problems(rendered.manifest, rendered.content, data_limit=row.data_limit)
 
 
-def _evaluate_policies(context: Context, units: Sequence[_CompileUnit], evaluator: Evaluator) -> None:
+def _evaluate_policies(context: Context, units: Sequence[_CompileUnit], evaluator: PolicyEvaluator) -> None:
     subjects = [(unit, context.subject(rendered.manifest, None)) for unit in units for rendered in unit.objects]
     evaluations = evaluator.evaluate([subject for _, subject in subjects])
     for (unit, _), evaluation in zip(subjects, evaluations, strict=True):

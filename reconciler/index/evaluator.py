@@ -27,17 +27,17 @@ class Subject(NamedTuple):
     namespace: Mapping[str, Any] | None
 
 
-class Evaluation(NamedTuple):
+class PolicyFindings(NamedTuple):
     """The verdicts on one object; `exceeded` are errors of policies that exceed a limit on this object or before."""
 
     verdicts: tuple[Verdict, ...] = ()
     exceeded: tuple[Verdict, ...] = ()
 
 
-_NOTHING = Evaluation()
+_NOTHING = PolicyFindings()
 
 
-class Evaluator:
+class PolicyEvaluator:
     """Evaluates the policies of one run, and remembers which of them exceed a limit."""
 
     def __init__(self, policies: PolicySet) -> None:
@@ -45,19 +45,19 @@ class Evaluator:
         self._own = policies.own
         self._exceeded: dict[str, str] = {}  # by rule: the limit
 
-    def evaluate(self, subjects: Sequence[Subject]) -> list[Evaluation]:
+    def evaluate(self, subjects: Sequence[Subject]) -> list[PolicyFindings]:
         """Return an evaluation for each subject, in order."""
-        found = {index: Evaluation(_evaluate(self._shipped, subject)) for index, subject in enumerate(subjects)}
+        found = {index: PolicyFindings(_evaluate(self._shipped, subject)) for index, subject in enumerate(subjects)}
         wanted = [index for index, one in enumerate(subjects) if self._own.may_match(one.manifest, old=one.old)]
         for index, own in zip(wanted, self._evaluate_own([subjects[index] for index in wanted]), strict=True):
-            found[index] = Evaluation((*found[index].verdicts, *own.verdicts), own.exceeded)
+            found[index] = PolicyFindings((*found[index].verdicts, *own.verdicts), own.exceeded)
         return [
-            Evaluation(mask_findings(one.verdicts, [subject.manifest.body, subject.old or {}]), one.exceeded)
+            PolicyFindings(mask_findings(one.verdicts, [subject.manifest.body, subject.old or {}]), one.exceeded)
             for one, subject in zip(found.values(), subjects, strict=True)
         ]
 
-    def _evaluate_own(self, subjects: Sequence[Subject]) -> list[Evaluation]:
-        evaluated: list[Evaluation] = []
+    def _evaluate_own(self, subjects: Sequence[Subject]) -> list[PolicyFindings]:
+        evaluated: list[PolicyFindings] = []
         while len(evaluated) < len(subjects):
             policies = self._own.without(self._exceeded)
             rest = subjects[len(evaluated) :]
@@ -67,7 +67,7 @@ class Evaluator:
                 evaluated.append(self._evaluate_each(policies, rest[len(found)]))
         return evaluated
 
-    def _evaluate_each(self, policies: PolicySet, subject: Subject) -> Evaluation:
+    def _evaluate_each(self, policies: PolicySet, subject: Subject) -> PolicyFindings:
         """Evaluate one policy after the other, to find those that exceed a limit."""
         rules = list(policies.rules)
         verdicts: list[Verdict] = []
@@ -83,9 +83,9 @@ class Evaluator:
             rules = rules[len(found) + bool(exceeded) :]
         return self._evaluation(subject, tuple(verdicts))
 
-    def _evaluation(self, subject: Subject, verdicts: tuple[Verdict, ...]) -> Evaluation:
+    def _evaluation(self, subject: Subject, verdicts: tuple[Verdict, ...]) -> PolicyFindings:
         if not self._exceeded:
-            return Evaluation(verdicts) if verdicts else _NOTHING
+            return PolicyFindings(verdicts) if verdicts else _NOTHING
         errors = tuple(
             verdict
             for rule, limit in self._exceeded.items()
@@ -93,7 +93,7 @@ class Evaluator:
                 subject.manifest, old=subject.old, namespace=subject.namespace, message=limit, hint=_HINT
             )
         )
-        return Evaluation(verdicts, errors)
+        return PolicyFindings(verdicts, errors)
 
     def _run(self, tasks: Sequence[tuple[PolicySet, Subject]]) -> tuple[list[tuple[Verdict, ...]], str]:
         programs = self._own.programs
@@ -112,9 +112,9 @@ def _evaluate(policies: PolicySet, subject: Subject) -> tuple[Verdict, ...]:
     return policies.evaluate(subject.manifest, old=subject.old, namespace=subject.namespace)
 
 
-def join(evaluations: Sequence[Evaluation]) -> Evaluation:
+def join(evaluations: Sequence[PolicyFindings]) -> PolicyFindings:
     """Return the verdicts and errors of several evaluations."""
-    return Evaluation(
+    return PolicyFindings(
         tuple(verdict for one in evaluations for verdict in one.verdicts),
         tuple(verdict for one in evaluations for verdict in one.exceeded),
     )

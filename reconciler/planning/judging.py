@@ -15,7 +15,7 @@ from reconciler.core.policy.references import RULES
 from reconciler.core.policy.rule_book import RuleBook, load_rules
 from reconciler.core.secrets import mask_text
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
-from reconciler.index.evaluator import Evaluation, Evaluator, join
+from reconciler.index.evaluator import PolicyEvaluator, PolicyFindings, join
 from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
 from reconciler.index.totals import evaluate_under
 from reconciler.index.workers import in_parallel
@@ -80,23 +80,23 @@ def _load_rules(runtime: Runtime, index: CompiledRevision, base: LoadedRevision)
 
 def verdicts_of_base(
     runtime: Runtime, index: CompiledRevision, renderer: Renderer, existing: Baseline, rules: RuleBook
-) -> Evaluation:
+) -> PolicyFindings:
     """Return the verdicts by the rules of the base.
 
     Rules over all objects together see all of them. A policy about one object sees those that the head adds or edits:
     the others were judged by it before.
     """
-    evaluations: list[Evaluation] = []
+    evaluations: list[PolicyFindings] = []
     before, after = _plain(rules.settings), _plain(index.context.config.rules)
     if any(before.get(rule) != after.get(rule) for rule in RULES):
-        evaluations.append(Evaluation(tuple(evaluate_under(index, rules.settings))))
+        evaluations.append(PolicyFindings(tuple(evaluate_under(index, rules.settings))))
     if rules.policies.digest != index.context.policies.digest:
         changed = [path for path, blob in index.desired.items() if existing.versions.get(path) != blob]
         evaluations += _evaluate(runtime, index, renderer, existing, rules.policies, changed)
     return join(evaluations)
 
 
-_evaluations = msgspec.msgpack.Decoder(list[Evaluation])
+_evaluations = msgspec.msgpack.Decoder(list[PolicyFindings])
 
 
 def _evaluate(  # noqa: PLR0917 - what an evaluation needs
@@ -106,13 +106,13 @@ def _evaluate(  # noqa: PLR0917 - what an evaluation needs
     existing: Baseline,
     policies: PolicySet,
     paths: Sequence[str],
-) -> list[Evaluation]:
+) -> list[PolicyFindings]:
     key = f"programs:{policies.digest}"
     known = load_mapping(runtime.cache, key)
     policies.programs.recall(known)
     groups = renderer.group(paths)
     sources = list(groups)
-    evaluator = Evaluator(policies)
+    evaluator = PolicyEvaluator(policies)
     existing.objects(path for path in paths if path in existing.versions)
 
     def work(positions: range) -> list[bytes]:

@@ -32,7 +32,7 @@ from reconciler.index.build import (
     store_key,
 )
 from reconciler.index.compile import compile_file
-from reconciler.index.evaluator import Evaluation, first_exceeded
+from reconciler.index.evaluator import PolicyFindings, first_exceeded
 from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
@@ -122,7 +122,7 @@ def plan_tree(
         ages = _judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
         verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *ages]))
         exceeded = (*exceeded, *by_base.exceeded)
-    findings = _findings(index, Evaluation(verdicts, exceeded), foreign, day)
+    findings = _findings(index, PolicyFindings(verdicts, exceeded), foreign, day)
     renderer.group(_creations(changed, owned, moves=bool(differing)))
     inputs = Inputs(
         engine=runtime.engine,
@@ -281,7 +281,7 @@ class _Findings(Struct, frozen=True, kw_only=True):
 
 
 def _findings(
-    index: CompiledRevision, evaluation: Evaluation, foreign: Mapping[str, Problem], day: dt.date | None
+    index: CompiledRevision, evaluation: PolicyFindings, foreign: Mapping[str, Problem], day: dt.date | None
 ) -> _Findings:
     """Return problems, and the verdicts with the exceptions that are valid on a day; without one all are.
 
@@ -307,7 +307,7 @@ def _verdicts(
     day: dt.date | None,
     *,
     is_dated: bool,
-) -> Evaluation:
+) -> PolicyFindings:
     """Return the verdicts by the rules of the head. Policies evaluate an update beside what it replaces."""
     updated = {(update.comparison.cluster, update.comparison.key) for update in updates.values()}
     policies = set(index.context.policies.rules)
@@ -321,7 +321,7 @@ def _verdicts(
         verdicts += update.verdicts
         exceeded += update.exceeded
     verdicts += _judge_age(index, config, config.rules, day, is_dated=is_dated)
-    return Evaluation(tuple(verdicts), tuple(exceeded))
+    return PolicyFindings(tuple(verdicts), tuple(exceeded))
 
 
 def _approvals(index: CompiledRevision, base: LoadedRevision, day: dt.date | None) -> Approvals:

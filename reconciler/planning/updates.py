@@ -10,13 +10,13 @@ from reconciler.core.plan.comparison import Comparison, compare
 from reconciler.core.policy.verdict import Verdict
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
 from reconciler.index.context import Context
-from reconciler.index.evaluator import Evaluator
+from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.workers import in_parallel
 from reconciler.planning.baseline import Baseline
 
 
 class Update(Struct, frozen=True, array_like=True):
-    """One updated object: the differences, and what policies say about the update (`index.evaluator.Evaluation`)."""
+    """One updated object: the differences, and what policies say about the update (`index.evaluator.PolicyFindings`)."""
 
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
@@ -32,7 +32,7 @@ def compare_updates(
     """Return the update of each path. Worker processes share the work where it is much; no body is kept."""
     groups = renderer.group(paths)
     sources = list(groups)
-    evaluator = Evaluator(index.context.policies)
+    evaluator = PolicyEvaluator(index.context.policies)
 
     def compare_files(chosen: list[str]) -> list[dict[str, Update]]:
         compiled = zip(chosen, renderer.compile(chosen), strict=True)
@@ -63,7 +63,7 @@ def encode_updates(updates: Mapping[str, Update]) -> bytes:
 
 
 def _compare(
-    context: Context, baseline: Baseline, evaluator: Evaluator, manifests: Sequence[tuple[str, Manifest]]
+    context: Context, baseline: Baseline, evaluator: PolicyEvaluator, manifests: Sequence[tuple[str, Manifest]]
 ) -> list[Update]:
     subjects = [context.subject(manifest, baseline.body(path)) for path, manifest in manifests]
     evaluations = evaluator.evaluate(subjects)
