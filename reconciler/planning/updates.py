@@ -16,7 +16,7 @@ from reconciler.planning.baseline import Baseline
 
 
 class Update(Struct, frozen=True, array_like=True):
-    """One updated object: the differences, and what policies say about the update (`index.evaluator.PolicyFindings`)."""
+    """One updated object: the differences, and what policies say about the update (`PolicyFindings`)."""
 
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
