@@ -1,10 +1,10 @@
 """Check that `rendered/` is up to date."""
 
-from reconciler.app.plan import plan
+from reconciler.app.commit import plan_commit
 from reconciler.app.workspace import Workspace
 from reconciler.core.plan import Plan
 from reconciler.outputs.commit import engine_of
-from reconciler.planning.gate import refuse, refuse_stale
+from reconciler.planning.gate import refuse, refuse_lost, refuse_stale
 
 
 def verify(workspace: Workspace, *, base: str = "", date: str = "") -> Plan:
@@ -12,12 +12,16 @@ def verify(workspace: Workspace, *, base: str = "", date: str = "") -> Plan:
 
     The revision passes if `require_verified` accepts the plan.
     """
-    return plan(workspace, base=base, date=date, against_head=True).plan
+    return plan_commit(workspace, base=base, date=date).plan
 
 
 def require_verified(plan: Plan, *, rendered_by: str = "") -> None:
-    """Raise `InvalidInput`, `PolicyDenied` or `StalePlan` unless the revision passes. Budgets do not matter here."""
+    """Raise `InvalidInput`, `PolicyDenied` or `StalePlan` unless the revision passes.
+
+    Of budgets only that of kept objects matters.
+    """
     refuse(plan, budgets=False)
+    refuse_lost(plan)
     refuse_stale(plan, rendered_by=rendered_by)
 
 

@@ -27,6 +27,7 @@ class Category(StrEnum):
     VERDICT = "verdict"
     RISK = "risk"
     BUDGET = "budget"
+    EDITED = "edited"  # a rendered file that was edited by hand
     SETTING = "setting"  # a setting that the change weakens
     EXCEPTED = "excepted"  # a denial that an exception allows
     EXCEPTION = "exception"  # an exception that is no longer used
@@ -68,6 +69,7 @@ def findings(plan: Plan) -> tuple[Finding, ...]:
     everything = [
         *map(finding_of, plan.problems),
         *map(finding_of, plan.verdicts),
+        *map(_from_edited, plan.edited),
         *map(_from_breach, plan.breaches),
         *(_from_setting(change) for change in plan.settings if change.weakens),
         *map(finding_of, plan.risks),
@@ -194,6 +196,17 @@ def _from_risk(risk: Risk) -> Finding:
         hint=risk.hint,
         subject=subject_of(risk.cluster, risk.key),
         label="" if risk.harm is Harm.OTHER else risk.harm.value,
+    )
+
+
+def _from_edited(path: str) -> Finding:
+    return Finding(
+        category=Category.EDITED,
+        rule="rendered.edited",
+        level=Level.ERROR,
+        message="differs from what the sources render",
+        place=SourceRef(path=path),
+        hint="run `reconciler commit` on this branch; do not edit rendered/ by hand",
     )
 
 

@@ -227,9 +227,10 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     """Return one sentence per cluster about requested GPUs, then one about guaranteed GPUs."""
     rows = queue_rows(plan)
     sentences = (*_request_headlines(rows), *_quota_headlines(rows))
-    if not sentences and not (plan.is_empty and plan.settings):
+    others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
+    if not sentences and not (plan.is_empty and others):
         sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
-    return (*sentences, *([settings_headline(plan)] if plan.settings else []))
+    return (*sentences, *others)
 
 
 def headline(plan: Plan) -> str:
@@ -302,9 +303,17 @@ def blockers(plan: Plan) -> tuple[str, ...]:
         blocking.append(plural(len(plan.errors), "error"))
     if plan.denials:
         blocking.append(plural(len(plan.denials), "policy denial"))
+    if plan.edited:
+        blocking.append(f"{plural(len(plan.edited), 'rendered file')} edited by hand")
     if plan.unapproved:
         blocking.append(f"{plural(len(plan.unapproved), 'budget')} exceeded")
     return tuple(blocking)
+
+
+def edited_headline(plan: Plan) -> str:
+    """Return a phrase about rendered files that are not what the sources render."""
+    verb = "differs" if len(plan.edited) == 1 else "differ"
+    return f"{plural(len(plan.edited), 'rendered file')} {verb} from what the sources render"
 
 
 def settings_headline(plan: Plan) -> str:

@@ -1,12 +1,17 @@
 """Refuse a plan that must not be carried out. Every verb calls this after it has shown the plan."""
 
-from reconciler.core.plan import Plan
+from collections.abc import Sequence
+
+from reconciler.core.plan import Breach, Plan
+from reconciler.core.plan.budgets import KEPT
 from reconciler.core.values import plural
 from reconciler.errors import InvalidInput, PolicyDenied, StalePlan, UnsafePlan
 
+_MAX_FILES = 5  # in one message
+
 
 def refuse(plan: Plan, *, budgets: bool = True) -> None:
-    """Raise what forbids the plan: invalid input first, then policy, then budgets without an approval."""
+    """Raise what forbids the plan: invalid input, policy, edits of `rendered/`, then budgets without an approval."""
     if plan.errors:
         raise InvalidInput(plan.errors, already_shown=True)
     if plan.denials:
@@ -14,9 +19,25 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
             f"{plural(len(plan.denials), 'policy denial')}, shown above",
             hint="change what is denied, or add a PolicyException with an expiry date",
         )
-    if budgets and plan.unapproved:
+    if plan.edited:
+        shown = ", ".join(plan.edited[:_MAX_FILES]) + (" …" if len(plan.edited) > _MAX_FILES else "")
+        raise StalePlan(
+            f"rendered/ differs from what the sources render in {plural(len(plan.edited), 'file')}: {shown}",
+            hint="run `reconciler commit` on this branch; do not edit rendered/ by hand",
+        )
+    if budgets:
+        _refuse_breaches(plan.unapproved)
+
+
+def refuse_lost(plan: Plan) -> None:
+    """Raise `UnsafePlan` if objects that an annotation keeps are gone without an approval."""
+    _refuse_breaches([breach for breach in plan.unapproved if breach.budget == KEPT])
+
+
+def _refuse_breaches(breaches: Sequence[Breach]) -> None:
+    if breaches:
         raise UnsafePlan(
-            "over budget: " + "; ".join(breach.message for breach in plan.unapproved),
+            "over budget: " + "; ".join(breach.message for breach in breaches),
             hint="make the change smaller, or approve exactly this plan with `reconciler approve` and commit the file",
         )
 

@@ -36,6 +36,7 @@ from reconciler.index.evaluator import PolicyFindings, first_exceeded
 from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
+from reconciler.planning.committed import CommittedEdits, find_edits
 from reconciler.planning.judging import judge, verdicts_of_base
 from reconciler.planning.updates import Update, compare_updates
 from reconciler.revision.files import BlobIds, RevisionFiles, below, count_below, digest_files
@@ -116,13 +117,14 @@ def plan_tree(
     updates = compare_updates(runtime, index, renderer, baseline, [path for path in changed if path in owned])
     day = _date(index, base_revision.tree, date)
     verdicts, exceeded = _verdicts(index, totals, updates, judged.config, day, is_dated=bool(date))
+    existing = baseline if before is base_revision else _baseline(runtime, base_revision)
     if judged.rules is not None:
-        existing = baseline if before is base_revision else _baseline(runtime, base_revision)
         by_base = verdicts_of_base(runtime, index, renderer, existing, judged.rules)
         ages = _judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
         verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *ages]))
         exceeded = (*exceeded, *by_base.exceeded)
     findings = _findings(index, PolicyFindings(verdicts, exceeded), foreign, day)
+    edits = _committed_edits(runtime, index, base_revision, existing)
     renderer.group(_creations(changed, owned, moves=bool(differing)))
     inputs = Inputs(
         engine=runtime.engine,
@@ -147,6 +149,8 @@ def plan_tree(
         verdicts=findings.verdicts,
         problems=findings.problems,
         exceptions=findings.exceptions,
+        edited=() if against_head else tuple(path for path in edits.edited if path not in foreign),
+        lost=edits.lost,
         settings=judged.changes,
         folders=_folder_sizes(index, base_revision, _last_rendered(runtime, index) if against_head else before.files),
         judged_by=digest_files(*index.revision.files.judging),
@@ -191,6 +195,18 @@ def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
     rendered = revision.files.rendered
     blobs = below(rendered, runtime.cluster) if runtime.cluster else rendered
     return RenderedTree(runtime.repository, runtime.kinds, revision.config.rendered, blobs, processes=runtime.processes)
+
+
+def _committed_edits(
+    runtime: Runtime, index: CompiledRevision, base: LoadedRevision, existing: Baseline
+) -> CommittedEdits:
+    """Compare the head's own `rendered/` with its sources and the base. Another folder is a change of settings."""
+    head = index.revision
+    if base.config.rendered != head.config.rendered:
+        return CommittedEdits()
+    committed = _baseline(runtime, head).versions
+    is_commit = head.tree.commit is not None
+    return find_edits(committed, index.desired, existing, index.pending(), is_commit=is_commit)
 
 
 def _foreign(

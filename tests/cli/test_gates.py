@@ -42,6 +42,14 @@ def plan(fleet: Fleet, *arguments: str) -> tuple[int, str]:
     return ran.code, ran.out
 
 
+def approve(fleet: Fleet) -> None:
+    """Approve the plan of the branch, and expect that this is all it lacked."""
+    approved = fleet.run("approve", "--base", "main", "--reason", "reviewed", "--date", "2026-11-02")
+    assert approved.code == 0, approved.err
+    code, out = plan(fleet)
+    assert code == 0, out
+
+
 def settings(fleet: Fleet, *, code: int = 5) -> dict[str, tuple[str, str, bool]]:
     """Plan the branch as JSON; return the settings that change, with their values and whether they become weaker."""
     made, out = plan(fleet, "-o", "json")
@@ -83,9 +91,7 @@ def test_a_weaker_setting_is_shown_and_refused(change: Fleet, text: str, setting
     assert "Budgets exceeded" in out
     _, comment = plan(change, "-o", "markdown")
     assert f"`{setting}`" in comment
-    approved = change.run("approve", "--base", "main", "--reason", "reviewed", "--date", "2026-11-02")
-    assert approved.code == 0, approved.err
-    assert plan(change)[0] == 0
+    approve(change)
 
 
 @pytest.mark.parametrize(
@@ -181,3 +187,121 @@ def test_an_early_date_of_a_commit_revives_no_exception(fleet: Fleet, monkeypatc
     ran = fleet.run("plan", "--revision", "HEAD", "--base", "main")
     assert ran.code == 3
     assert "expired on 2026-11-01" in ran.out
+
+
+# --- What is committed is what is compared. ---
+
+
+VIT = "rendered/main/default/pytorchjob-vit.yaml"
+CLAIM = "rendered/main/default/persistentvolumeclaim-vit-checkpoints.yaml"
+
+
+def test_a_kept_object_cannot_vanish_with_its_job(change: Fleet) -> None:
+    """`git rm` of a job and of its rendered files takes the checkpoints with it, which the sync would prune."""
+    change.git("rm", "--quiet", "jobs/vision/vit.yaml", CLAIM, VIT)
+    change.commit()
+    made = change.run("commit")
+    assert made.code == 0, made.err
+    code, out = plan(change)
+    assert code == 5
+    assert "risk.pvc-data-loss" in out
+    assert f"keeps: {CLAIM}" in " ".join(out.split())
+    assert "an annotation keeps it" in out
+    verified = change.run("verify", "--base", "main")
+    assert verified.code == 5
+    assert CLAIM in verified.err
+    approve(change)
+    verified = change.run("verify", "--base", "main")
+    assert verified.code == 0, verified.err
+
+
+def test_a_kept_object_stays_if_only_its_job_is_removed(change: Fleet) -> None:
+    change.git("rm", "--quiet", "jobs/vision/vit.yaml")
+    assert plan(change)[0] == 0
+    assert change.run("commit").code == 0
+    code, out = plan(change)
+    assert code == 0
+    assert "risk.kept" in out
+    assert change.run("verify", "--base", "main").code == 0
+
+
+def test_a_kept_object_is_not_edited_by_hand(change: Fleet) -> None:
+    change.git("rm", "--quiet", "jobs/vision/vit.yaml")
+    change.commit()
+    assert change.run("commit").code == 0
+    change.edit(CLAIM, 'gpureconciler.io/keep: "true"', 'gpureconciler.io/keep: "false"')
+    code, out = plan(change)
+    assert code == 5
+    assert CLAIM in out
+
+
+@pytest.mark.parametrize("edit", ["change", "remove", "add"])
+def test_a_pull_request_that_edits_rendered_files_by_hand_is_refused(change: Fleet, edit: str) -> None:
+    path = VIT
+    if edit == "change":
+        change.edit(VIT, "image: ", "image: evil/")
+    elif edit == "remove":
+        (change.root / VIT).unlink()
+    else:
+        path = "rendered/main/default/pod-admin.yaml"
+        change.write(path, POD.replace("labels: {", "labels: {app.kubernetes.io/managed-by: gpu-reconciler, "))
+    ran = change.run("plan", "--base", "main")  # the working tree
+    assert ran.code == 5
+    code, out = plan(change)
+    assert code == 5
+    assert "No changes" not in out
+    assert path in out
+    assert "Cannot be committed: 1 rendered file edited by hand" in out
+    _, raw = plan(change, "-o", "json")
+    assert json.loads(raw)["edited"] == [path]
+    assert path in plan(change, "-o", "markdown")[1]
+    assert path in plan(change, "-o", "github")[1]
+
+
+def test_a_hand_edit_beside_a_change_of_the_sources_is_refused(change: Fleet) -> None:
+    change.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    change.commit()
+    assert change.run("commit").code == 0
+    assert plan(change)[0] == 0
+    change.edit(VIT, "image: ", "image: evil/")
+    assert plan(change)[0] == 5
+    assert change.run("commit").code == 0
+    assert plan(change)[0] == 0
+
+
+def test_the_working_tree_may_be_between_two_commits(change: Fleet) -> None:
+    """Sources that are edited again after a commit of `rendered/` can be planned before the next one."""
+    change.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    change.commit()
+    assert change.run("commit").code == 0
+    change.edit("jobs/vision/vit.yaml", "numGPUs: 32", "numGPUs: 8")
+    assert change.run("plan", "--base", "main").code == 0
+
+
+def test_a_kept_object_is_not_pruned_by_the_sync(fleet: Fleet) -> None:
+    """Argo CD and Flux keep it as well; options of its source stay."""
+    text = (fleet.root / CLAIM).read_text()
+    assert "argocd.argoproj.io/sync-options: Prune=false,Delete=false\n" in text
+    assert "kustomize.toolkit.fluxcd.io/prune: disabled\n" in text
+    annotations = (
+        'gpureconciler.io/keep: "true", argocd.argoproj.io/sync-options: "ServerSideApply=true, Delete=confirm"'
+    )
+    fleet.write(
+        "jobs/settings.yaml",
+        "apiVersion: v1\nkind: ConfigMap\n"
+        f"metadata: {{name: settings, namespace: default, annotations: {{{annotations}}}}}\n",
+    )
+    out = fleet.run("render").out
+    assert "argocd.argoproj.io/sync-options: ServerSideApply=true,Delete=confirm,Prune=false\n" in out
+    reason = fleet.run(
+        "explain",
+        "PersistentVolumeClaim/default/vit-checkpoints",
+        'metadata.annotations["kustomize.toolkit.fluxcd.io/prune"]',
+    )
+    assert "Argo CD and Flux must not prune it" in " ".join(reason.out.split())
+
+
+def test_the_applicationset_of_the_template_deletes_nothing(fleet: Fleet) -> None:
+    text = (fleet.root / "argocd/applicationset.yaml").read_bytes()
+    (document,) = read("applicationset.yaml", text).documents
+    assert document.data["spec"]["syncPolicy"] == {"preserveResourcesOnDeletion": True}

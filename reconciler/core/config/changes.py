@@ -62,7 +62,7 @@ def _is_at_most(one: Any, other: Any) -> bool:
 
 
 def config_changes(base: Config, head: Config, rendered: Callable[[str], int]) -> Iterator[SettingChange]:
-    """Yield the settings that differ, except those of rules. `rendered` counts the objects of a cluster in the base."""
+    """Yield the settings that differ, except rules and sizing. `rendered` counts the objects of a base's cluster."""
     yield from _cluster_changes(base, head, rendered)
     for path, (before, after) in _differing(_plain(base), _plain(head)).items():
         weakens, effect = _meaning(path, before, after)
@@ -77,10 +77,14 @@ def config_changes(base: Config, head: Config, rendered: Callable[[str], int]) -
 
 
 def _plain(config: Config) -> dict[str, Any]:
-    """Return the settings as plain values, without the clusters and rules."""
+    """Return the settings as plain values, without clusters, rules, and sizing, which decides on objects alone."""
     plain = _builtins(replace(config, clusters=(), rules={}))
     days = config.evidence_days
-    return {**plain, "clusters": None, "rules": None, "evidence_days": None if days is None else f"{days}d"}
+    return {
+        **plain,
+        **dict.fromkeys(("clusters", "rules", "sizing")),
+        "evidence_days": None if days is None else f"{days}d",
+    }
 
 
 def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
@@ -115,25 +119,21 @@ def _cluster_changes(base: Config, head: Config, rendered: Callable[[str], int])
             left = f"{plural(rendered(name), 'rendered object')} deleted or left behind" if after is None else ""
             yield SettingChange(setting=setting, before=words[0], after=words[1], weakens=after is None, effect=left)
         elif before != after:
-            common = _differing({"sizing": _builtins(base.sizing)}, {"sizing": _builtins(head.sizing)})
-            yield from _changes_of_cluster(setting, before, after, common)
+            yield from _changes_of_cluster(setting, before, after)
 
 
-def _changes_of_cluster(
-    setting: str, before: Cluster, after: Cluster, common: Mapping[str, tuple[Any, Any]]
-) -> Iterator[SettingChange]:
-    """Yield the settings of a cluster that differ, except those in `common`, which all clusters inherit."""
+def _changes_of_cluster(setting: str, before: Cluster, after: Cluster) -> Iterator[SettingChange]:
     narrower = _is_narrower(before, after)
-    for path, (old, new) in _differing(_builtins(before), _builtins(after)).items():
-        if common.get(path) != (old, new):
-            selects = narrower and path.startswith("select.")
-            yield SettingChange(
-                setting=f"{setting}.{camel_case(path)}",
-                before=shown(old),
-                after=shown(new),
-                weakens=selects,
-                effect="documents that are no longer selected are no longer rendered" if selects else "",
-            )
+    old, new = ({**_builtins(cluster), "sizing": None} for cluster in (before, after))
+    for path, values in _differing(old, new).items():
+        selects = narrower and path.startswith("select.")
+        yield SettingChange(
+            setting=f"{setting}.{camel_case(path)}",
+            before=shown(values[0]),
+            after=shown(values[1]),
+            weakens=selects,
+            effect="documents that are no longer selected are no longer rendered" if selects else "",
+        )
 
 
 def _is_narrower(before: Cluster, after: Cluster) -> bool:

@@ -17,11 +17,13 @@ KEEP = "gpureconciler.io/keep"
 IMMUTABLE = "gpureconciler.io/immutable"
 """Annotation of objects that must not change (`"true"`): a plan that changes one shows a risk."""
 
+_ARGO_CD, _FLUX = "argocd.argoproj.io/sync-options", "kustomize.toolkit.fluxcd.io/prune"
+_NOT_PRUNED = Reason(rule="ownership.keep", text=f"{KEEP} keeps the object: Argo CD and Flux must not prune it")
 _OWNED = Reason(rule="ownership", text="marks rendered objects, so that no other object is pruned")
 
 
 def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> Manifest:
-    """Return the manifest with our label, and with the labels of its source document.
+    """Return the manifest with our label, and with the labels of its source document; kept objects are not pruned.
 
     A team's label on a job is then on every object that the job renders. Labels that rendering set are kept. An object
     that several documents render (`is_shared`) gets the labels of none of them, so that it never depends on which one
@@ -37,10 +39,14 @@ def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> M
             reasons[_label_path(name)] = Reason(rule="source", origins=(origin,), copied=True)
     labels[LABEL] = OWNER
     reasons[_label_path(LABEL)] = _OWNED
+    metadata = {**metadata, "labels": labels}
+    if is_kept(manifest.body):
+        metadata["annotations"] = _not_pruned(metadata["annotations"])
+        reasons |= dict.fromkeys((("metadata", "annotations", name) for name in (_ARGO_CD, _FLUX)), _NOT_PRUNED)
     return Manifest(
         cluster=manifest.cluster,
         key=manifest.key,
-        body={**manifest.body, "metadata": {**metadata, "labels": labels}},
+        body={**manifest.body, "metadata": metadata},
         source=manifest.source,
         tree=manifest.tree,
         reasons=reasons,
@@ -48,8 +54,23 @@ def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> M
     )
 
 
+def _not_pruned(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """Return annotations with which Argo CD and Flux keep the object. Options that the user set are kept."""
+    options = [option.strip() for option in str(annotations.get(_ARGO_CD) or "").split(",") if option.strip()]
+    names = {option.partition("=")[0] for option in options}
+    options += [f"{name}=false" for name in ("Prune", "Delete") if name not in names]
+    return {_FLUX: "disabled", **annotations, _ARGO_CD: ",".join(options)}
+
+
 def _label_path(label: str) -> FieldPath:
     return ("metadata", "labels", label)
+
+
+def is_kept(body: Mapping[str, Any]) -> bool:
+    """Return whether an object stays when its source is removed."""
+    metadata = body.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return isinstance(annotations, dict) and annotations.get(KEEP) == "true"
 
 
 def is_owned(body: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from reconciler.core.config import Budgets
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.kinds.kind import Kinds
+from reconciler.core.manifests.ownership import KEEP as KEEP_ANNOTATION
 from reconciler.core.plan.plan import Breach, Change, Operation, QueueLine
 from reconciler.core.values import plural
 
@@ -14,6 +15,7 @@ BUDGETS = (
     "gpu-quota.count",
     "gpu-quota.share",
     "gpu-quota.unlimited",
+    "kept",
     "settings",
     "exceptions",
     "sources.empty",
@@ -30,6 +32,7 @@ def breaches(
     queues: Iterable[QueueLine],
     folders: Mapping[str, tuple[int, int]],
     settings: Sequence[SettingChange] = (),
+    lost: Sequence[str] = (),
 ) -> tuple[Breach, ...]:
     """Return every exceeded budget. `existed` is the number of objects before the plan."""
     deletes = sum(
@@ -42,6 +45,7 @@ def breaches(
         *_quota(budgets, tuple(queues)),
         *_folders(budgets, folders),
         *_settings(budgets, settings),
+        *_kept(lost),
     )
 
 
@@ -130,6 +134,21 @@ def _settings(budgets: Budgets, settings: Sequence[SettingChange]) -> Iterator[B
                 limit="refuse",
                 actual=str(len(names)),
             )
+
+
+KEPT = "kept"
+"""The budget of objects that an annotation keeps. It has no setting: each of them needs an approval."""
+
+
+def _kept(lost: Sequence[str]) -> Iterator[Breach]:
+    if lost:
+        text = f"the change removes the rendered file of {plural(len(lost), 'object')} that the annotation"
+        yield Breach(
+            budget=KEPT,
+            message=f"{text} {KEEP_ANNOTATION} keeps: {_listed(lost)}",
+            limit="0",
+            actual=str(len(lost)),
+        )
 
 
 _MAX_NAMES = 5  # in one message

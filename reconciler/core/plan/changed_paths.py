@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.core.manifests.ownership import KEEP
+from reconciler.core.manifests.ownership import is_kept
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.problems import Severity
 from reconciler.core.summary import ObjectSummary
@@ -33,7 +33,8 @@ def compare_paths(inputs: Inputs) -> ChangedPaths:
     differing = [path for path, row in desired.items() if existing.get(path) != row.digest]
     missing = [path for path in existing if path not in desired]
     held_back = _held_back(inputs, differing, missing)
-    kept = {path for path in missing if path not in held_back and _is_kept(inputs, path)}
+    staying = (path for path in missing if path not in held_back and path not in inputs.lost)
+    kept = {path for path in staying if is_kept(inputs.body(path) or {})}
     equal = {path: desired[path] for path, oid in existing.items() if path in desired and desired[path].digest == oid}
     before = equal | {path: row for path, row in inputs.existing_rows.items() if path in existing}
     after = {path: row for path, row in desired.items() if path not in held_back}
@@ -73,9 +74,3 @@ def source_of(inputs: Inputs, path: str) -> str:
         return inputs.origins[path]
     row = inputs.existing_rows.get(path)
     return row.source if row else ""
-
-
-def _is_kept(inputs: Inputs, path: str) -> bool:
-    metadata = (inputs.body(path) or {}).get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return isinstance(annotations, dict) and annotations.get(KEEP) == "true"

@@ -24,6 +24,7 @@ A plan with thousands of whole objects would fill the memory. `rendered/` has th
 
 _MAX_REASONS = 8  # that a change lists besides those of its fields
 _NO_SOURCE = (Why(rule="plan.no-source", text="no source document defines it any more"),)
+_REMOVED = (Why(rule="plan.kept-removed", text="its file was removed from rendered/, although an annotation keeps it"),)
 _SAME_MEANING = (Why(rule="plan.formatting", text="the bytes differ, but not the meaning"),)
 
 
@@ -119,7 +120,7 @@ def _delete(inputs: Inputs, paths: ChangedPaths, path: str, *, detailed: bool) -
         path=f"{inputs.config.rendered}/{path}",
         source=None,
         fields=redact_reasons(differences(body, None)) if body and detailed else (),
-        because=_NO_SOURCE,
+        because=_REMOVED if path in inputs.lost else _NO_SOURCE,
         gpus_before=running_gpus(row),
         digest_before=inputs.existing[path],
         team=team_of(body),

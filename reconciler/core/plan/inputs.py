@@ -50,6 +50,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories: measured nodes by cluster.
     evidence_ages: age of each inventory in days, if the configuration limits it.
+    edited, lost: paths of the head's own rendered files that were edited by hand, and of objects that an annotation
+        keeps but the head removes.
     settings: what differs between the settings and rules of head and base.
     folders: number of files in each source folder, before and after.
     judged_by: digest of the settings, policies and evidence of the head.
@@ -77,6 +79,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()
+    edited: tuple[str, ...] = ()
+    lost: frozenset[str] = frozenset()
     settings: tuple[SettingChange, ...] = ()
     folders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     common: Common = Common()

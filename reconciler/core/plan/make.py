@@ -42,6 +42,7 @@ def make_plan(inputs: Inputs) -> Plan:
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda entry: (entry.place, entry.rule, entry.target))),
         problems=tuple(sorted(inputs.problems, key=lambda problem: problem.sort_key)),
+        edited=tuple(f"{inputs.config.rendered}/{path}" for path in inputs.edited),
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in paths.held_back if path in inputs.existing),
         breaches=breaches(
             inputs.config.budgets,
@@ -51,6 +52,7 @@ def make_plan(inputs: Inputs) -> Plan:
             queues=queues,
             folders=inputs.folders,
             settings=inputs.settings,
+            lost=sorted(f"{inputs.config.rendered}/{path}" for path in inputs.lost),
         ),
     )
     plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by))

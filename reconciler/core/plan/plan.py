@@ -179,6 +179,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()
     problems: tuple[Problem, ...] = ()
+    edited: tuple[str, ...] = ()  # rendered files of the head that differ from the base and from what it renders
     held_back: tuple[str, ...] = ()  # rendered files left unchanged: the source has errors or waits for an answer
     breaches: tuple[Breach, ...] = ()
     approvals: tuple[Approval, ...] = ()

@@ -208,7 +208,7 @@ def _find_kept(context: RiskContext) -> Iterator[Risk]:
                 cluster=row.cluster,
                 key=row.key,
                 message=f"no source defines the object any more, but the annotation {KEEP} keeps it",
-                hint="to delete it, remove the annotation from the rendered file in a separate change",
+                hint="to delete it, remove its rendered file; the plan then needs an approval",
                 place=SourceRef(path=f"{context.inputs.config.rendered}/{path}"),
             )
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from reconciler.outputs.sections.checks import (
     budgets,
+    edited,
     errors,
     exceptions,
     held_back,
@@ -42,6 +43,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(jobs),
     SectionRow(sizing),
     SectionRow(errors, in_lint=True),
+    SectionRow(edited),
     SectionRow(held_back, in_lint=True),
     SectionRow(budgets, in_lint=True, in_summary=True),
     SectionRow(risks, in_lint=True, in_summary=True),

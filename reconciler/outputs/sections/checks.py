@@ -53,6 +53,16 @@ def _list(
     return PageSection(title=title, count=len(members), blocks=(block,), is_folded=is_folded)
 
 
+def edited(view: View) -> PageSection | None:
+    """Return the rendered files that are not what the sources render."""
+    if not view.plan.edited:
+        return None
+    line = SentenceBlock(("They differ from what the sources render; run ", Name("reconciler commit"), "."))
+    return PageSection(
+        title="Rendered files edited by hand", count=len(view.plan.edited), blocks=(line, NamesBlock(view.plan.edited))
+    )
+
+
 def held_back(view: View) -> PageSection | None:
     """Return the rendered files that the plan leaves unchanged."""
     if not view.plan.held_back:

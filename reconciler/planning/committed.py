@@ -1,0 +1,50 @@
+"""What a revision has in its own `rendered/`, compared with what its sources render and with the base."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from reconciler.core.manifests.ownership import is_kept
+from reconciler.planning.baseline import Baseline
+from reconciler.revision.files import BlobIds
+
+
+class CommittedEdits(Struct, frozen=True, kw_only=True):
+    """Files of `rendered/` that a revision changes by hand, by path below the folder.
+
+    edited: neither what the base has nor what the sources render.
+    lost: objects of the base that an annotation keeps, and that the revision removes.
+    """
+
+    edited: tuple[str, ...] = ()
+    lost: frozenset[str] = frozenset()
+
+
+def find_edits(
+    committed: BlobIds, desired: Mapping[str, str], existing: Baseline, waiting: Iterable[str], *, is_commit: bool
+) -> CommittedEdits:
+    """Compare the committed files with the desired ones and with those that exist in the base.
+
+    A file that the base has unchanged is not committed yet. A working tree may be between two commits, so that a file
+    of it counts as edited only if the sources do not change the object. Objects that are `waiting` stay as they are.
+    """
+    before = existing.versions
+    if committed is before or committed == before:
+        return CommittedEdits()
+    paths = [path for path, blob in committed.items() if before.get(path) != blob]
+    paths += [path for path in before if path not in committed]
+    stay = {path: blob for path in waiting if (blob := before.get(path))}
+    kept = _kept([path for path in paths if path in before and path not in desired], existing)
+    edited = []
+    for path in paths:
+        was, want = before.get(path), stay.get(path, desired.get(path))
+        if committed.get(path) != want and (is_commit or want == was or path in kept):
+            edited.append(path)
+    return CommittedEdits(edited=tuple(sorted(edited)), lost=frozenset(path for path in kept if path not in committed))
+
+
+def _kept(paths: list[str], existing: Baseline) -> frozenset[str]:
+    if not paths:
+        return frozenset()
+    existing.objects(paths)  # in one call
+    return frozenset(path for path in paths if is_kept(existing.body(path) or {}))
