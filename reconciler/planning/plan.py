@@ -9,16 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.config import Config, RuleSetting
-from reconciler.core.plan import ExceptionInForce, Plan, Revision
+from reconciler.core.config import Config
+from reconciler.core.plan import Plan, Revision
 from reconciler.core.plan.approvals import Approvals
 from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs
 from reconciler.core.plan.make import make_plan
 from reconciler.core.policy.changes import stricter_verdicts
-from reconciler.core.policy.exceptions import apply_exceptions
-from reconciler.core.policy.references import evaluate_age, evidence_ages, utc_date
-from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.queues import defines_queues, subtract_workloads
 from reconciler.core.summary import ObjectSummary
@@ -32,13 +29,14 @@ from reconciler.index.build import (
     store_key,
 )
 from reconciler.index.compile import compile_file
-from reconciler.index.evaluator import PolicyFindings, first_exceeded
+from reconciler.index.evaluator import PolicyFindings
 from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.committed import CommittedEdits, find_edits
+from reconciler.planning.findings import ages_of_evidence, collect_findings, judge_age, own_verdicts, plan_date
 from reconciler.planning.judging import judge, verdicts_of_base
-from reconciler.planning.updates import Update, compare_updates
+from reconciler.planning.updates import compare_updates
 from reconciler.revision.files import BlobIds, RevisionFiles, below, count_below, digest_files
 from reconciler.revision.revision import (
     LoadedRevision,
@@ -115,15 +113,15 @@ def plan_tree(
     differing = [path for path in differing if path in owned]
     changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
     updates = compare_updates(runtime, index, renderer, baseline, [path for path in changed if path in owned])
-    day = _date(index, base_revision.tree, date)
-    verdicts, exceeded = _verdicts(index, totals, updates, judged.config, day, is_dated=bool(date))
+    day = plan_date(index, base_revision.tree, date)
+    verdicts, exceeded = own_verdicts(index, totals, updates, judged.config, day, is_dated=bool(date))
     existing = baseline if before is base_revision else _baseline(runtime, base_revision)
     if judged.rules is not None:
         by_base = verdicts_of_base(runtime, index, renderer, existing, judged.rules)
-        ages = _judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
+        ages = judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
         verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *ages]))
         exceeded = (*exceeded, *by_base.exceeded)
-    findings = _findings(index, PolicyFindings(verdicts, exceeded), foreign, day)
+    findings = collect_findings(index, PolicyFindings(verdicts, exceeded), foreign, day)
     edits = _committed_edits(runtime, index, base_revision, existing)
     renderer.group(_creations(changed, owned, moves=bool(differing)))
     inputs = Inputs(
@@ -145,7 +143,7 @@ def plan_tree(
         origins=_origins(runtime, index, before.files, findings.problems),
         waiting=index.pending(),
         inventories=index.context.evidence.inventories,
-        evidence_ages=_evidence_ages(index, judged.config, day),
+        evidence_ages=ages_of_evidence(index, judged.config, day),
         verdicts=findings.verdicts,
         problems=findings.problems,
         exceptions=findings.exceptions,
@@ -166,9 +164,9 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
     index = compile_tree(runtime, tree, config)
     totals = evaluate_tree(runtime, index)
     baseline = _baseline(runtime, index.revision)
-    day = _date(index, tree, date)
-    evaluation = _verdicts(index, totals, {}, config, day, is_dated=bool(date))
-    findings = _findings(index, evaluation, _foreign_in(baseline, baseline.differing(index.desired)), day)
+    day = plan_date(index, tree, date)
+    evaluation = own_verdicts(index, totals, {}, config, day, is_dated=bool(date))
+    findings = collect_findings(index, evaluation, _foreign_in(baseline, baseline.differing(index.desired)), day)
     head = _describe(tree, *index.revision.files.written)
     return Plan(
         engine=runtime.engine,
@@ -287,59 +285,6 @@ def _folder_sizes(index: CompiledRevision, base: LoadedRevision, before: Revisio
     return {folder: (count_below(before.sources, folder), count_below(after, folder)) for folder in folders}
 
 
-# Findings.
-
-
-class _Findings(Struct, frozen=True, kw_only=True):
-    problems: tuple[Problem, ...]
-    verdicts: tuple[Verdict, ...]
-    exceptions: tuple[ExceptionInForce, ...]
-
-
-def _findings(
-    index: CompiledRevision, evaluation: PolicyFindings, foreign: Mapping[str, Problem], day: dt.date | None
-) -> _Findings:
-    """Return problems, and the verdicts with the exceptions that are valid on a day; without one all are.
-
-    A policy that exceeds a limit has that error and no other verdict: which objects it was evaluated on depends on the
-    order.
-    """
-    excepted = apply_exceptions(evaluation.verdicts, index.context.exceptions, day.isoformat() if day else "")
-    exceeded = first_exceeded(evaluation.exceeded)
-    verdicts = [*(verdict for verdict in excepted.verdicts if verdict.rule not in exceeded), *exceeded.values()]
-    problems = [*index.problems(), *foreign.values(), *excepted.problems]
-    return _Findings(
-        problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
-        verdicts=tuple(sorted(verdicts, key=lambda verdict: verdict.sort_key)),
-        exceptions=excepted.in_force,
-    )
-
-
-def _verdicts(
-    index: CompiledRevision,
-    totals: ObjectTotals,
-    updates: Mapping[str, Update],
-    config: Config,
-    day: dt.date | None,
-    *,
-    is_dated: bool,
-) -> PolicyFindings:
-    """Return the verdicts by the rules of the head. Policies evaluate an update beside what it replaces."""
-    updated = {(update.comparison.cluster, update.comparison.key) for update in updates.values()}
-    policies = set(index.context.policies.rules)
-    verdicts = [
-        verdict
-        for verdict in index.verdicts(totals)
-        if (verdict.cluster, verdict.key) not in updated or verdict.rule not in policies
-    ]
-    exceeded = [verdict for verdict in index.exceeded() if (verdict.cluster, verdict.key) not in updated]
-    for update in updates.values():
-        verdicts += update.verdicts
-        exceeded += update.exceeded
-    verdicts += _judge_age(index, config, config.rules, day, is_dated=is_dated)
-    return PolicyFindings(tuple(verdicts), tuple(exceeded))
-
-
 def _approvals(index: CompiledRevision, base: LoadedRevision, day: dt.date | None) -> Approvals:
     own, known = index.revision.files.approvals, base.files.approvals
     return Approvals(
@@ -348,42 +293,6 @@ def _approvals(index: CompiledRevision, base: LoadedRevision, day: dt.date | Non
         merged=[path for path, blob in own.items() if known.get(path) == blob],
         date=day.isoformat() if day else "",
     )
-
-
-def _judge_age(
-    index: CompiledRevision,
-    config: Config,
-    rules: Mapping[str, RuleSetting],
-    day: dt.date | None,
-    *,
-    is_dated: bool,
-) -> tuple[Verdict, ...]:
-    """Evaluate the age of evidence. That of a working tree may be newer than its commit."""
-    context = index.context
-    return evaluate_age(
-        context.kinds,
-        index.clusters,
-        context.evidence.inventories,
-        rules,
-        day,
-        config.evidence_days,
-        is_committed=is_dated or index.revision.tree.commit is not None,
-    )
-
-
-def _date(index: CompiledRevision, base: TreeReference, date: str) -> dt.date | None:
-    """Return the given date, else the later UTC date of the head commit and of the base branch; None without commits.
-
-    So a commit with an early date does not bring expired exceptions back.
-    """
-    if date:
-        return utc_date(date)
-    tips = (index.revision.tree.tip, base.branch_tip, base.tip)
-    return max((day for tip in tips if tip and (day := utc_date(tip.committed_at))), default=None)
-
-
-def _evidence_ages(index: CompiledRevision, config: Config, day: dt.date | None) -> dict[str, int]:
-    return {} if config.evidence_days is None else evidence_ages(index.context.evidence.inventories, day)
 
 
 def _describe(tree: TreeReference, *files: BlobIds) -> Revision:
