@@ -9,9 +9,13 @@ if TYPE_CHECKING:
 
 
 def emit(text: str, *, form: str = "text", color: bool = False, err: bool = False, nl: bool = True) -> None:
-    """Print text in one of the output formats; see `clean_output`."""
+    """Print text in one of the output formats; see `clean_output`. Messages lose tokens and credentials in URLs."""
     from reconciler.outputs.terminal.printable import clean_output  # noqa: PLC0415 - `--help` prints through click
 
+    if err:
+        from reconciler.core.secrets import mask_tokens  # noqa: PLC0415 - as above
+
+        text = mask_tokens(text)
     click.echo(clean_output(text, form=form, color=color), err=err, nl=nl)
 
 

@@ -27,19 +27,27 @@ Examples:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder to write to; must be empty or absent. [default: standard output]",
 )
+@click.option("--show-secrets", is_flag=True, help="Print the values of Secrets. They are masked by default.")
 @options.date
 @options.run_options
-def command(*, repo: str, to: Path | None, **flags: Any) -> int:
-    """Render all manifests to a folder or to standard output."""
+def command(*, repo: str, to: Path | None, show_secrets: bool, **flags: Any) -> int:
+    """Render all manifests to a folder or to standard output.
+
+    Standard output has masks in place of the values of Secrets. No API server accepts them, so they never replace a
+    value in a cluster. Files in a folder have the values.
+    """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.render import render  # noqa: PLC0415
+    from reconciler.app.render import render, render_masked  # noqa: PLC0415
     from reconciler.outputs.terminal.printable import printable  # noqa: PLC0415
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
-    contents = render(run.workspace)
+    contents, masked = (render(run.workspace), 0) if to or show_secrets else render_masked(run.workspace)
     if to is None:
         for path, content in contents.items():
             emit(f"---\n# {printable(path)}\n{content.decode()}", form="yaml", nl=False)
+        if masked:
+            secrets = "1 Secret is" if masked == 1 else f"{masked} Secrets are"
+            emit(f"the values of {secrets} masked; print them with --show-secrets", err=True)
         return 0
     wiring.write_folder(contents, to)
     emit(f"wrote {len(contents)} manifest{'' if len(contents) == 1 else 's'} to {to}", err=True)

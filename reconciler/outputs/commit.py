@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from reconciler.core.secrets import mask_tokens
 from reconciler.errors import UnsafePlan
 from reconciler.ports import Commit, Draft, Repository
 
@@ -53,8 +54,11 @@ def commit(
 
 
 def compose(message: str, trailers: Mapping[str, str]) -> str:
-    """Join a message and its trailers as git stores them: no trailing spaces, one line per trailer, in this order."""
-    text = "\n".join(line.rstrip() for line in message.replace("\0", "").strip().splitlines())
+    """Join a message and its trailers as git stores them: no trailing spaces, one line per trailer, in this order.
+
+    Tokens and credentials in URLs are masked: a commit remains in every clone.
+    """
+    text = "\n".join(line.rstrip() for line in mask_tokens(message).replace("\0", "").strip().splitlines())
     lines = "".join(f"{key}: {' '.join(value.split())}\n" for key, value in trailers.items())
     return f"{text}\n\n{lines}" if lines else f"{text}\n"
 

@@ -176,6 +176,7 @@ def good() -> Corpus:
         _lists,
         _jobs,
         _exceptions,
+        _approvals,
         _policies,
     ):
         make(corpus)
@@ -308,6 +309,17 @@ def _exceptions(corpus: Corpus) -> None:
             "metadata": {"name": f"e{number}"},
         }
         corpus.write(f"policies/e{number}.yaml", {**exception, "spec": spec})
+
+
+def _approvals(corpus: Corpus) -> None:
+    for number, reason in enumerate(("see https://bot:{c}@example.com/a", "password={c}", "with --api-key {c}")):
+        spec = {"plan": f"sha256:{number:064}", "reason": reason.format(c=corpus.plant(f"approval {reason}"))}
+        approval = {
+            "apiVersion": "gpureconciler.io/v1alpha1",
+            "kind": "PlanApproval",
+            "metadata": {"name": f"a{number}"},
+        }
+        corpus.write(f"approvals/a{number}.yaml", {**approval, "spec": spec | {"expires": "2026-12-31"}})
 
 
 def _policies(corpus: Corpus) -> None:

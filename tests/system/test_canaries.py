@@ -124,7 +124,11 @@ def test_no_canary_of_a_good_repository_is_seen(fleet: Fleet, tmp_path: Path) ->
     )
     _plant(fleet)
     _everywhere(fleet, tmp_path)
-    fleet.edit("reconciler.yaml", "  budgets:", "  rules:\n    no-secrets-in-git: {enabled: false}\n  budgets:")
+    fleet.edit(
+        "reconciler.yaml",
+        "  budgets:",
+        "  rules:\n    no-secrets-in-git: {enabled: false}\n    no-literal-secrets: {enabled: false}\n  budgets:",
+    )
     _everywhere(fleet, tmp_path)
     for name in ("Secret/s", "Pod/p", "ConfigMap/m", "Job/t"):
         assert _clean(fleet.run("explain", name)).code == 0

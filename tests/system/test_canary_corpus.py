@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from tests.cli.fleet import Fleet
 from tests.system.canaries import Corpus, broken, good, places
 
@@ -11,9 +13,12 @@ LEAST = 250  # planted secrets
 
 
 def _plant(fleet: Fleet, corpus: Corpus) -> None:
+    """Plant a corpus where the rules that would refuse it are disabled."""
+    rules = "  rules:\n    no-secrets-in-git: {enabled: false}\n    no-literal-secrets: {enabled: false}\n"
+    fleet.edit("reconciler.yaml", "  budgets:", f"{rules}  budgets:")
+    fleet.commit()
     for path, text in corpus.files.items():
         fleet.write(path, text)
-    fleet.edit("reconciler.yaml", "  budgets:", "  rules:\n    no-secrets-in-git: {enabled: false}\n  budgets:")
 
 
 def _doors(fleet: Fleet, tmp_path: Path) -> Iterator[tuple[str, str]]:
@@ -74,7 +79,7 @@ def _change(fleet: Fleet, corpus: Corpus) -> None:
     """Change every secret of most files, and remove the other files."""
     for number, (path, text) in enumerate(corpus.files.items()):
         if number % 5 == 0:
-            (fleet.root / path).unlink()
+            (fleet.root / path).unlink(missing_ok=True)
         else:
             fleet.write(path, text.replace("Zq", "Zqx"))
 
@@ -85,3 +90,21 @@ def test_no_canary_of_broken_files_leaks(fleet: Fleet, tmp_path: Path) -> None:
     _plant(fleet, corpus)
     assert fleet.run("plan").code == 3
     assert _leaks(corpus, _doors(fleet, tmp_path)) == []
+
+
+def test_render_masks_the_values_of_secrets(fleet: Fleet, tmp_path: Path) -> None:
+    """Standard output ends in logs; a masked Secret is one that no API server accepts. Folders have the values."""
+    corpus = good()
+    _plant(fleet, corpus)
+    ran = fleet.run("render")
+    assert not [place for place in corpus.hits(ran.out) if place.startswith(("data ", "stringData ", "neighbour"))]
+    assert "the values of 2 Secrets are masked; print them with --show-secrets" in ran.err
+    plain = next(
+        one for one in yaml.safe_load_all(ran.out) if one["kind"] == "Secret" and "plain" in str(one["metadata"])
+    )
+    assert set(plain["data"].values()) == {"***"}
+    assert "stringData" not in plain
+    assert "stringData a" in corpus.hits(fleet.run("render", "--show-secrets").out)
+    assert fleet.run("render", "--to", str(tmp_path / "out")).code == 0
+    secret = next((tmp_path / "out").rglob("secret-plain.yaml"))
+    assert "stringData a" in corpus.hits(secret.read_text())

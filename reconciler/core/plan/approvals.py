@@ -12,6 +12,7 @@ from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.plan.budgets import BUDGETS
 from reconciler.core.plan.plan import Approval, Breach, Plan
 from reconciler.core.problems import Problem
+from reconciler.core.secrets import mask_text
 
 KIND, GROUP = "PlanApproval", "gpureconciler.io"
 _NAME_LENGTH = 12
@@ -56,7 +57,7 @@ def _approval(document: Document) -> Approval:
     return Approval(
         place=document.source,
         plan=spec["plan"],
-        reason=spec["reason"].strip(),
+        reason=mask_text(spec["reason"].strip()),
         expires=spec["expires"],
         budgets=tuple(spec.get("budgets", ())),
     )
@@ -163,7 +164,9 @@ def new_approval(plan: Plan, folder: str, *, reason: str, expires: str, budgets:
     """Return an approval of a plan, with the path of its file."""
     name = plan.approval_digest.partition(":")[2][:_NAME_LENGTH]
     place = SourceRef(path=f"{folder}/{name}.yaml")
-    return Approval(place=place, plan=plan.approval_digest, reason=reason, expires=expires, budgets=tuple(budgets))
+    return Approval(
+        place=place, plan=plan.approval_digest, reason=mask_text(reason), expires=expires, budgets=tuple(budgets)
+    )
 
 
 def write_approval(approval: Approval) -> bytes:

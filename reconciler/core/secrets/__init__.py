@@ -4,19 +4,23 @@ Whatever leaves the process passes here: values when they become part of a plan 
 is compiled, other text where it is printed.
 """
 
+from reconciler.core.secrets.assignments import MASK
 from reconciler.core.secrets.findings import mask_findings
 from reconciler.core.secrets.known import KnownSecrets
 from reconciler.core.secrets.names import is_secret_key, is_secret_name, mentions_secret
 from reconciler.core.secrets.structure import (
+    SECRET_VALUES,
     follows_secret_flag,
     is_secret_field,
     is_secret_path,
+    masked_secret,
     secret_leaves,
 )
-from reconciler.core.secrets.text import MASK, holds_secret, mask_text, mask_tokens
+from reconciler.core.secrets.text import holds_secret, mask_text, mask_tokens
 
 __all__ = [
     "MASK",
+    "SECRET_VALUES",
     "KnownSecrets",
     "follows_secret_flag",
     "holds_secret",
@@ -27,6 +31,7 @@ __all__ = [
     "mask_findings",
     "mask_text",
     "mask_tokens",
+    "masked_secret",
     "mentions_secret",
     "secret_leaves",
 ]

@@ -9,7 +9,7 @@ import re
 from reconciler.core.patterns import later
 from reconciler.core.secrets.names import is_secret_key
 
-_MASK = "***"
+MASK = "***"
 _ASSIGNMENT = later(
     r"(?<![\w.-])(?P<name>[\w.-]{0,64}(?:pass|token|secret|key|pwd|cred|auth|cookie|jwt|sig|salt|sas|pat|psk|otp)[\w.-]{0,64})"
     r"(?P<close>\\{0,16}[\"']?\]?)(?P<sign>[ \t]{0,8}(?:=>|[:?+]?=|:(?!//))[ \t]{0,40})",
@@ -128,8 +128,8 @@ def masked_value(value: str) -> str:
     ending = "\n" if value.endswith("\n") else ""
     for quote in ('"', "'"):
         if len(value) > 1 and value[0] == value[-1] == quote:
-            return f"{quote}{_MASK}{quote}"
+            return f"{quote}{MASK}{quote}"
     escapes = value[: len(value) - len(value.lstrip("\\"))]
     if escapes and value.endswith(f'{escapes}"'):
-        return f'{escapes}"{_MASK}{escapes}"'
-    return _MASK + ending
+        return f'{escapes}"{MASK}{escapes}"'
+    return MASK + ending

@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
-from reconciler.core.secrets.text import MASK
+from reconciler.core.secrets.assignments import MASK
 
 _LEAST = 6  # characters; shorter values occur in ordinary words
 _START = 4  # characters by which values are found

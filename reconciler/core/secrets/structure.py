@@ -5,10 +5,13 @@ from typing import Any
 
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import later
+from reconciler.core.secrets.assignments import MASK
 from reconciler.core.secrets.names import LAST_APPLIED, is_secret_key, is_secret_name
 
 _PUBLIC = frozenset(("apiVersion", "kind", "metadata", "type", "immutable"))
 """Fields of a Secret whose values are not secret. Unknown ones are: `passwords:` was meant to be `stringData:`."""
+SECRET_VALUES = ("data", "stringData")
+"""Fields of a Secret that hold its values by key."""
 _NAMED_MAPS = frozenset(("data", "binaryData", "stringData", "env", "envVars", "environment", "variables", "vars"))
 """Mappings whose keys are names that users choose."""
 _FLAG = later(r"--?[A-Za-z][\w.-]*")
@@ -56,6 +59,16 @@ def follows_secret_flag(items: Sequence[Any], index: int) -> bool:
     if flag in _PASSWORD_FLAGS or text.startswith(_ATTACHED):
         return isinstance(items[0], str) and _LOGIN_PROGRAM.fullmatch(items[0]) is not None
     return _FLAG.fullmatch(flag) is not None and is_secret_key(flag) and not text.startswith("-")
+
+
+def masked_secret(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a Secret with masks in place of its values. They are not base64, so no API server accepts it."""
+    keys = (key for field in SECRET_VALUES for key in body.get(field) or {})
+    masked = {name: body[name] for name in body if name in _PUBLIC} | {"data": dict.fromkeys(keys, MASK)}
+    annotations = body["metadata"].get("annotations") or {}
+    if LAST_APPLIED in annotations:  # a copy of the whole object
+        masked["metadata"] = body["metadata"] | {"annotations": annotations | {LAST_APPLIED: MASK}}
+    return masked
 
 
 def is_secret_path(body: Any, path: FieldPath) -> bool:

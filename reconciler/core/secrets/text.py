@@ -8,10 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from reconciler.core.patterns import later
-from reconciler.core.secrets.assignments import mask_assignments, masked_value
+from reconciler.core.secrets.assignments import MASK, mask_assignments, masked_value
 from reconciler.core.secrets.names import is_secret_key
-
-MASK = "***"
 
 _URL = later(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)(?P<user>[^\s/'\"<>]+)@")
 _TOKENS = later(
@@ -28,10 +26,13 @@ _TOKENS = later(
     r"|(?P<scheme>\b(?:Bearer|Basic)\s{1,8})(?=[A-Za-z+/._~-]{0,200}[0-9=])[A-Za-z0-9+/._~=-]{8,}",
     re.DOTALL,
 )
-_LITERALS = later(
-    r"://|PRIVATE KEY|hf_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|soat|sa_)|sk[-_]|rk_|xox|xapp-|AKIA|ASIA|AIza"
-    r"|ya29|eyJ|nvapi-|npm_|pypi-|_v1_|dckr_|SG\.|hv[sbr]\.|shp|ATATT3|lin_api_|tskey-|r8_|pplx-|dapi|AGE-S|Bearer|Basic"
-)
+_LITERALS = (
+    "://", "PRIVATE KEY", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat", "gldt", "glrt",
+    "glcbt", "glptt", "glsoat", "glsa_", "sk-", "sk_", "rk_", "xox", "xapp-", "AKIA", "ASIA", "AIza", "ya29", "eyJ",
+    "nvapi-", "npm_", "pypi-", "_v1_", "dckr_", "SG.", "hvs.", "hvb.", "hvr.", "shp", "ATATT3", "lin_api_",
+    "tskey-", "gsk_", "r8_", "pplx-", "dapi", "AGE-SECRET", "Bearer", "Basic",
+)  # fmt: skip
+"""One of these occurs in all that `mask_tokens` masks. To look for each is ten times faster than an expression."""
 _FLAG = later(
     r"(?P<keep>(?<![\w-])--?(?P<name>[A-Za-z][\w.-]{1,60})(?:\s{1,8}|['\"]?,\s{0,8}))(?![-$\s<{])"
     r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)"
@@ -56,17 +57,17 @@ _NAMED = later(
     r"(?P<keep>\bname\\{0,8}[\"']?\s{0,8}[:=]\s{0,8}\\{0,8}[\"']?(?P<name>[A-Za-z_][\w.-]{1,60})\\{0,8}[\"']?\s{0,8},?\s{0,40}"
     r"\\{0,8}[\"']?value\\{0,8}[\"']?\s{0,8}[:=]\s{0,8})(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\{1,8}\"[^\"]*\"|[^\s,}'\"<>&]+)"
 )
-_FIRST = later(
-    r"pass|token|secret|key|pwd|cred|auth|cookie|jwt|login|sig|salt|sas|pat|psk|otp|mysql|mariadb|mongo|redis|ldap|zip|7z"
-    r"|sqlcmd|-[uU]|@(?:tcp|udp|unix)|(?m:^[^:\s]{1,255}:(?:\d{1,5}|\*):)",
-    re.IGNORECASE,
-)
-"""What occurs in every text with a secret, besides `_LITERALS`."""
+_WORDS = (
+    "pass", "token", "secret", "key", "pwd", "cred", "auth", "cookie", "jwt", "login", "mysql", "mariadb", "mongo",
+    "redis", "ldap", "zip", "7z", "sqlcmd", "-u", "@tcp(", "@udp(", "@unix(",
+)  # fmt: skip
+_SHORT_WORDS = later(r"(?:pat|sig|signature|salt|sas|psk|otp)[\"'\\\]]{0,8}\s{0,8}[=:]", re.IGNORECASE)
+_PGPASS_COLONS = 4
 
 
 def mask_tokens(text: str) -> str:
     """Mask what is a secret wherever it occurs: tokens in well-known formats, private keys, credentials in URLs."""
-    if not _LITERALS.search(text):
+    if not any(literal in text for literal in _LITERALS):
         return text
     return _TOKENS.sub(_mask_token, _URL.sub(_mask_url, text) if "://" in text else text)
 
@@ -76,11 +77,19 @@ def mask_text(text: str) -> str:
     if len(text) < 6:  # noqa: PLR2004 - shorter than any secret with its context
         return text
     text = mask_tokens(text)
-    if not _FIRST.search(text):
+    if not _is_suspect(text):
         return text
     for mask in _steps(text):
         text = mask(text)
     return mask_assignments(text)
+
+
+def _is_suspect(text: str) -> bool:
+    """Return whether anything occurs in the text that occurs in every text with a secret, besides `_LITERALS`."""
+    lower = text.lower()
+    if any(word in lower for word in _WORDS) or text.count(":") >= _PGPASS_COLONS:
+        return True
+    return ("=" in text or ":" in text) and _SHORT_WORDS.search(text) is not None
 
 
 def holds_secret(text: str) -> bool:
