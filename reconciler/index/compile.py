@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.core.config import Cluster
-from reconciler.core.documents import Document, read, write
+from reconciler.core.documents import Document, read_written, write
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.manifests.manifest import Manifest
@@ -107,7 +107,7 @@ class _CompileUnit(Struct, kw_only=True):
 
 
 def _parse(_: Context, unit: _CompileUnit) -> None:
-    reading = read(unit.path, unit.raw)
+    reading = read_written(unit.path, unit.raw)
     unit.documents = reading.documents
     unit.problems += reading.problems
 

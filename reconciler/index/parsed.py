@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.documents import Document, read
+from reconciler.core.documents import Document, read_written
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
@@ -74,7 +74,7 @@ class CachedParser:
         return replace(file, documents=documents)
 
     def _parse(self, path: str, oid: str, raw: bytes) -> ParsedFile:
-        reading = read(path, raw)
+        reading = read_written(path, raw)
         bodies = [document.data for document in reading.documents]
         problems = [self._catalogue.validate(document) for document in reading.documents]
         file = ParsedFile(

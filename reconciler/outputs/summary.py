@@ -224,13 +224,23 @@ def risk_counts(plan: Plan) -> str:
 
 
 def headlines(plan: Plan) -> tuple[str, ...]:
-    """Return one sentence per cluster about requested GPUs, then one about guaranteed GPUs."""
+    """Return what the plan lacks, one sentence per cluster about requested GPUs, then one about guaranteed GPUs."""
     rows = queue_rows(plan)
-    sentences = (*_request_headlines(rows), *_quota_headlines(rows))
+    sentences = (*_incomplete_headline(plan), *_request_headlines(rows), *_quota_headlines(rows))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
     if not sentences and not (plan.is_empty and others):
         sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
     return (*sentences, *others)
+
+
+def _incomplete_headline(plan: Plan) -> Iterable[str]:
+    """Yield a sentence about files with errors and jobs that wait: their changes are not in the plan."""
+    files = len({problem.place.path for problem in plan.errors})
+    if not files and not plan.held_back:
+        return
+    cause = f"{plural(files, 'file')} with errors" if files else "jobs wait for a sizing answer"
+    kept = f", {plural(len(plan.held_back), 'rendered file')} left unchanged" if plan.held_back else ""
+    yield f"Incomplete plan: {cause}{kept}"
 
 
 def headline(plan: Plan) -> str:

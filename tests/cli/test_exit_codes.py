@@ -150,6 +150,36 @@ def test_3_a_broken_file_deletes_nothing(fleet: Fleet) -> None:
     assert "vit" not in "".join(line for line in ran.out.splitlines() if "delete" in line)
 
 
+_BROKEN = {"syntax": "kind: [\n", "empty": " \n", "conflict": "<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> main\n"}
+
+
+@pytest.mark.parametrize("how", _BROKEN)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "jobs/vision/vit.yaml",
+        "jobs/language/llama-lora.yaml",
+        "queues/h100.yaml",
+        "evidence/main/nodes.yaml",
+        "policies/own.yaml",
+    ],
+)
+def test_3_a_broken_file_is_no_absence_of_changes(fleet: Fleet, path: str, how: str) -> None:
+    """The headline says that the plan is incomplete, what stays is named, and nothing is deleted."""
+    fleet.write(path, _BROKEN[how])
+    ran = fleet.run("plan")
+    assert ran.code == 3
+    assert ran.out.startswith("Incomplete plan: ")
+    assert "No change" not in ran.out
+    assert path in ran.out
+    names = fleet.run("plan", "-o", "name").out
+    assert "delete" not in names
+    if path == "jobs/vision/vit.yaml":
+        assert "rendered/main/default/pytorchjob-vit.yaml" in ran.out
+    assert "\n### Incomplete plan" in fleet.run("plan", "-o", "markdown").out
+    assert fleet.run("lint").code == 3
+
+
 def test_4_policy_denied(fleet: Fleet) -> None:
     fleet.write(
         "jobs/pod.yaml",

@@ -84,6 +84,14 @@ def read(path: str, raw: bytes, limits: Limits = _DEFAULT) -> Reading:
     return Reading(documents=tuple(file.documents), problems=problems)
 
 
+def read_written(path: str, raw: bytes) -> Reading:
+    """Read a file that people write: one without content is a problem, because it looks like a lost file."""
+    if not isinstance(raw, OversizedContent) and not raw.strip():
+        hint = "delete the file, or restore its content; one with comments alone defines nothing and is allowed"
+        return Reading(problems=(_problem(path, "yaml.empty", "the file is empty", hint),))
+    return read(path, raw)
+
+
 def _problem(path: str, rule: str, message: str, hint: str) -> Problem:
     return Problem(rule=rule, place=SourceRef(path=path), message=message, hint=hint)
 
