@@ -16,6 +16,8 @@ _JUDGING_DEFAULTS = ("base", "cluster", "date")
 _NAMES = {
     "budgets.delete_count": "budgets.deletes.count",
     "budgets.delete_share": "budgets.deletes.share",
+    "budgets.disruption_gpus": "budgets.disruption.gpus",
+    "budgets.disruption_share": "budgets.disruption.share",
     "budgets.gpu_quota_count": "budgets.gpuQuotaChange.count",
     "budgets.gpu_quota_share": "budgets.gpuQuotaChange.share",
     "evidence_days": "evidence.maxAge",

@@ -72,12 +72,15 @@ class RuleSetting(Struct, frozen=True, kw_only=True):
 class Budgets(Struct, frozen=True, kw_only=True):
     """Limits on what a plan may change without an approval. None: no limit.
 
-    `delete_share` is a fraction of the existing objects. The change of the GPU quota is the sum over queues of
-    |after - before| guaranteed GPUs; `gpu_quota_share` is a fraction of the GPUs guaranteed before.
+    `delete_share` is a fraction of the existing objects, `disruption_share` one of the running GPUs. The change of the
+    GPU quota is the sum over queues of |after - before| guaranteed GPUs; `gpu_quota_share` is a fraction of the GPUs
+    guaranteed before.
     """
 
     delete_count: int | None = 10
     delete_share: float | None = 0.25
+    disruption_gpus: int | None = None
+    disruption_share: float | None = 0.25
     gpu_quota_count: int | None = None
     gpu_quota_share: float | None = 0.5
     empty_sources: bool = False  # True: source folders may be empty or missing
@@ -152,9 +155,12 @@ def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any]) -> Cluster:
 def _budgets(spec: Mapping[str, Any]) -> Budgets:
     shipped = Budgets()
     deletes, quota = spec.get("deletes", {}), spec.get("gpuQuotaChange", {})
+    disruption = spec.get("disruption", {})
     return Budgets(
         delete_count=deletes.get("count", shipped.delete_count),
         delete_share=deletes.get("share", shipped.delete_share),
+        disruption_gpus=disruption.get("gpus", shipped.disruption_gpus),
+        disruption_share=disruption.get("share", shipped.disruption_share),
         gpu_quota_count=quota.get("count", shipped.gpu_quota_count),
         gpu_quota_share=quota.get("share", shipped.gpu_quota_share),
         empty_sources=spec.get("emptySources", "refuse") == "allow",

@@ -17,6 +17,9 @@ KEEP = "gpureconciler.io/keep"
 IMMUTABLE = "gpureconciler.io/immutable"
 """Annotation of objects that must not change (`"true"`): a plan that changes one shows a risk."""
 
+MOVED_FROM = "gpureconciler.io/moved-from"
+"""Annotation that declares a move: the former `namespace/name` of an object, or its name in the same namespace."""
+
 _ARGO_CD, _FLUX = "argocd.argoproj.io/sync-options", "kustomize.toolkit.fluxcd.io/prune"
 _NOT_PRUNED = Reason(rule="ownership.keep", text=f"{KEEP} keeps the object: Argo CD and Flux must not prune it")
 _OWNED = Reason(rule="ownership", text="marks rendered objects, so that no other object is pruned")
@@ -25,9 +28,9 @@ _OWNED = Reason(rule="ownership", text="marks rendered objects, so that no other
 def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> Manifest:
     """Return the manifest with our label, and with the labels of its source document; kept objects are not pruned.
 
-    A team's label on a job is then on every object that the job renders. Labels that rendering set are kept. An object
-    that several documents render (`is_shared`) gets the labels of none of them, so that it never depends on which one
-    is read.
+    A team's label on a job is then on every object that the job renders, and so is the annotation `MOVED_FROM`. Labels
+    that rendering set are kept. An object that several documents render (`is_shared`) gets those of none of them, so
+    that it never depends on which one is read.
     """
     metadata = manifest.body["metadata"]
     labels = dict(metadata.get("labels") or {})
@@ -40,6 +43,11 @@ def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> M
     labels[LABEL] = OWNER
     reasons[_label_path(LABEL)] = _OWNED
     metadata = {**metadata, "labels": labels}
+    moved_from = None if is_shared else (document.metadata.get("annotations") or {}).get(MOVED_FROM)
+    if moved_from is not None and MOVED_FROM not in (metadata.get("annotations") or {}):
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), MOVED_FROM: moved_from}
+        path: FieldPath = ("metadata", "annotations", MOVED_FROM)
+        reasons[path] = Reason(rule="source", origins=(Origin(document=document, field=path),), copied=True)
     if is_kept(manifest.body):
         metadata["annotations"] = _not_pruned(metadata["annotations"])
         reasons |= dict.fromkeys((("metadata", "annotations", name) for name in (_ARGO_CD, _FLUX)), _NOT_PRUNED)

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.documents import Document
 from reconciler.core.documents.writer import write
 from reconciler.core.objects import FieldPath, SourceRef, format_path
-from reconciler.core.plan.budgets import BUDGETS
-from reconciler.core.plan.plan import Approval, Breach, Plan
+from reconciler.core.plan.plan import BUDGETS, Approval, Breach, Plan
 from reconciler.core.problems import Problem
 from reconciler.core.secrets import mask_text
 

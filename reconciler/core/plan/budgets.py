@@ -1,52 +1,62 @@
 """Budgets: limits on what a plan may change without an explicit approval."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.core.config import Budgets
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.ownership import KEEP as KEEP_ANNOTATION
-from reconciler.core.plan.plan import Breach, Change, Operation, QueueLine
+from reconciler.core.plan.edits import Edit, running_gpus
+from reconciler.core.plan.plan import Breach, GpuLine, Operation, QueueLine
 from reconciler.core.values import plural
-
-BUDGETS = (
-    "deletes.count",
-    "deletes.share",
-    "gpu-quota.count",
-    "gpu-quota.share",
-    "gpu-quota.unlimited",
-    "kept",
-    "settings",
-    "exceptions",
-    "sources.empty",
-)
-"""The name of every budget, which approvals use."""
 
 
 def breaches(
     budgets: Budgets,
     *,
     kinds: Kinds,
-    changes: Iterable[Change],
+    edits: Iterable[Edit],
     existed: int,
+    gpus: Iterable[GpuLine],
     queues: Iterable[QueueLine],
     folders: Mapping[str, tuple[int, int]],
     settings: Sequence[SettingChange] = (),
     lost: Sequence[str] = (),
 ) -> tuple[Breach, ...]:
     """Return every exceeded budget. `existed` is the number of objects before the plan."""
-    deletes = sum(
-        change.operation is Operation.DELETE
-        or (change.operation is Operation.MOVE and kinds.find(change.key.group, change.key.kind).is_stateful)
-        for change in changes
-    )
+    edits = tuple(edits)
+    deletes = sum(_counts_as_deletion(edit, kinds) for edit in edits)
+    stopped = sum(map(_stopped_gpus, edits))
     return (
         *_deletes(budgets, deletes, existed),
+        *_disruption(budgets, stopped, sum(line.before for line in gpus)),
         *_quota(budgets, tuple(queues)),
         *_folders(budgets, folders),
         *_settings(budgets, settings),
         *_kept(lost),
     )
+
+
+def _counts_as_deletion(edit: Edit, kinds: Kinds) -> bool:
+    """Return whether something is lost: an object, the data of one that moves, or the running pods of one that moves.
+
+    A declared move is expected to stop its pods, which the budget for disruption limits.
+    """
+    change, row = edit.change, edit.row_before
+    if change.operation is not Operation.MOVE or row is None:
+        return change.operation is Operation.DELETE
+    is_running = row.is_workload and not row.suspended
+    return kinds.find(row.group, row.kind).is_stateful or (is_running and not change.declared)
+
+
+def _stopped_gpus(edit: Edit) -> int:
+    """Return the running GPUs of a workload that the plan deletes, moves or suspends."""
+    row = edit.row_before
+    stops = edit.change.operation in _STOPPING or running_gpus(edit.row_after) == 0
+    return running_gpus(row) if row is not None and row.is_workload and stops else 0
+
+
+_STOPPING = (Operation.DELETE, Operation.MOVE)
 
 
 def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:
@@ -67,15 +77,35 @@ def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:
         )
 
 
+_EVERYDAY_GPUS = 16
+"""Two common nodes: to stop as few is an everyday edit, whatever the share."""
+
+
+def _disruption(budgets: Budgets, stopped: int, running: int) -> Iterator[Breach]:
+    most, share = budgets.disruption_gpus, budgets.disruption_share
+    if most is not None and stopped > most:
+        yield Breach(
+            budget="disruption.gpus",
+            message=f"the plan stops {plural(stopped, 'running GPU')}; the budget allows {most}",
+            limit=str(most),
+            actual=str(stopped),
+        )
+    if share is not None and stopped > max(share * running, _EVERYDAY_GPUS):
+        limit, actual = f"{share:.0%}", f"{stopped / running:.1%}" if running else "all"
+        yield Breach(
+            budget="disruption.share",
+            message=f"the plan stops {stopped} of {running} running GPUs ({actual}); the budget allows {limit}",
+            limit=limit,
+            actual=actual,
+        )
+
+
 def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
     """Add up |after - before| of all queues. A change from or to unlimited exceeds any budget."""
     if budgets.gpu_quota_count is None and budgets.gpu_quota_share is None:
         return
-    change, total = 0.0, 0.0
     for line in queues:
-        if line.before is not None and line.after is not None:
-            change += abs(line.after - line.before)
-        elif line.before is not line.after and line.exists_before and line.exists_after:
+        if (line.before is None) != (line.after is None) and line.exists_before and line.exists_after:
             was, now = _gpus(line.before), _gpus(line.after)
             yield Breach(
                 budget="gpu-quota.unlimited",
@@ -83,7 +113,8 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
                 limit="no change from or to unlimited",
                 actual=f"{was} to {now}",
             )
-        total += line.before or 0.0
+    change = _sum_of_trees(queues, _quota_change)
+    total = _sum_of_trees(queues, lambda line: line.before or 0.0)
     if budgets.gpu_quota_count is not None and change > budgets.gpu_quota_count:
         yield Breach(
             budget="gpu-quota.count",
@@ -99,6 +130,30 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
             limit=limit,
             actual=actual,
         )
+
+
+def _quota_change(line: QueueLine) -> float:
+    return 0.0 if line.before is None or line.after is None else abs(line.after - line.before)
+
+
+def _sum_of_trees(queues: Iterable[QueueLine], amount: Callable[[QueueLine], float]) -> float:
+    """Add up an amount of every queue. In a tree a parent and its children share it: the larger of the two counts."""
+    lines: dict[tuple[str, str], list[QueueLine]] = {}
+    children: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for line in queues:
+        key = (line.cluster, line.queue)
+        lines.setdefault(key, []).append(line)
+        if line.parent and len(lines[key]) == 1:
+            children.setdefault((line.cluster, line.parent), []).append(key)
+    counted: set[tuple[str, str]] = set()
+
+    def tree(key: tuple[str, str]) -> float:
+        counted.add(key)
+        own = sum(amount(line) for line in lines[key])
+        return max(own, sum(tree(child) for child in children.get(key, ()) if child not in counted))
+
+    roots = [key for key in lines if not lines[key][0].parent]
+    return sum(tree(key) for key in (*roots, *lines) if key not in counted)  # the rest: cycles of parents
 
 
 def _gpus(amount: float | None) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,18 +24,18 @@ def digest(plan: "Plan") -> str:
     return _sha256(replace(plan, digest="", approvals=(), breaches=breaches, capacity=capacity, **anonymous))
 
 
-def approval_digest(plan: "Plan", judged_by: str) -> str:
+def approval_digest(plan: "Plan", judged_by: str, lost: Iterable[str] = ()) -> str:
     """Return the SHA-256 of what an approval allows: every changed object, before and after, and `judged_by`.
 
     It is the same for a branch, its merge with unrelated changes, and the commit that renders the merge: what differs
     between them, such as labels, dates and unchanged objects, is not part of it. `judged_by` is the digest of the
-    settings, policies and evidence of the head.
+    settings, policies and evidence of the head, `lost` the kept objects that vanish.
     """
     changes = sorted(
         (change.path, change.moved_from, change.digest_before, change.digest_after) for change in plan.changes
     )
     folders = sorted(breach.actual for breach in plan.breaches if breach.budget == "sources.empty")
-    return _sha256((changes, folders, judged_by))
+    return _sha256((changes, folders, sorted(lost), judged_by))
 
 
 def checksum(document: Mapping[str, Any]) -> str:

@@ -66,7 +66,9 @@ def running_gpus(row: ObjectSummary | None) -> int:
 
 def _move(inputs: Inputs, paths: ChangedPaths, move: Move) -> Edit:
     edit = _compare(inputs, paths, Operation.MOVE, move.old, move.new)
-    return replace(edit, change=replace(edit.change, moved_from=f"{inputs.config.rendered}/{move.old}"))
+    return replace(
+        edit, change=replace(edit.change, moved_from=f"{inputs.config.rendered}/{move.old}", declared=move.declared)
+    )
 
 
 def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str, new: str) -> Edit:

@@ -69,9 +69,15 @@ def _queue(
             after=new.guaranteed if exists_after else 0.0,
             limit=new.limit if exists_after else 0.0,
             requested=requests_of_quota(requested, product, quota_products),
+            parent=_parent(right if exists_after else left, queue),
             exists_before=exists_before,
             exists_after=exists_after,
         )
+
+
+def _parent(usage: QueueUsage, queue: QueueKey) -> str:
+    parent = usage.parent_of(queue) if usage.is_tree(queue) else None
+    return parent.name if parent is not None and parent in usage.queues else ""
 
 
 def _sum_quotas(quotas: Iterable[Quota]) -> Quota:

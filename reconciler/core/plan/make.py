@@ -24,7 +24,7 @@ def make_plan(inputs: Inputs) -> Plan:
     before, after = _usage(inputs, paths.before.values()), _usage(inputs, paths.after.values())
     edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
     changes = tuple(edit.change for edit in edits)
-    queues = queue_lines(before, after)
+    gpus, queues = gpu_lines(before, after), queue_lines(before, after)
     plan = Plan(
         engine=inputs.engine,
         base=inputs.base,
@@ -34,7 +34,7 @@ def make_plan(inputs: Inputs) -> Plan:
         settings=inputs.settings,
         changes=changes,
         unchanged=paths.unchanged,
-        gpus=gpu_lines(before, after),
+        gpus=gpus,
         queues=queues,
         capacity=capacity_lines(after, inputs.inventories, inputs.evidence_ages),
         jobs=job_changes(edits),
@@ -47,15 +47,16 @@ def make_plan(inputs: Inputs) -> Plan:
         breaches=breaches(
             inputs.config.budgets,
             kinds=inputs.kinds,
-            changes=changes,
+            edits=edits,
             existed=inputs.common.count + len(inputs.existing),
+            gpus=gpus,
             queues=queues,
             folders=inputs.folders,
             settings=inputs.settings,
             lost=sorted(f"{inputs.config.rendered}/{path}" for path in inputs.lost),
         ),
     )
-    plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by))
+    plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by, inputs.lost))
     return apply_approvals(replace(plan, digest=digest(plan)), inputs.approvals)
 
 

@@ -6,14 +6,18 @@ see one small change instead of two large ones.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from reconciler.core.kinds.facts import KindId
+from reconciler.core.manifests.ownership import MOVED_FROM
 from reconciler.core.plan.changed_paths import ChangedPaths, source_of
 from reconciler.core.plan.inputs import Inputs
+
+if TYPE_CHECKING:
+    from reconciler.core.summary import ObjectSummary
 
 SIMILAR = 0.9
 """Least share of equal fields for two objects of one kind to count as one."""
@@ -26,6 +30,7 @@ class Move(Struct, frozen=True, kw_only=True):
 
     old: str
     new: str
+    declared: bool = False  # by an annotation
 
 
 class _MoveCandidate(Struct, frozen=True, kw_only=True):
@@ -35,12 +40,13 @@ class _MoveCandidate(Struct, frozen=True, kw_only=True):
 
 
 def find_moves(inputs: Inputs, paths: ChangedPaths) -> tuple[Move, ...]:
-    """Match deletions and creations of the same kind: equal content first, then the most similar."""
+    """Match deletions and creations of the same kind: declared moves, then equal content, then the most similar."""
     if not paths.created or not paths.deleted:
         return ()
-    old_by_kind = _group(_deleted(inputs, paths))
-    new_by_kind = _group(_created(inputs, paths, set(old_by_kind)))
-    moves: list[Move] = []
+    moves = _declared(inputs, paths)
+    paired = {path for move in moves for path in (move.old, move.new)}
+    old_by_kind = _group(_deleted(inputs, paths, paired))
+    new_by_kind = _group(_created(inputs, paths, set(old_by_kind), paired))
     for kind in sorted(new_by_kind):
         moves += _pair(old_by_kind[kind], new_by_kind[kind])
     return tuple(sorted(moves, key=lambda move: move.new))
@@ -53,10 +59,48 @@ def _group(candidates: Iterator[tuple[KindId, _MoveCandidate]]) -> dict[KindId, 
     return groups
 
 
-def _deleted(inputs: Inputs, paths: ChangedPaths) -> Iterator[tuple[KindId, _MoveCandidate]]:
+def _declared(inputs: Inputs, paths: ChangedPaths) -> list[Move]:
+    """Match created objects with the annotation `MOVED_FROM`, whatever their content.
+
+    An annotation on a job is on all that it renders, under names that start with the job's: `vit-workspace`.
+    """
+    gone: dict[tuple[KindId, str], list[ObjectSummary]] = {}
     for path in paths.deleted:
         row = paths.before.get(path)
-        if row is None or inputs.kinds.find(row.group, row.kind).never_moves:
+        if row is not None and not inputs.kinds.find(row.group, row.kind).never_moves:
+            gone.setdefault(((row.group, row.kind), row.namespace), []).append(row)
+    kinds = {kind for kind, _ in gone}
+    moves: list[Move] = []
+    for path in paths.created:
+        row = paths.after[path]
+        kind = (row.group, row.kind)
+        origin = _moved_from(inputs.manifest(path).body) if kind in kinds else ""
+        namespace, slash, name = origin.rpartition("/")
+        old = gone.get((kind, namespace if slash else row.namespace), [])
+        matching = [one for one in old if name and _is_renamed(one.name, name, row.name)]
+        if matching:
+            best = max(matching, key=lambda one: (len(one.name), one.cluster == row.cluster, one.path))
+            old.remove(best)
+            moves.append(Move(old=best.path, new=path, declared=True))
+    return moves
+
+
+def _moved_from(body: Mapping[str, Any]) -> str:
+    annotations = body.get("metadata", {}).get("annotations")
+    origin = annotations.get(MOVED_FROM) if isinstance(annotations, dict) else None
+    return origin.strip() if isinstance(origin, str) else ""
+
+
+def _is_renamed(old: str, declared: str, new: str) -> bool:
+    """Return whether both names have the same end after the name of their source."""
+    end = old.removeprefix(declared)
+    return old.startswith(declared) and end[:1] in ("", "-", ".") and new.endswith(end)
+
+
+def _deleted(inputs: Inputs, paths: ChangedPaths, paired: set[str]) -> Iterator[tuple[KindId, _MoveCandidate]]:
+    for path in paths.deleted:
+        row = paths.before.get(path)
+        if row is None or path in paired or inputs.kinds.find(row.group, row.kind).never_moves:
             continue
         body = inputs.body(path)
         if body:
@@ -64,10 +108,12 @@ def _deleted(inputs: Inputs, paths: ChangedPaths) -> Iterator[tuple[KindId, _Mov
             yield (row.group, row.kind), _MoveCandidate(path=path, source=source_of(inputs, path), leaves=leaves)
 
 
-def _created(inputs: Inputs, paths: ChangedPaths, kinds: set[KindId]) -> Iterator[tuple[KindId, _MoveCandidate]]:
+def _created(
+    inputs: Inputs, paths: ChangedPaths, kinds: set[KindId], paired: set[str]
+) -> Iterator[tuple[KindId, _MoveCandidate]]:
     for path in paths.created:
         row = paths.after[path]
-        if (row.group, row.kind) in kinds:
+        if (row.group, row.kind) in kinds and path not in paired:
             leaves = fingerprint(inputs.manifest(path).body, row.name, row.namespace)
             yield (row.group, row.kind), _MoveCandidate(path=path, source=row.source, leaves=leaves)
 

@@ -48,6 +48,7 @@ class Change(Struct, frozen=True, kw_only=True):
     fields: tuple[FieldChange, ...] = ()  # of creations and deletions only for the first 500
     because: tuple[Why, ...] = ()  # distinct reasons, the most frequent first
     moved_from: str = ""  # path before a move
+    declared: bool = False  # an annotation of the source declares the move
     gpus_before: int = 0
     gpus_after: int = 0
     digest_before: str = ""  # blob ids of the rendered file; empty if it does not exist
@@ -77,6 +78,7 @@ class QueueLine(Struct, frozen=True, kw_only=True):
     after: float | None
     limit: float | None
     requested: int
+    parent: str = ""  # of a queue in a tree, whose GPUs are part of those of its parent
     exists_before: bool = True
     exists_after: bool = True
 
@@ -128,6 +130,22 @@ class Risk(Struct, frozen=True, kw_only=True):
     hint: str = ""
     place: SourceRef | None = None
     harm: Harm = Harm.OTHER
+
+
+BUDGETS = (
+    "deletes.count",
+    "deletes.share",
+    "disruption.gpus",
+    "disruption.share",
+    "gpu-quota.count",
+    "gpu-quota.share",
+    "gpu-quota.unlimited",
+    "kept",
+    "settings",
+    "exceptions",
+    "sources.empty",
+)
+"""The name of every budget, which approvals use."""
 
 
 class Breach(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.config import Budgets
 from reconciler.core.kinds.registry import BUILT_IN
@@ -199,7 +200,7 @@ def test_risks_that_lose_data_come_first() -> None:
     assert [rule for rule, _ in risks(made)] == ["risk.pvc-data-loss", "risk.suspend"]
 
 
-NONE = Budgets(delete_count=None, delete_share=None, gpu_quota_count=None, gpu_quota_share=None)
+NONE = Budgets(delete_count=None, delete_share=None, disruption_share=None, gpu_quota_count=None, gpu_quota_share=None)
 FOUR = [job(name) for name in "abcd"]
 
 
@@ -211,20 +212,26 @@ def breached(before: list[Body], after: list[Body], budgets: Budgets, **rest: An
     ("budgets", "expected"),
     [
         (NONE, []),
-        (Budgets(delete_count=2, delete_share=None), []),
-        (Budgets(delete_count=1, delete_share=None), [("deletes.count", "1", "2")]),
-        (Budgets(delete_count=0, delete_share=0.5), [("deletes.count", "0", "2")]),
-        (Budgets(delete_count=None, delete_share=0.4), [("deletes.share", "40%", "50.0%")]),
+        (replace(NONE, delete_count=2), []),
+        (replace(NONE, delete_count=1), [("deletes.count", "1", "2")]),
+        (replace(NONE, delete_count=0, delete_share=0.5), [("deletes.count", "0", "2")]),
+        (replace(NONE, delete_share=0.4), [("deletes.share", "40%", "50.0%")]),
+        (replace(NONE, disruption_share=0.4), [("disruption.share", "40%", "50.0%")]),
+        (replace(NONE, disruption_gpus=1), [("disruption.gpus", "1", "32")]),
     ],
 )
 def test_deletes_have_a_budget(budgets: Budgets, expected: list[Any]) -> None:
     assert breached(FOUR, FOUR[:2], budgets) == expected
 
 
-def test_a_renamed_claim_is_a_delete_and_a_renamed_job_is_none() -> None:
-    budgets = Budgets(delete_count=0, delete_share=None)
+def test_what_moves_with_data_or_running_pods_counts_as_a_deletion() -> None:
+    budgets = replace(NONE, delete_count=0)
     assert breached([claim("a")], [claim("b")], budgets) == [("deletes.count", "0", "1")]
-    assert breached([job("a")], [job("b")], budgets) == []
+    assert breached([job("a")], [job("b")], budgets) == [("deletes.count", "0", "1")]
+    assert breached([job("a", suspend=True)], [job("b", suspend=True)], budgets) == []
+    declared = job("b")
+    declared["metadata"]["annotations"] = {"gpureconciler.io/moved-from": "a"}
+    assert breached([job("a")], [declared], budgets) == []
 
 
 @pytest.mark.parametrize(
