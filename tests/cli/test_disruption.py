@@ -86,8 +86,8 @@ def test_declared_moves_are_no_deletions(running: Fleet) -> None:
         moved = f"gpureconciler.io/moved-from: research/j{number}"
         job(running, number, name=f"k{number}", namespace="science", annotations=moved, image="registry.example/b:1")
     assert operations(running) == ["move"]
-    moved = {change["movedFrom"]: change["path"] for change in plan(running)["changes"]}
-    assert moved["rendered/main/research/job-j7.yaml"] == "rendered/main/science/job-k7.yaml"
+    paths = {change["movedFrom"]: change["path"] for change in plan(running)["changes"]}
+    assert paths["rendered/main/research/job-j7.yaml"] == "rendered/main/science/job-k7.yaml"
     assert breaches(running).keys() == {"disruption.share"}
 
 
