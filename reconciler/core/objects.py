@@ -48,7 +48,7 @@ class OversizedContent(bytes):
         return content
 
 
-_SPECIAL = frozenset(".[]\"' ")
+_SPECIAL = frozenset(".[]\"' \\")
 
 
 def format_path(path: FieldPath) -> str:
@@ -58,13 +58,21 @@ def format_path(path: FieldPath) -> str:
     """
     text = ""
     for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif part and _SPECIAL.isdisjoint(part) and part.isprintable():
-            text += f".{part}" if text else part
-        else:
-            escaped = part.replace("\\", "\\\\").replace('"', '\\"')
-            if not escaped.isprintable():
-                escaped = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in escaped)
-            text += f'["{escaped}"]'
+        piece = f"[{part}]" if isinstance(part, int) else format_key(part)
+        text += f".{piece}" if text and piece[0] != "[" else piece
     return text
+
+
+def format_key(key: str) -> str:
+    """Return a key as it appears in a path: `env`, `["a.b/c"]`."""
+    if key and _SPECIAL.isdisjoint(key) and key.isprintable():
+        return key
+    return f'["{escape_text(key)}"]'
+
+
+def escape_text(text: str) -> str:
+    """Escape quotes, backslashes and non-printable characters."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    if escaped.isprintable():
+        return escaped
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in escaped)

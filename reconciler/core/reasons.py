@@ -45,12 +45,19 @@ class Traced(Struct, frozen=True):
 
 
 class Why(Struct, frozen=True, kw_only=True):
-    """A reason with the places of its origins, as plans contain it."""
+    """A reason with the places of its origins, as plans contain it.
+
+    Of a value that differs, `edited` are the lines of the head whose edit changed it, and `removed` the lines of the
+    base that the head no longer has. The digest of a plan covers neither, because they depend on how a repository came
+    to its present state.
+    """
 
     rule: str
     text: str = ""
     places: tuple[SourceRef, ...] = ()
     fields: tuple[str, ...] = ()
+    edited: tuple[SourceRef, ...] = ()
+    removed: tuple[SourceRef, ...] = ()
 
 
 def copied(document: "Document", field: FieldPath, value: Any, *, rule: str = "source", text: str = "") -> Traced:
@@ -85,14 +92,27 @@ def why(tree: Any, added: Reasons, path: FieldPath) -> Why:
 
     `added` are the reasons of values that were added to the body; they take precedence over those of the tree.
     """
+    reason, origins = trace(tree, added, path)
+    if reason is None:
+        return Why(rule="unknown")
+    places = tuple(origin.document.at(origin.field) for origin in origins)
+    fields = tuple(format_path(origin.field) for origin in origins)
+    return Why(rule=reason.rule, text=reason.text, places=places, fields=fields)
+
+
+def trace(tree: Any, added: Reasons, path: FieldPath) -> tuple[Reason | None, tuple[Origin, ...]]:
+    """Return the nearest reason at or above `path`, and the origins of the value: of a copied one, its exact place."""
     reason, depth = _nearest(tree, path)
     for length in range(len(path), depth - 1, -1):
         if path[:length] in added:
             reason, depth = added[path[:length]], length
             break
     if reason is None:
-        return Why(rule="unknown")
-    return _resolve(reason, path[depth:] if reason.copied else ())
+        return None, ()
+    first, *others = dict.fromkeys(reason.origins) or (None,)
+    if first is not None and reason.copied and path[depth:]:
+        first = Origin(document=first.document, field=(*first.field, *path[depth:]))
+    return reason, () if first is None else (first, *others)
 
 
 def _nearest(tree: Any, path: FieldPath) -> tuple[Reason | None, int]:
@@ -115,12 +135,3 @@ def _nearest(tree: Any, path: FieldPath) -> tuple[Reason | None, int]:
 
 def _is_index(items: list[Any] | tuple[Any, ...], step: object) -> bool:
     return isinstance(step, int) and step < len(items)
-
-
-def _resolve(reason: Reason, rest: FieldPath) -> Why:
-    places, fields = [], []
-    for position, origin in enumerate(dict.fromkeys(reason.origins)):
-        field = (*origin.field, *rest) if position == 0 else origin.field
-        places.append(origin.document.at(field))
-        fields.append(format_path(field))
-    return Why(rule=reason.rule, text=reason.text, places=tuple(places), fields=tuple(fields))

@@ -1,6 +1,5 @@
 """Explain an object or a field: from its name to the chain of reasons."""
 
-import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -13,8 +12,6 @@ from reconciler.core.secrets import MASK, KnownSecrets, is_secret_path, mask_tex
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
-
-_STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\[([A-Za-z]+)=([^\]]*)\]|\["((?:[^"\\]|\\.)*)"\]')
 
 
 def explain(runtime: Runtime, index: CompiledRevision, name: str, field: str) -> Explanation:
@@ -95,36 +92,19 @@ def _find(index: CompiledRevision, name: str) -> ObjectSummary:
 _KIND_AND_NAME = 2
 
 
-def _locate(manifest: Manifest, text: str) -> FieldPath:
+def _locate(manifest: Manifest, text: str, list_keys: ListKeys) -> FieldPath:
     """Read a path as plans write it: `spec.containers[name=trainer].image`, `metadata.labels["a.b/c"]`."""
-    path: FieldPath = ()
-    node: Any = manifest.body
-    position = 0
-    while position < len(text):
-        match = _STEP.match(text, position)
-        step = _step(node, match) if match else None
-        if match is None or step is None:
-            known = ", ".join(str(key) for key in node) if isinstance(node, dict) else f"{_count(node)} items"
-            where = format_path(path) or "the object"
-            raise ConfigError(f"{text[position:]!r} not found in {where}", hint=f"it has: {known}")
-        path, node, position = (*path, step), node[step], match.end()
+    path, rest = find_path(manifest.body, text, list_keys)
+    if rest:
+        node = _value(manifest.body, path)
+        known = ", ".join(str(key) for key in node) if isinstance(node, dict) else f"{_count(node)} items"
+        where = format_path(path) or "the object"
+        raise ConfigError(f"{rest!r} not found in {where}", hint=f"it has: {known}")
     return path
 
 
 def _count(node: Any) -> int:
     return len(node) if isinstance(node, list) else 0
-
-
-def _step(node: Any, match: re.Match[str]) -> str | int | None:
-    plain, index, key, value, quoted = match.groups()
-    name = plain if plain is not None else re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else None
-    if name is not None:
-        return name if isinstance(node, dict) and name in node else None
-    if not isinstance(node, list):
-        return None
-    if index is not None:
-        return int(index) if int(index) < len(node) else None
-    return next((at for at, item in enumerate(node) if isinstance(item, dict) and str(item.get(key)) == value), None)
 
 
 def _value(body: Any, path: FieldPath) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.documents.tree import locate, scalar_text
+from reconciler.core.documents.tree import extent, locate, scalar_text
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.problems import Problem
 
@@ -35,6 +35,13 @@ class Document(Struct, frozen=True, kw_only=True, eq=False):
         if place is None:
             return self.source
         return SourceRef(path=self.source.path, line=place[0], column=place[1])
+
+    def lines(self, field: FieldPath) -> tuple[int, int]:
+        """Return the first and the last line of the value at `field` with its key.
+
+        If it is absent, return the line of the key of its nearest ancestor, twice.
+        """
+        return extent(self.text, self.index, (*self.root, *field)) or (self.source.line, self.source.line)
 
     def written(self, field: FieldPath) -> str | None:
         """Return the text of the scalar at `field` as written (`no`, `1e3`), or None if there is no scalar."""

@@ -162,6 +162,35 @@ def locate(text: bytes, index: int, path: FieldPath, *, key: bool) -> tuple[int,
     return mark.line + 1 + tree.line, mark.column + 1
 
 
+def extent(text: bytes, index: int, path: FieldPath) -> tuple[int, int] | None:
+    """Return the first and the last line of the value at `path` with its key, from 1.
+
+    If the path does not exist, return the line of the key of its nearest ancestor, twice.
+    """
+    tree = _tree(text, index)
+    if tree.root is None:
+        return None
+    key_node: YamlNode | None = None
+    node = tree.root
+    for part in path:
+        step = tree.child(node, part)
+        if step is None:
+            line = (key_node or node).start_mark.line + 1 + tree.line
+            return line, line
+        key_node, node = step
+    first = (key_node or node).start_mark.line
+    return first + 1 + tree.line, max(first, _last_line(node)) + 1 + tree.line
+
+
+def _last_line(node: YamlNode) -> int:
+    """Return the last line of a node, from 0. The end mark of a block collection is the start of what follows it."""
+    while type(node) is not ScalarNode and node.value and not node.flow_style:
+        last = node.value[-1]
+        node = last if type(node) is SequenceNode else last[1]
+    end = node.end_mark
+    return end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line
+
+
 def scalar_text(text: bytes, index: int, path: FieldPath) -> str | None:
     """Return the text of the scalar at `path` as it is written, or None if there is no scalar."""
     tree = _tree(text, index)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
-from reconciler.core.reasons import Reason, Reasons, Traced, Why, untrace, why
+from reconciler.core.reasons import Origin, Reason, Reasons, Traced, Why, trace, untrace, why
 
 if TYPE_CHECKING:
     from reconciler.core.sizing.summary import SizingSummary
@@ -29,6 +29,10 @@ class Manifest(Struct, frozen=True, kw_only=True, eq=False):
     def why(self, path: FieldPath) -> Why:
         """Return the reason of the value at `path`."""
         return why(self.tree, self.reasons, path)
+
+    def origins(self, path: FieldPath) -> tuple[Origin, ...]:
+        """Return the source values that the value at `path` comes from."""
+        return trace(self.tree, self.reasons, path)[1]
 
 
 def manifest(*, cluster: str, tree: Mapping[str, Any], source: SourceRef, reason: Reason) -> Manifest:

@@ -4,19 +4,17 @@ No library is used, because items of lists are matched by their keys, quantities
 differently (`1Gi`, `1024Mi`), and secrets must be masked before they become part of a plan.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.core.objects import FieldPath
+from reconciler.core.items import ItemPair, ListKeys, match_by_position, match_items
+from reconciler.core.objects import FieldPath, format_key
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.reasons import Why
 from reconciler.core.secrets import MASK, follows_secret_flag, is_secret_field, mask_text
-
-ListKeys = Callable[[FieldPath], tuple[str, ...] | None]
-"""Returns the keys of the list at a path; `()` if its items match by position; None if no schema is known."""
 
 Reasoner = Callable[[FieldPath], Why]
 """Returns the reason of the value at a path of the new body."""
@@ -65,130 +63,6 @@ CHANGED = " (changed)"
 """Marks a masked value that differs, although both sides look the same."""
 
 
-class ItemPair(NamedTuple):
-    """Positions of one list item on both sides (None: absent), and its label in paths."""
-
-    before: int | None
-    after: int | None
-    label: str
-
-
-class Pairing(NamedTuple):
-    """Matched items in their order after the change, removed ones last. `moved` has the labels in both orders."""
-
-    items: list[ItemPair]
-    moved: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    keys: tuple[str, ...] = ()  # fields that the labels contain
-
-
-_KEYS_BY_FIELD: dict[str, tuple[str, ...]] = {
-    "ports": ("containerPort", "protocol"),
-    "volumeMounts": ("mountPath",),
-    "volumeDevices": ("devicePath",),
-    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
-    "workerGroupSpecs": ("groupName",),
-    "hostAliases": ("ip",),
-    "ownerReferences": ("uid",),
-    "tolerations": ("key", "operator", "value", "effect"),
-    "matchExpressions": ("key",),
-    "components": (),
-    "resourceGroups": (),
-    "args": (),
-    "command": (),
-}
-"""Keys of lists without a schema: patchMergeKey of k8s.io/api, and list-map-keys of Kueue and KubeRay."""
-
-_COMMON_KEYS = (("name",), ("key",), ("port", "protocol"), ("mountPath",), ("groupName",), ("type",), ("id",))
-_DEFAULTS = {"protocol": "TCP"}
-_UNORDERED = frozenset(("accessModes", "finalizers", "verbs", "apiGroups", "resourceNames", "coveredResources"))
-_SCALARS = (str, int, float, bool)
-
-
-def match_items(path: FieldPath, before: list[Any], after: list[Any], list_keys: ListKeys) -> Pairing | None:
-    """Match the items of a keyed list. Return None if the items match by position."""
-    name = next((part for part in reversed(path) if isinstance(part, str)), "")
-    if name in _UNORDERED and path and path[-1] == name:
-        return _match(_as_set(before), _as_set(after), ())
-    keys = list_keys(path)
-    if keys is not None:
-        candidates: Iterable[tuple[str, ...]] = (keys,) if keys else ()
-    else:
-        fixed = _KEYS_BY_FIELD.get(name)
-        candidates = () if fixed == () else (fixed, *_COMMON_KEYS) if fixed else _COMMON_KEYS
-    for candidate in candidates:
-        left, right = _labels(before, candidate), _labels(after, candidate)
-        if left is not None and right is not None:
-            return _match(left, right, candidate)
-    return None
-
-
-def _as_set(items: list[Any]) -> list[str] | None:
-    names = [str(item) for item in items if type(item) is str]
-    return names if len(set(names)) == len(items) else None
-
-
-def _labels(items: list[Any], keys: tuple[str, ...]) -> list[str] | None:
-    """Label each item by `keys`. Return None if an item has no such key, or if two items have the same."""
-    names = []
-    for item in items:
-        if type(item) is not dict:
-            return None
-        parts = []
-        for key in keys:
-            value = item.get(key, _DEFAULTS.get(key))
-            if value is None and len(keys) > 1:
-                continue
-            if type(value) not in _SCALARS:
-                return None
-            parts.append(f"{key}={_format_key(value)}")
-        if not parts:
-            return None
-        names.append(",".join(parts))
-    return names if len(set(names)) == len(names) else None
-
-
-def _format_key(value: Any) -> str:
-    text = "true" if value is True else "false" if value is False else str(value)
-    if text.isprintable() and not any(character in text for character in '[]",= '):
-        return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-
-
-def _match(left: list[str] | None, right: list[str] | None, keys: tuple[str, ...]) -> Pairing | None:
-    if left is None or right is None:
-        return None
-    old = {name: index for index, name in enumerate(left)}
-    items = [ItemPair(old.get(name), index, name) for index, name in enumerate(right)]
-    remaining = set(right)
-    items += [ItemPair(index, None, name) for index, name in enumerate(left) if name not in remaining]
-    both_before = tuple(name for name in left if name in remaining)
-    both_after = tuple(name for name in right if name in old)
-    return Pairing(items, (both_before, both_after) if keys and both_before != both_after else None, keys)
-
-
-def match_by_position(before: Sequence[Any], after: Sequence[Any]) -> Pairing:
-    """Match by position between equal starts and ends, so that an inserted item is one change."""
-    shorter = min(len(before), len(after))
-    head = 0
-    while head < shorter and before[head] == after[head]:
-        head += 1
-    tail = 0
-    while tail < shorter - head and before[-1 - tail] == after[-1 - tail]:
-        tail += 1
-    stop = max(len(before), len(after)) - tail
-    items = []
-    for index in range(stop):
-        if index < head:
-            items.append(ItemPair(index, index, str(index)))
-            continue
-        left = index if index < len(before) - tail else None
-        right = index if index < len(after) - tail else None
-        items.append(ItemPair(left, right, str(index)))
-    offset = len(after) - len(before)
-    items += [ItemPair(index - offset, index, str(index)) for index in range(len(after) - tail, len(after))]
-    return Pairing(items)
-
-
 class _Position(NamedTuple):
     """A position in a body. `field` is its path, `near` the nearest path that exists in the new body."""
 
@@ -202,8 +76,6 @@ class _Position(NamedTuple):
 _ROOT = _Position("", (), (), secret=False, quantity=False)
 _QUANTITY_MAPS = frozenset(("limits", "requests", "hard", "capacity", "minResources", "overhead", "defaultRequest"))
 _QUANTITIES = frozenset(("sizeLimit", "nominalQuota", "borrowingLimit", "lendingLimit", "divisor"))
-_UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/")
-
 
 class _Walker:
     __slots__ = ("changes", "is_quantity", "kind", "list_keys", "why")
@@ -306,7 +178,7 @@ class _Walker:
     def step(self, at: _Position, holder: dict[str, Any], name: Any, *, present: bool) -> _Position:
         """Return the position of a value in a mapping."""
         key = str(name)
-        piece = key if key and _UNQUOTED.issuperset(key) else _quoted(key)
+        piece = format_key(key)
         text = f"{at.text}.{piece}" if at.text and piece[0] != "[" else at.text + piece
         depth = len(at.field)
         parent = at.field[-1] if depth else ""
@@ -332,11 +204,6 @@ def _item(at: _Position, pair: ItemPair, items: list[Any], *, present: bool) -> 
     field = (*at.field, index)
     secret = at.secret or follows_secret_flag(items, index)
     return _Position(f"{at.text}[{pair.label}]", field, field if present else at.near, secret, at.quantity)
-
-
-def _quoted(key: str) -> str:
-    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
-    return f'["{escaped}"]'
 
 
 def _shown(value: Any, secret: bool) -> Any:  # noqa: FBT001 - the only flag

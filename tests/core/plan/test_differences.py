@@ -168,7 +168,7 @@ def test_text_of_many_lines_stays_whole() -> None:
 
 def test_odd_names_are_quoted() -> None:
     found = shown(spec(), spec(**{"a.b/c": 1, "": 2, 'q"]': 3, "x\ny": 4}))
-    assert [path for path, _, _ in found] == ['spec["a.b/c"]', 'spec[""]', 'spec["q\\"]"]', 'spec["x\ny"]']
+    assert [path for path, _, _ in found] == ['spec["a.b/c"]', 'spec[""]', 'spec["q\\"]"]', 'spec["x\\ny"]']
 
 
 def test_every_changed_field_says_why_and_a_removed_one_asks_its_nearest_ancestor() -> None:
