@@ -21,6 +21,7 @@ Examples:
 @click.argument("field", metavar="[FIELD]", required=False, default="")
 @options.repo
 @options.revision
+@options.base
 @options.cluster
 @options.output(("text", "json"))
 @options.width
@@ -29,12 +30,14 @@ def command(*, object_: str, field: str, repo: str, **flags: Any) -> int:
     """Explain why an object or a field has its value: the rules, formulas, source lines and evidence behind it.
 
     OBJECT is Kind/namespace/name, Kind/name, or the path of a file in rendered/. FIELD is a path such as
-    spec.template.spec.containers[name=trainer].image. Without FIELD, every field is explained.
+    spec.template.spec.containers[name=trainer].image, as plans print it. Without FIELD, every field is explained.
+    Objects and fields that the sources no longer define are looked up in the base.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.explain import explain  # noqa: PLC0415
     from reconciler.cli.display import format_explanation  # noqa: PLC0415
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
-    emit_report(format_explanation(explain(run.workspace, object_, field), run.settings), run.settings)
+    explanation = explain(run.workspace, object_, field, base=run.settings.base)
+    emit_report(format_explanation(explanation, run.settings), run.settings)
     return 0

@@ -62,6 +62,21 @@ class Cause(Struct, frozen=True, kw_only=True):
         return bool(self.edited or self.removed)
 
 
+Matters = Callable[[FieldPath | None, FieldPath | None], bool]
+"""Returns whether a field, by its paths after and before, would differ if a part of the sources had not changed."""
+
+
+class SourcePart(Struct, frozen=True):
+    """A part of the sources that an object was rendered from: its lines in the `head` and in the `base`."""
+
+    head: Sequence[Lines]
+    base: Sequence[Lines]
+    matters: Matters
+
+
+_Line = tuple[str, bool, int]
+"""The path of a file, whether the line is one of its head, and the line from 0."""
+
 Edits = Callable[[str], FileEdit | None]
 """Returns how a file differs; None if it does not."""
 
@@ -81,37 +96,59 @@ def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[Block]:
         if left or right:
             yield Block(range(head, head + len(left)), range(head, head + len(right)))
         return
-    for operation, first, last, new_first, new_last in difflib.SequenceMatcher(None, left, right, False).get_opcodes():
+    for operation, first, last, new_first, new_last in _matcher(left, right).get_opcodes():
         if operation != "equal":
             yield Block(range(head + first, head + last), range(head + new_first, head + new_last))
+
+
+def _matcher(left: Sequence[str], right: Sequence[str]) -> difflib.SequenceMatcher[str]:
+    return difflib.SequenceMatcher(a=left, b=right, autojunk=False)
 
 
 def cause_of(
     edits: Edits,
     head: Iterable[Origin],
     base: Callable[[], Iterable[Origin]],
-    used: Callable[[], Iterable[tuple[Lines, ...]]],
-    field: FieldPath,
+    used: Callable[[], Iterable[SourcePart]],
+    field: tuple[FieldPath | None, FieldPath | None],
 ) -> Cause:
     """Return the cause of a difference.
 
     head, base: origins of the value on both sides, none where it does not exist.
-    used: the documents that the object was rendered from, each with its lines in the head and in the base.
-    field: path of the value; its words rank the edited lines of those documents.
+    used: the parts of the sources that the object was rendered from.
+    field: paths of the value after and before; their words rank the edited lines.
     """
     found = _join(_edited(edits, origin) for origin in head)
     found = found or _join(_removed(edits, origin) for origin in base())
     if found:
         return found
-    lines = [line for sides in used() for line in _all_edited(edits, *sides)]
-    words = [str(part) for part in field if isinstance(part, str)]
-    return _join([_line_cause(edits, *line) for line in _most_related(edits, lines, words)])
+    parts = [(part, lines) for part in used() if (lines := _part_lines(edits, part))]
+    if len(parts) > 1:
+        parts = [(part, lines) for part, lines in parts if part.matters(*field)] or parts
+    lines = [line for _, own in parts for line in own]
+    words = [str(part) for part in field[0] or field[1] or () if isinstance(part, str)]
+    return _join([_line_cause(*line) for line in _most_related(edits, lines, words)])
+
+
+def _part_lines(edits: Edits, part: SourcePart) -> list[_Line]:
+    return [*_all_edited(edits, part.head, is_head=True), *_all_edited(edits, part.base, is_head=False)]
 
 
 def is_new(edits: Edits, document: SourceRef) -> bool:
     """Return whether the first line of a document is new: then the document is."""
     edit = edits(document.path)
     return edit is not None and any(document.line - 1 in block.added for block in edit.blocks)
+
+
+def removed_document(edits: Edits, document: SourceRef) -> Cause:
+    """Return the first line of a document of the base if it was removed, or the line that replaces it."""
+    edit, line = edits(document.path), document.line - 1
+    block = next((block for block in edit.blocks if line in block.removed), None) if edit is not None else None
+    if edit is None or block is None:
+        return Cause()
+    if len(block.added) == len(block.removed):
+        return _replacement(edit, block, line)
+    return Cause(removed=(document,))
 
 
 def _join(causes: Iterable[Cause]) -> Cause:
@@ -190,25 +227,26 @@ def _place(path: str, line: int, value: SourceRef | None = None) -> SourceRef:
 
 # Where no origin was edited.
 
-_Line = tuple[str, bool, int]
-"""The path of a file, whether the line is one of its head, and the line from 0."""
 
-
-def _all_edited(edits: Edits, head: Lines, base: Lines) -> Iterator[_Line]:
-    """Yield the edited lines of a document: those of the head, and those of the base that have no replacement."""
-    for lines, is_head in ((head, True), (base, False)):
+def _all_edited(edits: Edits, documents: Iterable[Lines], *, is_head: bool) -> Iterator[_Line]:
+    """Yield the edited lines of documents; lines of the base as those of the head that replace them, if any do."""
+    for lines in documents:
         edit = edits(lines.path)
         for block in edit.blocks if edit is not None else ():
-            if is_head or len(block.added) != len(block.removed):
-                side = block.added if is_head else block.removed
-                for line in _overlap(side, range(lines.first - 1, lines.last)):
+            side = block.added if is_head else block.removed
+            is_replaced = len(block.added) == len(block.removed)
+            for line in _overlap(side, range(lines.first - 1, lines.last)):
+                if is_head or not is_replaced:
                     yield lines.path, is_head, line
+                else:
+                    yield lines.path, True, block.added[line - block.removed.start]
 
 
 def _most_related(edits: Edits, lines: Iterable[_Line], words: Sequence[str]) -> list[_Line]:
     """Return the lines that share the most specific word with a path; all of them if none does."""
     ranks = {word: rank for rank, part in enumerate(words, 1) for word in _words(part)}
-    best, found = 0, []
+    best = 0
+    found: list[_Line] = []
     for path, is_head, line in dict.fromkeys(lines):
         edit = edits(path)
         if edit is None:
@@ -228,7 +266,7 @@ def _words(text: str) -> list[str]:
     return [word.lower().removesuffix("s") for word in _WORD.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text))]
 
 
-def _line_cause(edits: Edits, path: str, is_head: bool, line: int) -> Cause:  # noqa: FBT001 - a part of `_Line`
+def _line_cause(path: str, is_head: bool, line: int) -> Cause:  # noqa: FBT001 - a part of `_Line`
     place = (_place(path, line),)
     return Cause(edited=place) if is_head else Cause(removed=place)
 

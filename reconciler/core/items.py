@@ -153,5 +153,3 @@ def match_by_position(before: Sequence[Any], after: Sequence[Any]) -> Pairing:
     offset = len(after) - len(before)
     items += [ItemPair(index - offset, index, str(index)) for index in range(len(after) - tail, len(after))]
     return Pairing(items)
-
-

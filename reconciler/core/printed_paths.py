@@ -1,5 +1,6 @@
 """Printed paths, such as `spec.containers[name=trainer].image`, back to the values that they name."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,17 +23,15 @@ def find_path(body: Any, text: str, list_keys: ListKeys) -> tuple[FieldPath, str
     node, position = body, 0
     while position < len(text):
         match = _STEP.match(text, position)
-        step = None if match is None else _step(path, node, match.groups(), list_keys)
+        step = None if match is None else _step(path, node, match, list_keys)
         if match is None or step is None:
             return path, text[position:]
         path, node, position = (*path, step), node[step], match.end()
     return path, ""
 
 
-def _step(
-    path: FieldPath, node: Any, found: tuple[str | None, str | None, str | None], list_keys: ListKeys
-) -> str | int | None:
-    plain, quoted, label = found
+def _step(path: FieldPath, node: Any, match: re.Match[str], list_keys: ListKeys) -> str | int | None:
+    plain, quoted, label = match.groups()
     if isinstance(node, list):
         name = label if quoted is None else f'"{quoted}"'
         return None if name is None else _item(path, node, name, list_keys)

@@ -340,6 +340,12 @@ class Renderer:
         self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, missing))
         return groups
 
+    def raw(self, source: str) -> bytes:
+        """Return the content of a source file."""
+        if source not in self._raw:
+            self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, [source]))
+        return self._raw[source]
+
     def compile(self, sources: list[str], *, cluster: str = "") -> list[dict[str, RenderedObject]]:
         """Return what grouped source files render, by path; `cluster`: for one cluster only.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.objects import SourceRef
 from reconciler.core.patterns import later
 from reconciler.core.plan import FieldChange
 from reconciler.core.reasons import Why
@@ -162,11 +163,24 @@ def _format_places(why: Why, path: str) -> str:
     """List the places of a reason. Places in the same file as the one before are written `:line:column`."""
     shown: list[str] = []
     file = None
-    fields = (*why.fields, *[""] * len(why.places))
-    for place, field in zip(why.places, fields, strict=False):
+    for place, field in _ordered_places(why):
         start = f":{place.line}:{place.column}" if place.path == file and place.line else str(place)
         name = field if field != path else ""
         shown.append(f"{start} {name}" if name else start if place.path == file else where(place))
         file = place.path
     *most, last = shown or [""]
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def _ordered_places(why: Why) -> Iterator[tuple[SourceRef, str]]:
+    """Yield the edited lines first, then removed ones, then the other origins; with those no document as a whole."""
+    places = [*zip(why.places, (*why.fields, *[""] * len(why.places)), strict=False)]
+    lines = {(place.path, place.line) for place in why.edited}
+    own = [(place, field) for place, field in places if (place.path, place.line) in lines]
+    covered = {(place.path, place.line) for place, _ in own}
+    yield from own
+    yield from ((place, "") for place in why.edited if (place.path, place.line) not in covered)
+    yield from ((place, "(removed)") for place in why.removed)
+    for place, field in places:
+        if (place.path, place.line) not in lines and (field or not (why.edited or why.removed)):
+            yield place, field

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.core.plan.explanation import ExplainedField, Explanation
+from reconciler.core.objects import SourceRef
+from reconciler.core.plan.explanation import ExplainedField, Explanation, ValueSource
 from reconciler.core.values import plural
 from reconciler.outputs.differences import is_single_line, scalar, value_lines
 from reconciler.outputs.findings import subject_of, where
@@ -22,7 +23,9 @@ def render_explain(explanation: Explanation, *, width: int = 80, color: bool = F
     """Render the reasons for a terminal of `width` cells. Neighboring fields with the same reason share it."""
     page = Page(width=width, color=color, unicode=unicode)
     page.write(Styled(subject_of(explanation.cluster, explanation.key), Style.STRONG))
-    page.write(Styled(f"{explanation.path} from {where(explanation.source)}", Style.DIM))
+    source = f" from {where(explanation.source)}" if explanation.source is not None else ""
+    page.write(Styled(f"{explanation.path}{source}", Style.DIM))
+    _status(page, explanation)
     if explanation.sizing is not None:
         page.heading("Sizing")
         write_facts(page, sizing_facts(explanation.sizing), indent=2)
@@ -45,12 +48,25 @@ def render_explain_json(explanation: Explanation) -> str:
         "namespace": key.namespace,
         "name": key.name,
         "path": explanation.path,
-        "source": _place(explanation.source.path, explanation.source.line, explanation.source.column),
+        "source": None if explanation.source is None else _place(explanation.source),
+        "status": explanation.status,
+        "causes": [_origin(cause) for cause in explanation.causes],
+        "problems": list(explanation.problems),
         "fields": [_field(field) for field in explanation.fields],
     }
     if explanation.sizing is not None:
         data["sizing"] = msgspec.to_builtins(explanation.sizing)
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def _status(page: Page, explanation: Explanation) -> None:
+    if explanation.status:
+        page.write(Styled(explanation.status, Style.DELETED), indent=2)
+    for cause in explanation.causes:
+        word = "removed " if cause.field == "removed" else ""
+        page.write(Styled("because ", Style.DIM), f"{word}{cause.place}", indent=2)
+    for problem in explanation.problems:
+        page.write(Styled("problem ", Style.DELETED), problem, indent=2, hang=8)
 
 
 def _groups(fields: tuple[ExplainedField, ...]) -> list[list[ExplainedField]]:
@@ -68,7 +84,7 @@ def _why(field: ExplainedField) -> tuple[object, ...]:
 
 
 def _value(page: Page, field: ExplainedField) -> None:
-    name = field.field or "(whole object)"
+    name = (field.field or "(whole object)") + (" (removed)" if field.removed else "")
     if is_single_line(field.value):
         page.write(Styled(name, Style.STRONG), Styled(" = ", Style.DIM), Styled(scalar(field.value), Style.CREATED))
         return
@@ -100,17 +116,19 @@ def _field(field: ExplainedField) -> dict[str, Any]:
         "value": field.value,
         "rule": field.rule,
         "formula": field.formula,
-        "origins": [
-            {
-                **_place(origin.place.path, origin.place.line, origin.place.column),
-                "field": origin.field,
-                "text": origin.line,
-                "evidence": origin.is_evidence,
-            }
-            for origin in field.origins
-        ],
+        "removed": field.removed,
+        "origins": [_origin(origin) for origin in field.origins],
     }
 
 
-def _place(path: str, line: int, column: int) -> dict[str, Any]:
-    return {"path": path, "line": line, "column": column}
+def _origin(origin: ValueSource) -> dict[str, Any]:
+    return {
+        **_place(origin.place),
+        "field": origin.field,
+        "text": origin.line,
+        "evidence": origin.is_evidence,
+    }
+
+
+def _place(place: SourceRef) -> dict[str, Any]:
+    return {"path": place.path, "line": place.line, "column": place.column}

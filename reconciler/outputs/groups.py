@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.objects import format_key
 from reconciler.core.patterns import later
 from reconciler.core.plan import Change, FieldChange, Operation, Plan
 from reconciler.core.reasons import Why
@@ -97,8 +98,8 @@ def leaves(fields: Iterable[FieldChange]) -> Iterator[tuple[str, Any]]:
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
-            step = f'["{key}"]' if re.search(r"[.\[\]\"' ]", str(key)) else f".{key}" if path else str(key)
-            yield from _leaves(f"{path}{step}", item)
+            step = format_key(str(key))
+            yield from _leaves(f"{path}.{step}" if path and step[0] != "[" else f"{path}{step}", item)
     elif isinstance(value, list | tuple) and value:
         for index, item in enumerate(value):
             yield from _leaves(f"{path}[{index}]", item)

@@ -1,37 +1,74 @@
 """Explain an object or a field: from its name to the chain of reasons."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
 from reconciler.core.documents import read
+from reconciler.core.items import ListKeys
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, SourceRef, format_path
+from reconciler.core.plan import Plan
 from reconciler.core.plan.explanation import ExplainedField, Explanation, ValueSource
+from reconciler.core.printed_paths import find_path
 from reconciler.core.secrets import MASK, KnownSecrets, is_secret_path, mask_text, secret_leaves
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.planning.absent import explain_absent, problems_of, removed_fields
 
 
-def explain(runtime: Runtime, index: CompiledRevision, name: str, field: str) -> Explanation:
+def explain(
+    runtime: Runtime,
+    index: CompiledRevision,
+    name: str,
+    field: str,
+    *,
+    lint: Callable[[], Plan],
+    plan: Callable[[], Plan],
+) -> Explanation:
     """Explain an object (`Kind/namespace/name`, `Kind/name`, or a rendered path), or one of its fields.
 
+    lint: returns what is wrong with the revision.
+    plan: returns its plan, which knows what the sources no longer define.
     Raises `ConfigError` if the object or the field does not exist.
     """
     summary = _find(index, name)
+    folder = index.revision.config.rendered
+    if summary is None:
+        absent = explain_absent(plan(), folder, name)
+        if absent is None:
+            raise _unknown(index, name)
+        return absent
     manifest = Renderer(runtime, index).object(summary.path).manifest
-    root = _locate(manifest, field) if field else ()
-    lines = _Lines(runtime, index, manifest)
-    fields = tuple(_explained(manifest, path, lines) for path in _leaves(_value(manifest.body, root), root))
+    fields = _fields(runtime, index, manifest, field)
+    if not fields:
+        fields = removed_fields(plan(), f"{folder}/{summary.path}", field)
+    if not fields:
+        raise _unknown_field(manifest, *find_path(manifest.body, field, _list_keys(index, manifest)))
     return Explanation(
         cluster=manifest.cluster,
         key=manifest.key,
-        path=f"{index.revision.config.rendered}/{summary.path}",
+        path=f"{folder}/{summary.path}",
         source=manifest.source,
         fields=fields,
         sizing=manifest.sizing() if manifest.sizing else None,
+        problems=problems_of(lint(), manifest),
     )
+
+
+def _fields(runtime: Runtime, index: CompiledRevision, manifest: Manifest, field: str) -> tuple[ExplainedField, ...]:
+    """Explain the leaves below a field; none if it does not exist."""
+    root, rest = find_path(manifest.body, field, _list_keys(index, manifest))
+    if rest:
+        return ()
+    lines = _Lines(runtime, index, manifest)
+    return tuple(_explained(manifest, path, lines) for path in _leaves(_value(manifest.body, root), root))
+
+
+def _list_keys(index: CompiledRevision, manifest: Manifest) -> ListKeys:
+    key = manifest.key
+    return lambda path: index.context.catalogue.list_keys(key.group, key.kind, path)
 
 
 class _Lines:
@@ -63,16 +100,18 @@ class _Lines:
         return place.path in self._files.evidence
 
 
-def _find(index: CompiledRevision, name: str) -> ObjectSummary:
+def _find(index: CompiledRevision, name: str) -> ObjectSummary | None:
+    """Return the object that a name or a path means; None if no source defines it."""
     folder = index.revision.config.rendered
     path = name.removeprefix(f"{folder}/")
     if path in index.desired:
         return index.summaries([path])[path]
     parts = name.split("/")
     kind, own_name, namespace = parts[0].lower(), parts[-1], parts[1] if len(parts) > _KIND_AND_NAME else None
-    rows = list(index.first_summaries())
     found = [
-        row for row in rows if row.kind.lower() == kind and row.name == own_name and namespace in (None, row.namespace)
+        row
+        for row in index.first_summaries()
+        if row.kind.lower() == kind and row.name == own_name and namespace in (None, row.namespace)
     ]
     if len(found) == 1 and len(parts) > 1:
         return found[0]
@@ -80,27 +119,27 @@ def _find(index: CompiledRevision, name: str) -> ObjectSummary:
         count = "1 object" if len(found) == 1 else f"{len(found)} objects"
         choices = ", ".join(f"{folder}/{row.path}" for row in found)
         raise ConfigError(f"{name!r} names {count}", hint=f"name one of the files: {choices}")
+    return None
+
+
+def _unknown(index: CompiledRevision, name: str) -> ConfigError:
+    rows, own_name = list(index.first_summaries()), name.rpartition("/")[2]
     short = {f"{row.kind}/{row.name}": row.name for row in rows}
     full = {f"{row.kind}/{row.namespace}/{row.name}".replace("//", "/") for row in rows}
     # A user who omits the kind, or writes another one, still knows the name.
     near = sorted(each for each, row_name in short.items() if row_name == own_name)[:3]
     near = near or get_close_matches(name, sorted({*full, *short}), n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`reconciler render` lists all objects"
-    raise ConfigError(f"no rendered object is named {name!r}", hint=hint)
+    return ConfigError(f"no rendered object is named {name!r}", hint=hint)
 
 
 _KIND_AND_NAME = 2
 
 
-def _locate(manifest: Manifest, text: str, list_keys: ListKeys) -> FieldPath:
-    """Read a path as plans write it: `spec.containers[name=trainer].image`, `metadata.labels["a.b/c"]`."""
-    path, rest = find_path(manifest.body, text, list_keys)
-    if rest:
-        node = _value(manifest.body, path)
-        known = ", ".join(str(key) for key in node) if isinstance(node, dict) else f"{_count(node)} items"
-        where = format_path(path) or "the object"
-        raise ConfigError(f"{rest!r} not found in {where}", hint=f"it has: {known}")
-    return path
+def _unknown_field(manifest: Manifest, path: FieldPath, rest: str) -> ConfigError:
+    node = _value(manifest.body, path)
+    known = ", ".join(str(key) for key in node) if isinstance(node, dict) else f"{_count(node)} items"
+    return ConfigError(f"{rest!r} not found in {format_path(path) or 'the object'}", hint=f"it has: {known}")
 
 
 def _count(node: Any) -> int:

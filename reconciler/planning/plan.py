@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.core.config import Config
 from reconciler.core.plan import Plan, Revision
 from reconciler.core.plan.approvals import Approvals
+from reconciler.core.plan.comparison import NO_CAUSES
 from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs
 from reconciler.core.plan.make import make_plan
@@ -33,6 +34,7 @@ from reconciler.index.evaluator import PolicyFindings
 from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
+from reconciler.planning.causes import find_causes
 from reconciler.planning.committed import CommittedEdits, find_edits
 from reconciler.planning.findings import ages_of_evidence, collect_findings, judge_age, own_verdicts, plan_date
 from reconciler.planning.judging import judge, verdicts_of_base
@@ -112,7 +114,9 @@ def plan_tree(
     owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
     differing = [path for path in differing if path in owned]
     changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
-    updates = compare_updates(runtime, index, renderer, baseline, [path for path in changed if path in owned])
+    causes = find_causes(runtime, index, renderer, before) if changed or differing else NO_CAUSES
+    updated = [path for path in changed if path in owned]
+    updates = compare_updates(runtime, index, renderer, baseline, updated, causes=causes)
     day = plan_date(index, base_revision.tree, date)
     verdicts, exceeded = own_verdicts(index, totals, updates, judged.config, day, is_dated=bool(date))
     existing = baseline if before is base_revision else _baseline(runtime, base_revision)
@@ -139,6 +143,7 @@ def plan_tree(
         manifest=lambda path: renderer.object(path).manifest,
         body=baseline.body,
         comparisons={path: update.comparison for path, update in updates.items()},
+        causes=causes,
         schemas=index.context.catalogue,
         origins=_origins(runtime, index, before.files, findings.problems),
         waiting=index.pending(),

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.plan.comparison import Comparison, compare
+from reconciler.core.plan.comparison import NO_CAUSES, Causes, Comparison, compare
 from reconciler.core.policy.verdict import Verdict
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
 from reconciler.index.context import Context
@@ -27,7 +27,13 @@ _decoder = msgspec.msgpack.Decoder(dict[str, Update])
 
 
 def compare_updates(
-    runtime: Runtime, index: CompiledRevision, renderer: Renderer, baseline: Baseline, paths: Iterable[str]
+    runtime: Runtime,
+    index: CompiledRevision,
+    renderer: Renderer,
+    baseline: Baseline,
+    paths: Iterable[str],
+    *,
+    causes: Causes = NO_CAUSES,
 ) -> dict[str, Update]:
     """Return the update of each path. Worker processes share the work where it is much; no body is kept."""
     groups = renderer.group(paths)
@@ -37,7 +43,8 @@ def compare_updates(
     def compare_files(chosen: list[str]) -> list[dict[str, Update]]:
         compiled = zip(chosen, renderer.compile(chosen), strict=True)
         updates = [(source, path, objects[path].manifest) for source, objects in compiled for path in groups[source]]
-        found = _compare(index.context, baseline, evaluator, [(path, manifest) for _, path, manifest in updates])
+        manifests = [(path, manifest) for _, path, manifest in updates]
+        found = _compare(index.context, baseline, evaluator, causes, manifests)
         by_source: dict[str, dict[str, Update]] = {source: {} for source in chosen}
         for (source, path, _), update in zip(updates, found, strict=True):
             by_source[source][path] = update
@@ -63,11 +70,24 @@ def encode_updates(updates: Mapping[str, Update]) -> bytes:
 
 
 def _compare(
-    context: Context, baseline: Baseline, evaluator: PolicyEvaluator, manifests: Sequence[tuple[str, Manifest]]
+    context: Context,
+    baseline: Baseline,
+    evaluator: PolicyEvaluator,
+    causes: Causes,
+    manifests: Sequence[tuple[str, Manifest]],
 ) -> list[Update]:
     subjects = [context.subject(manifest, baseline.body(path)) for path, manifest in manifests]
     evaluations = evaluator.evaluate(subjects)
     return [
-        Update(compare(context.kinds, context.catalogue, subject.old, subject.manifest), *evaluation)
-        for subject, evaluation in zip(subjects, evaluations, strict=True)
+        Update(
+            compare(
+                context.kinds,
+                context.catalogue,
+                subject.old,
+                subject.manifest,
+                causes.of_object(subject.manifest, path),
+            ),
+            *evaluation,
+        )
+        for (path, _), subject, evaluation in zip(manifests, subjects, evaluations, strict=True)
     ]

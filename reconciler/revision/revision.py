@@ -127,8 +127,9 @@ def read_base(
 
 
 def read_past_files(repository: Repository, commit: str, config: Config) -> RevisionFiles:
-    """List the sources of an older commit by role."""
-    return assign_roles(config, split_tree(repository.tree(commit, config.sources), config.rendered))
+    """List the files of an older commit by role, without `rendered/`."""
+    paths = [path for path in read_paths(config) if path != config.rendered]
+    return assign_roles(config, split_tree(repository.tree(commit, paths), config.rendered))
 
 
 def _list_commit(repository: Repository, commit: Commit, config: Config, cache: Cache) -> TreeFiles:

@@ -184,11 +184,11 @@ def extent(text: bytes, index: int, path: FieldPath) -> tuple[int, int] | None:
 
 def _last_line(node: YamlNode) -> int:
     """Return the last line of a node, from 0. The end mark of a block collection is the start of what follows it."""
-    while type(node) is not ScalarNode and node.value and not node.flow_style:
+    while type(node) in (SequenceNode, MappingNode) and node.value and not node.flow_style:  # type: ignore[attr-defined]
         last = node.value[-1]
         node = last if type(node) is SequenceNode else last[1]
-    end = node.end_mark
-    return end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line
+    line, column = int(node.end_mark.line), node.end_mark.column
+    return line - 1 if column == 0 and line > node.start_mark.line else line
 
 
 def scalar_text(text: bytes, index: int, path: FieldPath) -> str | None:

@@ -6,11 +6,12 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.causes import Cause
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import IMMUTABLE
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
-from reconciler.core.plan.differences import differences
+from reconciler.core.plan.differences import CauseFinder, differences
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.reasons import Why
 from reconciler.core.secrets import mask_text
@@ -61,7 +62,33 @@ NO_SCHEMAS: FieldSchemas = _NoSchemas()
 """For comparisons without schemas."""
 
 
-def compare(kinds: Kinds, schemas: FieldSchemas, before: Body | None, manifest: Manifest) -> Comparison:
+class Causes(Protocol):
+    """Finds the edited lines of the sources behind what differs. Paths are relative to the rendered folder."""
+
+    def of_object(self, manifest: Manifest, old: str) -> CauseFinder | None:
+        """Return what finds the causes of an object's fields; `old` is its path in the base, empty if it is new."""
+        ...
+
+    def of_deletion(self, path: str) -> Cause:
+        """Return why an object of the base is not rendered any more."""
+        ...
+
+
+class _NoCauses:
+    def of_object(self, _: Manifest, __: str) -> None:
+        return None
+
+    def of_deletion(self, _: str) -> Cause:
+        return Cause()
+
+
+NO_CAUSES: Causes = _NoCauses()
+"""For plans whose sources are not known on both sides."""
+
+
+def compare(
+    kinds: Kinds, schemas: FieldSchemas, before: Body | None, manifest: Manifest, cause: CauseFinder | None = None
+) -> Comparison:
     """Compare a rendered object with the existing one; None if there is none."""
     key = manifest.key
     fields = differences(
@@ -70,6 +97,7 @@ def compare(kinds: Kinds, schemas: FieldSchemas, before: Body | None, manifest: 
         list_keys=lambda path: schemas.list_keys(key.group, key.kind, path),
         is_quantity=lambda path: schemas.is_quantity(key.group, key.kind, path),
         why=manifest.why,
+        cause=cause,
     )
     comparison = Comparison(
         cluster=manifest.cluster,

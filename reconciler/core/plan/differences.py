@@ -8,16 +8,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from reconciler.core.causes import Cause
 from reconciler.core.items import ItemPair, ListKeys, match_by_position, match_items
 from reconciler.core.objects import FieldPath, format_key
 from reconciler.core.plan.plan import FieldChange
+from reconciler.core.printed_paths import ORDER
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.reasons import Why
 from reconciler.core.secrets import MASK, follows_secret_flag, is_secret_field, mask_text
 
 Reasoner = Callable[[FieldPath], Why]
 """Returns the reason of the value at a path of the new body."""
+
+CauseFinder = Callable[[FieldPath | None, FieldPath | None], Cause]
+"""Returns the edited lines behind a difference, by its path in the new and in the old body; None where it is absent."""
 
 Quantities = Callable[[FieldPath], bool]
 """Returns whether the schema defines the value at a path as a quantity."""
@@ -30,6 +36,7 @@ def differences(
     list_keys: ListKeys = lambda _: None,
     is_quantity: Quantities = lambda _: False,
     why: Reasoner | None = None,
+    cause: CauseFinder | None = None,
 ) -> tuple[FieldChange, ...]:
     """Return the fields that differ, in the order of the new body. A body is None if the object does not exist.
 
@@ -37,7 +44,7 @@ def differences(
     created or deleted differs in all its leaves. Secret values are masked.
     """
     kind = (after or before or {}).get("kind")
-    walker = _Walker(kind if isinstance(kind, str) else "", list_keys, is_quantity, why)
+    walker = _Walker(kind if isinstance(kind, str) else "", list_keys, is_quantity, why, cause)
     if before is not None and after is not None:
         walker.compare(dict(before), dict(after), _ROOT)
     elif after is not None:
@@ -64,23 +71,36 @@ CHANGED = " (changed)"
 
 
 class _Position(NamedTuple):
-    """A position in a body. `field` is its path, `near` the nearest path that exists in the new body."""
+    """A position in a body. `field` is its path, `near` the nearest path that exists in the new body.
+
+    `old` is the path in the old body, which differs where an item has another position.
+    """
 
     text: str
     field: FieldPath
     near: FieldPath
+    old: FieldPath
     secret: bool
     quantity: bool
 
 
-_ROOT = _Position("", (), (), secret=False, quantity=False)
+_ROOT = _Position("", (), (), (), secret=False, quantity=False)
 _QUANTITY_MAPS = frozenset(("limits", "requests", "hard", "capacity", "minResources", "overhead", "defaultRequest"))
 _QUANTITIES = frozenset(("sizeLimit", "nominalQuota", "borrowingLimit", "lendingLimit", "divisor"))
 
-class _Walker:
-    __slots__ = ("changes", "is_quantity", "kind", "list_keys", "why")
 
-    def __init__(self, kind: str, list_keys: ListKeys, is_quantity: Quantities, why: Reasoner | None) -> None:
+class _Walker:
+    __slots__ = ("cause", "changes", "is_quantity", "kind", "list_keys", "why")
+
+    def __init__(
+        self,
+        kind: str,
+        list_keys: ListKeys,
+        is_quantity: Quantities,
+        why: Reasoner | None,
+        cause: CauseFinder | None,
+    ) -> None:
+        self.cause = cause
         self.is_quantity = is_quantity
         self.kind = kind
         self.list_keys = list_keys
@@ -131,7 +151,7 @@ class _Walker:
                 hidden = below.secret or _item(at, pair, before, present=False).secret
                 self.compare(before[pair.before], after[pair.after], below._replace(secret=hidden))
         if pairs.moved:
-            order = at._replace(text=f"{at.text} (order)")
+            order = at._replace(text=f"{at.text}{ORDER}")
             self.change(order, list(pairs.moved[0]), list(pairs.moved[1]))
 
     def leaves(self, value: Any, at: _Position, *, added: bool) -> None:
@@ -148,11 +168,18 @@ class _Walker:
                 self.item_leaves(value[index or 0], _item(at, pair, value, present=added), pairs.keys, added=added)
         elif added:
             self.changes.append(
-                FieldChange(path=at.text, after=_shown(value, at.secret), has_before=False, why=self.reason(at))
+                FieldChange(
+                    path=at.text,
+                    after=_shown(value, at.secret),
+                    has_before=False,
+                    why=self.reason(at, has_before=False),
+                )
             )
         else:
             self.changes.append(
-                FieldChange(path=at.text, before=_shown(value, at.secret), has_after=False, why=self.reason(at))
+                FieldChange(
+                    path=at.text, before=_shown(value, at.secret), has_after=False, why=self.reason(at, has_after=False)
+                )
             )
 
     def item_leaves(self, item: Any, at: _Position, keys: tuple[str, ...], *, added: bool) -> None:
@@ -171,9 +198,15 @@ class _Walker:
             right += CHANGED
         self.changes.append(FieldChange(path=at.text, before=left, after=right, why=self.reason(at)))
 
-    def reason(self, at: _Position) -> Why | None:
-        """Return the reason of the value, or of the nearest one that still exists."""
-        return self.why(at.near) if self.why else None
+    def reason(self, at: _Position, *, has_before: bool = True, has_after: bool = True) -> Why | None:
+        """Return the reason of the value, or of the nearest one that still exists, with the edited lines."""
+        why = self.why(at.near) if self.why else None
+        if why is None:
+            return None
+        if not has_after:
+            why = replace(why, rule="plan.removed", text="not set any more")
+        cause = self.cause(at.field if has_after else None, at.old if has_before else None) if self.cause else Cause()
+        return replace(why, edited=cause.edited, removed=cause.removed) if cause else why
 
     def step(self, at: _Position, holder: dict[str, Any], name: Any, *, present: bool) -> _Position:
         """Return the position of a value in a mapping."""
@@ -185,7 +218,7 @@ class _Walker:
         secret = at.secret or is_secret_field(self.kind, depth, str(parent), holder, key)
         quantity = key in _QUANTITIES or parent in _QUANTITY_MAPS
         field = (*at.field, name)
-        return _Position(text, field, field if present else at.near, secret, quantity)
+        return _Position(text, field, field if present else at.near, (*at.old, name), secret, quantity)
 
 
 _CONTAINERS = (dict, list)
@@ -203,7 +236,8 @@ def _item(at: _Position, pair: ItemPair, items: list[Any], *, present: bool) -> 
     index = (pair.after if present else pair.before) or 0
     field = (*at.field, index)
     secret = at.secret or follows_secret_flag(items, index)
-    return _Position(f"{at.text}[{pair.label}]", field, field if present else at.near, secret, at.quantity)
+    near, old = field if present else at.near, (*at.old, pair.before or 0)
+    return _Position(f"{at.text}[{pair.label}]", field, near, old, secret, at.quantity)
 
 
 def _shown(value: Any, secret: bool) -> Any:  # noqa: FBT001 - the only flag

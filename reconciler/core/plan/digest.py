@@ -9,19 +9,34 @@ import msgspec
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from reconciler.core.plan.plan import Plan
+    from reconciler.core.plan.plan import Change, Plan
+    from reconciler.core.reasons import Why
 
 
 def digest(plan: "Plan") -> str:
     """Return the SHA-256 of the whole plan, as canonical JSON: its inputs, and everything that outputs show.
 
-    Labels, commit ids, the age of evidence and approvals are not part of it, so that equal files under
-    another name or commit, or on another day, give the same plan. The checksum of a saved plan covers them.
+    Labels, commit ids, the age of evidence, approvals and the edited lines of reasons are not part of it, so that equal
+    files under another name or commit, with another history, or on another day, give the same plan. The checksum of a
+    saved plan covers them.
     """
     anonymous = {side: replace(getattr(plan, side), label="", commit="") for side in ("base", "head")}
     capacity = tuple(replace(line, evidence_days=None) for line in plan.capacity)
     breaches = tuple(replace(breach, approved=False) for breach in plan.breaches)
-    return _sha256(replace(plan, digest="", approvals=(), breaches=breaches, capacity=capacity, **anonymous))
+    changes = tuple(map(_without_edits, plan.changes))
+    return _sha256(
+        replace(plan, digest="", approvals=(), breaches=breaches, capacity=capacity, changes=changes, **anonymous)
+    )
+
+
+def _without_edits(change: "Change") -> "Change":
+    because = tuple(_timeless(why) for why in change.because)
+    fields = tuple(field if field.why is None else replace(field, why=_timeless(field.why)) for field in change.fields)
+    return replace(change, because=because, fields=fields)
+
+
+def _timeless(why: "Why") -> "Why":
+    return replace(why, edited=(), removed=()) if why.edited or why.removed else why
 
 
 def approval_digest(plan: "Plan", judged_by: str, lost: Iterable[str] = ()) -> str:

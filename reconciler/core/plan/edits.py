@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.causes import Cause
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan.changed_paths import ChangedPaths
 from reconciler.core.plan.comparison import Comparison, compare, redact_reasons, team_of
@@ -23,7 +24,7 @@ A plan with thousands of whole objects would fill the memory. `rendered/` has th
 """
 
 _MAX_REASONS = 8  # that a change lists besides those of its fields
-_NO_SOURCE = (Why(rule="plan.no-source", text="no source document defines it any more"),)
+_NO_SOURCE = Why(rule="plan.no-source", text="no source document defines it any more")
 _REMOVED = (Why(rule="plan.kept-removed", text="its file was removed from rendered/, although an annotation keeps it"),)
 _SAME_MEANING = (Why(rule="plan.formatting", text="the bytes differ, but not the meaning"),)
 
@@ -76,7 +77,9 @@ def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str
     comparison = inputs.comparisons.get(new) if operation is Operation.UPDATE else None
     if comparison is None:
         before = None if operation is Operation.CREATE else inputs.body(old)
-        comparison = compare(inputs.kinds, inputs.schemas, before, inputs.manifest(new))
+        manifest = inputs.manifest(new)
+        cause = inputs.causes.of_object(manifest, "" if operation is Operation.CREATE else old)
+        comparison = compare(inputs.kinds, inputs.schemas, before, manifest, cause)
     row_before, row_after = paths.before.get(old) if comparison.replaces else None, paths.after[new]
     change = Change(
         operation=operation,
@@ -115,6 +118,7 @@ def _create(inputs: Inputs, paths: ChangedPaths, path: str) -> Edit:
 
 def _delete(inputs: Inputs, paths: ChangedPaths, path: str, *, detailed: bool) -> Edit:
     body, row = inputs.body(path), paths.before.get(path)
+    cause = inputs.causes.of_deletion(path) if detailed else Cause()
     change = Change(
         operation=Operation.DELETE,
         cluster=row.cluster if row else path.partition("/")[0],
@@ -122,7 +126,7 @@ def _delete(inputs: Inputs, paths: ChangedPaths, path: str, *, detailed: bool) -
         path=f"{inputs.config.rendered}/{path}",
         source=None,
         fields=redact_reasons(differences(body, None)) if body and detailed else (),
-        because=_REMOVED if path in inputs.lost else _NO_SOURCE,
+        because=_REMOVED if path in inputs.lost else (replace(_NO_SOURCE, edited=cause.edited, removed=cause.removed),),
         gpus_before=running_gpus(row),
         digest_before=inputs.existing[path],
         team=team_of(body),

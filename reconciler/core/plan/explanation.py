@@ -18,21 +18,33 @@ class ValueSource(Struct, frozen=True, kw_only=True):
 
 
 class ExplainedField(Struct, frozen=True, kw_only=True):
-    """One field of the rendered object. `formula` shows the computation; it is empty for a copied value."""
+    """One field of the rendered object. `formula` shows the computation; it is empty for a copied value.
+
+    The value of a `removed` field is that of the base.
+    """
 
     field: str
     value: Any
     rule: str
     formula: str = ""
     origins: tuple[ValueSource, ...] = ()
+    removed: bool = False
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """The reasons of an object or a field. `path` is the rendered file, relative to the root of the repository."""
+    """The reasons of an object or a field. `path` is the rendered file, relative to the root of the repository.
+
+    status: what happens to an object that the sources do not define, or not under this name; empty for all others.
+    causes: the edited lines behind the status, each with what it says.
+    problems: what is wrong with the object or with its source document.
+    """
 
     cluster: str
     key: ObjectKey
     path: str
-    source: SourceRef
-    fields: tuple[ExplainedField, ...]
+    source: SourceRef | None  # None: no source document defines it
+    fields: tuple[ExplainedField, ...] = ()
     sizing: SizingSummary | None = None
+    status: str = ""
+    causes: tuple[ValueSource, ...] = ()
+    problems: tuple[str, ...] = ()

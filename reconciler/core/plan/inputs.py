@@ -11,7 +11,7 @@ from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.approvals import NO_APPROVALS, Approvals
-from reconciler.core.plan.comparison import NO_SCHEMAS, Comparison, FieldSchemas
+from reconciler.core.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison, FieldSchemas
 from reconciler.core.plan.plan import Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
@@ -44,6 +44,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     manifest: returns the desired object at a path, with reasons. It is called for changes only.
     body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
     comparisons: updates that were compared already.
+    causes: finds the edited lines behind what differs.
     schemas: how to compare lists and quantities.
     origins: source files of existing objects whose source now has errors, so they are held back. None if they are
         unknown; then all deletions are held back while any file has errors.
@@ -71,6 +72,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     manifest: Callable[[str], Manifest]
     body: Callable[[str], Mapping[str, Any] | None]
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    causes: Causes = NO_CAUSES
     schemas: FieldSchemas = NO_SCHEMAS
     origins: Mapping[str, str] | None = None
     waiting: frozenset[str] = frozenset()

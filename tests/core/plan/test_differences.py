@@ -182,10 +182,11 @@ def test_every_changed_field_says_why_and_a_removed_one_asks_its_nearest_ancesto
     before = spec(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "1"}], gone={"x": 1})
     after = spec(env=[{"name": "B", "value": "2"}])
     found = differences(before, after, why=why)
+    assert asked == [("spec", "env", 0, "value"), ("spec", "env"), ("spec",)]
     assert [(one.path, one.why.text) for one in found if one.why] == [
         ("spec.env[name=B].value", "spec.env[0].value"),
-        ("spec.env[name=A].value", "spec.env"),
-        ("spec.gone.x", "spec"),
+        ("spec.env[name=A].value", "not set any more"),
+        ("spec.gone.x", "not set any more"),
     ]
 
 
