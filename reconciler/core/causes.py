@@ -4,7 +4,6 @@ A value that differs has origins in the head and in the base. The cause is an ed
 was edited (a default now applies), it is an edited line of a document that the object was rendered from.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -17,14 +16,14 @@ from reconciler.core.patterns import later
 from reconciler.core.reasons import Origin
 
 MOST_LINES = 3
-"""Lines that a cause names on each side, the first ones."""
+"""LineRange that a cause names on each side, the first ones."""
 
 _MOST_COMPARED = 4_000  # lines of one edit that are compared one by one
 _WORD = later(r"[A-Za-z0-9]+")
 
 
 class Block(Struct, frozen=True):
-    """Lines that differ between the base and the head, from 0: `removed` of the base became `added` of the head."""
+    """LineRange that differ between the base and the head, from 0: `removed` of the base became `added` of the head."""
 
     removed: range
     added: range
@@ -43,8 +42,8 @@ class FileEdit(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(_blocks(self.before, self.after))
 
 
-class Lines(Struct, frozen=True):
-    """Lines of one file, from 1: the `first` and the `last`."""
+class LineRange(Struct, frozen=True):
+    """LineRange of one file, from 1: the `first` and the `last`."""
 
     path: str
     first: int
@@ -69,8 +68,8 @@ Matters = Callable[[FieldPath | None, FieldPath | None], bool]
 class SourcePart(Struct, frozen=True):
     """A part of the sources that an object was rendered from: its lines in the `head` and in the `base`."""
 
-    head: Sequence[Lines]
-    base: Sequence[Lines]
+    head: Sequence[LineRange]
+    base: Sequence[LineRange]
     matters: Matters
 
 
@@ -92,17 +91,16 @@ def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[Block]:
     head = next((at for at in range(shorter) if before[at] != after[at]), shorter)
     tail = next((at for at in range(shorter - head) if before[-1 - at] != after[-1 - at]), shorter - head)
     left, right = before[head : len(before) - tail], after[head : len(after) - tail]
-    if not left or not right or len(left) + len(right) > _MOST_COMPARED:
+    if not left or not right or len(left) == len(right) == 1 or len(left) + len(right) > _MOST_COMPARED:
         if left or right:
             yield Block(range(head, head + len(left)), range(head, head + len(right)))
         return
-    for operation, first, last, new_first, new_last in _matcher(left, right).get_opcodes():
+    from difflib import SequenceMatcher  # noqa: PLC0415 - most edits change one block of lines
+
+    matcher = SequenceMatcher(a=left, b=right, autojunk=False)
+    for operation, first, last, new_first, new_last in matcher.get_opcodes():
         if operation != "equal":
             yield Block(range(head + first, head + last), range(head + new_first, head + new_last))
-
-
-def _matcher(left: Sequence[str], right: Sequence[str]) -> difflib.SequenceMatcher[str]:
-    return difflib.SequenceMatcher(a=left, b=right, autojunk=False)
 
 
 def cause_of(
@@ -228,7 +226,7 @@ def _place(path: str, line: int, value: SourceRef | None = None) -> SourceRef:
 # Where no origin was edited.
 
 
-def _all_edited(edits: Edits, documents: Iterable[Lines], *, is_head: bool) -> Iterator[_Line]:
+def _all_edited(edits: Edits, documents: Iterable[LineRange], *, is_head: bool) -> Iterator[_Line]:
     """Yield the edited lines of documents; lines of the base as those of the head that replace them, if any do."""
     for lines in documents:
         edit = edits(lines.path)
@@ -271,6 +269,6 @@ def _line_cause(path: str, is_head: bool, line: int) -> Cause:  # noqa: FBT001 -
     return Cause(edited=place) if is_head else Cause(removed=place)
 
 
-def document_lines(document: Document) -> Lines:
+def document_lines(document: Document) -> LineRange:
     """Return the lines of a document in its file."""
-    return Lines(document.source.path, *document.lines(()))
+    return LineRange(document.source.path, *document.lines(()))

@@ -6,7 +6,7 @@ from functools import cache
 from reconciler.core.causes import (
     Cause,
     FileEdit,
-    Lines,
+    LineRange,
     Matters,
     SourcePart,
     cause_of,
@@ -31,7 +31,7 @@ from reconciler.index.dependencies import (
     InventoryDependency,
     decode_dependencies,
 )
-from reconciler.planning.past import Part, PastSources
+from reconciler.planning.past import InputPart, PastSources
 from reconciler.revision.files import CONFIG_PATH, BlobIds, RevisionFiles
 from reconciler.revision.revision import LoadedRevision, read_past_files
 
@@ -129,7 +129,7 @@ class _SourceCauses:
             return self._search_base(path)
         return self._rendered(path, source)
 
-    def _rendered(self, path: str, source: str, part: Part | None = None) -> Manifest | None:
+    def _rendered(self, path: str, source: str, part: InputPart | None = None) -> Manifest | None:
         """Return what a source file renders to a path with all parts of the base, or with one of them."""
         compiled = self._past.compile(source) if part is None else self._past.compile(source, frozenset({part}))
         return next((one.manifest for one in compiled.objects if one.summary.path == path), None)
@@ -165,23 +165,23 @@ class _SourceCauses:
         documents = (after or self._counterpart(past, 1), past or self._counterpart(after, 0))
         contexts = (self._index.context, self._past.context())
 
-        def side(part: Part, number: int) -> list[Lines]:
+        def side(part: InputPart, number: int) -> list[LineRange]:
             document = documents[number]
-            if part is Part.FILE:
+            if part is InputPart.FILE:
                 return [document_lines(document)] if document is not None else []
-            if part is Part.SETTINGS:
+            if part is InputPart.SETTINGS:
                 return [*_settings_lines(settings[1 - number] or b"", cluster)]
             return [
                 lines
                 for dependency in own
-                if isinstance(dependency, DefinitionDependency | FileDependency) == (part is Part.DEFINITIONS)
+                if isinstance(dependency, DefinitionDependency | FileDependency) == (part is InputPart.DEFINITIONS)
                 for lines in self._dependency_lines(contexts[number], dependency)
             ]
 
-        for part in Part:
+        for part in InputPart:
             yield SourcePart(side(part, 0), side(part, 1), self._matters(part, source, old, manifest))
 
-    def _matters(self, part: Part, source: str, old: str, manifest: Manifest | None) -> Matters:
+    def _matters(self, part: InputPart, source: str, old: str, manifest: Manifest | None) -> Matters:
         """Return what tells whether a field would be another one with this part of the base."""
 
         @cache
@@ -232,7 +232,7 @@ class _SourceCauses:
         record = self._index.records.get(source)
         return decode_dependencies(record.dependencies) if record is not None else ()
 
-    def _dependency_lines(self, context: Context, dependency: Dependency) -> Iterator[Lines]:
+    def _dependency_lines(self, context: Context, dependency: Dependency) -> Iterator[LineRange]:
         match dependency:
             case DefinitionDependency():
                 key = (dependency.cluster, (dependency.group, dependency.kind), dependency.namespace)
@@ -257,18 +257,18 @@ def _document(manifest: Manifest | None) -> Document | None:
     return origins[0].document if origins else None
 
 
-def _whole(path: str) -> Lines:
-    return Lines(path, 1, 1 << 40)
+def _whole(path: str) -> LineRange:
+    return LineRange(path, 1, 1 << 40)
 
 
-def _settings_lines(raw: bytes, cluster: str) -> Iterator[Lines]:
+def _settings_lines(raw: bytes, cluster: str) -> Iterator[LineRange]:
     """Yield the lines of the settings that decide what is rendered for a cluster."""
     for document in read(CONFIG_PATH, raw).documents:
         spec = document.data.get("spec")
         entries = spec.get("clusters") if isinstance(spec, dict) else None
         for position, entry in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(entry, dict) and cluster in ("", entry.get("name")):
-                yield Lines(CONFIG_PATH, *document.lines(("spec", "clusters", position)))
+                yield LineRange(CONFIG_PATH, *document.lines(("spec", "clusters", position)))
         for name in ("sizing", "sources"):
             if isinstance(spec, dict) and name in spec:
-                yield Lines(CONFIG_PATH, *document.lines(("spec", name)))
+                yield LineRange(CONFIG_PATH, *document.lines(("spec", name)))

@@ -16,7 +16,7 @@ Changed = Mapping[str, tuple[bytes | None, bytes | None]]
 """The contents of files that differ, before and after; None where a file does not exist."""
 
 
-class Part(StrEnum):
+class InputPart(StrEnum):
     """A part of the sources that a rendered object depends on."""
 
     FILE = "file"  # the one that it is rendered from
@@ -25,7 +25,7 @@ class Part(StrEnum):
     SETTINGS = "settings"
 
 
-ALL = frozenset(Part)
+ALL = frozenset(InputPart)
 
 
 class PastSources:
@@ -39,14 +39,14 @@ class PastSources:
         self._runtime = runtime
         self._index = index
         self._renderer = renderer
-        self._contexts: dict[frozenset[Part], Context] = {frozenset(): index.context}
-        self._compiled: dict[tuple[str, frozenset[Part]], CompiledFile] = {}
+        self._contexts: dict[frozenset[InputPart], Context] = {frozenset(): index.context}
+        self._compiled: dict[tuple[str, frozenset[InputPart]], CompiledFile] = {}
 
-    def compile(self, source: str, parts: frozenset[Part] = ALL) -> CompiledFile:
+    def compile(self, source: str, parts: frozenset[InputPart] = ALL) -> CompiledFile:
         """Compile a source file; `parts` are those of the base. A file that does not exist renders to nothing."""
         parts &= self._differing(source)
         if (source, parts) not in self._compiled:
-            raw = self._read(source, 0 if Part.FILE in parts else 1) or b""
+            raw = self._read(source, 0 if InputPart.FILE in parts else 1) or b""
             (compiled,) = compile_files(self.context(parts), [(source, raw)], with_policies=False)
             self._compiled[source, parts] = compiled
         return self._compiled[source, parts]
@@ -54,19 +54,19 @@ class PastSources:
     def _read(self, source: str, side: int) -> bytes | None:
         return self.changed[source][side] if source in self.changed else self._renderer.raw(source)
 
-    def context(self, parts: frozenset[Part] = ALL) -> Context:
+    def context(self, parts: frozenset[InputPart] = ALL) -> Context:
         """Return what source files are compiled against, without policies."""
         parts &= self._parts
         if parts not in self._contexts:
             self._contexts[parts] = self._build(parts)
         return self._contexts[parts]
 
-    def _build(self, parts: frozenset[Part]) -> Context:
+    def _build(self, parts: frozenset[InputPart]) -> Context:
         runtime, now = self._runtime, self._index.revision
-        config = self._config if Part.SETTINGS in parts else now.config
-        sources = self.files.sources if Part.DEFINITIONS in parts else now.files.sources
-        evidence = self.files.evidence if Part.EVIDENCE in parts else now.files.evidence
-        side = 0 if Part.DEFINITIONS in parts else 1
+        config = self._config if InputPart.SETTINGS in parts else now.config
+        sources = self.files.sources if InputPart.DEFINITIONS in parts else now.files.sources
+        evidence = self.files.evidence if InputPart.EVIDENCE in parts else now.files.evidence
+        side = 0 if InputPart.DEFINITIONS in parts else 1
         return build_context(
             config,
             engine=runtime.engine,
@@ -98,18 +98,18 @@ class PastSources:
         return record is not None and record.is_definition
 
     @cached_property
-    def _parts(self) -> frozenset[Part]:
+    def _parts(self) -> frozenset[InputPart]:
         """The parts besides single files that differ."""
-        found = {Part.SETTINGS} if CONFIG_PATH in self.changed else set()
+        found = {InputPart.SETTINGS} if CONFIG_PATH in self.changed else set()
         sources = [path for path in self.changed if path in self.files.sources or path in self._index.records]
         if any(self._is_definition(path, side) for path in sources for side in (0, 1)):
-            found.add(Part.DEFINITIONS)
+            found.add(InputPart.DEFINITIONS)
         if len(sources) < len(self.changed) - (CONFIG_PATH in self.changed):
-            found.add(Part.EVIDENCE)
+            found.add(InputPart.EVIDENCE)
         return frozenset(found)
 
-    def _differing(self, source: str) -> frozenset[Part]:
-        return self._parts | ({Part.FILE} if source in self.changed else frozenset())
+    def _differing(self, source: str) -> frozenset[InputPart]:
+        return self._parts | ({InputPart.FILE} if source in self.changed else frozenset())
 
     @cached_property
     def _config(self) -> Config:

@@ -18,7 +18,7 @@ def explain(fleet: Fleet, *arguments: str) -> str:
 
 @pytest.fixture
 def job(fleet: Fleet) -> str:
-    """The rendered file of the template's small job."""
+    """Return the rendered file of the template's small job."""
     (path,) = [path for path in fleet.files() if path.endswith("-probe.yaml") and "job" in path.rpartition("/")[2]]
     return f"rendered/{path}"
 
