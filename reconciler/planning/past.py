@@ -7,6 +7,7 @@ from functools import cached_property
 from reconciler.core.config import Config, parse_config
 from reconciler.core.documents import read
 from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, compile_files
 from reconciler.index.context import Context, build_context, may_define
 from reconciler.index.parsed import CachedParser, ParsedFile
@@ -47,7 +48,7 @@ class PastSources:
         parts &= self._differing(source)
         if (source, parts) not in self._compiled:
             raw = self._read(source, 0 if InputPart.FILE in parts else 1) or b""
-            (compiled,) = compile_files(self.context(parts), [(source, raw)], with_policies=False)
+            (compiled,) = compile_files(self.context(parts), [(source, raw)])
             self._compiled[source, parts] = compiled
         return self._compiled[source, parts]
 
@@ -77,8 +78,10 @@ class PastSources:
             shipped=(),
             policies=(),
             evidence=self._parse(evidence, list(evidence)),
+            approvals=(),
             definitions=self._parse(sources, [path for path in sources if self._is_definition(path, side)]),
             clusters=tuple(one for one in config.clusters if runtime.cluster in ("", one.name)),
+            checker=PolicyChecker(),
         )
 
     def _parse(self, blobs: BlobIds, paths: Sequence[str]) -> tuple[ParsedFile, ...]:

