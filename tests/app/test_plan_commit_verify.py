@@ -139,6 +139,7 @@ def test_explain(repository: MemoryRepository) -> None:
     explanation = explain(
         open_workspace(repository), "PyTorchJob/default/vit", "spec.pytorchReplicaSpecs.Worker.replicas"
     )
+    assert explanation.source is not None
     assert explanation.source.path == JOB
     with pytest.raises(ConfigError):
         explain(open_workspace(repository), "PyTorchJob/default/no-such-job")
