@@ -102,6 +102,13 @@ class Repository(Protocol):
         """Return the best common ancestor of two commit ids; None if there is none."""
         ...
 
+    def merge(self, one: str, other: str) -> str:
+        """Return the id of the tree that a merge of two commit ids has, as `git merge` makes it by default.
+
+        Raises `StalePlan` with the files that conflict. No branch, index or file changes.
+        """
+        ...
+
     def last_change(self, commit: str, path: str) -> str | None:
         """Return the newest commit, `commit` itself or an ancestor, that changed anything at or below `path`."""
         ...
@@ -111,7 +118,7 @@ class Repository(Protocol):
         ...
 
     def tree(self, commit: str, paths: Sequence[str] = ()) -> Tree:
-        """List the files of a commit id: all of them, or those at and below `paths`."""
+        """List the files of a commit or tree id: all of them, or those at and below `paths`."""
         ...
 
     def changed(

@@ -45,8 +45,8 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     workspace: Workspace
 
 
-def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Run:
-    """Open the config repository around a folder and resolve the settings, including its own `spec.defaults`."""
+def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False) -> Run:
+    """Open the config repository around a folder (`merge`: the result of merging into the base), and its settings."""
     from reconciler.adapters.git import GitRepository
     from reconciler.revision.revision import read_config, read_defaults, resolve_head
 
@@ -54,7 +54,7 @@ def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str]) ->
     if not Path(repo).is_dir():
         raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
     repository = GitRepository.open(Path(repo), environ=environ)
-    tree = resolve_head(repository, early.revision)
+    tree = resolve_head(repository, early.revision, merge_into=early.base if merge else None)
     store, schemas = _cache(early, environ), catalogue()
     config = read_config(repository, tree, lambda: schemas, store)
     defaults, unused = read_defaults(repository, tree, config, base=early.base, catalogue=lambda: schemas, cache=store)

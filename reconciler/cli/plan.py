@@ -19,6 +19,7 @@ Examples:
   reconciler plan -o markdown > comment.md      a comment for a pull request
   reconciler plan --out plan.json --exit-code   save the plan; exit with 1 if there are changes
   reconciler plan --summary                     only GPUs, risks and counts
+  reconciler plan --merge-result --base main    what main has after the merge
   reconciler plan --filter queue=h100 --filter severity=error
 """,
 )
@@ -31,6 +32,11 @@ Examples:
 @click.option(
     "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="File to save the plan to."
 )
+@click.option(
+    "--merge-result",
+    is_flag=True,
+    help="Plan what merging the revision (HEAD unless --revision names another) into the tip of the base gives.",
+)
 @options.width
 @options.date
 @options.exit_code
@@ -42,6 +48,7 @@ def command(
     summary: bool,
     filters: dict[str, tuple[str, ...]],
     out: Path | None,
+    merge_result: bool,
     exit_code: bool,
     **flags: Any,
 ) -> int:
@@ -55,7 +62,8 @@ def command(
     from reconciler.cli.display import format_plan  # noqa: PLC0415
     from reconciler.planning.gate import refuse  # noqa: PLC0415
 
-    run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
+    named = ({"revision": "HEAD"} if merge_result else {}) | options.setting_flags(flags)
+    run = wiring.open_run(repo, named, options.environment(), merge=merge_result)
     settings = run.settings
     planned = plan(run.workspace, base=settings.base, date=settings.date)
     if out is not None:

@@ -314,7 +314,7 @@ def blockers(plan: Plan) -> tuple[str, ...]:
     if plan.denials:
         blocking.append(plural(len(plan.denials), "policy denial"))
     if plan.edited:
-        blocking.append(f"{plural(len(plan.edited), 'rendered file')} edited by hand")
+        blocking.append(edited_headline(plan))
     if plan.unapproved:
         blocking.append(f"{plural(len(plan.unapproved), 'budget')} exceeded")
     return tuple(blocking)

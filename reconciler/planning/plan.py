@@ -34,6 +34,7 @@ from reconciler.index.evaluator import PolicyFindings
 from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
+from reconciler.planning.behind import find_behind
 from reconciler.planning.causes import find_causes
 from reconciler.planning.committed import CommittedEdits, find_edits
 from reconciler.planning.findings import ages_of_evidence, collect_findings, judge_age, own_verdicts, plan_date
@@ -154,6 +155,7 @@ def plan_tree(
         exceptions=findings.exceptions,
         edited=() if against_head else tuple(path for path in edits.edited if path not in foreign),
         lost=edits.lost,
+        behind=None if against_head else find_behind(runtime.repository, index.revision, base_revision),
         settings=judged.changes,
         folders=_folder_sizes(index, base_revision, _last_rendered(runtime, index) if against_head else before.files),
         judged_by=digest_files(*index.revision.files.judging),
@@ -305,4 +307,4 @@ def _describe(tree: TreeReference, *files: BlobIds) -> Revision:
 
     So a plan of the working tree and the plan that commits it have the same digest.
     """
-    return Revision(label=tree.label, commit=tree.commit.oid if tree.commit else "", tree=digest_files(*files))
+    return Revision(label=tree.label, commit=tree.commit_id, tree=digest_files(*files))

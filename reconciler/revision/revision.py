@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.config import Config, parse_config
 from reconciler.core.objects import SourceRef
@@ -36,6 +37,12 @@ class TreeReference(Struct, frozen=True, kw_only=True):
     commit: Commit | None
     checked_out: Commit | None = None  # the commit that the working tree is at; None before the first
     branch_tip: Commit | None = None  # of a base: the commit whose merge base with the head it is
+    merged_into: "TreeReference | None" = None  # of the result of a merge: the base; `commit` names no real commit
+
+    @property
+    def commit_id(self) -> str:
+        """The id of the commit; empty for the working tree and for the result of a merge."""
+        return self.commit.oid if self.commit and self.merged_into is None else ""
 
     @property
     def tip(self) -> Commit | None:
@@ -52,10 +59,14 @@ class LoadedRevision(Struct, frozen=True, kw_only=True):
     listing: TreeFiles
 
 
-def resolve_head(repository: Repository, revision: str) -> TreeReference:
-    """Return the tree to plan: a revision, or the working tree where none is named."""
+def resolve_head(repository: Repository, revision: str, *, merge_into: str | None = None) -> TreeReference:
+    """Return the tree to plan: a revision, or the working tree where none is named.
+
+    merge_into: the base into which the revision is merged (empty: the upstream's default branch; None: it is not).
+    """
     if revision:
-        return TreeReference(label=revision, commit=repository.resolve(revision))
+        head = TreeReference(label=revision, commit=repository.resolve(revision))
+        return head if merge_into is None else _resolve_merge(repository, merge_into, head)
     checked_out = None if repository.is_unborn() else repository.resolve("HEAD")
     return TreeReference(label=WORK_TREE, commit=None, checked_out=checked_out)
 
@@ -68,6 +79,8 @@ def resolve_base(
     The result is the merge base of the head and `base`, as for a pull request. `base` defaults to the upstream's
     default branch; without an upstream the result is HEAD, or the commit of the head with `or_itself`.
     """
+    if head.merged_into is not None:
+        return head.merged_into
     tip = head.tip
     if tip is None:
         if base:
@@ -80,12 +93,31 @@ def resolve_base(
         return TreeReference(label="HEAD", commit=head.checked_out or repository.resolve("HEAD"))
     branch_tip = repository.resolve(name)
     merge_base = repository.merge_base(branch_tip.oid, tip.oid)
-    label = name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
+    label = _short_name(name)
     if merge_base is None:
         hint = "fetch more history: git fetch --unshallow" if repository.is_shallow else "name another base with --base"
         raise OutsideError(f"{label} and {head.label} have no common ancestor", hint=hint)
     commit = branch_tip if branch_tip.oid == merge_base else repository.resolve(merge_base)
     return TreeReference(label=label, commit=commit, branch_tip=branch_tip)
+
+
+def _resolve_merge(repository: Repository, base: str, head: TreeReference) -> TreeReference:
+    """Return the tree that merging a commit into the tip of `base` (empty: the upstream's default branch) gives."""
+    name = base or repository.upstream_default()
+    if not name or head.commit is None:
+        raise ConfigError("there is no base to merge into", hint="name it with --base, such as --base main")
+    tip = repository.resolve(name)
+    into = TreeReference(label=_short_name(name), commit=tip, branch_tip=tip)
+    tree = repository.merge(tip.oid, head.commit.oid)
+    return TreeReference(
+        label=f"merge of {head.label} into {into.label}",
+        commit=replace(head.commit, oid=tree, tree=tree, parents=(tip.oid, head.commit.oid)),
+        merged_into=into,
+    )
+
+
+def _short_name(name: str) -> str:
+    return name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
 
 
 def read_revision(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> LoadedRevision:

@@ -251,7 +251,7 @@ def test_a_pull_request_that_edits_rendered_files_by_hand_is_refused(change: Fle
     assert code == 5
     assert "No changes" not in out
     assert path in out
-    assert "Cannot be committed: 1 rendered file edited by hand" in out
+    assert "Cannot be committed: 1 rendered file differs from what the sources render" in out
     _, raw = plan(change, "-o", "json")
     assert json.loads(raw)["edited"] == [path]
     assert path in plan(change, "-o", "markdown")[1]

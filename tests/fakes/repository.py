@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from reconciler.core.values import plural
 from reconciler.errors import RepositoryError, StalePlan, UnsafePlan
 from reconciler.ports import Commit, Draft, Entry, Tree
 
@@ -60,6 +61,26 @@ class MemoryRepository:
         """Find the nearest common ancestor."""
         known = set(self._ancestors(one))
         return next((oid for oid in self._ancestors(other) if oid in known), None)
+
+    def merge(self, one: str, other: str) -> str:
+        """Merge file by file: a file that both sides edit is a conflict."""
+        start = self._trees[self.merge_base(one, other) or ""]
+        ours, theirs = self._trees[one], self._trees[other]
+        merged = dict(ours)
+        conflicts = []
+        for path in sorted({*start, *ours, *theirs}):
+            if theirs.get(path) == start.get(path) or theirs.get(path) == ours.get(path):
+                continue
+            if ours.get(path) != start.get(path):
+                conflicts.append(path)
+            merged[path] = theirs.get(path, b"")
+            if path not in theirs:
+                del merged[path]
+        if conflicts:
+            raise StalePlan(f"the merge has conflicts in {plural(len(conflicts), 'file')}: {', '.join(conflicts)}")
+        tree = hashlib.sha1(repr(sorted(merged.items())).encode(), usedforsecurity=False).hexdigest()
+        self._trees[tree] = merged
+        return tree
 
     def last_change(self, commit: str, path: str) -> str | None:
         """Compare each commit with its first parent."""

@@ -130,6 +130,24 @@ def test_commits_are_compared(bench: Bench) -> None:
     assert repository.upstream_default() is None
 
 
+def test_commits_are_merged_without_a_trace(bench: Bench) -> None:
+    first = bench.save(FIRST)
+    second = bench.save({"jobs/a.yaml": b"2", "jobs/team/b.yaml": None})
+    repository = bench.open()
+    other = repository.commit(Draft(parent=first, files={"jobs/c.yaml": b"c"}, message="m", branch="other"))
+    assert other is not None
+    merged = repository.tree(repository.merge(second, other))
+    (content,) = repository.read([merged["jobs/a.yaml"].oid])
+    assert content == b"2"
+    assert set(merged) == {"jobs/a.yaml", "jobs/c.yaml", "rendered/c/a.yaml", "rendered/c/b.yaml"}
+    assert repository.resolve("HEAD").oid == second
+    assert repository.changed_since(second) == {}
+    clash = repository.commit(Draft(parent=first, files={"jobs/a.yaml": b"3"}, message="m", branch="clash"))
+    assert clash is not None
+    with pytest.raises(StalePlan, match=r"conflicts in 1 file.*jobs/a.yaml"):
+        repository.merge(second, clash)
+
+
 def test_contents_come_in_the_order_asked_for(bench: Bench) -> None:
     bench.save(FIRST)
     bench.edit({"x": b"x\n" * 3, "y": b""})

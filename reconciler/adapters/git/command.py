@@ -211,6 +211,14 @@ def without_filters(git: Git) -> Git:
     return git.with_config(*settings.items())
 
 
+def without_merge_drivers(git: Git) -> Git:
+    """Return git whose merges run no program: a file with a driver of its own has a conflict if both sides edit it."""
+    question = ("config", "--null", "--name-only", "--get-regexp", r"^merge\..*\.driver$")
+    names = git.run(*question, accept=(0, 1)).decode("utf-8", "surrogateescape")  # 1: nothing matches
+    drivers = ((name, "false") for name in names.split("\0") if name)
+    return git.with_config(("merge.default", "text"), ("merge.renormalize", "false"), *drivers)
+
+
 # --- the repository around a folder -------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from reconciler.adapters.git.command import (
     locate,
     read_listing,
     without_filters,
+    without_merge_drivers,
 )
 from reconciler.adapters.git.objects import (
     blob_oid,
@@ -27,11 +28,13 @@ from reconciler.adapters.git.objects import (
 )
 from reconciler.adapters.git.worktree import WorkTree
 from reconciler.core.objects import OversizedContent
-from reconciler.errors import RepositoryError, printable
+from reconciler.core.values import plural
+from reconciler.errors import RepositoryError, StalePlan, printable
 from reconciler.ports import Commit, Draft, Entry, Tree
 
 LARGEST_FILE = 3 << 20  # bytes; as `Limits.file_bytes` of core/documents, which reports the error
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MAX_CONFLICTS = 10  # in one message
 _REMOTE = "refs/remotes/origin/"
 _UPSTREAM = (
     "for-each-ref",
@@ -145,6 +148,22 @@ class GitRepository:
     def merge_base(self, one: str, other: str) -> str | None:
         """Find the best common ancestor of two commit ids."""
         return self._git.query("merge-base", _id(one), _id(other))
+
+    def merge(self, one: str, other: str) -> str:
+        """Merge two commits by `git merge-tree`, which only adds objects. No driver or filter of the user runs."""
+        git = without_merge_drivers(self._git)
+        options = ("--write-tree", "-z", "--name-only", "--no-messages")
+        listing = decode_path(git.run("merge-tree", *options, _id(one), _id(other), accept=(0, 1)))
+        tree, *conflicts = (part for part in listing.split("\0") if part)
+        if conflicts:
+            shown = ", ".join(map(printable, conflicts[:_MAX_CONFLICTS]))
+            more = len(conflicts) - _MAX_CONFLICTS
+            raise StalePlan(
+                f"the merge has conflicts in {plural(len(conflicts), 'file')}: {shown}"
+                + (f" and {more} more" if more > 0 else ""),
+                hint="merge the base into the branch, solve the conflicts, and run `reconciler commit`",
+            )
+        return tree
 
     def last_change(self, commit: str, path: str) -> str | None:
         """Find the newest commit that changed anything at or below a path."""

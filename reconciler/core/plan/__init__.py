@@ -6,6 +6,7 @@ from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.make import make_plan
 from reconciler.core.plan.plan import (
     Approval,
+    Behind,
     Breach,
     CapacityLine,
     Change,
@@ -23,6 +24,7 @@ from reconciler.core.policy.exceptions import ExceptionInForce
 
 __all__ = [
     "Approval",
+    "Behind",
     "Breach",
     "CapacityLine",
     "Change",

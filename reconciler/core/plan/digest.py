@@ -16,17 +16,16 @@ if TYPE_CHECKING:
 def digest(plan: "Plan") -> str:
     """Return the SHA-256 of the whole plan, as canonical JSON: its inputs, and everything that outputs show.
 
-    Labels, commit ids, the age of evidence, approvals and the edited lines of reasons are not part of it, so that equal
-    files under another name or commit, with another history, or on another day, give the same plan. The checksum of a
-    saved plan covers them.
+    Labels, commit ids, what the base branch has besides, the age of evidence, approvals and the edited lines of reasons
+    are not part of it, so that equal files under another name or commit, with another history, or on another day, give
+    the same plan. The checksum of a saved plan covers them.
     """
     anonymous = {side: replace(getattr(plan, side), label="", commit="") for side in ("base", "head")}
     capacity = tuple(replace(line, evidence_days=None) for line in plan.capacity)
     breaches = tuple(replace(breach, approved=False) for breach in plan.breaches)
     changes = tuple(map(_without_edits, plan.changes))
-    return _sha256(
-        replace(plan, digest="", approvals=(), breaches=breaches, capacity=capacity, changes=changes, **anonymous)
-    )
+    plan = replace(plan, digest="", behind=None, approvals=(), breaches=breaches, capacity=capacity, changes=changes)
+    return _sha256(replace(plan, **anonymous))
 
 
 def _without_edits(change: "Change") -> "Change":

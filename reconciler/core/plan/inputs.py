@@ -12,7 +12,7 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.approvals import NO_APPROVALS, Approvals
 from reconciler.core.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison, FieldSchemas
-from reconciler.core.plan.plan import Revision
+from reconciler.core.plan.plan import Behind, Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
@@ -53,6 +53,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     evidence_ages: age of each inventory in days, if the configuration limits it.
     edited, lost: paths of the head's own rendered files that were edited by hand, and of objects that an annotation
         keeps but the head removes.
+    behind: what the base branch has besides the merge base.
     settings: what differs between the settings and rules of head and base.
     folders: number of files in each source folder, before and after.
     judged_by: digest of the settings, policies and evidence of the head.
@@ -83,6 +84,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     exceptions: tuple[ExceptionInForce, ...] = ()
     edited: tuple[str, ...] = ()
     lost: frozenset[str] = frozenset()
+    behind: Behind | None = None
     settings: tuple[SettingChange, ...] = ()
     folders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     common: Common = Common()

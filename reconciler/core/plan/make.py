@@ -31,6 +31,7 @@ def make_plan(inputs: Inputs) -> Plan:
         head=inputs.head,
         evidence=inputs.evidence,
         policies=inputs.policies,
+        behind=inputs.behind,
         settings=inputs.settings,
         changes=changes,
         unchanged=paths.unchanged,

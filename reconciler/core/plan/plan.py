@@ -178,6 +178,19 @@ class Revision(Struct, frozen=True, kw_only=True):
     tree: str = ""  # digest of its relevant files
 
 
+class Behind(Struct, frozen=True, kw_only=True):
+    """What the base branch changed since the merge base, which the plan does not contain.
+
+    `rendered` of the `files` are rendered objects. The change itself edits the files `both`, and `more`.
+    """
+
+    commit: str  # tip of the base branch
+    files: int
+    rendered: int
+    both: tuple[str, ...] = ()
+    more: int = 0
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """The whole plan. `digest` identifies both trees, the evidence, the policies and the version of the engine."""
 
@@ -186,6 +199,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     head: Revision
     evidence: str
     policies: str
+    behind: Behind | None = None
     settings: tuple[SettingChange, ...] = ()  # settings and rules that differ from those of the base
     changes: tuple[Change, ...] = ()
     unchanged: int = 0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from reconciler.outputs.sections.checks import (
+    behind,
     budgets,
     edited,
     errors,
@@ -37,6 +38,7 @@ class SectionRow(NamedTuple):
 
 
 SECTIONS: tuple[SectionRow, ...] = (
+    SectionRow(behind),
     SectionRow(settings),
     SectionRow(queues, in_summary=True),
     SectionRow(capacity),

@@ -1,6 +1,7 @@
 """Sections about what is wrong or risky: errors, budgets, risks, warnings, notes and exceptions."""
 
 from reconciler.core.plan import ExceptionInForce, Plan
+from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Finding, Level, findings, where
 from reconciler.outputs.sections.model import (
     Block,
@@ -53,13 +54,29 @@ def _list(
     return PageSection(title=title, count=len(members), blocks=(block,), is_folded=is_folded)
 
 
+def behind(view: View) -> PageSection | None:
+    """Return what the base branch changed since the merge base."""
+    found = view.plan.behind
+    if found is None:
+        return None
+    names = (*found.both, *([f"… and {found.more:,} more"] if found.more else []))
+    files = f"{plural(found.files, 'file')} ({found.rendered:,} rendered)"
+    blocks: list[Block] = [
+        SentenceBlock((f"Since the merge base, {files} changed in ", Name(view.plan.base.label), ".")),
+        SentenceBlock(("To plan the result of the merge: ", Name("reconciler plan --merge-result"))),
+    ]
+    if names:
+        blocks += [SentenceBlock(("Edited on both sides:",)), NamesBlock(names)]
+    return PageSection(title="The base has moved", blocks=tuple(blocks))
+
+
 def edited(view: View) -> PageSection | None:
     """Return the rendered files that are not what the sources render."""
     if not view.plan.edited:
         return None
-    line = SentenceBlock(("They differ from what the sources render; run ", Name("reconciler commit"), "."))
+    line = SentenceBlock(("They are out of date or were edited by hand; run ", Name("reconciler commit"), "."))
     return PageSection(
-        title="Rendered files edited by hand", count=len(view.plan.edited), blocks=(line, NamesBlock(view.plan.edited))
+        title="Rendered files that differ", count=len(view.plan.edited), blocks=(line, NamesBlock(view.plan.edited))
     )
 
 
