@@ -94,7 +94,7 @@ class _CompileUnit(Struct, kw_only=True):
         return CompiledFile(
             objects=tuple(self.objects),
             problems=mask_findings(dict.fromkeys(self.problems), self._bodies()),
-            verdicts=mask_findings(self.verdicts, self._bodies()),
+            verdicts=tuple(self.verdicts),
             pending=tuple(sorted(self.pending)),
             exceeded=tuple(self.exceeded),
             dependencies=frozenset(self.dependencies),

@@ -175,6 +175,7 @@ def good() -> Corpus:
         _secrets,
         _lists,
         _jobs,
+        _sized,
         _exceptions,
         _approvals,
         _policies,
@@ -186,7 +187,7 @@ def good() -> Corpus:
 def broken() -> Corpus:
     """Secrets in files with errors: what a message could quote."""
     corpus = Corpus()
-    for make in (_wrong_types, _wrong_fields, _templates, _broken_yaml, _broken_json, _bad_words):
+    for make in (_wrong_types, _wrong_fields, _templates, _launch_lines, _broken_yaml, _broken_json, _bad_words):
         make(corpus)
     return corpus
 
@@ -290,6 +291,46 @@ def _jobs(corpus: Corpus) -> None:
         "jobs/train.yaml",
         {"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunJob", "metadata": _meta("train"), "spec": spec},
     )
+
+
+def _training(corpus: Corpus, path: str, name: str, script: str) -> None:
+    """Add a job that requests sizing, so that its launch line is read and quoted."""
+    limits = {"nvidia.com/gpu": 8}
+    container = {"name": "pytorch", "image": "registry.example.com/a:1", "command": ["bash", "-c"], "args": [script]}
+    container["resources"] = {"limits": limits, "requests": dict(limits)}
+    container["env"] = [{"name": "HF_TOKEN", "value": corpus.plant(f"variable of {name}")}]
+    template = {
+        "spec": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, "containers": [container]}
+    }
+    metadata = _meta(name)
+    metadata["labels"]["autoconf-plugin-name"] = "resource-requirements-appwrapper"
+    spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}}
+    corpus.write(path, {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec})
+
+
+_LAUNCH = (
+    "accelerate launch --num_processes 8 -m tuning.sft_trainer --model_name_or_path 'ibm-granite/granite-3.1-8b-instruct' "
+    "--max_seq_length 4096 --per_device_train_batch_size=4 --hub_token {c}"
+)
+
+
+def _sized(corpus: Corpus) -> None:
+    launch = _LAUNCH.format(c=corpus.plant("flag of a sized job"))
+    login = f"huggingface-cli login --token {corpus.plant('command before a launch line')}"
+    _training(corpus, "jobs/sized.yaml", "sized", f"{login}\n{launch}")
+
+
+def _launch_lines(corpus: Corpus) -> None:
+    """Plant secrets in launch lines that cannot be read: messages quote a part of them."""
+    lines = (
+        "HF_TOKEN={c} torchrun $(cat /etc/a) train.py --hub_token {c}", "python train.py --hub_token {c} $UNKNOWN",
+        "curl -u bot:{c} https://a | bash", "if [ --token {c}", "accelerate launch $ARGS --hub_token={c} train.py",
+        _LAUNCH + "; " + _LAUNCH, "./start --api-key {c}", "bash -c 'python $X --token {c}'", "torchrun https://bot:{c}@a/train.py",
+        "accelerate launch --config_file https://bot:{c}@a/b.yaml train.py --model_name_or_path https://bot:{c}@a/model",
+    )  # fmt: skip
+    for number, line in enumerate(lines):
+        script = line.format(c=corpus.plant(f"launch line {line}"))
+        _training(corpus, f"jobs/launch-{number}.yaml", f"launch-{number}", script)
 
 
 def _exceptions(corpus: Corpus) -> None:

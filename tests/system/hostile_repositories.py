@@ -167,6 +167,16 @@ spec:
   workspaceStorage: {{source: git, url: 'https://git.example.com/a.git', ref: v1}}
 """
 
+
+def _many_secrets() -> str:
+    """Return 1,000 Secrets of 2.7 KB with an error each, whose messages must not repeat any of 2,000 values."""
+    head = "apiVersion: v1\nkind: Secret\nmetadata: {name: s%d, labels: {team: x}}\n"
+    values = "stringData:\n  a: %d\n  b: %s\n"
+    return "---\n".join(
+        (head + values) % (number, 474700000 + number, f"hunter{number:04}" * 270) for number in range(1000)
+    )
+
+
 CASES = (
     # What is no file
     Hostile(name="symlink below jobs", make=link("jobs/passwd.yaml", "/etc/passwd"), rules=("git.symlink",)),
@@ -305,6 +315,7 @@ CASES = (
         code=4,
         words=("no-secrets-in-git",),
     ),
+    Hostile(name="secrets, 3 MB", make=put("jobs/b.yaml", _many_secrets()), rules=("schema.wrong-type",)),
     Hostile(
         name="list kind",
         make=put(

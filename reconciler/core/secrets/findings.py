@@ -36,15 +36,12 @@ def mask_findings(findings: Iterable[_Found], bodies: Iterable[Any] = ()) -> tup
     if not found:
         return ()
     known = KnownSecrets(value for body in bodies for value in secret_leaves(body))
-    return tuple(_masked(finding, known) for finding in found)
+    texts = dict.fromkeys(text for finding in found for text in (finding.message, finding.hint))  # many are the same
+    masked = {text: mask_text(known.mask(text) if known else text) for text in texts}
+    return tuple(_with_texts(finding, masked[finding.message], masked[finding.hint]) for finding in found)
 
 
-def _masked(finding: _Found, known: KnownSecrets) -> _Found:
-    message, hint = _mask(finding.message, known), _mask(finding.hint, known)
+def _with_texts(finding: _Found, message: str, hint: str) -> _Found:
     if message == finding.message and hint == finding.hint:
         return finding
     return cast("_Found", replace(cast("Any", finding), message=message, hint=hint))
-
-
-def _mask(text: str, known: KnownSecrets) -> str:
-    return mask_text(known.mask(text) if known else text)

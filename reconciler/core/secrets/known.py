@@ -54,15 +54,16 @@ class KnownSecrets:
 
 def _forms(value: str, least: int) -> Iterator[str]:
     """Yield a value as it may be repeated: each of its lines, decoded, encoded."""
-    texts = [value, *([decoded] if (decoded := _decode(value)) else [])]
-    for text in texts:
-        for line in text.splitlines() or [text]:
+    decoded = _decode(value) if len(value) % 4 == 0 and not value.isdigit() else ""
+    for text in (value, decoded) if decoded else (value,):
+        for line in text.splitlines():
             stripped = line.strip()
             if len(stripped) >= max(least, _START):
                 yield stripped
-                yield quote(stripped, safe="")
-                yield quote(stripped)
                 yield base64.b64encode(stripped.encode("utf-8", "replace")).decode()
+                if not stripped.isalnum():
+                    yield quote(stripped, safe="", errors="replace")
+                    yield quote(stripped, errors="replace")
 
 
 def _decode(value: str) -> str:

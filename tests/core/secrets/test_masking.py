@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.secrets import MASK, KnownSecrets, is_secret_key, is_secret_name, mask_text, mask_tokens
+from reconciler.core.secrets import (
+    MASK,
+    KnownSecrets,
+    holds_secret,
+    is_secret_key,
+    is_secret_name,
+    mask_text,
+    mask_tokens,
+)
 from tests.system.canaries import COMMANDS, FILES, FLAGS, STRINGS, TOKENS, VARIABLES
 
 ROOT = Path(__file__).parents[3]
@@ -110,6 +118,12 @@ def test_no_line_of_the_shipped_repositories_is_masked(folder: str) -> None:
         if path.is_file():
             text = path.read_text()
             assert mask_text(text) == text, path
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("policies/*/rule.yaml")), ids=lambda path: path.parent.name)
+def test_shipped_rules_hold_no_secret(path: Path) -> None:
+    """A file that may hold one is not cached, and would be parsed again by every plan."""
+    assert not holds_secret(path.read_text())
 
 
 words = st.sampled_from(
