@@ -296,7 +296,12 @@ def _jobs(corpus: Corpus) -> None:
 def _training(corpus: Corpus, path: str, name: str, script: str) -> None:
     """Add a job that requests sizing, so that its launch line is read and quoted."""
     limits = {"nvidia.com/gpu": 8}
-    container = {"name": "pytorch", "image": "registry.example.com/a:1", "command": ["bash", "-c"], "args": [script]}
+    container: dict[str, Any] = {
+        "name": "pytorch",
+        "image": "registry.example.com/a:1",
+        "command": ["bash", "-c"],
+        "args": [script],
+    }
     container["resources"] = {"limits": limits, "requests": dict(limits)}
     container["env"] = [{"name": "HF_TOKEN", "value": corpus.plant(f"variable of {name}")}]
     template = {
