@@ -280,6 +280,8 @@ def local_model(model: str) -> "Architecture | None":
     path = Path(model)
     path = path / "config.json" if path.is_dir() else path
     if path.suffix != ".json" or not path.is_file():
+        if model.startswith((".", "/", "~")):  # no model has such a name
+            raise ConfigError(f"--model: {model} has no config.json", hint="name the folder of a Hugging Face model")
         return None
     from reconciler.adapters.files import read_file
     from reconciler.app.size.ask import parse_architecture

@@ -69,7 +69,8 @@ def _write_requested(page: Page, requested: Candidate) -> None:
         verdict, style = f"{gpus(count)} {'fits' if count == 1 else 'fit'}", Style.SUCCESS
     else:
         verdict, style = f"{gpus(count)} {'is' if count == 1 else 'are'} rejected ({requested.reason})", Style.ERROR
-    page.write("Requested: ", Styled(verdict, style), f": {requested.text}")
+    batch = f"batch {requested.layout.batch} x {requested.layout.accumulation} per GPU"
+    page.write("Requested: ", Styled(verdict, style), f", {batch}: {requested.text}")
 
 
 def _write_table(page: Page, candidates: Sequence[Candidate], chosen: Candidate | None) -> None:

@@ -81,7 +81,7 @@ def test_my_own_number_is_judged(size: Any, folder: Path, gpus: str, fits: bool)
     assert found["requested"]["gpus"] == int(gpus)
     assert found["requested"]["fits"] is fits
     text = size(*EIGHT_B, "--method", "full", "--batch", "1", "--gpus", gpus).out
-    assert text.partition("Requested: ")[2].partition(":")[0].endswith(" fit" if fits else ")")
+    assert text.partition("Requested: ")[2].partition(",")[0].endswith(" fit" if fits else ")")
 
 
 def test_flags_ask_without_a_file(size: Any, folder: Path) -> None:

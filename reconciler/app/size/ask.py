@@ -15,6 +15,10 @@ from reconciler.outputs.sizes import SizeAnswer
 # Columns of a table of runs whose flag has another name.
 _FLAGS = {"gpu_model": "gpu", "per_gpu_batch": "batch", "grad_accum": "grad-accum"}
 _HINT = "see `reconciler size ask --help`"
+_HINTS = {
+    "model": "name a folder with its config.json",
+    "gpu_model": "use the value of the node label nvidia.com/gpu.product",
+}
 
 
 def answer_question(
@@ -36,7 +40,7 @@ def answer_question(
     sweep = gpu_sweep(row, bounds, tables, gpus=gpus, architecture=architecture)
     if isinstance(sweep, str):
         column, _, rest = sweep.partition("; or set gpu_mem_gib")[0].partition(": ")  # no flag sets gpu_mem_gib
-        hint = "" if "did you mean" in rest else _HINT
+        hint = "" if "did you mean" in rest else _HINTS.get(column, _HINT)
         raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else sweep, hint=hint)
     return SizeAnswer(
         question=sweep.question,

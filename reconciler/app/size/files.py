@@ -16,7 +16,8 @@ from reconciler.core.sized.job import SizedJob, SizingContext, size_job
 from reconciler.core.sized.splice import edit_source
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
-from reconciler.core.sizing.question import engine_question
+from reconciler.core.sizing.decision import Candidate, Decision
+from reconciler.core.sizing.question import Question, engine_question
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.training import is_done
 from reconciler.errors import ConfigError, InvalidInput
@@ -170,18 +171,30 @@ def _answer(file_job: FileJob, gpus: int | None) -> SizeAnswer:
         raise TypeError(f"{job.document.source} has no decision")
     product = decision.chosen.gpu if decision.chosen else job.questions[0].gpu
     question = next(question for question in job.questions if question.gpu == product)
-    requested = None
-    if gpus is not None:
-        fixed = replace(question, processes=gpus, requested_gpus=gpus, max_gpus=gpus, goal=Goal.AVOID_OOM)
-        requested = next(iter(decide(fixed).candidates), None)
     where = f" on {file_job.cluster.name}" if file_job.cluster else ""
     return SizeAnswer(
         question=question,
         decision=decision,
         note=job.summary(),
         name=f"{job.document.key}{where}  {job.document.source}",
-        requested=requested,
+        requested=_requested(question, decision, gpus) if gpus is not None else None,
     )
+
+
+def _requested(question: Question, decision: Decision, gpus: int) -> Candidate | None:
+    """Return the layout for a number of GPUs: one that the decision considered, else one with the same effective batch.
+
+    If the batch cannot be divided, every GPU gets the batch of the job, which makes the effective batch another one.
+    """
+    considered = [
+        one for one in decision.candidates if one.layout.gpus == gpus and one.gpu.product == question.gpu.product
+    ]
+    if considered:
+        return next((one for one in considered if one.fits), considered[0])
+    same_batch = replace(question, requested_gpus=gpus, max_gpus=gpus, goal=Goal.AVOID_OOM)
+    other_batch = replace(same_batch, processes=gpus)
+    is_divisible = question.effective_batch % gpus == 0
+    return next(iter(decide(same_batch if is_divisible else other_batch).candidates), None)
 
 
 def _size(

@@ -62,9 +62,9 @@ def _expand(args: Sequence[str]) -> list[str]:
     cls=SizeCommands,
     epilog="""\b
 Examples:
-  reconciler size jobs/llama-lora.yaml       how many GPUs does this job need?
+  reconciler size jobs/language/llama-lora.yaml       how many GPUs does this job need?
   reconciler size ask --model meta-llama/Llama-3.1-8B --method lora --seq 4096 --batch 4 --gpu NVIDIA-L40S
-  reconciler size write jobs/llama-lora.yaml
+  reconciler size write jobs/language/llama-lora.yaml
   reconciler size record
   reconciler size table runs.csv
 

@@ -40,8 +40,8 @@ _STANDALONE_SETTINGS = ("goal", "max_gpus", "safety", "allow_paged")
     short_help="Size the training jobs in files.",
     epilog="""\b
 Examples:
-  reconciler size file jobs/llama-lora.yaml
-  reconciler size file jobs/llama-lora.yaml --gpus 2    do 2 GPUs fit?
+  reconciler size file jobs/language/llama-lora.yaml
+  reconciler size file jobs/language/llama-lora.yaml --gpus 2    do 2 GPUs fit?
   kubectl get pytorchjob llama -o yaml | reconciler size file -
 """,
 )
@@ -79,8 +79,8 @@ def file_(files: tuple[Path, ...], **flags: Any) -> int:
     epilog="""\b
 Examples:
   reconciler size write                           all jobs that the settings of the repository select
-  reconciler size write jobs/llama-lora.yaml
-  reconciler size write jobs/llama-lora.yaml --again
+  reconciler size write jobs/language/llama-lora.yaml
+  reconciler size write jobs/language/llama-lora.yaml --again
 """,
 )
 @_files

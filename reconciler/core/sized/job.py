@@ -164,10 +164,11 @@ def _decided(job: TrainingJob, launch: Launch, job_questions: JobQuestions, cont
         is_valid = not any(problem.severity is Severity.ERROR for problem in sized.problems)
         return replace(result, sized=sized if is_valid else None, problems=sized.problems)
     unanswered = settings.when_pending if decision.is_pending else settings.when_refused
-    blocks = unanswered is Unanswered.BLOCK
+    has_gpus = bool(job.format.total_gpus) or requested_gpus(job) is not None
+    blocks = unanswered is Unanswered.BLOCK or not has_gpus  # as written it would run without GPUs
     severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
     marked = None if blocks else mark_refused(document, decision, settings, context.evidence)
-    return replace(result, sized=marked, problems=(_unanswered(job, decision, severity),))
+    return replace(result, sized=marked, problems=(_unanswered(job, decision, severity, has_gpus=has_gpus),))
 
 
 def _summarize(job: TrainingJob, question: Question, decision: Decision, job_questions: JobQuestions) -> SizingSummary:
@@ -192,14 +193,15 @@ def _decides(decision: Decision, question: Question) -> bool:
     return decision.chosen is not None and decision.chosen.gpu == question.gpu
 
 
-def _unanswered(job: TrainingJob, decision: Decision, severity: Severity) -> Problem:
+def _unanswered(job: TrainingJob, decision: Decision, severity: Severity, *, has_gpus: bool) -> Problem:
     rule = "sizing.no-recommendation"
     if decision.is_pending:
         rule = "sizing.engine-error" if decision.reason == DecisionReason.ENGINE_ERROR else "sizing.pending"
     hint = "ask the engine: reconciler size record"
     if not decision.is_pending:
         hint = "train with a smaller batch, or on GPUs with more memory"
-    return _problem(job, rule, job.lead.container.path, decision.text, hint, severity)
+    text = decision.text if has_gpus else f"{decision.text}; the job itself requests no GPUs, so it is not rendered"
+    return _problem(job, rule, job.lead.container.path, text, hint, severity)
 
 
 def _problem(  # noqa: PLR0917 - fields of a problem

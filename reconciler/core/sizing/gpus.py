@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Vendor
 from reconciler.core.inventory import Inventory, Node
+from reconciler.core.sizing.misspelled import misspelled
 
 _MAX_LENGTH = 200
 _MAX_SUGGESTIONS = 5
@@ -125,13 +126,14 @@ class GpuTable:
         return self._found[query]
 
     def closest(self, product: str) -> tuple[str, ...]:
-        """Return similar products for a hint: first those whose name contains `product`, then similar spellings."""
-        from difflib import get_close_matches  # noqa: PLC0415 - only for error messages
-
+        """Return products for a hint: those whose name contains `product`, else misspellings of it."""
         key = _key(product)
         names = {_key(gpu.product): gpu.product for gpu in self._gpus}
-        similar = [names[name] for name in get_close_matches(key, names, _MAX_SUGGESTIONS, 0.6)]
-        return tuple(dict.fromkeys((*(gpu.product for gpu in self._containing(key)), *similar)))[:_MAX_SUGGESTIONS]
+        within = tuple(dict.fromkeys(gpu.product for gpu in self._containing(key)))
+        written = {gpu.product.lower(): gpu.product for gpu in self._gpus}
+        similar = [names[name] for name in misspelled(key, names)]
+        similar += [written[name] for name in misspelled(product.lower(), written)]
+        return (within or tuple(dict.fromkeys(similar)))[:_MAX_SUGGESTIONS]
 
     def offered(self, inventory: Inventory) -> tuple[Gpu, ...]:
         """Return the GPUs of the schedulable nodes, ordered by product.

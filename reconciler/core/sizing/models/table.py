@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.sizing.misspelled import misspelled
 from reconciler.core.sizing.models.config import parse_model_config
 from reconciler.core.sizing.training import Architecture
 
 _MAX_LENGTH = 512
 _MAX_SUGGESTIONS = 5
-_MIN_SIMILARITY = 0.6
 _IGNORED_WORDS = frozenset(
     {
         *("instruct", "chat", "hf", "it", "pt", "base", "meta"),
@@ -77,17 +77,19 @@ class ModelTable:
         return self._found[written]
 
     def closest(self, written: str) -> tuple[str, ...]:
-        """Return names of similar models for a hint, the most likely first."""
-        from difflib import get_close_matches  # noqa: PLC0415 - only for error messages
+        """Return names of models that `written` may mean, for a hint: what completes it, its start, a misspelling of it.
 
+        Another version or size of a model is not what was meant, so that names with other numbers are never returned.
+        """
         rows, parts = self._rows(written), _parts(written)
         if rows or not parts:
             return tuple(row.name for row in rows)[:_MAX_SUGGESTIONS]
         key, names = _key(_strip_ignored(parts[-1])), [row.name for row in self.rows]
         longer = [name for name in names if key and _key(name).startswith(key)]
-        within = sorted((name for name in names if _key(name) in key), key=len, reverse=True)
-        similar = get_close_matches(parts[-1].lower(), names, _MAX_SUGGESTIONS, _MIN_SIMILARITY)
-        return tuple(dict.fromkeys((*longer, *within, *similar)))[:_MAX_SUGGESTIONS]
+        starts = sorted((name for name in names if _begins(key, _key(name))), key=len, reverse=True)[:1]
+        keys = {_key(name): name for name in names}
+        similar = [keys[near] for near in misspelled(key, keys)]
+        return tuple(dict.fromkeys((*longer, *starts, *similar)))[:_MAX_SUGGESTIONS]
 
     def _architecture(self, row: ModelRow) -> Architecture:
         if row.name not in self._architectures:
@@ -126,6 +128,11 @@ class ModelTable:
             if row is not None:
                 return (row,)
         return self._by_short_name.get(_key(_strip_ignored(parts[-1])), ()) if parts else ()
+
+
+def _begins(key: str, name: str) -> bool:
+    """Return whether a name is the start of another, as `llama3.1-8b` of `llama3.1-8b-my-data`, with its size."""
+    return key.startswith(name) and name[-1:].isalpha() and any(map(str.isdigit, name))
 
 
 def _parts(written: str) -> list[str]:
