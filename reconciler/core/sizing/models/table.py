@@ -77,7 +77,7 @@ class ModelTable:
         return self._found[written]
 
     def closest(self, written: str) -> tuple[str, ...]:
-        """Return names of models that `written` may mean, for a hint: what completes it, its start, a misspelling of it.
+        """Return names of models that `written` may mean, for a hint: completions, its start, misspellings.
 
         Another version or size of a model is not what was meant, so that names with other numbers are never returned.
         """
