@@ -63,9 +63,9 @@ def compile_(python: str, output: Path, model_version: str, points: int) -> int:
     Nothing is written if table and model differ anywhere, or if the model does not consist of decision trees alone
     (the one in release 1.9.7 does).
     """
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.wiring import predictors  # noqa: PLC0415 - imported late so that --help stays fast
 
-    table = wiring.compile_autoconf(python, output, model_version=model_version, points=points)
+    table = predictors.compile_autoconf(python, output, model_version=model_version, points=points)
     emit(f"{output}: {_summary(table)}")
     return 0
 
@@ -81,9 +81,9 @@ Examples:
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> int:
     """Verify the digest of a table, and print what it was compiled from."""
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.wiring import predictors  # noqa: PLC0415 - imported late so that --help stays fast
 
-    emit(f"{file}: {_summary(wiring.read_autoconf_table(file))}")
+    emit(f"{file}: {_summary(predictors.read_autoconf_table(file))}")
     return 0
 
 

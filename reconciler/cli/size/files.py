@@ -141,14 +141,16 @@ def record(files: tuple[Path, ...], **flags: Any) -> int:
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.size import record as use_case  # noqa: PLC0415
     from reconciler.app.size.files import size_file, size_selected  # noqa: PLC0415
+    from reconciler.wiring.predictors import engine_asker  # noqa: PLC0415
 
     scope, run, inputs = _open(files, flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
     if run is None or scope.index is None:
         raise click.UsageError("size record requires a config repository; name one with --repo DIR")
+    root = run.workspace.runtime.repository.root
     results = use_case.record(
         scope.index,
         [size_file(scope, file) for file in inputs] or size_selected(scope, again=flags["again"]),
-        ask=wiring.engine_asker(run, options.environment(), python=flags["python"], table=flags["table"]),
+        ask=engine_asker(root, options.environment(), python=flags["python"], table=flags["table"]),
         write=lambda path, content: wiring.write_edits({path: content}, run),
         again=flags["again"],
     )
