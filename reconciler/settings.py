@@ -27,7 +27,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     revision: revision to read (empty: the working tree with its uncommitted changes).
     cluster: name of the only cluster to process (empty: all clusters).
     output: output format; each command supports some of them.
-    color: when to color the output; `auto`: on a terminal, unless NO_COLOR is set.
+    color: when to color the output; `auto`: on a terminal or with FORCE_COLOR, unless NO_COLOR is set.
     width: width of text output in columns (0: width of the terminal, else 100).
     date: date at which exceptions and approvals expire (empty: date of the head commit; `today`: not in a file).
     cache: use of the cache.

@@ -1,7 +1,7 @@
 """Files that the user names: a new folder, or one file, written completely or not at all."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reconciler.errors import ConfigError, OutsideError
@@ -23,11 +23,14 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
         raise OutsideError(f"{folder} cannot be written: {error.strerror}", hint="choose another folder") from error
 
 
-def write_file(path: Path, content: str | bytes) -> None:
+def write_file(path: Path, content: str | bytes | Iterator[str]) -> None:
     """Write a file completely or not at all, text as UTF-8. Raises `OutsideError`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    parts = iter([content]) if isinstance(content, str | bytes) else content
     try:
-        temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with temporary.open("wb") as file:
+            for part in parts:
+                file.write(part if isinstance(part, bytes) else part.encode())
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

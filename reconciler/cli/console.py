@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from reconciler.settings import Settings
+
+_PART = 65_536  # characters
 
 
 def emit(text: str, *, form: str = "text", color: bool = False, err: bool = False, nl: bool = True) -> None:
@@ -16,11 +20,28 @@ def emit(text: str, *, form: str = "text", color: bool = False, err: bool = Fals
         from reconciler.core.secrets import mask_tokens  # noqa: PLC0415 - as above
 
         text = mask_tokens(text)
-    click.echo(clean_output(text, form=form, color=color), err=err, nl=nl)
+    click.echo(clean_output(text, form=form, color=color), err=err, nl=nl, color=color or None)
 
 
-def emit_report(text: str, settings: "Settings") -> None:
-    """Print what one of the formats of `display` returned."""
+def emit_report(report: "str | Iterable[str]", settings: "Settings") -> None:
+    """Print what one of the formats of `display` returned, part by part: cleaning takes many times its length."""
     from reconciler.cli.display import terminal  # noqa: PLC0415 - as above
 
-    emit(text, form=settings.output, color=settings.output == "text" and terminal(settings)["color"], nl=False)
+    has_color = settings.output == "text" and terminal(settings)["color"]
+    for lines in whole_lines([report] if isinstance(report, str) else report):
+        emit(lines, form=settings.output, color=has_color, nl=False)
+
+
+def whole_lines(parts: "Iterable[str]", size: int = _PART) -> "Iterator[str]":
+    """Yield text in parts of whole lines and about `size` characters: commands of build servers span no lines."""
+    held: list[str] = []
+    length = 0
+    for part in parts:
+        for line in part.splitlines(keepends=True) if len(part) > size else (part,):
+            held.append(line)
+            length += len(line)
+            if length >= size and line.endswith("\n"):
+                yield "".join(held)
+                held, length = [], 0
+    if held:
+        yield "".join(held)

@@ -5,7 +5,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,8 +28,8 @@ def format_plan(
     lint: bool = False,
     summary: bool = False,
     filters: dict[str, tuple[str, ...]] | None = None,
-) -> str:
-    """Format a plan; `lint` shows only findings, because nothing was compared."""
+) -> Iterator[str]:
+    """Format a plan, in parts; `lint` shows only findings, because nothing was compared."""
     from reconciler.outputs.registry import FOR_PEOPLE, RenderOptions, render
 
     if (summary or filters) and settings.output not in FOR_PEOPLE:
@@ -65,9 +65,15 @@ def terminal(settings: "Settings") -> dict[str, Any]:
 
 
 def _has_color(settings: "Settings") -> bool:
+    """Return whether to color: the flag first, then NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, then the terminal."""
     if settings.color != "auto":
         return settings.color == "always"
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    environ = os.environ
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return False
+    if any(environ.get(name, "") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    return sys.stdout.isatty() and environ.get("CLICOLOR") != "0"
 
 
 def _width(settings: "Settings") -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from reconciler.core.plan import Plan
 
@@ -44,10 +44,10 @@ class Output(Struct, frozen=True, kw_only=True):
     render: str
     verbs: frozenset[str]
 
-    def load(self) -> "Callable[[Plan, RenderOptions], str]":
+    def load(self) -> "Callable[[Plan, RenderOptions], str | Iterator[str]]":
         """Import the renderer."""
         module, _, function = self.render.partition(":")
-        loaded: Callable[[Plan, RenderOptions], str] = getattr(import_module(module), function)
+        loaded: Callable[[Plan, RenderOptions], str | Iterator[str]] = getattr(import_module(module), function)
         return loaded
 
 
@@ -57,7 +57,7 @@ def _row(name: str, render: str, *verbs: str) -> Output:
 
 OUTPUTS: tuple[Output, ...] = (
     _row("text", "text:render_text", "plan", "show", "lint", "commit", "verify"),
-    _row("json", "json_report:render_json", "plan", "show", "lint", "commit", "verify"),
+    _row("json", "json_report:stream_json", "plan", "show", "lint", "commit", "verify"),
     _row("markdown", "markdown:render_markdown", "plan", "show"),
     _row("sarif", "sarif:render_sarif", "plan", "show", "lint"),
     _row("junit", "junit:render_junit", "plan", "show", "lint"),
@@ -72,6 +72,7 @@ def output_names(verb: str = "") -> tuple[str, ...]:
     return tuple(output.name for output in OUTPUTS if not verb or verb in output.verbs)
 
 
-def render(plan: "Plan", output: str, options: RenderOptions) -> str:
-    """Render a plan as the output of that name. Raises KeyError if there is no such output."""
-    return {row.name: row for row in OUTPUTS}[output].load()(plan, options)
+def render(plan: "Plan", output: str, options: RenderOptions) -> "Iterator[str]":
+    """Yield a plan as the output of that name, in parts. Raises KeyError if there is no such output."""
+    rendered = {row.name: row for row in OUTPUTS}[output].load()(plan, options)
+    return iter([rendered]) if isinstance(rendered, str) else rendered

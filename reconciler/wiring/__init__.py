@@ -178,9 +178,9 @@ def init(folder: Path, source: str) -> "InitResult":
 def save_plan(plan: "Plan", path: Path) -> None:
     """Write a plan to a file as JSON, completely or not at all."""
     from reconciler.adapters.files import write_file
-    from reconciler.outputs.json_report import render_json
+    from reconciler.outputs.json_report import stream_json
 
-    write_file(path, render_json(plan))
+    write_file(path, stream_json(plan))
 
 
 def load_plan(path: Path) -> "Plan":

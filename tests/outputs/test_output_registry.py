@@ -32,8 +32,9 @@ sys.exit(run(["plan", "--repo", sys.argv[1], "-o", "csv"]))
 
 @pytest.mark.parametrize("name", output_names())
 def test_every_output_renders(name: str) -> None:
-    assert render(plans.small(), name, RenderOptions(width=100)).endswith("\n")
-    assert render(plans.broken(), name, RenderOptions(lint=True)) is not None
+    *_, last = render(plans.small(), name, RenderOptions(width=100))
+    assert last.endswith("\n")
+    assert list(render(plans.broken(), name, RenderOptions(lint=True)))
 
 
 def test_settings_and_verbs_offer_the_rows_of_the_registry() -> None:
@@ -43,7 +44,7 @@ def test_settings_and_verbs_offer_the_rows_of_the_registry() -> None:
 
 
 def test_lint_annotations_have_the_headline_of_lint() -> None:
-    last = render(plans.broken(), "github", RenderOptions(lint=True)).splitlines()[-1]
+    last = "".join(render(plans.broken(), "github", RenderOptions(lint=True))).splitlines()[-1]
     assert last == "reconciler: 3 errors and 1 warning in 3 files"
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.registry import RenderOptions
@@ -96,3 +97,31 @@ def test_no_string_breaks_the_page(plan: Plan, width: int, unicode: bool, full: 
     assert max(map(cells, lines)) <= room + tables
     coloured = render_text(plan, RenderOptions(width=width, unicode=unicode, full=full, lint=lint, color=True))
     assert ANSI.sub("", coloured) == shown
+
+
+PRODUCT = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition-MIG-1g.24gb.shared"
+assert len(PRODUCT) == 63  # the longest label value
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+@pytest.mark.parametrize("product", ["NVIDIA-H200-141GB-HBM3e", PRODUCT])
+def test_tables_never_cut_a_product_or_a_number(width: int, product: str) -> None:
+    """A narrow page drops the vendor, writes notes below rows, and at last shows each row as a record."""
+    plan = plans.everything()
+    gpus = tuple(replace(line, product=product, before=123_456, after=234_567) for line in plan.gpus)
+    queues = tuple(replace(line, product=product, before=345_678, after=456_789, limit=567_890) for line in plan.queues)
+    capacity = tuple(replace(line, product=product, capacity=678_901) for line in plan.capacity)
+    shown = render_text(replace(plan, gpus=gpus, queues=queues, capacity=capacity), RenderOptions(width=width))
+    tables = shown[shown.index("\nGPUs") : shown.index("\nSizing")]
+    assert max(map(cells, tables.splitlines())) <= width
+    together = re.sub(r"\s+", " ", tables)
+    for number in ("123456 → 234567", "345678 → 456789", "567890", "678901", "+111111"):
+        assert number in together
+    assert product.removeprefix("NVIDIA-") in re.sub(r"\s+", "", tables)
+    assert width < 120 or product in together
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_line_is_wider_than_the_page(width: int) -> None:
+    shown = render_text(plans.everything(), RenderOptions(width=width))
+    assert max(map(cells, shown.splitlines())) <= width

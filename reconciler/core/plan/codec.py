@@ -4,14 +4,14 @@ Keys are the field names in camelCase, in the order of the fields, so that equal
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from reconciler.core.plan.digest import checksum, digest
+from reconciler.core.plan.digest import checksum, checksum_of, digest
 from reconciler.core.plan.plan import Plan
 from reconciler.errors import ConfigError, StalePlan
 
@@ -19,10 +19,40 @@ API_VERSION = "gpureconciler.io/v1alpha1"
 KIND = "Plan"
 
 
+def fields(plan: Plan) -> Iterator[tuple[str, Any]]:
+    """Yield the names and plain JSON values of a plan without its checksum. Lists are iterators over their items."""
+    yield "apiVersion", API_VERSION
+    yield "kind", KIND
+    hints = _hints(Plan)
+    for name in Plan.__struct_fields__:
+        value, hint = getattr(plan, name), hints[name]
+        yield _camel(name), map(_plain_item(hint), value) if isinstance(value, tuple) else _plain_value(value, hint)
+
+
+def _plain_item(hint: Any) -> Callable[[Any], Any]:
+    item = get_args(hint)[0]
+    return lambda value: _plain_value(value, item)
+
+
+def _plain_value(value: Any, hint: Any) -> Any:
+    return _rename(msgspec.to_builtins(value), hint, _camel)
+
+
+def plan_checksum(plan: Plan) -> str:
+    """Return the checksum of the saved plan, without holding all of its JSON values."""
+    try:
+        return checksum_of(fields(plan))
+    except UnicodeEncodeError:  # a file name that is not UTF-8
+        return checksum(_document(plan))
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in fields(plan)}
+
+
 def to_json(plan: Plan) -> dict[str, Any]:
     """Return the plan as plain JSON values, with a checksum over all of them."""
-    document = {"apiVersion": API_VERSION, "kind": KIND, **_rename(msgspec.to_builtins(plan), Plan, _camel)}
-    return {**document, "checksum": checksum(document)}
+    return {**_document(plan), "checksum": plan_checksum(plan)}
 
 
 def encode(plan: Plan) -> bytes:

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,6 +56,22 @@ def approval_digest(plan: "Plan", judged_by: str, lost: Iterable[str] = ()) -> s
 def checksum(document: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a saved plan without its own `checksum`, as canonical JSON."""
     return _sha256({name: value for name, value in document.items() if name != "checksum"})
+
+
+def checksum_of(fields: Iterable[tuple[str, Any]]) -> str:
+    """Return `checksum` of a document without its checksum, whose lists are iterators over their items."""
+    content = hashlib.sha256()
+    for position, (name, value) in enumerate(sorted(fields, key=itemgetter(0))):
+        content.update(b"%s%s:" % (b"," if position else b"{", msgspec.json.encode(name)))
+        if not isinstance(value, Iterator):
+            content.update(msgspec.json.encode(value, order="sorted"))
+            continue
+        content.update(b"[")
+        for number, item in enumerate(value):
+            content.update((b"," if number else b"") + msgspec.json.encode(item, order="sorted"))
+        content.update(b"]")
+    content.update(b"}")
+    return "sha256:" + content.hexdigest()
 
 
 def _sha256(value: Any) -> str:

@@ -26,7 +26,7 @@ class Form(StrEnum):
 
     TEXT = "text"  # cut in the middle
     NUMBER = "number"  # right-aligned, never cut
-    PRODUCT = "product"  # a GPU product: never cut, but without its vendor on a narrow page
+    PRODUCT = "product"  # a GPU product: never cut, but without its vendor if the table is too wide
     PLACE = "place"  # left out if the table is too wide
     NOTE = "note"  # the last column; below its row on a narrow page
 

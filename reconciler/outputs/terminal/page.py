@@ -45,7 +45,7 @@ _ASCII = str.maketrans(
     {"→": "->", "·": "|", "…": "...", "—": "-", "│": "|", "└": "`", "├": "|", "─": "-", "█": "#", "░": ".", "▓": "%"}
 )
 _MIN_WIDTH = 40
-_MIN_COLUMN = 8
+_MIN_COLUMN = 12
 _MAX_LABEL = 63  # characters of a Kubernetes label value, such as a GPU product
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _TOKENS = re.compile(r" +|[^ ]+")
@@ -123,7 +123,7 @@ class Page(Struct, kw_only=True):
         """Add a table. Columns in `right` hold numbers and are right-aligned; they and those in `keep` are never cut.
 
         If the table is too wide and its last column holds notes, they are written below their rows. The widest other
-        columns are then cut in the middle.
+        columns are then cut in the middle. If that is not enough, each row becomes a record of several lines.
         """
         body = [[self._span(piece) for piece in row] for row in rows]
         titles = [(title, Style.DIM) for title in header]
@@ -134,6 +134,10 @@ class Page(Struct, kw_only=True):
         if is_split:
             widths, room = widths[:-1], room + 2
         _shrink(widths, [i for i in range(len(widths)) if i not in right and i not in keep], room)
+        if sum(widths) > room:
+            for row in body:
+                self._record(header, row, right=right, has_notes=has_notes, indent=indent)
+            return
         for row in [titles, *body] if any(header) else body:
             parts = []
             for i, width in enumerate(widths):
@@ -144,6 +148,30 @@ class Page(Struct, kw_only=True):
             self._add([" " * indent, "  ".join(parts)])
             if is_split and row[-1][0]:
                 self.write(Styled(*row[-1]), indent=indent + 4, hang=0)
+
+    def _record(
+        self,
+        header: Sequence[str],
+        row: Sequence[tuple[str, Style]],
+        *,
+        right: Collection[int],
+        has_notes: bool,
+        indent: int,
+    ) -> None:
+        """Write a row as its names, its numbers with their titles, and its note."""
+        notes = {len(header) - 1} if has_notes else set()
+        names = [
+            (clip_middle(row[i][0], _MAX_LABEL, ellipsis=self.ellipsis), row[i][1])
+            for i in range(len(row))
+            if i not in right and i not in notes and row[i][0]
+        ]
+        numbers = [(header[i], row[i]) for i in range(len(row)) if i in right and row[i][0]]
+        self.write(*_joined([[Styled(*name)] for name in names], "  "), indent=indent)
+        listed = [[Styled(f"{title} ", Style.DIM), Styled(*number)] for title, number in numbers]
+        if listed:
+            self.write(*_joined(listed, " · "), indent=indent + 4, hang=0)
+        if notes and row[-1][0]:
+            self.write(Styled(*row[-1]), indent=indent + 4, hang=0)
 
     def table_width(self, header: Sequence[str], rows: Sequence[TableRow], *, indent: int = 2) -> int:
         """Return the width of a table in which nothing is cut."""
@@ -187,6 +215,14 @@ class Page(Struct, kw_only=True):
 
     def _add(self, parts: Iterable[str]) -> None:
         self.lines.append("".join(parts).rstrip())
+
+
+def _joined(groups: Iterable[Sequence[Styled]], separator: str) -> list[Styled]:
+    """Join groups of spans with a separator."""
+    pieces: list[Styled] = []
+    for group in groups:
+        pieces += [*([Styled(separator, Style.DIM)] if pieces else []), *group]
+    return pieces
 
 
 def _shrink(widths: list[int], columns: Sequence[int], room: int) -> None:

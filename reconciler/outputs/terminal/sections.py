@@ -1,11 +1,12 @@
 """Shows sections as text."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from reconciler.outputs.findings import FindingEntry, Level, group_findings, name_of
 from reconciler.outputs.sections.model import (
     Block,
+    Column,
     CommandBlock,
     FactsBlock,
     FindingsBlock,
@@ -13,6 +14,7 @@ from reconciler.outputs.sections.model import (
     Name,
     NamesBlock,
     PageSection,
+    Row,
     SentenceBlock,
     TableBlock,
 )
@@ -21,7 +23,6 @@ from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 _LEVEL_STYLES = {Level.ERROR: Style.ERROR, Level.WARNING: Style.WARNING, Level.NOTE: Style.DIM}
 _MAX_ENTRIES = 5  # of one rule; errors are always shown
 _MAX_NAMES = 8  # of objects or places with the same finding
-_WIDE_PAGE = 100
 _VENDOR = re.compile(r"^(NVIDIA|AMD)-(?=.)")
 
 
@@ -53,16 +54,16 @@ def _write_block(page: Page, block: Block, *, full: bool) -> None:
 
 
 def write_table(page: Page, table: TableBlock) -> None:
-    """Write a table. A page that is too narrow leaves out places and the vendors of products."""
-    is_wide = page.width >= _WIDE_PAGE
-    titles = [column.title for column in table.columns]
-    fits = page.table_width(titles, (*table.rows, *table.footer)) <= page.width
-    shown = [i for i, column in enumerate(table.columns) if fits or column.form is not Form.PLACE]
-    columns = [table.columns[i] for i in shown]
-    products = set() if is_wide else {i for i, column in enumerate(table.columns) if column.form is Form.PRODUCT}
-    rows = [
-        [_without_vendor(row[i]) if i in products else row[i] for i in shown] for row in (*table.rows, *table.footer)
-    ]
+    """Write a table. If it is too wide, places are left out, and then the vendors of products."""
+    columns, rows = table.columns, [*table.rows, *table.footer]
+    if not _fits(page, columns, rows):
+        shown = [i for i, column in enumerate(columns) if column.form is not Form.PLACE]
+        columns, rows = tuple(columns[i] for i in shown), [tuple(row[i] for i in shown) for row in rows]
+    if not _fits(page, columns, rows):
+        products = {i for i, column in enumerate(columns) if column.form is Form.PRODUCT}
+        rows = [
+            tuple(_without_vendor(piece) if i in products else piece for i, piece in enumerate(row)) for row in rows
+        ]
     page.table(
         [column.title for column in columns],
         rows,
@@ -70,6 +71,12 @@ def write_table(page: Page, table: TableBlock) -> None:
         keep=[i for i, column in enumerate(columns) if column.form is Form.PRODUCT],
         has_notes=columns[-1].form is Form.NOTE,
     )
+
+
+def _fits(page: Page, columns: Sequence[Column], rows: Iterable[Row]) -> bool:
+    """Return whether nothing of a table is cut. Notes can be written below their rows."""
+    titles = [column.title for column in columns if column.form is not Form.NOTE]
+    return page.table_width(titles, [row[: len(titles)] for row in rows]) <= page.width
 
 
 def _without_vendor(piece: Piece) -> Piece:
