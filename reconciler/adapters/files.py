@@ -53,8 +53,11 @@ def write_new(root: Path, path: str, content: bytes) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file. Raises `OutsideError`."""
+    """Return the content of a file that the user names. Raises `ConfigError` if there is none, else `OutsideError`."""
     try:
         return path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError) as error:
+        problem = "does not exist" if isinstance(error, FileNotFoundError) else "is a folder"
+        raise ConfigError(f"{path} {problem}", hint="name a file") from error
     except OSError as error:
         raise OutsideError(f"{path} cannot be read: {error.strerror}", hint="name another file") from error

@@ -58,7 +58,7 @@ def test_nothing_is_written_where_table_and_model_differ(
         (["compile", "--python", "/no/such/python"], 6, "could not be started"),
         (["compile", "-o", "no/such/folder/x"], 2, "folder does not exist"),
         (["compile", "--points", "1"], 2, "points"),
-        (["check", "none"], 6, "cannot be read"),
+        (["check", "none"], 2, "none does not exist"),
         (["check"], 2, "FILE"),
         (["explode"], 2, "explode"),
     ],
