@@ -51,7 +51,7 @@ class PolicyDenied(ReconcilerError):
 
 
 class UnsafePlan(ReconcilerError):
-    """The plan exceeds a budget and has no matching approval."""
+    """The plan exceeds a budget and has no matching approval, or changes fields that are immutable."""
 
     exit_code = 5
 

@@ -5,7 +5,8 @@ from reconciler.core.documents import write
 from reconciler.core.problems import Severity
 from reconciler.core.secrets import SECRET_VALUES, masked_secret
 from reconciler.errors import InvalidInput
-from reconciler.index.build import CompiledRevision, Renderer
+from reconciler.index.build import CompiledRevision
+from reconciler.index.renderer import Renderer
 
 
 def render(workspace: Workspace) -> dict[str, bytes]:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.kinds.kind import Kinds
+from reconciler.core.manifests.generations import find_generations
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.schemas import Catalogue
@@ -23,6 +23,7 @@ from reconciler.index.dependencies import DependencyDigests
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.parsed import CachedParser, ParsedFile, ReadFiles, load_mapping, save_mapping
 from reconciler.index.records import (
+    SEPARATOR,
     CompiledRecord,
     FileRecord,
     decode_compiled,
@@ -109,6 +110,11 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
                     found.setdefault(summary.path, summary)
         return {path: found[path] for path in wanted}
 
+    def is_replaceable(self, path: str) -> bool:
+        """Return whether a path is that of a job that `onImmutableChange` lets replace."""
+        source = self.sources.get(path)
+        return source is not None and path in self.records[source].replaceable.split(SEPARATOR)
+
     def first_summaries(self) -> Iterator[ObjectSummary]:
         """Yield the summaries of all objects. Of two objects with one path the first counts."""
         seen: set[str] = set()
@@ -167,13 +173,14 @@ def build_index(
     definitions.update(path for path, raw in changed.items() if may_define(raw, runtime.kinds))
     parser = CachedParser(store.parsed, runtime.kinds, runtime.catalogue)
     context = _load_context(runtime, revision, clusters, sorted(definitions), parser)
+    context = replace(context, generations=find_generations(revision.files.rendered))
     digests = DependencyDigests(context)
     stale_sets = {each for each, digest in store.digests.items() if digests.of(each) != digest}
     stale = [path for path in sources if path in changed or known[path].dependencies in stale_sets]
     compilation = _compile(runtime, context, sources, stale, changed, keep=keep)
     records = {path: compilation.records.get(path) or known[path] for path in sources}
     desired, has_duplicates = rendered_blobs(records.values())
-    return CompiledRevision(
+    index = CompiledRevision(
         revision=revision,
         clusters=clusters,
         context=context,
@@ -184,12 +191,48 @@ def build_index(
         contents=compilation.contents,
         compiled=compilation.compiled,
         saved=store,
+        store=Store(),
+    )
+    renamed = [path for path in context.generations if path in desired]  # compiled before they had a suffix
+    if renamed:
+        index = compile_again(runtime, index, context, renamed, keep=keep)
+    return replace(
+        index,
         store=Store(
-            records=records,
-            digests=digests.of_all(record.dependencies for record in records.values()),
+            records=index.records,
+            digests=digests.of_all(record.dependencies for record in index.records.values()),
             parsed=parser.used,
             totals=store.totals,
         ),
+    )
+
+
+def compile_again(
+    runtime: Runtime,
+    index: CompiledRevision,
+    context: Context,
+    paths: Iterable[str],
+    *,
+    keep: Mapping[str, str] | None = None,
+) -> CompiledRevision:
+    """Return an index in which the source files of rendered paths are compiled in another context."""
+    sources = index.revision.files.sources
+    chosen = sorted({index.sources[path] for path in paths})
+    compilation = _compile(runtime, context, sources, chosen, {}, keep=keep)
+    records = {**index.records, **compilation.records}
+    desired, has_duplicates = rendered_blobs(records.values())
+    contents = {path: content for path, content in index.contents.items() if index.sources[path] not in chosen}
+    return replace(
+        index,
+        context=context,
+        records=records,
+        desired=desired,
+        has_duplicates=has_duplicates,
+        contents={**contents, **compilation.contents},
+        compiled={
+            **{path: file for path, file in index.compiled.items() if path not in chosen},
+            **compilation.compiled,
+        },
     )
 
 
@@ -320,80 +363,3 @@ def _compile(
 def read_files(repository: Repository, blobs: BlobIds, paths: list[str]) -> Iterator[tuple[str, bytes]]:
     """Read files by path."""
     return zip(paths, repository.read([blobs[path] for path in paths]), strict=True)
-
-
-class Renderer:
-    """Gives manifests and bytes of rendered paths: compiles their source files again unless this run did so already."""
-
-    def __init__(self, runtime: Runtime, index: CompiledRevision) -> None:
-        self._runtime = runtime
-        self._index = index
-        self._raw: dict[str, bytes] = {}
-        self._objects: dict[tuple[str, str], dict[str, RenderedObject]] = {}
-
-    def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
-        """Return rendered paths by source file, and read those files in one call."""
-        groups: dict[str, list[str]] = {}
-        for path in paths:
-            groups.setdefault(self._index.sources[path], []).append(path)
-        missing = sorted(source for source in groups if source not in self._raw)
-        self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, missing))
-        return groups
-
-    def raw(self, source: str) -> bytes:
-        """Return the content of a source file."""
-        if source not in self._raw:
-            self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, [source]))
-        return self._raw[source]
-
-    def compile(self, sources: list[str], *, cluster: str = "") -> list[dict[str, RenderedObject]]:
-        """Return what grouped source files render, by path; `cluster`: for one cluster only.
-
-        Policies are not evaluated, and nothing is kept.
-        """
-        known, context = self._index.compiled, self._index.context
-        if all(source in known for source in sources):
-            files = [known[source] for source in sources]
-        else:
-            chosen = [(source, self._raw[source]) for source in sources]
-            if cluster:
-                context = replace(context, clusters=tuple(one for one in context.clusters if one.name == cluster))
-            files = compile_files(context, chosen)
-        return [{one.summary.path: one for one in reversed(file.objects)} for file in files]
-
-    def object(self, path: str) -> RenderedObject:
-        """Return one rendered object; those of its source file and cluster are kept for the next call."""
-        source, cluster = self._index.sources[path], path.partition("/")[0]
-        if (source, cluster) not in self._objects:
-            self.group([path])
-            (self._objects[source, cluster],) = self.compile([source], cluster=cluster)
-        return self._objects[source, cluster][path]
-
-    def contents(self, paths: list[str]) -> dict[str, bytes]:
-        """Return the bytes of rendered paths, in order: kept ones, those in `rendered/`, and the rest compiled."""
-        index, repository = self._index, self._runtime.repository
-        contents = (
-            {} if index.has_duplicates else {path: index.contents[path] for path in paths if path in index.contents}
-        )
-        rendered = index.revision.files.rendered
-        there = [path for path in paths if path not in contents and rendered.get(path) == index.desired[path]]
-        contents.update(read_files(repository, index.desired, there))
-        contents.update(self._render([path for path in paths if path not in contents]))
-        return {path: contents[path] for path in paths}
-
-    def _render(self, paths: list[str]) -> dict[str, bytes]:
-        groups = self.group(paths)
-        sources = sorted(groups)
-
-        def work(positions: range) -> list[bytes]:
-            chosen = [sources[position] for position in positions]
-            return [
-                msgspec.msgpack.encode({path: objects[path].content for path in groups[source]})
-                for source, objects in zip(chosen, self.compile(chosen), strict=True)
-            ]
-
-        contents: dict[str, bytes] = {}
-        with self._runtime.progress("rendering", len(sources)) as advance:
-            for raw in in_parallel(work, len(sources), processes=self._runtime.processes, advance=advance):
-                contents.update(msgspec.msgpack.decode(raw, type=dict[str, bytes]))
-        return contents

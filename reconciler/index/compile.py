@@ -11,17 +11,19 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.core.config import Cluster
+from reconciler.core.config import Cluster, OnImmutableChange
 from reconciler.core.documents import Document, read_written, write
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.rendered import Rendered
+from reconciler.core.manifests.generations import rename_problems, renamed
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.manifests.ownership import own
+from reconciler.core.manifests.ownership import choice_problems, own
 from reconciler.core.manifests.plain import render_plain
 from reconciler.core.manifests.size import size_problems
 from reconciler.core.objects import SourceRef, format_path
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Parsed, Problem, Severity
+from reconciler.core.reasons import Origin
 from reconciler.core.secrets import mask_findings
 from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.index.context import Context, is_launch_configuration
@@ -43,6 +45,7 @@ class CompiledFile(Struct, frozen=True, kw_only=True):
     """Everything that one source file means, and what it used besides its own bytes.
 
     `pending` are the paths of jobs that wait for a sizing answer: the rendered files there stay unchanged.
+    `replaceable` are the paths of jobs that `onImmutableChange` lets replace by new generations.
     `exceeded` are errors of policies that exceed a limit (`index.evaluator`).
     """
 
@@ -50,6 +53,7 @@ class CompiledFile(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     pending: tuple[str, ...] = ()
+    replaceable: tuple[str, ...] = ()
     exceeded: tuple[Verdict, ...] = ()
     dependencies: frozenset[Dependency] = frozenset()
 
@@ -88,6 +92,7 @@ class _CompileUnit(Struct, kw_only=True):
     verdicts: list[Verdict] = field(default_factory=list)
     dependencies: set[Dependency] = field(default_factory=set)
     pending: set[str] = field(default_factory=set)
+    replaceable: list[str] = field(default_factory=list)
     exceeded: list[Verdict] = field(default_factory=list)
 
     def compiled(self) -> CompiledFile:
@@ -96,6 +101,7 @@ class _CompileUnit(Struct, kw_only=True):
             problems=mask_findings(dict.fromkeys(self.problems), self._bodies()),
             verdicts=tuple(self.verdicts),
             pending=tuple(sorted(self.pending)),
+            replaceable=tuple(self.replaceable),
             exceeded=tuple(self.exceeded),
             dependencies=frozenset(self.dependencies),
         )
@@ -138,7 +144,20 @@ def _render(context: Context, unit: _CompileUnit) -> None:
                 rendered = source.render(lookup)
                 unit.problems += rendered.problems
                 manifests = rendered.manifests
+            if source.row.has_generations and source.row.render is None:
+                manifests = tuple(_in_generation(manifest, document, lookup, unit) for manifest in manifests)
             unit.manifests += ((manifest, document) for manifest in manifests)
+
+
+def _in_generation(manifest: Manifest, document: Document, lookup: RecordingLookup, unit: _CompileUnit) -> Manifest:
+    """Return an object under the name of its generation; most run under their own."""
+    suffix = lookup.generation(manifest.key)
+    if not suffix:
+        return manifest
+    field = ("metadata", "name")
+    new = renamed(manifest, suffix, Origin(document=document, field=field))
+    unit.problems += rename_problems(new, manifest.key.name, document.at(field))
+    return new
 
 
 def _validate_rendered(context: Context, unit: _CompileUnit) -> None:
@@ -153,7 +172,13 @@ def _serialize(context: Context, unit: _CompileUnit) -> None:
         row = context.kinds.find(manifest.key.group, manifest.key.kind)
         rendered = _serialize_object(context, own(manifest, document, is_shared=row.is_shared))
         unit.objects.append(rendered)
+        if row.has_generations and _choice(context, rendered.manifest) == OnImmutableChange.REPLACE:
+            unit.replaceable.append(rendered.summary.path)
         unit.problems += size_problems(rendered.manifest, rendered.content, data_limit=row.data_limit)
+
+
+def _choice(context: Context, manifest: Manifest) -> str:
+    return manifest.on_immutable_change or context.config.on_immutable_change
 
 
 def _evaluate_policies(context: Context, units: Sequence[_CompileUnit], evaluator: PolicyEvaluator) -> None:
@@ -191,6 +216,7 @@ def _document_problems(context: Context, document: Document, raw: bytes) -> Sequ
         place = document.source
         return [Problem(rule=refusal.rule, place=place, field="kind", message=message, hint=refusal.hint)]
     problems = list(context.catalogue.validate(document))
+    problems += choice_problems(document)
     if row.is_definition and document.kind.encode() not in raw:
         place = document.at(("kind",))
         message = "the kind is written with escapes, so other files cannot find this definition"

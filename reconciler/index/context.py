@@ -72,6 +72,7 @@ class Context(Struct, frozen=True, kw_only=True):
     files: Mapping[str, Definition]
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
     problems: tuple[Problem, ...]
+    generations: Mapping[str, str] = {}  # suffixes by the path of the object under its own name
 
     @property
     def policies(self) -> PolicySet:

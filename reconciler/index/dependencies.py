@@ -14,6 +14,7 @@ from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kinds
+from reconciler.core.objects import ObjectKey
 
 if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answer, Answers
@@ -64,8 +65,20 @@ class PathsDependency(Struct, frozen=True, array_like=True, tag="paths"):
     """The paths of all configuration files that a launch line may name."""
 
 
+class GenerationDependency(Struct, frozen=True, array_like=True, tag="generation"):
+    """The suffix under which an object runs, by the path under its own name. Objects without one do not record it."""
+
+    path: str
+
+
 Dependency = (
-    DefinitionDependency | NamesDependency | InventoryDependency | AnswerDependency | FileDependency | PathsDependency
+    DefinitionDependency
+    | NamesDependency
+    | InventoryDependency
+    | AnswerDependency
+    | FileDependency
+    | PathsDependency
+    | GenerationDependency
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -110,6 +123,17 @@ class RecordingLookup:
         """Return the sorted names of all definitions of a kind in a namespace."""
         self._dependencies.add(NamesDependency(*kind, self._cluster.name, namespace))
         return tuple(sorted(self._context.definitions.get((self._cluster.name, kind, namespace), ())))
+
+    def generation(self, key: ObjectKey) -> str:
+        """Return the suffix of the generation in which an object runs; empty if it runs under its own name."""
+        generations = self._context.generations
+        if not generations:
+            return ""
+        path = self._context.kinds.manifest_path(self._cluster.name, key)
+        suffix = generations.get(path, "")
+        if suffix:
+            self._dependencies.add(GenerationDependency(path))
+        return suffix
 
     def answers(self) -> "Answers":
         """Return the recorded answers of the cluster's sizing engine; each question asked becomes a dependency."""
@@ -202,16 +226,21 @@ class DependencyDigests:
                 return self.inventories.get(dependency.cluster)
             case AnswerDependency():
                 return self._answer(dependency)
-            case FileDependency():
-                found = context.files.get(dependency.path)
-                return found.digest if found is not None else None
-            case PathsDependency():
-                return self._paths
+            case GenerationDependency():
+                return context.generations.get(dependency.path, "")
+            case FileDependency() | PathsDependency():
+                return self._of_files(dependency)
 
     @cached_property
     def inventories(self) -> dict[str, str]:
         """Digests of the inventories by cluster."""
         return {cluster: _digest_inventory(found) for cluster, found in self._context.evidence.inventories.items()}
+
+    def _of_files(self, dependency: FileDependency | PathsDependency) -> object:
+        if isinstance(dependency, PathsDependency):
+            return self._paths
+        found = self._context.files.get(dependency.path)
+        return found.digest if found is not None else None
 
     @cached_property
     def _paths(self) -> str:

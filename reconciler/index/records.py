@@ -40,6 +40,7 @@ class FileRecord(Struct, frozen=True, array_like=True):
     amounts: bytes
     encoded_summaries: bytes
     encoded_findings: bytes  # empty if there are none
+    replaceable: str = ""  # paths of jobs that `onImmutableChange` lets replace, joined
 
     @property
     def findings(self) -> FileFindings:
@@ -54,7 +55,7 @@ class FileRecord(Struct, frozen=True, array_like=True):
     @property
     def paths(self) -> list[str]:
         """Paths of the rendered objects."""
-        return self.objects.split(_SEPARATOR)[::2] if self.objects else []
+        return self.objects.split(SEPARATOR)[::2] if self.objects else []
 
 
 class CompiledRecord(Struct, frozen=True, array_like=True):
@@ -64,7 +65,7 @@ class CompiledRecord(Struct, frozen=True, array_like=True):
     contents: dict[str, bytes]
 
 
-_SEPARATOR = "\0"  # in no name of Kubernetes, and in no path
+SEPARATOR = "\0"  # in no name of Kubernetes, and in no path
 _IDENTITY = ("cluster", "group", "kind", "namespace", "name", "path", "source", "line", "column")
 _LINKED = (*_IDENTITY, "references")
 _AMOUNTS = tuple(name for name in ObjectSummary.__struct_fields__ if name not in {*_LINKED, "digest"})
@@ -84,8 +85,8 @@ short_digest = partial(blake2b, digest_size=16)
 
 def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]:
     """Return blob ids by rendered path, and whether two objects have one path. Then the first counts."""
-    objects = _SEPARATOR.join([record.objects for record in records if record.objects])
-    parts = objects.split(_SEPARATOR) if objects else []
+    objects = SEPARATOR.join([record.objects for record in records if record.objects])
+    parts = objects.split(SEPARATOR) if objects else []
     paths, blobs = parts[::2], parts[1::2]
     desired = dict(zip(paths, blobs, strict=True))
     has_duplicates = len(desired) != len(paths)
@@ -103,9 +104,10 @@ def summarize_file(compiled: CompiledFile, *, blob: str, is_definition: bool) ->
         blob=blob,
         is_definition=is_definition,
         dependencies=encode_dependencies(compiled.dependencies),
-        objects=_SEPARATOR.join([part for row in summaries for part in (row.path, row.digest)]),
+        objects=SEPARATOR.join([part for row in summaries for part in (row.path, row.digest)]),
         links=short_digest(_encoder.encode([links(row) for row in summaries])).digest(),
         amounts=short_digest(_encoder.encode([amounts(row) for row in summaries])).digest(),
         encoded_summaries=_encoder.encode(summaries),
         encoded_findings=_encoder.encode(findings) if findings != _NO_FINDINGS else b"",
+        replaceable=SEPARATOR.join(compiled.replaceable),
     )

@@ -1,5 +1,6 @@
 """Findings: everything a plan reports as wrong or risky, in one form for every output."""
 
+from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -10,6 +11,7 @@ from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import Approval, Breach, ExceptionInForce, Harm, Plan, Risk
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
+from reconciler.core.values import plural
 
 
 class Level(StrEnum):
@@ -252,3 +254,16 @@ def _from_approval(approval: Approval) -> Finding:
         place=approval.place,
         hint="the next `reconciler commit` removes it" if approval.is_merged else redo,
     )
+
+
+def lint_headline(plan: Plan) -> str:
+    """Return the result of lint as one phrase: `2 errors and 1 warning in 2 files`."""
+    everything = findings(plan)
+    levels = Counter(finding.level for finding in everything)
+    parts = [plural(levels[level], str(level)) for level in Level if levels[level]]
+    files = {finding.place.path for finding in everything if finding.place}
+    if not parts:
+        return "No problems found"
+    *most, last = parts
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return listed + (f" in {plural(len(files), 'file')}" if files else "")

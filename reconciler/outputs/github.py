@@ -1,9 +1,9 @@
 """The GitHub output: workflow commands that annotate the lines of a pull request, one per finding."""
 
 from reconciler.core.plan import Plan
-from reconciler.outputs.findings import Category, Finding, Level, findings
+from reconciler.outputs.findings import Category, Finding, Level, findings, lint_headline
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
-from reconciler.outputs.summary import counts, headline, lint_headline
+from reconciler.outputs.summary import counts, headline
 from reconciler.outputs.terminal.printable import clip, printable, without_commands
 
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}

@@ -165,7 +165,7 @@ def _rank(change: Change, queues: Container[tuple[str, str]]) -> int:
     tests = (
         change.gpus_before != change.gpus_after,
         not change.key.namespace and (change.cluster, change.key.name) in queues,
-        change.operation in (Operation.DELETE, Operation.MOVE),
+        change.operation in (Operation.REPLACE, Operation.DELETE, Operation.MOVE),
         bool(change.fields),
     )
     return next((rank for rank, passed in enumerate(tests) if passed), len(tests))
@@ -176,7 +176,7 @@ def _group_key(change: Change) -> tuple[object, ...]:
     what = (change.operation, change.key.group, change.key.kind, change.gpus_before, change.gpus_after)
     if change.operation is Operation.DELETE:
         return (*what, tuple(_reason_key(why) for why in change.because))
-    if change.operation is not Operation.UPDATE:
+    if change.operation not in (Operation.UPDATE, Operation.REPLACE):
         return ()
     fields = tuple(
         (
@@ -188,8 +188,9 @@ def _group_key(change: Change) -> tuple[object, ...]:
             _reason_key(field.why),
         )
         for field in change.fields
+        if not (change.moved_from and field.path == "metadata.name")  # that of each new generation differs
     )
-    return (*what, fields)
+    return (*what, bool(change.moved_from), fields)
 
 
 def _reason_key(why: Why | None) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from reconciler.outputs.comment.markup import code, marker, prose, size
 from reconciler.outputs.comment.objects import objects_markdown
 from reconciler.outputs.comment.sections import sections_markdown
 from reconciler.outputs.filters import apply_filters
+from reconciler.outputs.findings import lint_headline
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
 from reconciler.outputs.sections.model import View
@@ -16,7 +17,6 @@ from reconciler.outputs.summary import (
     closing_line,
     counts,
     headlines,
-    lint_headline,
     listed_counts,
     risk_counts,
 )

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.plan import Approval, CapacityLine, Harm, Operation, Plan
+from reconciler.core.plan.replacements import ABOUT_CHANGES
 from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Level, findings
 from reconciler.outputs.terminal.printable import clip_middle, printable
@@ -16,6 +17,7 @@ _HEADLINE_NAME_CELLS = 60  # Kubernetes allows names of 63 and 253 characters
 _PAST_TENSE = {
     Operation.CREATE: "created",
     Operation.UPDATE: "updated",
+    Operation.REPLACE: "replaced",
     Operation.MOVE: "moved",
     Operation.DELETE: "deleted",
 }
@@ -185,23 +187,29 @@ def hidden_requests(plan: Plan, shown: Iterable[QueueRow]) -> RequestTotal:
 
 def counts(plan: Plan) -> tuple[tuple[Operation | None, str], ...]:
     """Return `3 created`, `2 updated`, …, `41 unchanged` (operation None), without operations that do not occur."""
-    totals = Counter(change.operation for change in plan.changes)
+    refused = sum(change.is_refused for change in plan.changes)
+    totals = Counter(change.operation for change in plan.changes if not change.is_refused)
+    first = [(Operation.REPLACE, f"{refused:,} must be replaced")] if refused else []
     changed = [(operation, f"{totals[operation]:,} {word}") for operation, word in _PAST_TENSE.items()]
-    return (*(pair for pair in changed if totals[pair[0]]), (None, f"{plan.unchanged:,} unchanged"))
+    return (*first, *(pair for pair in changed if totals[pair[0]]), (None, f"{plan.unchanged:,} unchanged"))
 
 
 _TO_DO = {
     Operation.CREATE: "to create",
     Operation.UPDATE: "to update",
+    Operation.REPLACE: "to replace",
     Operation.MOVE: "to move",
     Operation.DELETE: "to delete",
 }
 
 
+_RARE = (Operation.MOVE, Operation.REPLACE)
+
+
 def closing_line(plan: Plan) -> str:
     """Return the last line of a page, such as `Plan: 3 to create, 2 to update, 0 to delete. +16 GPUs on main.`."""
     totals = Counter(change.operation for change in plan.changes)
-    numbers = [f"{totals[key]:,} {word}" for key, word in _TO_DO.items() if totals[key] or key is not Operation.MOVE]
+    numbers = [f"{totals[key]:,} {word}" for key, word in _TO_DO.items() if totals[key] or key not in _RARE]
     return f"Plan: {', '.join(numbers)}. {_closing_gpus(plan)}."
 
 
@@ -224,9 +232,12 @@ def risk_counts(plan: Plan) -> str:
 
 
 def headlines(plan: Plan) -> tuple[str, ...]:
-    """Return what the plan lacks, one sentence per cluster about requested GPUs, then one about guaranteed GPUs."""
+    """Return what the plan lacks and what is refused, then GPUs by cluster, then what is replaced and kept."""
     rows = queue_rows(plan)
-    sentences = (*_incomplete_headline(plan), *_request_headlines(rows), *_quota_headlines(rows))
+    refused = sum(change.is_refused for change in plan.changes)
+    first = [f"{refused:,} must be replaced: the API server refuses to change them in place"] if refused else []
+    first += _incomplete_headline(plan)
+    sentences = (*first, *_request_headlines(rows), *_quota_headlines(rows), *_replacement_headlines(plan))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
     if not sentences and not (plan.is_empty and others):
         sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
@@ -235,7 +246,7 @@ def headlines(plan: Plan) -> tuple[str, ...]:
 
 def _incomplete_headline(plan: Plan) -> Iterable[str]:
     """Yield a sentence about files with errors and jobs that wait: their changes are not in the plan."""
-    files = len({problem.place.path for problem in plan.errors})
+    files = len({problem.place.path for problem in plan.errors if problem.rule not in ABOUT_CHANGES})
     if not files and not plan.held_back:
         return
     cause = f"{plural(files, 'file')} with errors" if files else "jobs wait for a sizing answer"
@@ -252,6 +263,16 @@ def commit_message(plan: Plan) -> str:
     """Return the message of the commit that applies the plan: the counts as its subject, then the headlines."""
     changed = ", ".join(text for operation, text in counts(plan) if operation is not None)
     return "\n".join((f"Render: {changed}", "", *headlines(plan)))
+
+
+def _replacement_headlines(plan: Plan) -> Iterable[str]:
+    made = [change for change in plan.changes if change.operation is Operation.REPLACE and not change.is_refused]
+    if made:
+        stopped = sum(change.gpus_before for change in made)
+        pods = f"; pods on {gpus(stopped)} stop and start again" if stopped else ""
+        yield f"{plural(len(made), 'job')} replaced by a new generation{pods}"
+    if kept := len(plan.kept_specs):
+        yield f"{plural(kept, 'object')} {'keeps its' if kept == 1 else 'keep their'} current spec until deleted"
 
 
 def _by_cluster(rows: Iterable[QueueRow]) -> dict[str, list[QueueRow]]:
@@ -361,19 +382,6 @@ def listed_counts(plan: Plan) -> tuple[str, ...]:
         *(plural(levels[level], str(level)) for level in Level if levels[level]),
         plural(len(plan.changes), "object"),
     )
-
-
-def lint_headline(plan: Plan) -> str:
-    """Return the result of lint as one phrase: `2 errors and 1 warning in 2 files`."""
-    everything = findings(plan)
-    levels = Counter(finding.level for finding in everything)
-    parts = [plural(levels[level], str(level)) for level in Level if levels[level]]
-    files = {finding.place.path for finding in everything if finding.place}
-    if not parts:
-        return "No problems found"
-    *most, last = parts
-    listed = f"{', '.join(most)} and {last}" if most else last
-    return listed + (f" in {plural(len(files), 'file')}" if files else "")
 
 
 def evidence_age(line: CapacityLine) -> str:

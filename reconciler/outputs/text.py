@@ -2,6 +2,7 @@
 
 from reconciler.core.plan import Plan, Revision
 from reconciler.outputs.filters import apply_filters
+from reconciler.outputs.findings import lint_headline
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
 from reconciler.outputs.sections.model import View
@@ -11,7 +12,6 @@ from reconciler.outputs.summary import (
     closing_line,
     counts,
     headlines,
-    lint_headline,
     listed_counts,
     risk_counts,
 )

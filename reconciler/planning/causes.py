@@ -21,7 +21,7 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.plan.comparison import NO_CAUSES, Causes
 from reconciler.core.plan.differences import CauseFinder, differences
 from reconciler.core.reasons import Origin, Why
-from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.context import Context
 from reconciler.index.dependencies import (
     AnswerDependency,
@@ -31,6 +31,7 @@ from reconciler.index.dependencies import (
     InventoryDependency,
     decode_dependencies,
 )
+from reconciler.index.renderer import Renderer
 from reconciler.planning.past import InputPart, PastSources
 from reconciler.revision.files import CONFIG_PATH, BlobIds, RevisionFiles
 from reconciler.revision.revision import LoadedRevision, read_past_files

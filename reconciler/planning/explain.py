@@ -14,7 +14,8 @@ from reconciler.core.printed_paths import find_path
 from reconciler.core.secrets import MASK, KnownSecrets, is_secret_path, mask_text, secret_leaves
 from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
-from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.renderer import Renderer
 from reconciler.planning.absent import explain_absent, problems_of, removed_fields
 
 

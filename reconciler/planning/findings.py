@@ -1,7 +1,7 @@
 """What a plan reports: problems, and verdicts with exceptions applied, on the date of the plan."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -26,7 +26,7 @@ class PlanFindings(Struct, frozen=True, kw_only=True):
 
 
 def collect_findings(
-    index: CompiledRevision, evaluation: PolicyFindings, foreign: Mapping[str, Problem], day: dt.date | None
+    index: CompiledRevision, evaluation: PolicyFindings, others: Iterable[Problem], day: dt.date | None
 ) -> PlanFindings:
     """Return problems, and the verdicts with the exceptions that are valid on a day; without one all are.
 
@@ -36,7 +36,7 @@ def collect_findings(
     excepted = apply_exceptions(evaluation.verdicts, index.context.exceptions, day.isoformat() if day else "")
     exceeded = first_exceeded(evaluation.exceeded)
     verdicts = [*(verdict for verdict in excepted.verdicts if verdict.rule not in exceeded), *exceeded.values()]
-    problems = [*index.problems(), *foreign.values(), *excepted.problems]
+    problems = [*index.problems(), *others, *excepted.problems]
     return PlanFindings(
         problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
         verdicts=tuple(sorted(verdicts, key=lambda verdict: verdict.sort_key)),

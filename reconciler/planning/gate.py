@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from reconciler.core.plan import Breach, Plan
 from reconciler.core.plan.budgets import KEPT
+from reconciler.core.plan.replacements import REFUSED
 from reconciler.core.values import plural
 from reconciler.errors import InvalidInput, PolicyDenied, StalePlan, UnsafePlan
 
@@ -11,13 +12,19 @@ _MAX_FILES = 5  # in one message
 
 
 def refuse(plan: Plan, *, budgets: bool = True) -> None:
-    """Raise what forbids the plan: invalid input, policy, edits of `rendered/`, then budgets without an approval."""
-    if plan.errors:
+    """Raise what forbids the plan: invalid input, policy, refused changes, edits of `rendered/`, then budgets."""
+    refused = tuple(problem for problem in plan.errors if problem.rule == REFUSED)
+    if len(plan.errors) > len(refused):
         raise InvalidInput(plan.errors, already_shown=True)
     if plan.denials:
         raise PolicyDenied(
             f"{plural(len(plan.denials), 'policy denial')}, shown above",
             hint="change what is denied, or add a PolicyException with an expiry date",
+        )
+    if refused:
+        raise UnsafePlan(
+            f"{plural(len(refused), 'change')} of immutable fields, shown above, which the API server refuses",
+            hint="undo them, or choose with onImmutableChange: replace or keep",
         )
     if plan.edited:
         shown = ", ".join(plan.edited[:_MAX_FILES]) + (" …" if len(plan.edited) > _MAX_FILES else "")

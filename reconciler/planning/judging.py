@@ -14,9 +14,10 @@ from reconciler.core.policy.changes import rule_changes
 from reconciler.core.policy.references import RULES
 from reconciler.core.policy.rule_book import RuleBook, load_rules
 from reconciler.core.secrets import mask_text
-from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.evaluator import PolicyEvaluator, PolicyFindings, join
 from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
+from reconciler.index.renderer import Renderer
 from reconciler.index.totals import evaluate_under
 from reconciler.index.workers import in_parallel
 from reconciler.planning.baseline import Baseline

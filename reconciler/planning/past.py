@@ -6,11 +6,12 @@ from functools import cached_property
 
 from reconciler.core.config import Config, parse_config
 from reconciler.core.documents import read
-from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, compile_files
 from reconciler.index.context import Context, build_context, may_define
 from reconciler.index.parsed import CachedParser, ParsedFile
+from reconciler.index.renderer import Renderer
 from reconciler.revision.files import CONFIG_PATH, BlobIds, RevisionFiles
 
 Changed = Mapping[str, tuple[bytes | None, bytes | None]]

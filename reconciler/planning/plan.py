@@ -16,13 +16,13 @@ from reconciler.core.plan.comparison import NO_CAUSES
 from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs
 from reconciler.core.plan.make import make_plan
+from reconciler.core.plan.replacements import is_kept
 from reconciler.core.policy.changes import stricter_verdicts
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.queues import defines_queues, subtract_workloads
 from reconciler.core.summary import ObjectSummary
 from reconciler.index.build import (
     CompiledRevision,
-    Renderer,
     Runtime,
     build_index,
     read_files,
@@ -31,6 +31,7 @@ from reconciler.index.build import (
 )
 from reconciler.index.compile import compile_file
 from reconciler.index.evaluator import PolicyFindings
+from reconciler.index.renderer import Renderer
 from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
@@ -38,6 +39,7 @@ from reconciler.planning.behind import find_behind
 from reconciler.planning.causes import find_causes
 from reconciler.planning.committed import CommittedEdits, find_edits
 from reconciler.planning.findings import ages_of_evidence, collect_findings, judge_age, own_verdicts, plan_date
+from reconciler.planning.generations import assign_generations
 from reconciler.planning.judging import judge, verdicts_of_base
 from reconciler.planning.updates import compare_updates
 from reconciler.revision.files import BlobIds, RevisionFiles, below, count_below, digest_files
@@ -104,14 +106,16 @@ def plan_tree(
     date: current date, for exceptions that expire (empty: date of the head commit).
     """
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
+    own = _baseline(runtime, index.revision)
+    index, refusals = assign_generations(runtime, index, own)
     totals = evaluate_tree(runtime, index)
     renderer = Renderer(runtime, index)
     base_revision = _resolve_base(runtime, index, base, or_itself=against_head)
     before = index.revision if against_head else base_revision
-    baseline = _baseline(runtime, before)
+    baseline = own if before.files.rendered == index.revision.files.rendered else _baseline(runtime, before)
     judged = judge(runtime, index, base_revision)
     differing = baseline.differing(index.desired)
-    foreign = _foreign(runtime, index, before, baseline, differing)
+    foreign = _foreign(index, own, baseline, differing)
     owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
     differing = [path for path in differing if path in owned]
     changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
@@ -126,8 +130,9 @@ def plan_tree(
         ages = judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
         verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *ages]))
         exceeded = (*exceeded, *by_base.exceeded)
-    findings = collect_findings(index, PolicyFindings(verdicts, exceeded), foreign, day)
-    edits = _committed_edits(runtime, index, base_revision, existing)
+    findings = collect_findings(index, PolicyFindings(verdicts, exceeded), (*foreign.values(), *refusals), day)
+    kept_specs = frozenset(path for path, update in updates.items() if is_kept(update.comparison, config))
+    edits = _committed_edits(runtime, index, base_revision, existing, kept_specs)
     renderer.group(_creations(changed, owned, moves=bool(differing)))
     inputs = Inputs(
         engine=runtime.engine,
@@ -145,6 +150,7 @@ def plan_tree(
         body=baseline.body,
         comparisons={path: update.comparison for path, update in updates.items()},
         causes=causes,
+        kept_specs=kept_specs,
         schemas=index.context.catalogue,
         origins=_origins(runtime, index, before.files, findings.problems),
         waiting=index.pending(),
@@ -173,7 +179,8 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
     baseline = _baseline(runtime, index.revision)
     day = plan_date(index, tree, date)
     evaluation = own_verdicts(index, totals, {}, config, day, is_dated=bool(date))
-    findings = collect_findings(index, evaluation, _foreign_in(baseline, baseline.differing(index.desired)), day)
+    foreign = _foreign_in(baseline, baseline.differing(index.desired))
+    findings = collect_findings(index, evaluation, foreign.values(), day)
     head = _describe(tree, *index.revision.files.written)
     return Plan(
         engine=runtime.engine,
@@ -203,7 +210,7 @@ def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
 
 
 def _committed_edits(
-    runtime: Runtime, index: CompiledRevision, base: LoadedRevision, existing: Baseline
+    runtime: Runtime, index: CompiledRevision, base: LoadedRevision, existing: Baseline, kept_specs: frozenset[str]
 ) -> CommittedEdits:
     """Compare the head's own `rendered/` with its sources and the base. Another folder is a change of settings."""
     head = index.revision
@@ -211,16 +218,15 @@ def _committed_edits(
         return CommittedEdits()
     committed = _baseline(runtime, head).versions
     is_commit = head.tree.commit is not None
-    return find_edits(committed, index.desired, existing, index.pending(), is_commit=is_commit)
+    return find_edits(committed, index.desired, existing, index.pending() | kept_specs, is_commit=is_commit)
 
 
 def _foreign(
-    runtime: Runtime, index: CompiledRevision, before: LoadedRevision, baseline: Baseline, differing: Sequence[str]
+    index: CompiledRevision, own: Baseline, baseline: Baseline, differing: Sequence[str]
 ) -> dict[str, Problem]:
     """Return the problems of objects that are not ours: in the baseline, and in the head's own `rendered/`."""
     foreign = _foreign_in(baseline, differing)
-    if before is not index.revision and before.files.rendered != index.revision.files.rendered:
-        own = _baseline(runtime, index.revision)
+    if baseline is not own:
         new = [path for path in own.differing(index.desired) if baseline.versions.get(path) != own.versions[path]]
         foreign |= _foreign_in(own, new)
     return foreign

@@ -8,9 +8,10 @@ from msgspec import Struct
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.comparison import NO_CAUSES, Causes, Comparison, compare
 from reconciler.core.policy.verdict import Verdict
-from reconciler.index.build import CompiledRevision, Renderer, Runtime
+from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.context import Context
 from reconciler.index.evaluator import PolicyEvaluator
+from reconciler.index.renderer import Renderer
 from reconciler.index.workers import in_parallel
 from reconciler.planning.baseline import Baseline
 

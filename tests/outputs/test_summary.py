@@ -4,12 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.plan import GpuLine, Plan, QueueLine
+from reconciler.outputs.findings import lint_headline
 from reconciler.outputs.summary import (
     blockers,
     headline,
     headlines,
     hidden_requests,
-    lint_headline,
     number,
     queue_rows,
     total_requests,

@@ -75,7 +75,7 @@ def test_workers_compare_as_one_process_does(fleet: Fleet, monkeypatch: pytest.M
         assert (field["before"], field["after"]) == ("10Gi", "20Gi" if change["key"]["name"] == "claim-0" else "5Gi")
         number = change["key"]["name"].removeprefix("claim-")
         assert field["why"]["places"][0]["path"] == f"jobs/{number}.yaml"
-    shrunk = [risk for risk in plan["risks"] if risk["rule"] == "risk.pvc-shrink"]
+    shrunk = [problem for problem in plan["problems"] if problem["rule"] == "immutable.claim"]
     assert len(shrunk) == MANY - 1
 
 

@@ -40,6 +40,14 @@ class Vendor(StrEnum):
         return {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}[self.value]
 
 
+class OnImmutableChange(StrEnum):
+    """What happens to an object whose change the API server accepts only on a new object."""
+
+    REFUSE = "refuse"  # the plan is refused
+    REPLACE = "replace"  # a job runs on under a new name; the old one is deleted
+    KEEP = "keep"  # the object stays as it is until it is deleted; the change is for new ones
+
+
 class Selector(Struct, frozen=True, kw_only=True):
     """The source documents of a cluster, by folder (including subfolders) and by label. Empty: all documents."""
 
@@ -100,6 +108,7 @@ class Config(Struct, frozen=True, kw_only=True):
     rendered: str = "rendered"
     rules: Mapping[str, RuleSetting] = field(default_factory=dict)
     budgets: Budgets = Budgets()
+    on_immutable_change: OnImmutableChange = OnImmutableChange.REFUSE  # queues and jobs may set their own
     defaults: Mapping[str, str] = field(default_factory=dict)  # of command-line settings, lowest precedence
     sizing: SizingSettings = SizingSettings()  # of the repository; a cluster's own is in `Cluster.sizing`
 
@@ -129,6 +138,7 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
                 for rule, setting in spec.get("rules", {}).items()
             },
             budgets=_budgets(spec.get("budgets", {})),
+            on_immutable_change=OnImmutableChange(spec.get("onImmutableChange", shipped.on_immutable_change)),
             defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
             sizing=sizing_settings(spec.get("sizing", {})),
         ),

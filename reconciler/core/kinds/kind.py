@@ -45,6 +45,10 @@ class Lookup(Protocol):
         """Return the intent of a definition (`Kind.is_definition`) that the cluster selects; None if there is none."""
         ...
 
+    def generation(self, key: ObjectKey) -> str:
+        """Return the suffix of the generation in which an object runs; empty if it runs under its own name."""
+        ...
+
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
         """Return the sorted names of all definitions of a kind in a namespace, for hints."""
         ...
@@ -103,6 +107,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         relations: reads quotas, parents and references of an object without pods.
         immutable: names the fields that differ and that the API server accepts only on a new object.
         unapplied: names the fields that differ, are accepted, and reach no running pod.
+        has_generations: a new generation may run under another name, because no other object names it.
         deletion: the risk of deleting or renaming an object.
         is_stateful: it holds data, or others depend on it: a rename counts as a deletion for budgets.
         never_moves: a deletion and a creation are never shown as one move.
@@ -149,6 +154,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     relations: Callable[[Body], Relations] | None = None
     immutable: Callable[[Body, Body], Sequence[str]] | None = None
     unapplied: Callable[[Body, Body], Sequence[str]] | None = None
+    has_generations: bool = False
     deletion: Deletion | None = None
     is_stateful: bool = False
     never_moves: bool = False

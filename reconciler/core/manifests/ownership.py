@@ -1,11 +1,13 @@
 """Ownership: the label that tells our rendered objects from others, in Git and in the cluster, and annotations."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.core.config import OnImmutableChange
 from reconciler.core.documents import Document
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.objects import FieldPath
+from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason
 
 LABEL = "app.kubernetes.io/managed-by"
@@ -22,6 +24,10 @@ MOVED_FROM = "gpureconciler.io/moved-from"
 
 _ARGO_CD, _FLUX = "argocd.argoproj.io/sync-options", "kustomize.toolkit.fluxcd.io/prune"
 _NOT_PRUNED = Reason(rule="ownership.keep", text=f"{KEEP} keeps the object: Argo CD and Flux must not prune it")
+
+ON_IMMUTABLE_CHANGE = "gpureconciler.io/on-immutable-change"
+"""Annotation of a source document: what happens to its objects if immutable fields change (refuse, replace, keep)."""
+
 _OWNED = Reason(rule="ownership", text="marks rendered objects, so that no other object is pruned")
 
 
@@ -59,6 +65,7 @@ def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> M
         tree=manifest.tree,
         reasons=reasons,
         sizing=manifest.sizing,
+        on_immutable_change=on_immutable_change(document) or manifest.on_immutable_change,
     )
 
 
@@ -68,6 +75,27 @@ def _not_pruned(annotations: Mapping[str, Any]) -> dict[str, Any]:
     names = {option.partition("=")[0] for option in options}
     options += [f"{name}=false" for name in ("Prune", "Delete") if name not in names]
     return {_FLUX: "disabled", **annotations, _ARGO_CD: ",".join(options)}
+
+
+def on_immutable_change(document: Document) -> str:
+    """Return the value of the annotation of a source document; empty if there is none."""
+    annotations = document.metadata.get("annotations")
+    value = annotations.get(ON_IMMUTABLE_CHANGE) if isinstance(annotations, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def choice_problems(document: Document) -> Iterator[Problem]:
+    """Report an annotation whose value is none of the choices."""
+    value, choices = on_immutable_change(document), [choice.value for choice in OnImmutableChange]
+    if value and value not in choices:
+        path = ("metadata", "annotations", ON_IMMUTABLE_CHANGE)
+        yield Problem(
+            rule="immutable.choice",
+            place=document.at(path),
+            field=format_path(path),
+            message=f"{value!r} is not one of {', '.join(choices)}",
+            hint="use one of them, or remove the annotation",
+        )
 
 
 def _label_path(label: str) -> FieldPath:

@@ -14,6 +14,7 @@ class ChangedPaths(Struct, frozen=True, kw_only=True):
     """Paths by what happens to them. `after` is the content of `rendered/` once the plan is applied.
 
     `held_back` paths stay because their source has errors or waits for an answer, `kept` ones because of an annotation.
+    `kept_specs` stay as they are because `onImmutableChange: keep` says so.
     `before` and `after` do not contain the common objects; `unchanged` counts those, too.
     """
 
@@ -24,6 +25,7 @@ class ChangedPaths(Struct, frozen=True, kw_only=True):
     deleted: tuple[str, ...]
     held_back: tuple[str, ...]
     kept: tuple[str, ...]
+    kept_specs: tuple[str, ...] = ()
     unchanged: int
 
 
@@ -33,13 +35,15 @@ def compare_paths(inputs: Inputs) -> ChangedPaths:
     differing = [path for path, row in desired.items() if existing.get(path) != row.digest]
     missing = [path for path in existing if path not in desired]
     held_back = _held_back(inputs, differing, missing)
-    staying = (path for path in missing if path not in held_back and path not in inputs.lost)
-    kept = {path for path in staying if is_kept(inputs.body(path) or {})}
+    unused = (path for path in missing if path not in held_back and path not in inputs.lost)
+    kept = {path for path in unused if is_kept(inputs.body(path) or {})}
     equal = {path: desired[path] for path, oid in existing.items() if path in desired and desired[path].digest == oid}
     before = equal | {path: row for path, row in inputs.existing_rows.items() if path in existing}
-    after = {path: row for path, row in desired.items() if path not in held_back}
-    after.update((path, before[path]) for path in (*sorted(held_back), *sorted(kept)) if path in before)
-    changed = sorted(path for path in differing if path not in held_back)
+    kept_specs = {path for path in differing if path in inputs.kept_specs and path not in held_back}
+    staying = held_back | kept | kept_specs
+    after = {path: row for path, row in desired.items() if path not in staying}
+    after.update((path, before[path]) for path in sorted(staying) if path in before)
+    changed = sorted(path for path in differing if path not in staying)
     return ChangedPaths(
         before=before,
         after=after,
@@ -48,7 +52,8 @@ def compare_paths(inputs: Inputs) -> ChangedPaths:
         deleted=tuple(sorted(path for path in missing if path not in held_back and path not in kept)),
         held_back=tuple(sorted(held_back)),
         kept=tuple(sorted(kept)),
-        unchanged=inputs.common.count + len(equal) + len(kept),
+        kept_specs=tuple(sorted(kept_specs)),
+        unchanged=inputs.common.count + len(equal) + len(kept) + len(kept_specs),
     )
 
 

@@ -1,6 +1,6 @@
 """`Comparison`: everything about a change that needs the bodies of both objects. Worker processes can compute it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -36,6 +36,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     unapplied: tuple[str, ...] = ()  # fields that differ and do not reach running pods
     storage: tuple[Any, Any] = (None, None)  # requested size of a volume, before and after
     team: str = ""  # label of the rendered object
+    on_immutable_change: str = ""  # the choice of its document or queue; empty: that of the configuration
 
 
 class FieldSchemas(Protocol):
@@ -108,6 +109,7 @@ def compare(
         why=manifest.why(()),
         replaces=before is not None,
         team=team_of(manifest.body),
+        on_immutable_change=manifest.on_immutable_change,
     )
     return comparison if before is None else _with_restrictions(kinds, comparison, before, manifest.body)
 
@@ -124,10 +126,21 @@ def _with_restrictions(kinds: Kinds, comparison: Comparison, before: Body, after
     return replace(
         comparison,
         is_immutable=value_at(before, ("metadata", "annotations", IMMUTABLE)) == "true",
-        frozen=tuple(kind.immutable(before, after)) if kind.immutable else (),
-        unapplied=tuple(kind.unapplied(before, after)) if kind.unapplied else (),
+        frozen=_changed(comparison, kind.immutable(before, after)) if kind.immutable else (),
+        unapplied=_changed(comparison, kind.unapplied(before, after)) if kind.unapplied else (),
         storage=(value_at(before, kind.storage), value_at(after, kind.storage)) if kind.storage else (None, None),
     )
+
+
+def _changed(comparison: Comparison, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths whose meaning changes, at or below them: 1Gi and 1024Mi are equal to the API server, too."""
+    return tuple(path for path in paths if next(fields_below(comparison.fields, path), None))
+
+
+def fields_below(fields: Iterable[FieldChange], path: str) -> Iterator[FieldChange]:
+    """Yield the fields that differ at or below a path."""
+    starts = (f"{path}.", f"{path}[")
+    return (field for field in fields if f"{field.path}.".startswith(starts))
 
 
 def redact_reasons(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:

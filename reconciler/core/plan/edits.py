@@ -12,7 +12,7 @@ from reconciler.core.plan.changed_paths import ChangedPaths
 from reconciler.core.plan.comparison import Comparison, compare, redact_reasons, team_of
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.inputs import Inputs
-from reconciler.core.plan.moves import Move, find_moves
+from reconciler.core.plan.moves import Move, find_moves, find_replacements, without
 from reconciler.core.plan.plan import Change, FieldChange, Operation
 from reconciler.core.reasons import Why
 from reconciler.core.summary import ObjectSummary
@@ -40,11 +40,13 @@ class Edit(Struct, frozen=True, kw_only=True):
 
 def make_edits(inputs: Inputs, paths: ChangedPaths) -> tuple[Edit, ...]:
     """Return every change, ordered by cluster, namespace, kind and name."""
-    moves = find_moves(inputs, paths)
-    new, old = {move.new for move in moves}, {move.old for move in moves}
-    created = [path for path in paths.created if path not in new]
-    deleted = [path for path in paths.deleted if path not in old]
+    replacements = find_replacements(paths)
+    rest = without(paths, replacements)
+    moves = find_moves(inputs, rest)
+    rest = without(rest, moves)
+    created, deleted = rest.created, rest.deleted
     edits = [
+        *(_replacement(inputs, paths, replacement) for replacement in replacements),
         *(_move(inputs, paths, move) for move in moves),
         *(_compare(inputs, paths, Operation.CREATE, path, path) for path in created[:MOST_DETAILED]),
         *(_create(inputs, paths, path) for path in created[MOST_DETAILED:]),
@@ -72,6 +74,14 @@ def _move(inputs: Inputs, paths: ChangedPaths, move: Move) -> Edit:
     )
 
 
+def _replacement(inputs: Inputs, paths: ChangedPaths, replacement: Move) -> Edit:
+    """Return a new generation of a job. An object that only follows the job's name, such as its Service, moves."""
+    edit = _move(inputs, paths, replacement)
+    row = edit.row_after
+    operation = Operation.REPLACE if row is not None and row.is_workload else Operation.MOVE
+    return replace(edit, change=replace(edit.change, operation=operation))
+
+
 def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str, new: str) -> Edit:
     """Compare a rendered object with the existing one, unless that has been done already."""
     comparison = inputs.comparisons.get(new) if operation is Operation.UPDATE else None
@@ -81,6 +91,8 @@ def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str
         cause = inputs.causes.of_object(manifest, "" if operation is Operation.CREATE else old)
         comparison = compare(inputs.kinds, inputs.schemas, before, manifest, cause)
     row_before, row_after = paths.before.get(old) if comparison.replaces else None, paths.after[new]
+    if operation is Operation.UPDATE and comparison.frozen:
+        operation = Operation.REPLACE
     change = Change(
         operation=operation,
         cluster=comparison.cluster,

@@ -45,6 +45,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
     comparisons: updates that were compared already.
     causes: finds the edited lines behind what differs.
+    kept_specs: updates that are not made, because `onImmutableChange: keep` says so.
     schemas: how to compare lists and quantities.
     origins: source files of existing objects whose source now has errors, so they are held back. None if they are
         unknown; then all deletions are held back while any file has errors.
@@ -74,6 +75,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     body: Callable[[str], Mapping[str, Any] | None]
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     causes: Causes = NO_CAUSES
+    kept_specs: frozenset[str] = frozenset()
     schemas: FieldSchemas = NO_SCHEMAS
     origins: Mapping[str, str] | None = None
     waiting: frozenset[str] = frozenset()

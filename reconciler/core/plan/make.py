@@ -13,6 +13,7 @@ from reconciler.core.plan.edits import make_edits
 from reconciler.core.plan.gpus import capacity_lines, gpu_lines, job_changes, queue_lines, with_queue
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Plan
+from reconciler.core.plan.replacements import find_refusals, kept_specs
 from reconciler.core.plan.risks import RiskContext, find_risks
 from reconciler.core.queues import QueueUsage, defines_queues, usage_by_cluster
 from reconciler.core.summary import ObjectSummary
@@ -24,6 +25,7 @@ def make_plan(inputs: Inputs) -> Plan:
     before, after = _usage(inputs, paths.before.values()), _usage(inputs, paths.after.values())
     edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
     changes = tuple(edit.change for edit in edits)
+    problems = (*inputs.problems, *find_refusals(edits, inputs.kinds))
     gpus, queues = gpu_lines(before, after), queue_lines(before, after)
     plan = Plan(
         engine=inputs.engine,
@@ -39,10 +41,11 @@ def make_plan(inputs: Inputs) -> Plan:
         queues=queues,
         capacity=capacity_lines(after, inputs.inventories, inputs.evidence_ages),
         jobs=job_changes(edits),
+        kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda entry: (entry.place, entry.rule, entry.target))),
-        problems=tuple(sorted(inputs.problems, key=lambda problem: problem.sort_key)),
+        problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
         edited=tuple(f"{inputs.config.rendered}/{path}" for path in inputs.edited),
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in paths.held_back if path in inputs.existing),
         breaches=breaches(

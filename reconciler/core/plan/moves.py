@@ -5,13 +5,15 @@ see one small change instead of two large ones.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.kinds.facts import KindId
+from reconciler.core.manifests.generations import base_path
 from reconciler.core.manifests.ownership import MOVED_FROM
 from reconciler.core.plan.changed_paths import ChangedPaths, source_of
 from reconciler.core.plan.inputs import Inputs
@@ -37,6 +39,32 @@ class _MoveCandidate(Struct, frozen=True, kw_only=True):
     path: str
     source: str
     leaves: frozenset[str]
+
+
+def find_replacements(paths: ChangedPaths) -> tuple[Move, ...]:
+    """Match the new generation of an object with the one that it replaces: both have the same name without suffix."""
+    new = [path for path in paths.created if base_path(path) != path]
+    if not new:
+        return ()
+    old = {base_path(path): path for path in reversed(paths.deleted)}
+    pairs: dict[str, Move] = {}
+    for path in new:
+        base = base_path(path)
+        if base in old:
+            pairs.setdefault(base, Move(old=old[base], new=path))
+    return tuple(pairs.values())
+
+
+def without(paths: ChangedPaths, moves: Collection[Move]) -> ChangedPaths:
+    """Return the paths without the deletions and creations of these moves."""
+    old, new = {move.old for move in moves}, {move.new for move in moves}
+    if not old:
+        return paths
+    return replace(
+        paths,
+        created=tuple(path for path in paths.created if path not in new),
+        deleted=tuple(path for path in paths.deleted if path not in old),
+    )
 
 
 def find_moves(inputs: Inputs, paths: ChangedPaths) -> tuple[Move, ...]:

@@ -21,6 +21,7 @@ class Operation(StrEnum):
     UPDATE = "update"
     DELETE = "delete"
     MOVE = "move"  # a new name, namespace or cluster, possibly with other changes
+    REPLACE = "replace"  # immutable fields change: a new generation of a job (`moved_from`), or refused
 
 
 class FieldChange(Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ class Change(Struct, frozen=True, kw_only=True):
     source: SourceRef | None  # the document that defines it; None for a deletion
     fields: tuple[FieldChange, ...] = ()  # of creations and deletions only for the first 500
     because: tuple[Why, ...] = ()  # distinct reasons, the most frequent first
-    moved_from: str = ""  # path before a move
+    moved_from: str = ""  # path before a move, and of the generation that is replaced
     declared: bool = False  # an annotation of the source declares the move
     gpus_before: int = 0
     gpus_after: int = 0
@@ -56,6 +57,11 @@ class Change(Struct, frozen=True, kw_only=True):
     sizing: SizingSummary | None = None  # how its GPUs were computed
     queue: str = ""  # that its GPUs are counted in; of a queue: its name
     team: str = ""  # its label `team`
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the API server would refuse it: it needs a new object, and none was asked for."""
+        return self.operation is Operation.REPLACE and not self.moved_from
 
 
 class GpuLine(Struct, frozen=True, kw_only=True):
@@ -118,6 +124,16 @@ class Harm(StrEnum):
     DATA_LOSS = "data loss"
     DISRUPTION = "disruption"  # running pods stop or wait, or a sync fails
     OTHER = "other"
+
+
+class KeptSpec(Struct, frozen=True, kw_only=True):
+    """An object that stays as it is (`onImmutableChange: keep`), although its source changed these fields."""
+
+    cluster: str
+    key: ObjectKey
+    path: str
+    fields: tuple[str, ...]
+    source: SourceRef
 
 
 class Risk(Struct, frozen=True, kw_only=True):
@@ -212,6 +228,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     exceptions: tuple[ExceptionInForce, ...] = ()
     problems: tuple[Problem, ...] = ()
     edited: tuple[str, ...] = ()  # rendered files of the head that differ from the base and from what it renders
+    kept_specs: tuple[KeptSpec, ...] = ()
     held_back: tuple[str, ...] = ()  # rendered files left unchanged: the source has errors or waits for an answer
     breaches: tuple[Breach, ...] = ()
     approvals: tuple[Approval, ...] = ()

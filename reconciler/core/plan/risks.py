@@ -15,7 +15,6 @@ from reconciler.core.plan.changed_paths import ChangedPaths
 from reconciler.core.plan.edits import Edit
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Harm, Operation, QueueLine, Risk
-from reconciler.core.quantities import parse_quantity
 from reconciler.core.queues import QueueUsage
 from reconciler.core.values import plural
 
@@ -152,40 +151,22 @@ def _immutable_object(edit: Edit, _: RiskContext) -> RiskText | None:
 
 
 def _recreate(edit: Edit, _: RiskContext) -> RiskText | None:
-    frozen = _changed_paths(edit, edit.comparison.frozen if edit.comparison else ())
-    if not frozen:
+    if not edit.change.moved_from or not edit.change.gpus_before:
         return None
     return RiskText(
-        f"{', '.join(frozen)} cannot be changed in place; the API server rejects the update",
-        "rename the object, or delete it in the cluster so that it is created again; its running pods stop",
+        f"a new generation replaces the job; its pods on {plural(edit.change.gpus_before, 'GPU')} stop, "
+        "and new pods start with the same claims",
+        "make sure that it saves checkpoints and resumes from them",
     )
 
 
 def _not_applied(edit: Edit, _: RiskContext) -> RiskText | None:
-    unapplied = _changed_paths(edit, edit.comparison.unapplied if edit.comparison else ())
+    unapplied = edit.comparison.unapplied if edit.comparison else ()
     if not unapplied:
         return None
     return RiskText(
         f"running pods keep the old {', '.join(unapplied)}, because the operator does not replace them",
         "suspend the job in one change and resume it in the next, or rename it",
-    )
-
-
-def _changed_paths(edit: Edit, paths: Iterable[str]) -> list[str]:
-    """Return the paths whose meaning changes, at or below them: 1Gi and 1024Mi are equal to the API server, too."""
-    changed = [f"{change.path}." for change in edit.change.fields]
-    return [path for path in paths if any(field.startswith((f"{path}.", f"{path}[")) for field in changed)]
-
-
-def _claim_shrink(edit: Edit, _: RiskContext) -> RiskText | None:
-    before, after = edit.comparison.storage if edit.comparison else (None, None)
-    old = parse_quantity(before) if isinstance(before, str | int) else None
-    new = parse_quantity(after) if isinstance(after, str | int) else None
-    if old is None or new is None or new >= old:
-        return None
-    return RiskText(
-        f"the claim requests {after} instead of {before}, but a volume cannot shrink",
-        "keep the size, or move the data to a new, smaller claim",
     )
 
 
@@ -237,6 +218,7 @@ def _find_small_quotas(context: RiskContext) -> Iterator[Risk]:
 
 _DELETING = (Operation.DELETE, Operation.MOVE)
 _UPDATING = (Operation.UPDATE,)
+_REPLACING = (Operation.REPLACE,)
 
 RISKS: tuple[RiskRule, ...] = (
     RiskRule(
@@ -269,13 +251,12 @@ RISKS: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "risk.recreate",
-        "A field changes that the API server accepts only on a new object",
-        _UPDATING,
+        "A new generation replaces a job with GPUs, whose pods stop",
+        _REPLACING,
         _recreate,
         harm=Harm.DISRUPTION,
     ),
     RiskRule("risk.not-applied", "Running pods keep the old spec", _UPDATING, _not_applied),
-    RiskRule("risk.pvc-shrink", "A claim requests less storage than before", _UPDATING, _claim_shrink),
     RiskRule(
         "risk.quota-below-requests",
         "A quota falls below the requests of its queue",

@@ -20,7 +20,13 @@ from reconciler.outputs.summary import gpus
 from reconciler.outputs.terminal.printable import without_commands
 
 _MAX_DIFF_LINES = 200  # lines of one object
-_SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.MOVE: "→"}
+_SIGNS = {
+    Operation.CREATE: "+",
+    Operation.UPDATE: "~",
+    Operation.REPLACE: "-/+",
+    Operation.DELETE: "-",
+    Operation.MOVE: "→",
+}
 _MAX_NAMES = 20
 _LONG_REASON = 90  # characters that fit in a comment without scrolling
 
@@ -80,7 +86,7 @@ def _title(group: ChangeGroup) -> str:
     if change.gpus_before != change.gpus_after:
         each = " each" if group.others else ""
         facts.append(f"<b>{change.gpus_before} → {gpus(change.gpus_after)}{each}</b>")
-    if change.fields and change.operation in (Operation.UPDATE, Operation.MOVE):
+    if change.fields and change.operation in (Operation.UPDATE, Operation.REPLACE, Operation.MOVE):
         facts.append(plural(len(change.fields), "field"))
     kind, _, rest = group.title.partition(" ")
     if group.others:

@@ -90,6 +90,17 @@ def held_back(view: View) -> PageSection | None:
     )
 
 
+def kept_specs(view: View) -> PageSection | None:
+    """Return the objects that stay as they are although their source changed."""
+    plan = view.plan
+    if not plan.kept_specs:
+        return None
+    words = "Their sources changed, but onImmutableChange is keep; new objects get the change"
+    line = SentenceBlock((Styled(words, Style.WARNING),))
+    names = tuple(f"{kept.key} on {kept.cluster}" for kept in plan.kept_specs)
+    return PageSection(title="Kept as they are", count=len(names), blocks=(line, NamesBlock(names)))
+
+
 def budgets(view: View) -> PageSection | None:
     """Return exceeded budgets, the approvals that allow them, and how to approve the others."""
     if not view.plan.breaches:

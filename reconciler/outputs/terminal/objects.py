@@ -19,10 +19,17 @@ from reconciler.outputs.terminal.printable import cells
 OPERATION_STYLES = {
     Operation.CREATE: Style.CREATED,
     Operation.UPDATE: Style.UPDATED,
+    Operation.REPLACE: Style.DELETED,
     Operation.DELETE: Style.DELETED,
     Operation.MOVE: Style.MOVED,
 }
-_SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.MOVE: ">"}
+_SIGNS = {
+    Operation.CREATE: "+",
+    Operation.UPDATE: "~",
+    Operation.REPLACE: "-/+",
+    Operation.DELETE: "-",
+    Operation.MOVE: ">",
+}
 _MAX_NAMES = 8  # of objects with the same edit
 
 

@@ -48,6 +48,9 @@ class Lookup:
     def defined(self, kind: KindId, namespace: str, name: str) -> Any | None:
         raise LookupError(kind, namespace, name)
 
+    def generation(self, key: ObjectKey) -> str:
+        raise LookupError(key)
+
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
         raise LookupError(kind, namespace)
 

@@ -59,7 +59,7 @@ def test_every_change_is_listed_in_the_order_of_places() -> None:
     made = plan(before, after)
     assert operations(made) == [
         ("create", "Queue/team-a"),
-        ("update", "Job/ml/a"),
+        ("replace", "Job/ml/a"),
         ("delete", "PersistentVolumeClaim/ml/old"),
     ]
     assert made.unchanged == 1

@@ -37,7 +37,10 @@ def test_the_headline_counts_changed_jobs_once() -> None:
     made = make_plan(incremental(inputs([QUEUE, *JOBS], after)))
     assert made.unchanged == 8
     assert made.gpus == (GpuLine(cluster="main", queue="team-a", product="", before=128, after=144),)
-    assert headline(made) == "+16 GPUs requested on main (team-a: 128 → 144 of 64 guaranteed)"
+    assert headline(made) == (
+        "1 must be replaced: the API server refuses to change them in place; "
+        "+16 GPUs requested on main (team-a: 128 → 144 of 64 guaranteed)"
+    )
 
 
 def test_suspended_created_and_deleted_jobs_are_counted_once() -> None:

@@ -125,8 +125,10 @@ RECREATED: dict[str, tuple[Body, Body, str]] = {
 @pytest.mark.parametrize(("before", "after", "field"), RECREATED.values(), ids=RECREATED)
 def test_fields_that_need_a_new_object(before: Body, after: Body, field: str) -> None:
     made = plan([before], [after])
-    assert [risk.rule for risk in made.risks] == ["risk.recreate"]
-    assert made.risks[0].message.startswith(f"{field} cannot be changed in place")
+    (problem,) = made.problems
+    assert field in problem.message
+    assert problem.rule == ("immutable.claim" if before["kind"] == "PersistentVolumeClaim" else "immutable.refused")
+    assert [change.operation for change in made.changes] == [Operation.REPLACE]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,10 @@ def test_fields_that_need_a_new_object(before: Body, after: Body, field: str) ->
     ],
 )
 def test_fields_that_change_in_place(before: Body, after: Body) -> None:
-    assert risks(plan([before], [after])) == []
+    made = plan([before], [after])
+    assert risks(made) == []
+    assert made.problems == ()
+    assert [change.operation for change in made.changes] == [Operation.UPDATE]
 
 
 def test_a_template_that_no_running_pod_takes_over() -> None:
@@ -165,8 +170,11 @@ def test_what_is_kept_is_told_with_the_file_it_lies_in() -> None:
 
 
 def test_a_claim_cannot_shrink() -> None:
-    assert risks(plan([claim("x", "20Gi")], [claim("x", "10Gi")])) == [("risk.pvc-shrink", "x")]
-    assert risks(plan([claim("x", "1Gi")], [claim("x", "1024Mi")])) == []
+    made = plan([claim("x", "20Gi")], [claim("x", "10Gi")])
+    assert [problem.rule for problem in made.problems] == ["immutable.claim"]
+    assert made.problems[0].message.startswith("a volume cannot shrink: PersistentVolumeClaim/ml/x from 20Gi")
+    assert "deleting the old one may destroy its data" in made.problems[0].hint
+    assert plan([claim("x", "1Gi")], [claim("x", "1024Mi")]).problems == ()
 
 
 def test_what_its_owner_made_immutable() -> None:

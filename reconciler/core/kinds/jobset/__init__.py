@@ -31,6 +31,7 @@ KINDS = (
         kind="JobSet",
         pods=of_spec(_pods),
         immutable=_immutable,
+        has_generations=True,
         training=job_set_training,
     ),
 )

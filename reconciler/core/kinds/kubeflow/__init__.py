@@ -53,7 +53,7 @@ def _unapplied(before: Body, after: Body) -> list[str]:
 
 
 def _job(kind: str, field: str) -> Kind:
-    return Kind(group=_GROUP, kind=kind, pods=of_spec(_roles(field)), unapplied=_unapplied)
+    return Kind(group=_GROUP, kind=kind, pods=of_spec(_roles(field)), unapplied=_unapplied, has_generations=True)
 
 
 KINDS = (
@@ -62,6 +62,7 @@ KINDS = (
         kind="PyTorchJob",
         pods=of_spec(_roles("pytorchReplicaSpecs")),
         unapplied=_unapplied,
+        has_generations=True,
         training=pytorch_job_training,
     ),
     _job("TFJob", "tfReplicaSpecs"),
@@ -74,6 +75,7 @@ KINDS = (
         kind="TrainJob",
         pods=of_spec(_train_job),
         immutable=only("spec.runtimeRef", "spec.managedBy"),  # transition rules of its CRD
+        has_generations=True,
         training=train_job_training,
     ),
 )

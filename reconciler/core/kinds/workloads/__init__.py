@@ -73,7 +73,14 @@ _RUNNING = (
         runs_on_each_node=True,
         immutable=immutable.selector,
     ),
-    Kind(group="batch", kind="Job", pods=of_spec(batch_job), immutable=immutable.job, training=job_training),
+    Kind(
+        group="batch",
+        kind="Job",
+        pods=of_spec(batch_job),
+        immutable=immutable.job,
+        has_generations=True,
+        training=job_training,
+    ),
     Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job)),
 )
 

@@ -155,6 +155,8 @@ FIELDS = [
 ]
 ALIASES = {("torchrunjob", ("queue",)), ("torchrunjob", ("jobQueue",))}  # required: one of them is in every base
 
+NOT_RENDERED = {("torchrunqueue", ("onImmutableChange",))}  # plans read it: tests/cli/test_replacements.py
+
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Manifest]:
@@ -166,6 +168,8 @@ def seen() -> dict[str, Manifest]:
 )
 def test_the_field_matters(kind: str, path: Path, node: dict[str, Any], judged: Judge) -> None:
     """F-041, F-054, F-061, F-064: setting the field changes an object, or says that it is not supported."""
+    if (kind, path) in NOT_RENDERED:
+        return
     if (kind, path) in ALIASES:
         assert node["description"].count("Also") == 1
         return

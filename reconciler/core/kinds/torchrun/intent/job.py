@@ -63,6 +63,12 @@ class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
     volumes: tuple[Traced, ...] = ()
     labels: Entries = ()
     annotations: Entries = ()
+    generation: str = ""  # suffix of the workload's name
+
+    @property
+    def workload_name(self) -> str:
+        """Name of the workload, and so the start of the names of its pods."""
+        return f"{self.name}{self.generation}"
 
     @property
     def queue(self) -> str:

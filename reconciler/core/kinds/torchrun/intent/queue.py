@@ -81,6 +81,7 @@ class TorchrunQueue(Struct, frozen=True, kw_only=True, eq=False):
     pod_annotations: Entries = ()
     pod_spec: Traced | None = None
     resources: tuple[ExtraResource, ...] = ()
+    on_immutable_change: Traced | None = None
 
 
 def queue_intent(document: Document) -> Parsed[TorchrunQueue]:
@@ -110,6 +111,7 @@ def queue_intent(document: Document) -> Parsed[TorchrunQueue]:
         pod_annotations=fields.entries("podTemplate", "metadata", "annotations"),
         pod_spec=fields.mapping(*_POD),
         resources=tuple(_resources(fields)),
+        on_immutable_change=fields.text("onImmutableChange"),
     )
     check_labels(fields, queue.pod_labels)
     _check_pod(fields)

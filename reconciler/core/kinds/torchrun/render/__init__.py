@@ -30,14 +30,16 @@ def render_job(
     inventory: Inventory | None,
     *,
     known_queues: tuple[str, ...] = (),
+    generation: _job.Generation = lambda _: "",
 ) -> Rendered:
     """Render a job for `cluster`. `queue` is the queue that it names, in its namespace; None if it does not exist.
 
-    `known_queues` are names to suggest for a queue that is not there.
+    `known_queues` are names to suggest for a queue that is not there. `generation` returns the suffix of a workload's
+    name.
     """
     if queue is None:
         return _job.unknown_queue(job, known_queues)
-    return _job.render(job, _template(queue, cluster, _Same(inventory)))
+    return _job.render(job, _template(queue, cluster, _Same(inventory)), generation)
 
 
 class _Same(Struct, frozen=True, eq=False):

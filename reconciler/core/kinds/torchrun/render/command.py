@@ -44,7 +44,7 @@ def find_rendezvous(
         hint = "set distributed.rdzvEndpoint to the etcd server, or use c10d, which needs none"
         problems.append(problem_at(backend, "torchrun.etcd-endpoint", message, hint, severity=Severity.WARNING))
     hosted = backend.value not in _ETCD and endpoint is None
-    default = f"{workload.host(job.name)}:{port.value}" if hosted else ETCD_ENDPOINT
+    default = f"{workload.host(job.workload_name)}:{port.value}" if hosted else ETCD_ENDPOINT
     given = (backend, port, *([endpoint] if endpoint else []))
     return Rendezvous(
         backend=backend.value,

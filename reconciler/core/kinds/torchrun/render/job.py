@@ -1,8 +1,10 @@
 """A TorchrunJob as manifests: the workload, the Service by which its pods find each other, and its claims."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.config import Backend
 from reconciler.core.kinds.rendered import Rendered, has_errors, problem_at
@@ -12,7 +14,13 @@ from reconciler.core.kinds.torchrun.intent.sections import Claim, Storage, Works
 from reconciler.core.kinds.torchrun.render.code import DIGEST, Code, forward_environment, resolve_code, sync_container
 from reconciler.core.kinds.torchrun.render.command import Rendezvous, find_rendezvous, trainer_command
 from reconciler.core.kinds.torchrun.render.pods import Pod, pod_template
-from reconciler.core.kinds.torchrun.render.shape import JobShape, WorkloadKind, resolve_shape, workload_for
+from reconciler.core.kinds.torchrun.render.shape import (
+    INDEXED_JOB,
+    JobShape,
+    WorkloadKind,
+    resolve_shape,
+    workload_for,
+)
 from reconciler.core.kinds.torchrun.render.storage import (
     CHECKPOINTS_PATH,
     DATASETS_PATH,
@@ -27,18 +35,26 @@ from reconciler.core.kinds.torchrun.render.storage import (
 )
 from reconciler.core.kinds.torchrun.render.template import Template
 from reconciler.core.kinds.torchrun.render.workload import workload_tree
+from reconciler.core.manifests.generations import generation_reason
 from reconciler.core.manifests.manifest import Manifest, manifest
+from reconciler.core.objects import ObjectKey
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason, Traced, copied
 
+Generation = Callable[[ObjectKey], str]
+"""Returns the suffix of the generation in which an object runs; empty if it runs under its own name."""
 
-def render_objects(job: TorchrunJob, template: Template, problems: list[Problem]) -> Iterator[Manifest]:
+
+def render_objects(
+    job: TorchrunJob, template: Template, generation: Generation, problems: list[Problem]
+) -> Iterator[Manifest]:
     """Yield the manifests of a job. If an error is added to `problems`, the caller drops them."""
     distributed = merge_section(job.distributed, template.queue.distributed)
     shape = resolve_shape(job, distributed, template, problems)
     if shape is None:
         return
     workload = workload_for(template.cluster.backend, shape.nodes.value)
+    job = replace(job, generation=generation(_key(workload, job.name, _namespace(job, template))))
     storage = merge_storage(job.storage, template.queue.storage)
     code = _code(job, template, storage.workspace, problems)
     _check_name(job, shape, workload, code, problems)
@@ -62,12 +78,19 @@ def render_objects(job: TorchrunJob, template: Template, problems: list[Problem]
     trees = [
         *_claims(job, template, storage, shape, code, labels, problems),
         *([_service(job, template, rendezvous, labels)] if rendezvous and workload.service else []),
-        *([_sync_job(pod, code, code.source, labels)] if code and code.source and code.inplace else []),
+        *([_sync_job(pod, code, code.source, labels, generation)] if code and code.source and code.inplace else []),
         workload_tree(pod, pod_template(pod, problems), _metadata(job, template, labels), problems),
     ]
     reason = Reason(rule="torchrun.job", text="rendered for the job", origins=(Origin(document=job.document),))
+    chosen = template.queue.on_immutable_change
     for tree in trees:
-        yield manifest(cluster=template.cluster.name, tree=tree, source=job.document.source, reason=reason)
+        yield manifest(
+            cluster=template.cluster.name,
+            tree=tree,
+            source=job.document.source,
+            reason=reason,
+            on_immutable_change=chosen.value if chosen else "",
+        )
 
 
 def unknown_queue(job: TorchrunJob, known_queues: tuple[str, ...]) -> Rendered:
@@ -80,11 +103,15 @@ def unknown_queue(job: TorchrunJob, known_queues: tuple[str, ...]) -> Rendered:
     return Rendered(problems=(problem_at(job.queue_ref, "torchrun.queue-unknown", message, hint),))
 
 
-def render(job: TorchrunJob, template: Template) -> Rendered:
+def render(job: TorchrunJob, template: Template, generation: Generation) -> Rendered:
     """Render a job in a queue."""
     problems: list[Problem] = []
-    manifests = tuple(render_objects(job, template, problems))
+    manifests = tuple(render_objects(job, template, generation, problems))
     return Rendered(manifests=() if has_errors(problems) else manifests, problems=tuple(problems))
+
+
+def _key(workload: WorkloadKind, name: str, namespace: str) -> ObjectKey:
+    return ObjectKey(group=workload.group, kind=workload.kind, namespace=namespace, name=name)
 
 
 def _namespace(job: TorchrunJob, template: Template) -> str:
@@ -126,6 +153,8 @@ def _metadata(job: TorchrunJob, template: Template, labels: dict[str, Any]) -> d
         # A suspended job stays out of the queue: Kueue would resume it as soon as there is room.
         own["kueue.x-k8s.io/queue-name"] = template.job_queue
     name = copied(job.document, ("metadata", "name"), job.name)
+    if job.generation:
+        name = Traced(job.workload_name, generation_reason(job.name, name.reason.origins))
     return {"name": name, "namespace": _namespace(job, template), "labels": own}
 
 
@@ -140,7 +169,7 @@ def _check_name(
     job: TorchrunJob, shape: JobShape, workload: WorkloadKind, code: Code | None, problems: list[Problem]
 ) -> None:
     """Report a job whose pods would have invalid host names, which are DNS labels of at most 63 characters."""
-    longest = f"{job.name}-{'worker-' if not workload.service else ''}{shape.nodes.value - 1}"
+    longest = f"{job.workload_name}-{'worker-' if not workload.service else ''}{shape.nodes.value - 1}"
     if code and code.inplace:
         longest = max(longest, f"{job.name}-sync-{'0' * 8}-0", key=len)
     label = DNS_LABEL.fullmatch(job.name if shape.nodes.value > 1 else f"x{job.name}")
@@ -233,11 +262,11 @@ def _service(job: TorchrunJob, template: Template, rendezvous: Rendezvous, label
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": job.name, "namespace": _namespace(job, template), "labels": labels},
+        "metadata": {"name": job.workload_name, "namespace": _namespace(job, template), "labels": labels},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {"batch.kubernetes.io/job-name": job.name},
+            "selector": {"batch.kubernetes.io/job-name": job.workload_name},
             "ports": [{"name": "rendezvous", "port": rendezvous.port}],
         },
     }
@@ -246,12 +275,16 @@ def _service(job: TorchrunJob, template: Template, rendezvous: Rendezvous, label
 _SYNC_DEADLINE = Traced(3600, Reason(rule="torchrun.default", text="a sync is stopped after one hour"))
 
 
-def _sync_job(pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, Any]) -> dict[str, Any]:
+def _sync_job(
+    pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, Any], generation: Generation
+) -> dict[str, Any]:
     """Return the Job that fetches the code in place. A new source renders a new Job and changes nothing else."""
     job, template = pod.job, pod.template
     own = {**labels, "torchrun.ai/role": "sync"}
     claim = pod.workspace.claim or f"{job.name}-workspace"
     digest = code.digest
+    name = f"{job.name}-sync-{digest.value[:8]}"
+    suffix = generation(_key(INDEXED_JOB, name, _namespace(job, template)))
     spec: dict[str, Any] = {
         key: template.pod[key] for key in ("serviceAccountName", "imagePullSecrets") if key in template.pod
     }
@@ -262,7 +295,9 @@ def _sync_job(pod: Pod, code: Code, source: WorkspaceSource, labels: dict[str, A
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": Traced(f"{job.name}-sync-{digest.value[:8]}", digest.reason),
+            "name": Traced(
+                f"{name}{suffix}", generation_reason(name, digest.reason.origins) if suffix else digest.reason
+            ),
             "namespace": _namespace(job, template),
             "labels": own,
             "annotations": {DIGEST: digest},

@@ -156,7 +156,7 @@ def _spec(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     if volumes:
         spec["volumes"] = volumes
     if pod.workload.service and pod.shape.nodes.value > 1:
-        spec["subdomain"] = Traced(job.name, _SERVICE_NAME)
+        spec["subdomain"] = Traced(job.workload_name, _SERVICE_NAME)
     return spec
 
 

@@ -16,6 +16,7 @@ from reconciler.core.values import plural
 class WorkloadKind(Struct, frozen=True, kw_only=True):
     """A kind of workload: how its pods know their rank, the address of the first pod, and the name of its container."""
 
+    group: str
     kind: str
     container: str
     rank: str  # environment variable that holds the number of a pod, from 0
@@ -29,6 +30,7 @@ class WorkloadKind(Struct, frozen=True, kw_only=True):
 
 
 INDEXED_JOB = WorkloadKind(
+    group="batch",
     kind="Job",
     container="trainer",
     rank="JOB_COMPLETION_INDEX",
@@ -39,6 +41,7 @@ INDEXED_JOB = WorkloadKind(
 """batch/v1 Job with `completionMode: Indexed`: pods `<job>-<n>`, reached through a headless Service of ours."""
 
 PYTORCH_JOB = WorkloadKind(
+    group="kubeflow.org",
     kind="PyTorchJob",
     container="pytorch",
     rank="NODE_RANK",

@@ -1,0 +1,173 @@
+"""Replacements: changes of fields that the API server accepts only on a new object.
+
+`onImmutableChange` decides, in the document, its queue, or `reconciler.yaml`. With `replace`, a job gets a new name
+before the plan is made (`planning.generations`), so that here it is a deletion and a creation that belong together.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from reconciler.core.config import Config, OnImmutableChange
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.manifests.ownership import ON_IMMUTABLE_CHANGE
+from reconciler.core.objects import SourceRef
+from reconciler.core.plan.changed_paths import ChangedPaths
+from reconciler.core.plan.comparison import Comparison, fields_below
+from reconciler.core.plan.edits import Edit
+from reconciler.core.plan.inputs import Inputs
+from reconciler.core.plan.plan import KeptSpec, Operation
+from reconciler.core.problems import Problem
+from reconciler.core.quantities import parse_quantity
+from reconciler.core.values import plural
+
+REFUSED = "immutable.refused"
+"""Rule of a plan that is refused because objects must be replaced."""
+
+CLAIM = "immutable.claim"
+"""Rule of a claim that would shrink or change what it is."""
+
+ABOUT_CHANGES = (REFUSED, CLAIM)
+"""Rules of problems with a change; the files themselves are valid, so nothing of them is held back."""
+
+_NAMED = 3  # objects that a message names
+_CHOICES = (
+    "undo the change, or choose with onImmutableChange in the queue or in reconciler.yaml, or with the annotation "
+    f"{ON_IMMUTABLE_CHANGE} of a job: `replace` starts a new generation of the job with the same claims and stops its "
+    "running pods, `keep` leaves the job as it is and applies the change to new jobs"
+)
+
+
+def is_replaced(comparison: Comparison, config: Config, kinds: Kinds) -> bool:
+    """Return whether a changed object gets a new generation. An object whose pods would not change gets one, too."""
+    row = kinds.find(comparison.key.group, comparison.key.kind)
+    differs = bool(comparison.frozen or comparison.unapplied)
+    return differs and row.has_generations and _choice(comparison, config) == OnImmutableChange.REPLACE
+
+
+def is_kept(comparison: Comparison, config: Config) -> bool:
+    """Return whether a changed object stays as it is."""
+    differs = bool(comparison.frozen or comparison.unapplied) or shrinks(comparison)
+    return differs and _choice(comparison, config) == OnImmutableChange.KEEP
+
+
+def _choice(comparison: Comparison, config: Config) -> str:
+    return comparison.on_immutable_change or config.on_immutable_change
+
+
+def shrinks(comparison: Comparison) -> bool:
+    """Return whether a claim requests less storage than before."""
+    before, after = comparison.storage
+    old = parse_quantity(before) if isinstance(before, str | int) else None
+    new = parse_quantity(after) if isinstance(after, str | int) else None
+    return old is not None and new is not None and new < old
+
+
+def kept_specs(inputs: Inputs, paths: ChangedPaths) -> tuple[KeptSpec, ...]:
+    """Return the objects that stay as they are although their source changed."""
+    return tuple(
+        KeptSpec(
+            cluster=comparison.cluster,
+            key=comparison.key,
+            path=f"{inputs.config.rendered}/{path}",
+            fields=tuple(field.path for field in comparison.fields),
+            source=comparison.source,
+        )
+        for path, comparison in ((path, inputs.comparisons[path]) for path in paths.kept_specs)
+    )
+
+
+def find_refusals(edits: Iterable[Edit], kinds: Kinds) -> tuple[Problem, ...]:
+    """Return a problem for each line whose change the API server would refuse, with all objects it concerns.
+
+    Where several lines changed that an object depends on, it is counted at the one that most objects depend on.
+    """
+    refused = [edit for edit in edits if is_refused(edit)]
+    lines = [tuple(dict.fromkeys(_lines(edit))) for edit in refused]
+    counts = Counter(line for found in lines for line in found)
+    groups: dict[tuple[_Line, _Refusal], list[Edit]] = {}
+    for edit, found in zip(refused, lines, strict=True):
+        line = max(found, key=lambda line: counts[line])
+        groups.setdefault((line, _refusal_of(edit, kinds)), []).append(edit)
+    return tuple(refuse(line, members, kinds) for (line, refuse), members in groups.items())
+
+
+def is_refused(edit: Edit) -> bool:
+    """Return whether the API server would refuse the change of an object."""
+    is_update = edit.change.operation is Operation.UPDATE
+    return edit.change.is_refused or (is_update and edit.comparison is not None and shrinks(edit.comparison))
+
+
+_Line = tuple[SourceRef, str]
+"""A place and its field."""
+
+_Refusal = Callable[[_Line, Sequence[Edit], Kinds], Problem]
+
+
+def _lines(edit: Edit) -> Iterator[_Line]:
+    """Yield the lines that the differing immutable fields of an object come from."""
+    comparison, is_found = edit.comparison, False
+    if comparison is not None:
+        paths = comparison.frozen or (_STORAGE,)
+        for field in (field for path in paths for field in fields_below(comparison.fields, path)):
+            if field.why is not None and field.why.places:
+                is_found = True
+                yield field.why.places[0], field.why.fields[0] if field.why.fields else ""
+    if not is_found:
+        yield edit.change.source or SourceRef(path=edit.change.path), ""
+
+
+_STORAGE = "spec.resources.requests.storage"
+
+
+def _refusal_of(edit: Edit, kinds: Kinds) -> _Refusal:
+    row = kinds.find(edit.change.key.group, edit.change.key.kind)
+    if row.storage is not None:
+        return _claims_differ if edit.comparison and edit.comparison.frozen else _claims_shrink
+    return _jobs_differ if row.has_generations else _others_differ
+
+
+def _claims_shrink(line: _Line, edits: Sequence[Edit], _: Kinds) -> Problem:
+    sizes = (edit.comparison.storage if edit.comparison else ("", "") for edit in edits)
+    names = [f"{edit.change.key} from {old} to {new}" for edit, (old, new) in zip(edits, sizes, strict=True)]
+    return _claim_problem(line, f"a volume cannot shrink: {_listed(names)}", "keep the size")
+
+
+def _claims_differ(line: _Line, edits: Sequence[Edit], _: Kinds) -> Problem:
+    return _claim_problem(line, f"{_frozen(edits)} of a claim cannot be changed: {_names(edits)}", "undo the change")
+
+
+def _claim_problem(line: _Line, message: str, what: str) -> Problem:
+    hint = f"{what}; or use a claim of another name and copy the data to it: a new claim is empty, and deleting the "
+    hint += "old one may destroy its data"
+    return Problem(rule=CLAIM, place=line[0], field=line[1], message=message, hint=hint)
+
+
+def _jobs_differ(line: _Line, edits: Sequence[Edit], _: Kinds) -> Problem:
+    return _replace_problem(line, edits, "job", _CHOICES)
+
+
+def _others_differ(line: _Line, edits: Sequence[Edit], kinds: Kinds) -> Problem:
+    hint = "undo the change, or give the object another name and change what refers to it; with the annotation "
+    hint += f"{ON_IMMUTABLE_CHANGE}: keep it stays as it is"
+    if any(kinds.find(edit.change.key.group, edit.change.key.kind).is_stateful for edit in edits):
+        hint += "; the data of an object does not move to one of another name"
+    return _replace_problem(line, edits, "object", hint)
+
+
+def _replace_problem(line: _Line, edits: Sequence[Edit], noun: str, hint: str) -> Problem:
+    reason = f"because the API server accepts {_frozen(edits)} only on a new object"
+    message = f"{plural(len(edits), noun)} must be replaced, {reason}: {_names(edits)}"
+    return Problem(rule=REFUSED, place=line[0], field=line[1], message=message, hint=hint)
+
+
+def _frozen(edits: Iterable[Edit]) -> str:
+    return ", ".join(sorted({path for edit in edits if edit.comparison for path in edit.comparison.frozen}))
+
+
+def _names(edits: Sequence[Edit]) -> str:
+    return _listed([str(edit.change.key) for edit in edits])
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

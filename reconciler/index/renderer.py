@@ -1,0 +1,87 @@
+"""`Renderer`: manifests and bytes of rendered paths, for the few that a plan compares or writes."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.index.compile import RenderedObject, compile_files
+from reconciler.index.workers import in_parallel
+
+
+class Renderer:
+    """Gives manifests and bytes of rendered paths: compiles their source files again unless this run did so already."""
+
+    def __init__(self, runtime: Runtime, index: CompiledRevision) -> None:
+        self._runtime = runtime
+        self._index = index
+        self._raw: dict[str, bytes] = {}
+        self._objects: dict[tuple[str, str], dict[str, RenderedObject]] = {}
+
+    def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Return rendered paths by source file, and read those files in one call."""
+        groups: dict[str, list[str]] = {}
+        for path in paths:
+            groups.setdefault(self._index.sources[path], []).append(path)
+        missing = sorted(source for source in groups if source not in self._raw)
+        self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, missing))
+        return groups
+
+    def raw(self, source: str) -> bytes:
+        """Return the content of a source file."""
+        if source not in self._raw:
+            self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, [source]))
+        return self._raw[source]
+
+    def compile(self, sources: list[str], *, cluster: str = "") -> list[dict[str, RenderedObject]]:
+        """Return what grouped source files render, by path; `cluster`: for one cluster only.
+
+        Policies are not evaluated, and nothing is kept.
+        """
+        known, context = self._index.compiled, self._index.context
+        if all(source in known for source in sources):
+            files = [known[source] for source in sources]
+        else:
+            chosen = [(source, self._raw[source]) for source in sources]
+            if cluster:
+                context = replace(context, clusters=tuple(one for one in context.clusters if one.name == cluster))
+            files = compile_files(context, chosen)
+        return [{one.summary.path: one for one in reversed(file.objects)} for file in files]
+
+    def object(self, path: str) -> RenderedObject:
+        """Return one rendered object; those of its source file and cluster are kept for the next call."""
+        source, cluster = self._index.sources[path], path.partition("/")[0]
+        if (source, cluster) not in self._objects:
+            self.group([path])
+            (self._objects[source, cluster],) = self.compile([source], cluster=cluster)
+        return self._objects[source, cluster][path]
+
+    def contents(self, paths: list[str]) -> dict[str, bytes]:
+        """Return the bytes of rendered paths, in order: kept ones, those in `rendered/`, and the rest compiled."""
+        index, repository = self._index, self._runtime.repository
+        contents = (
+            {} if index.has_duplicates else {path: index.contents[path] for path in paths if path in index.contents}
+        )
+        rendered = index.revision.files.rendered
+        there = [path for path in paths if path not in contents and rendered.get(path) == index.desired[path]]
+        contents.update(read_files(repository, index.desired, there))
+        contents.update(self._render([path for path in paths if path not in contents]))
+        return {path: contents[path] for path in paths}
+
+    def _render(self, paths: list[str]) -> dict[str, bytes]:
+        groups = self.group(paths)
+        sources = sorted(groups)
+
+        def work(positions: range) -> list[bytes]:
+            chosen = [sources[position] for position in positions]
+            return [
+                msgspec.msgpack.encode({path: objects[path].content for path in groups[source]})
+                for source, objects in zip(chosen, self.compile(chosen), strict=True)
+            ]
+
+        contents: dict[str, bytes] = {}
+        with self._runtime.progress("rendering", len(sources)) as advance:
+            for raw in in_parallel(work, len(sources), processes=self._runtime.processes, advance=advance):
+                contents.update(msgspec.msgpack.decode(raw, type=dict[str, bytes]))
+        return contents
