@@ -38,11 +38,10 @@ def new_job(workspace: Workspace, name: str, *, queue: str, gpus: int, team: str
     Raises `ConfigError` for a name that Kubernetes rejects, and for a queue that the repository does not define.
     """
     index = workspace.compile()
-    cluster = _cluster(index)
-    known = sorted(_queues(index, cluster))
+    known = sorted({name for cluster in index.clusters for name in _queues(index, cluster)})
     if queue not in known and (queue or len(known) != 1):
         names = ", ".join(known) if known else "none; create one: reconciler new queue NAME"
-        problem = f"{queue!r} is not a queue of cluster {cluster.name}" if queue else "is required"
+        problem = f"queue {queue!r} does not exist" if queue else "is required"
         raise ConfigError(f"--queue: {problem}", hint=f"queues: {names}")
     document = job_document(name, queue=queue or known[0], gpus=gpus, team=team)
     return _file(index, document, JOB_EXAMPLES, path or _path(index, "jobs", name))
@@ -57,7 +56,7 @@ def new_queue(
     Raises `ConfigError` for a name that Kubernetes rejects, and for a product that no measured node has.
     """
     index = workspace.compile()
-    cluster = _cluster(index)
+    cluster = _cluster(index, product)
     others = [spec for _, spec in sorted(_queues(index, cluster).items())]
     document = queue_document(
         name,
@@ -69,9 +68,15 @@ def new_queue(
     return _file(index, document, QUEUE_EXAMPLES, path or _path(index, "queues", name))
 
 
-def _cluster(index: CompiledRevision) -> Cluster:
-    """Return the cluster that defaults are taken from: the one that the user named, else the first."""
-    return index.clusters[0]
+def _cluster(index: CompiledRevision, product: str) -> Cluster:
+    """Return the first cluster with nodes of a product, else the first one."""
+    inventories = index.context.evidence.inventories
+    having = (
+        cluster
+        for cluster in index.clusters
+        if cluster.name in inventories and any(node.product == product for node in inventories[cluster.name].nodes)
+    )
+    return next(having, index.clusters[0])
 
 
 def _queues(index: CompiledRevision, cluster: Cluster) -> dict[str, Mapping[str, Any]]:

@@ -56,7 +56,7 @@ def test_what_exists_is_never_overwritten(fleet: Fleet) -> None:
     ("arguments", "words"),
     [
         (["job", "Vit_Large"], "metadata.name"),
-        (["job", "x", "--queue", "nope"], "'nope' is not a queue of cluster main; queues: h100"),
+        (["job", "x", "--queue", "nope"], "queue 'nope' does not exist; queues: h100"),
         (["job", "x", "--output", "../x.yaml"], "is not below"),
         (["queue", "x", "--gpu", "A100"], "products: NVIDIA-H100-80GB-HBM3"),
         (["job", "x", "--gpus", "-1"], "--gpus"),
