@@ -40,6 +40,9 @@ def command(*, folder: Path, source: str) -> int:
         emit("Forges and Argo CD read the top folder of a repository: move the pipelines there and add")
         emit(f"--repo {made.inside} to their commands. Prefix requirements.txt in the pipelines, and the paths in")
         emit(f"argocd/ and flux/, by {made.inside}/.")
+    if made.unpublished:
+        emit(f"requirements.txt pins {made.unpublished}, but this version was installed from a folder. If your package")
+        emit("index does not have it, name a Git URL or a wheel there; `init --source` writes one.")
     emit("\nNext steps:")
     for line in made.next_commands:
         emit(f"  {line}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.adapters import bundle
 from reconciler.app.workspace import Workspace
@@ -165,14 +166,16 @@ def init(folder: Path, source: str) -> "InitResult":
     from reconciler.app.init import repository_files
     from reconciler.app.requirements import PACKAGE, installed_source, requirements
 
-    pinned = requirements(__version__, source or installed_source(bundle.direct_url(PACKAGE)))
+    origin = None if source else bundle.direct_url(PACKAGE)
+    pinned = requirements(__version__, source := source or installed_source(origin))
     prefix = "gitops-repo-template/"
     template = {path.removeprefix(prefix): bundle.read(path) for path in bundle.walk(prefix.rstrip("/"))}
     registry = kinds()
     contents = repository_files(template, registry, catalogue(), pinned)
     files.write_folder(folder, contents)
     engine = engine_version(_engine_digest(registry, _policies()))
-    return checkout.commit_new_folder(folder, files=len(contents), engine=engine)
+    made = checkout.commit_new_folder(folder, files=len(contents), engine=engine)
+    return replace(made, unpublished=f"{PACKAGE}=={__version__}") if origin and not source else made
 
 
 def save_plan(plan: "Plan", path: Path) -> None:

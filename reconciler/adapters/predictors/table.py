@@ -28,7 +28,7 @@ from reconciler.adapters.predictors.recommender import (
 )
 from reconciler.core.engines import AUTOCONF_TABLE, Outcome
 from reconciler.core.sizing.question import EngineQuestion
-from reconciler.errors import PredictorError
+from reconciler.errors import ConfigError, PredictorError
 from reconciler.ports import Prediction
 
 MAGIC = b"gpu-reconciler autoconf table 1 "
@@ -180,10 +180,12 @@ def _unpack(packed: bytes, cells: int) -> "array[float]":
 
 
 def read_table(path: Path) -> Table:
-    """Read the file of a table. Raises `PredictorError` if it cannot be read or is not valid."""
+    """Read the file of a table. Raises `ConfigError` if there is none, `PredictorError` if it is not valid."""
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist", hint="name the file with its path") from error
     except OSError as error:
         raise PredictorError(f"{path} cannot be read: {error.strerror}", hint="name the file with its path") from error
     if len(raw) > _MAX_BYTES:
