@@ -36,6 +36,7 @@ from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.behind import find_behind
+from reconciler.planning.blame import blame
 from reconciler.planning.causes import find_causes
 from reconciler.planning.committed import CommittedEdits, find_edits
 from reconciler.planning.findings import ages_of_evidence, collect_findings, judge_age, own_verdicts, plan_date
@@ -156,7 +157,7 @@ def plan_tree(
         waiting=index.pending(),
         inventories=index.context.evidence.inventories,
         evidence_ages=ages_of_evidence(index, judged.config, day),
-        verdicts=findings.verdicts,
+        verdicts=blame(runtime, index, renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
         edited=() if against_head else tuple(path for path in edits.edited if path not in foreign),
@@ -189,7 +190,7 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
         evidence=digest_files(index.revision.files.evidence),
         policies=index.context.policies.digest,
         unchanged=len(index.desired),
-        verdicts=findings.verdicts,
+        verdicts=blame(runtime, index, Renderer(runtime, index), findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
     )
