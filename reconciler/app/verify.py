@@ -4,7 +4,7 @@ from reconciler.app.commit import plan_commit
 from reconciler.app.workspace import Workspace
 from reconciler.core.plan import Plan
 from reconciler.outputs.commit import engine_of
-from reconciler.planning.gate import refuse, refuse_lost, refuse_stale
+from reconciler.planning.gate import refuse, refuse_stale, refuse_unverified
 
 
 def verify(workspace: Workspace, *, base: str = "", date: str = "") -> Plan:
@@ -18,11 +18,11 @@ def verify(workspace: Workspace, *, base: str = "", date: str = "") -> Plan:
 def require_verified(plan: Plan, *, rendered_by: str = "") -> None:
     """Raise `InvalidInput`, `PolicyDenied` or `StalePlan` unless the revision passes.
 
-    Of budgets only that of kept objects matters.
+    Of budgets only those of kept objects and of settings matter.
     """
     refuse(plan, budgets=False)
-    refuse_lost(plan)
     refuse_stale(plan, rendered_by=rendered_by)
+    refuse_unverified(plan)
 
 
 def rendered_by(workspace: Workspace) -> str:

@@ -6,14 +6,15 @@ from msgspec import Struct
 
 from reconciler.core.manifests.ownership import is_kept
 from reconciler.planning.baseline import Baseline
+from reconciler.ports import Tree
 from reconciler.revision.files import BlobIds
 
 
 class CommittedEdits(Struct, frozen=True, kw_only=True):
-    """Files of `rendered/` that a revision changes by hand, by path below the folder.
+    """Files of `rendered/` that a revision changes by hand.
 
-    edited: neither what the base has nor what the sources render.
-    lost: objects of the base that an annotation keeps, and that the revision removes.
+    edited: neither what the base has nor what the sources render; paths below the root of the repository.
+    lost: objects of the base that an annotation keeps, and that the revision removes; paths below the folder.
     """
 
     edited: tuple[str, ...] = ()
@@ -21,7 +22,13 @@ class CommittedEdits(Struct, frozen=True, kw_only=True):
 
 
 def find_edits(
-    committed: BlobIds, desired: Mapping[str, str], existing: Baseline, waiting: Iterable[str], *, is_commit: bool
+    folder: str,
+    committed: BlobIds,
+    desired: Mapping[str, str],
+    existing: Baseline,
+    waiting: Iterable[str],
+    *,
+    is_commit: bool,
 ) -> CommittedEdits:
     """Compare the committed files with the desired ones and with those that exist in the base.
 
@@ -39,8 +46,19 @@ def find_edits(
     for path in paths:
         was, want = before.get(path), stay.get(path, desired.get(path))
         if committed.get(path) != want and (is_commit or want == was or path in kept):
-            edited.append(path)
+            edited.append(f"{folder}/{path}")
     return CommittedEdits(edited=tuple(sorted(edited)), lost=frozenset(path for path in kept if path not in committed))
+
+
+def find_edits_in_old_folder(folder: str, before: BlobIds, after: Tree) -> CommittedEdits:
+    """Compare what is left in the folder that the base renders to, where a revision renders to another one.
+
+    A folder that is gone as a whole has moved, which is a change of settings; single files were edited.
+    """
+    old = {f"{folder}/{path}": blob for path, blob in before.items()}
+    new = {path: entry.oid for path, entry in after.items()}
+    edited = {path for path in (*old, *new) if old.get(path) != new.get(path)} if new else set()
+    return CommittedEdits(edited=tuple(sorted(edited)))
 
 
 def _kept(paths: list[str], existing: Baseline) -> frozenset[str]:

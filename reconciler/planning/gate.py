@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reconciler.core.plan import Breach, Plan
-from reconciler.core.plan.budgets import KEPT
+from reconciler.core.plan.budgets import KEPT, SETTINGS
 from reconciler.core.plan.replacements import REFUSED
 from reconciler.core.values import plural
 from reconciler.errors import InvalidInput, PolicyDenied, StalePlan, UnsafePlan
@@ -36,9 +36,12 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
         _refuse_breaches(plan.unapproved)
 
 
-def refuse_lost(plan: Plan) -> None:
-    """Raise `UnsafePlan` if objects that an annotation keeps are gone without an approval."""
-    _refuse_breaches([breach for breach in plan.unapproved if breach.budget == KEPT])
+def refuse_unverified(plan: Plan) -> None:
+    """Raise `UnsafePlan` if kept objects are gone, or settings are weaker than in the base, without an approval.
+
+    `rendered/` that matches its sources says nothing then: other settings may look at another folder or cluster.
+    """
+    _refuse_breaches([breach for breach in plan.unapproved if breach.budget in (KEPT, SETTINGS)])
 
 
 def _refuse_breaches(breaches: Sequence[Breach]) -> None:

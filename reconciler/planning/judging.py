@@ -43,6 +43,8 @@ def judge(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> Ju
     if not base.files.settings:  # the base has no configuration: there is nothing that a change could weaken
         return Judgement(config=head.config)
     changes: list[SettingChange] = []
+    if base.config is head.config and base.files.settings != head.files.settings:
+        changes.append(_UNREADABLE)
     if base.config is not head.config:
         changes += config_changes(base.config, head.config, lambda name: count_below(base.files.rendered, name))
     rules: RuleBook | None = None
@@ -50,6 +52,15 @@ def judge(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> Ju
         rules = _load_rules(runtime, index, base)
         changes += rule_changes(rules, index.context.rules)
     return Judgement(config=stricter(base.config, head.config), changes=tuple(map(_masked, changes)), rules=rules)
+
+
+_UNREADABLE = SettingChange(
+    setting="reconciler.yaml",
+    before="cannot be read",
+    after="readable",
+    weakens=True,
+    effect="only the settings of the change itself decide how it is judged",
+)
 
 
 def _plain(settings: Mapping[str, RuleSetting]) -> dict[str, object]:

@@ -4,7 +4,7 @@ tree + configuration -> revision (files by role) -> index (compiled files) -> ba
 """
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.behind import find_behind
 from reconciler.planning.blame import blame
 from reconciler.planning.causes import find_causes
-from reconciler.planning.committed import CommittedEdits, find_edits
+from reconciler.planning.committed import CommittedEdits, find_edits, find_edits_in_old_folder
 from reconciler.planning.findings import ages_of_evidence, collect_findings, judge_age, own_verdicts, plan_date
 from reconciler.planning.generations import assign_generations
 from reconciler.planning.judging import judge, verdicts_of_base
@@ -133,6 +133,7 @@ def plan_tree(
         exceeded = (*exceeded, *by_base.exceeded)
     findings = collect_findings(index, PolicyFindings(verdicts, exceeded), (*foreign.values(), *refusals), day)
     kept_specs = frozenset(path for path, update in updates.items() if is_kept(update.comparison, config))
+    is_itself = against_head or base_revision.tree.commit == tree.commit
     edits = _committed_edits(runtime, index, base_revision, existing, kept_specs)
     renderer.group(_creations(changed, owned, moves=bool(differing)))
     inputs = Inputs(
@@ -160,11 +161,11 @@ def plan_tree(
         verdicts=blame(runtime, index, renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
-        edited=() if against_head else tuple(path for path in edits.edited if path not in foreign),
+        edited=() if against_head else _not_foreign(edits.edited, foreign.values()),
         lost=edits.lost,
         behind=None if against_head else find_behind(runtime.repository, index.revision, base_revision),
         settings=judged.changes,
-        folders=_folder_sizes(index, base_revision, _last_rendered(runtime, index) if against_head else before.files),
+        folders=_folder_sizes(index, base_revision, _last_rendered(runtime, index) if is_itself else before.files),
         judged_by=digest_files(*index.revision.files.judging),
         approvals=_approvals(index, base_revision, day),
     )
@@ -213,13 +214,15 @@ def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
 def _committed_edits(
     runtime: Runtime, index: CompiledRevision, base: LoadedRevision, existing: Baseline, kept_specs: frozenset[str]
 ) -> CommittedEdits:
-    """Compare the head's own `rendered/` with its sources and the base. Another folder is a change of settings."""
-    head = index.revision
-    if base.config.rendered != head.config.rendered:
-        return CommittedEdits()
-    committed = _baseline(runtime, head).versions
-    is_commit = head.tree.commit is not None
-    return find_edits(committed, index.desired, existing, index.pending() | kept_specs, is_commit=is_commit)
+    """Compare the head's own `rendered/` with its sources and the base."""
+    head, folder = index.revision, base.config.rendered
+    commit = head.tree.commit
+    if folder != head.config.rendered:
+        repository = runtime.repository
+        after = repository.tree(commit.oid, (folder,)) if commit else repository.work_tree((folder,))
+        return find_edits_in_old_folder(folder, base.files.rendered, after)
+    committed, waiting = _baseline(runtime, head).versions, index.pending() | kept_specs
+    return find_edits(folder, committed, index.desired, existing, waiting, is_commit=commit is not None)
 
 
 def _foreign(
@@ -231,6 +234,12 @@ def _foreign(
         new = [path for path in own.differing(index.desired) if baseline.versions.get(path) != own.versions[path]]
         foreign |= _foreign_in(own, new)
     return foreign
+
+
+def _not_foreign(paths: Sequence[str], foreign: Iterable[Problem]) -> tuple[str, ...]:
+    """Return the files that have no problem already."""
+    reported = {problem.place.path for problem in foreign}
+    return tuple(path for path in paths if path not in reported)
 
 
 def _foreign_in(baseline: Baseline, paths: Sequence[str]) -> dict[str, Problem]:

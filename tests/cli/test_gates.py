@@ -305,3 +305,72 @@ def test_the_applicationset_of_the_template_deletes_nothing(fleet: Fleet) -> Non
     text = (fleet.root / "argocd/applicationset.yaml").read_bytes()
     (document,) = read("applicationset.yaml", text).documents
     assert document.data["spec"]["syncPolicy"] == {"preserveResourcesOnDeletion": True}
+
+
+# --- Whole attacks. ---
+
+
+def test_another_cluster_by_default_hides_nothing(change: Fleet) -> None:
+    """One line made a plan say "No changes" and `verify` pass, with all jobs deleted and a privileged pod added."""
+    change.git("checkout", "--quiet", "main")
+    change.edit(
+        "reconciler.yaml",
+        "    - name: main\n",
+        "    - name: staging\n      select: {folders: [jobs/staging]}\n    - name: main\n",
+    )
+    change.commit()
+    assert change.run("commit").code in (0, 3)
+    change.git("checkout", "--quiet", "-B", "change")
+    spec(change, "defaults: {cluster: staging}")
+    change.git("rm", "--quiet", "-r", "jobs/vision", VIT)
+    change.write(
+        "rendered/main/default/pod-admin.yaml",
+        POD.replace("labels: {", "labels: {app.kubernetes.io/managed-by: gpu-reconciler, "),
+    )
+    code, out = plan(change)
+    assert code == 5
+    assert "vit" in out
+    assert "pod-admin.yaml" in out
+    assert "defaults.cluster" in out
+    assert change.run("verify", "--base", "main").code == 5
+
+
+def test_another_rendered_folder_hides_nothing(change: Fleet) -> None:
+    """What syncs `rendered/` still reads it: a hand edit there is refused, also once the new setting is approved."""
+    spec(change, "rendered: out")
+    change.commit()
+    assert change.run("commit").code == 0
+    assert plan(change)[0] == 5
+    assert change.run("verify", "--base", "main").code == 5
+    approve(change)
+    assert change.run("verify", "--base", "main").code == 0
+    change.edit(VIT, "image: ", "image: evil/")
+    (change.root / CLAIM).unlink()
+    code, out = plan(change)
+    assert code == 5
+    assert VIT in out
+    assert CLAIM in out
+
+
+def test_a_moved_rendered_folder_is_approved_as_one_setting(change: Fleet) -> None:
+    spec(change, "rendered: out")
+    change.git("mv", "rendered", "out")
+    assert plan(change)[0] == 5
+    approve(change)
+
+
+def test_verify_refuses_weaker_settings_that_nobody_approved(change: Fleet) -> None:
+    spec(change, "budgets: {deletes: {count: 1000}}")
+    change.commit()
+    assert change.run("verify", "--base", "main").code == 5
+    approve(change)
+    assert change.run("verify", "--base", "main").code == 0
+
+
+def test_a_base_without_readable_settings_is_a_finding(fleet: Fleet) -> None:
+    text = (fleet.root / "reconciler.yaml").read_text()
+    fleet.write("reconciler.yaml", f"{text}\nbroken: [\n")
+    fleet.commit()
+    fleet.git("checkout", "--quiet", "-b", "change")
+    fleet.write("reconciler.yaml", text)
+    assert settings(fleet)["reconciler.yaml"] == ("cannot be read", "readable", True)

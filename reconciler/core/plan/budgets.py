@@ -173,11 +173,15 @@ def _folders(budgets: Budgets, folders: Mapping[str, tuple[int, int]]) -> Iterat
             )
 
 
+SETTINGS = "settings"
+"""The budget of settings and rules that a change weakens."""
+
+
 def _settings(budgets: Budgets, settings: Sequence[SettingChange]) -> Iterator[Breach]:
     """Compare with the settings that a change weakens, and with the exceptions that it adds or extends."""
     weaker = [change for change in settings if change.weakens]
     for budget, is_allowed, noun in (
-        ("settings", budgets.settings, "setting"),
+        (SETTINGS, budgets.settings, "setting"),
         ("exceptions", budgets.exceptions, "exception"),
     ):
         names = [change.setting for change in weaker if change.is_exception == (budget == "exceptions")]

@@ -52,8 +52,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories: measured nodes by cluster.
     evidence_ages: age of each inventory in days, if the configuration limits it.
-    edited, lost: paths of the head's own rendered files that were edited by hand, and of objects that an annotation
-        keeps but the head removes.
+    edited: rendered files of the head that were edited by hand; whole paths.
+    lost: objects that an annotation keeps but the head removes.
     behind: what the base branch has besides the merge base.
     settings: what differs between the settings and rules of head and base.
     folders: number of files in each source folder, before and after.

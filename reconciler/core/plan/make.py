@@ -46,7 +46,7 @@ def make_plan(inputs: Inputs) -> Plan:
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda entry: (entry.place, entry.rule, entry.target))),
         problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
-        edited=tuple(f"{inputs.config.rendered}/{path}" for path in inputs.edited),
+        edited=inputs.edited,
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in paths.held_back if path in inputs.existing),
         breaches=breaches(
             inputs.config.budgets,
