@@ -200,7 +200,9 @@ def _unanswered(job: TrainingJob, decision: Decision, severity: Severity, *, has
     hint = "ask the engine: reconciler size record"
     if not decision.is_pending:
         hint = "train with a smaller batch, or on GPUs with more memory"
-    text = decision.text if has_gpus else f"{decision.text}; the job itself requests no GPUs, so it is not rendered"
+    text = decision.text
+    if not has_gpus and not decision.is_pending:
+        text += "; the job itself requests no GPUs, so it is not rendered"
     return _problem(job, rule, job.lead.container.path, text, hint, severity)
 
 
