@@ -12,7 +12,7 @@ from reconciler.core.patterns import later
 from reconciler.core.plan import Change, FieldChange, Operation, Plan
 from reconciler.core.reasons import Why
 from reconciler.core.values import plural
-from reconciler.outputs.differences import format_reason, scalar, short_digests
+from reconciler.outputs.differences import reason_parts, scalar, short_digests
 from reconciler.outputs.findings import qualified_name
 from reconciler.outputs.terminal.printable import clip_middle
 
@@ -112,13 +112,13 @@ def _last_step(path: str) -> str:
     return quoted.group(1) if quoted else re.sub(r"\[[^\]]*\]$", "", path).rsplit(".", 1)[-1]
 
 
-def main_reason(change: Change) -> str:
-    """Return the main reason of an object; empty if it says no more than that the object's source defines it."""
+def main_reason(change: Change) -> Why | None:
+    """Return the main reason of an object, unless it says no more than that the object's source defines it."""
     for why in change.because[:1]:
         own = change.source is not None and {place.path for place in why.places} <= {change.source.path}
         if not own or (why.text and not why.text.startswith(_GENERIC)):
-            return format_reason(why)
-    return ""
+            return why
+    return None
 
 
 class ChangeGroup(Struct, frozen=True, kw_only=True):
@@ -143,6 +143,20 @@ class ChangeGroup(Struct, frozen=True, kw_only=True):
         if self._is_in_one_cluster:
             return tuple(qualified_name(change.key) for change in members)
         return tuple(f"{qualified_name(change.key)} on {change.cluster}" for change in members)
+
+    def reason(self, why: Why, path: str = "") -> tuple[str, ...]:
+        """Return the parts of a formatted reason, with the number of other files that give it to other objects."""
+        key = _reason_key(why)
+        files = {
+            file
+            for change in self.others
+            for other in (*change.because, *(field.why for field in change.fields))
+            if other is not None and _reason_key(other) == key
+            for file in _files(other)
+        }
+        parts = reason_parts(why, path)
+        more = len(files - _files(why))
+        return (f"{parts[0]} (and in {plural(more, 'other file')})", *parts[1:]) if more else parts
 
     @property
     def _is_in_one_cluster(self) -> bool:
@@ -191,6 +205,10 @@ def _group_key(change: Change) -> tuple[object, ...]:
         if not (change.moved_from and field.path == "metadata.name")  # that of each new generation differs
     )
     return (*what, bool(change.moved_from), fields)
+
+
+def _files(why: Why) -> set[str]:
+    return {place.path for place in (*why.places, *why.edited, *why.removed)}
 
 
 def _reason_key(why: Why | None) -> tuple[str, str]:

@@ -161,3 +161,17 @@ def test_deletions_for_one_reason_are_one_group() -> None:
     (found,) = group(plans.DELETED, other)
     assert found.title == "2 PersistentVolumeClaims on main"
     assert found.names == ("research/old-run-workspace", "research/older")
+
+
+def test_a_shared_reason_names_one_file_and_counts_the_others() -> None:
+    def bumped(number: int) -> Change:
+        why = plans.why("source", "", (f"jobs/{number}.yaml", 6, 13, "spec.timeZone"))
+        first = plans.bumped(f"job-{number}")
+        return replace(first, fields=tuple(replace(field, why=why) for field in first.fields))
+
+    (found,) = group(*map(bumped, range(4)))
+    why = found.first.fields[0].why
+    assert why is not None
+    assert found.reason(why, "spec.timeZone") == ("jobs/0.yaml:6:13 (and in 3 other files)",)
+    (alone,) = group(bumped(1))
+    assert alone.reason(why, "spec.timeZone") == ("jobs/0.yaml:6:13",)

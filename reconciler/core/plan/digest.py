@@ -21,12 +21,21 @@ def digest(plan: "Plan") -> str:
     are not part of it, so that equal files under another name or commit, with another history, or on another day, give
     the same plan. The checksum of a saved plan covers them.
     """
-    anonymous = {side: replace(getattr(plan, side), label="", commit="") for side in ("base", "head")}
-    capacity = tuple(replace(line, evidence_days=None) for line in plan.capacity)
-    breaches = tuple(replace(breach, approved=False) for breach in plan.breaches)
-    changes = tuple(map(_without_edits, plan.changes))
-    plan = replace(plan, digest="", behind=None, approvals=(), breaches=breaches, capacity=capacity, changes=changes)
-    return _sha256(replace(plan, **anonymous))
+    try:
+        return checksum_of(_digested(plan))
+    except UnicodeEncodeError:  # a file name that is not UTF-8
+        return _sha256({name: list(value) if isinstance(value, Iterator) else value for name, value in _digested(plan)})
+
+
+def _digested(plan: "Plan") -> Iterator[tuple[str, Any]]:
+    """Yield what the digest covers, by field. Lists are iterators, because copies of all changes fill the memory."""
+    values = {name: getattr(plan, name) for name in plan.__struct_fields__}
+    values |= {side: replace(values[side], label="", commit="") for side in ("base", "head")}
+    values |= {"digest": "", "behind": None, "approvals": (), "changes": map(_without_edits, plan.changes)}
+    values["capacity"] = tuple(replace(line, evidence_days=None) for line in plan.capacity)
+    values["breaches"] = tuple(replace(breach, approved=False) for breach in plan.breaches)
+    for name, value in values.items():
+        yield name, iter(value) if isinstance(value, tuple) else value
 
 
 def _without_edits(change: "Change") -> "Change":
@@ -59,7 +68,7 @@ def checksum(document: Mapping[str, Any]) -> str:
 
 
 def checksum_of(fields: Iterable[tuple[str, Any]]) -> str:
-    """Return `checksum` of a document without its checksum, whose lists are iterators over their items."""
+    """Return the SHA-256 of fields as canonical JSON, item by item of the lists, which are iterators."""
     content = hashlib.sha256()
     for position, (name, value) in enumerate(sorted(fields, key=itemgetter(0))):
         content.update(b"%s%s:" % (b"," if position else b"{", msgspec.json.encode(name)))

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.core.plan import Change, FieldChange, Operation, Plan
-from reconciler.core.reasons import Why
+from reconciler.core.plan import FieldChange, Operation, Plan
 from reconciler.core.values import plural
 from reconciler.outputs.comment.markup import code, details, fence, html_code, size
 from reconciler.outputs.differences import (
-    FieldGroup,
     diff_lines,
     group_fields,
     is_single_line,
-    reason_parts,
     scalar,
     short_digests,
 )
@@ -69,7 +66,7 @@ def _full_block(group: ChangeGroup, *, full: bool) -> str:
     if change.moved_from:
         parts.append(f"{code(change.moved_from)} → {code(change.path)}")
     is_compact = change.operation in (Operation.CREATE, Operation.DELETE) and not full
-    lines = list(_compact(group) if is_compact else _diff(change, full=full))
+    lines = list(_compact(group) if is_compact else _diff(group, full=full))
     if lines:
         cut = len(lines) - _MAX_DIFF_LINES
         parts.append(fence([*lines[:_MAX_DIFF_LINES], *([f"@@ {plural(cut, 'more line')} @@"] if cut > 0 else [])]))
@@ -104,30 +101,25 @@ def _compact(group: ChangeGroup) -> Iterator[str]:
         total = sum(1 for _ in leaves(change.fields))
         if total:
             yield f"# {plural(total, 'field')} in total, in {change.path}"
-    if main_reason(change):
-        yield from _because(change.because[0])
+    why = main_reason(change)
+    if why is not None:
+        yield from _because(group.reason(why))
 
 
-def _diff(change: Change, *, full: bool) -> Iterator[str]:
-    for position, group in enumerate(group_fields(change.fields)):
+def _diff(group: ChangeGroup, *, full: bool) -> Iterator[str]:
+    for position, alike in enumerate(group_fields(group.first.fields)):
         if position:
             yield ""
-        yield from _field_group(group, full=full)
-    if not change.fields:
-        for why in change.because[:1]:
-            yield from _because(why)
+        for field in alike.fields:
+            yield from _field(field, full=full)
+        if alike.why is not None:
+            yield from _because(group.reason(alike.why, alike.fields[0].path if len(alike.fields) == 1 else ""))
+    if not group.first.fields:
+        for why in group.first.because[:1]:
+            yield from _because(group.reason(why))
 
 
-def _field_group(group: FieldGroup, *, full: bool) -> Iterator[str]:
-    for field in group.fields:
-        yield from _field(field, full=full)
-    if group.why is not None:
-        path = group.fields[0].path if len(group.fields) == 1 else ""
-        yield from _because(group.why, path)
-
-
-def _because(why: Why, path: str = "") -> Iterator[str]:
-    parts = reason_parts(why, path)
+def _because(parts: tuple[str, ...]) -> Iterator[str]:
     if sum(map(len, parts)) <= _LONG_REASON:
         parts = (": ".join(parts),)
     yield f"# because {parts[0]}"

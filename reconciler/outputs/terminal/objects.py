@@ -1,10 +1,9 @@
 """Shows the changed objects of a plan as text."""
 
-from reconciler.core.plan import Change, FieldChange, Operation, Plan
+from reconciler.core.plan import FieldChange, Operation, Plan
 from reconciler.outputs.differences import (
     FieldGroup,
     diff_lines,
-    format_reason,
     group_fields,
     is_single_line,
     scalar,
@@ -57,18 +56,18 @@ def _change_group(page: Page, group: ChangeGroup, *, full: bool) -> None:
         more = f" and {len(group.names) - len(shown):,} more" if len(group.names) > len(shown) else ""
         page.write(Styled(", ".join(shown), Style.STRONG), more, indent=4, hang=0)
     if change.operation in (Operation.CREATE, Operation.DELETE) and not full:
-        _compact(page, change)
+        _compact(page, group)
     else:
         for fields in group_fields(change.fields):
-            _field_group(page, fields, full=full)
+            _field_group(page, group, fields, full=full)
         if not change.fields:
-            _main_reason(page, change)
+            _main_reason(page, group)
 
 
-def _field_group(page: Page, group: FieldGroup, *, full: bool) -> None:
-    is_short = [_field(page, field, full=full) for field in group.fields] == [True]
-    if group.why is not None:
-        reason = format_reason(group.why, group.fields[0].path if len(group.fields) == 1 else "")
+def _field_group(page: Page, group: ChangeGroup, alike: FieldGroup, *, full: bool) -> None:
+    is_short = [_field(page, field, full=full) for field in alike.fields] == [True]
+    if alike.why is not None:
+        reason = ": ".join(group.reason(alike.why, alike.fields[0].path if len(alike.fields) == 1 else ""))
         if not (is_short and page.append(Styled(f"  because {reason}", Style.DIM))):
             _because(page, reason, indent=6)
 
@@ -89,21 +88,24 @@ def _object(page: Page, group: ChangeGroup) -> None:
         page.write(Styled("to   ", Style.DIM), change.path, indent=6)
 
 
-def _compact(page: Page, change: Change) -> None:
+def _compact(page: Page, group: ChangeGroup) -> None:
+    change = group.first
     if change.operation is Operation.CREATE:
         facts: list[Piece] = []
         for step, value in key_fields(change):
             facts += [*([Styled(" · ", Style.DIM)] if facts else []), Styled(f"{step} ", Style.DIM), value]
         if facts:
             page.write(*facts, indent=4)
-    _main_reason(page, change)
+    _main_reason(page, group)
 
 
-def _main_reason(page: Page, change: Change) -> None:
+def _main_reason(page: Page, group: ChangeGroup) -> None:
     """Write the main reason of a change whose fields are not shown, on the same line if there is room."""
-    reason = main_reason(change)
-    if reason and not page.append(Styled(f"  because {reason}", Style.DIM)):
-        _because(page, reason, indent=4)
+    why = main_reason(group.first)
+    if why is not None:
+        reason = ": ".join(group.reason(why))
+        if not page.append(Styled(f"  because {reason}", Style.DIM)):
+            _because(page, reason, indent=4)
 
 
 def _because(page: Page, reason: str, *, indent: int) -> None:
