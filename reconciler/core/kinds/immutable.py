@@ -20,11 +20,30 @@ def differing(before: Body, after: Body, *paths: str) -> list[str]:
     return [path for path in paths if value_of(before, path) != value_of(after, path)]
 
 
-def only(*paths: str) -> Check:
-    """Return a check for kinds of which only these fields are immutable."""
+def only(*paths: str, defaults: Mapping[str, Any] | None = None) -> Check:
+    """Return a check for kinds of which only these fields are immutable; a field without a value has its default."""
+    values = defaults or {}
 
     def check(before: Body, after: Body) -> list[str]:
-        return differing(before, after, *paths)
+        sides = ([_or_default(body, path, values) for path in paths] for body in (before, after))
+        return [path for path, old, new in zip(paths, *sides, strict=True) if old != new]
+
+    return check
+
+
+def _or_default(body: Body, path: str, defaults: Mapping[str, Any]) -> Any:
+    value = value_of(body, path)
+    return defaults.get(path) if value is None else value
+
+
+def while_set(*paths: str) -> Check:
+    """Return a check for fields that cannot change, but can be set and removed (`self == oldSelf` in a CRD)."""
+
+    def check(before: Body, after: Body) -> list[str]:
+        sides = (before, after)
+        return [
+            path for path in differing(before, after, *paths) if all(value_of(body, path) is not None for body in sides)
+        ]
 
     return check
 

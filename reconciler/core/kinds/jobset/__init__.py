@@ -20,9 +20,9 @@ def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 def _immutable(before: Body, after: Body) -> list[str]:
-    """Check a JobSet: its jobs may change while it is suspended (transition rules of its CRD)."""
+    """Check a JobSet: its jobs may change while it is suspended (transition rules of its CRD, and its webhook)."""
     jobs = () if value_of(before, "spec.suspend") is True else ("spec.replicatedJobs",)
-    return differing(before, after, *jobs, "spec.successPolicy", "spec.network", "spec.managedBy")
+    return differing(before, after, *jobs, "spec.successPolicy", "spec.failurePolicy", "spec.network", "spec.managedBy")
 
 
 KINDS = (

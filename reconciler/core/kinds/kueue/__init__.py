@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.core.devices import WHOLE_GPUS, is_gpu, product_label
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations
-from reconciler.core.kinds.immutable import Body, all_but, only, value_of
+from reconciler.core.kinds.immutable import Body, all_but, value_of, while_set
 from reconciler.core.kinds.kind import Kind, Lookup, Offer
 from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.reasons import Origin
@@ -119,7 +119,7 @@ KINDS = (
         group=GROUP,
         kind="LocalQueue",
         relations=_local_queue,
-        immutable=only("spec.clusterQueue"),
+        immutable=while_set("spec.clusterQueue"),
         is_definition=True,
         is_stateful=True,
         deletion=DELETION,

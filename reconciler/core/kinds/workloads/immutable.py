@@ -19,7 +19,7 @@ _JOB_FIELDS = (
 
 
 def job(before: Body, after: Body) -> list[str]:
-    """Check a Job: its template is immutable, except where its pods may run while it is suspended (KEP-2926).
+    """Check a Job: its template is immutable, except for placement (KEP-2926) and resources while it is suspended.
 
     An indexed Job may be resized by changing `completions` and `parallelism` together (KEP-3715). Kueue's webhook lets
     only a suspended Job change its queue (pkg/controller/jobframework/validation.go, validateUpdateForQueueName).
@@ -30,7 +30,7 @@ def job(before: Body, after: Body) -> list[str]:
     fields += differing(before, after, *_JOB_FIELDS)
     if differing(before, after, "spec.completions") and not _is_resize(after):
         fields.append("spec.completions")
-    left, right = value_of(before, "spec.template"), value_of(after, "spec.template")
+    left, right = (with_defaults(value_of(body, "spec.template")) for body in (before, after))
     if value_of(before, "spec.suspend") is True:
         left, right = _without_placement(left), _without_placement(right)
     if left != right:
@@ -52,7 +52,84 @@ def _without_placement(template: Any) -> Any:
     if not isinstance(template, Mapping):
         return template
     metadata, spec = template.get("metadata"), template.get("spec")
-    return {**template, "metadata": omit(metadata, ("labels", "annotations")), "spec": omit(spec, _PLACEMENT)}
+    pod = omit(spec, _PLACEMENT) or {}
+    for name in ("containers", "initContainers"):
+        if isinstance(pod.get(name), list):
+            pod[name] = [omit(container, ("resources",)) for container in pod[name]]
+    return {**template, "metadata": omit(metadata, ("labels", "annotations")), "spec": pod}
+
+
+_POD_DEFAULTS = {"dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler"}
+_CONTAINER_DEFAULTS = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+_PROBE_DEFAULTS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_FILES = ("configMap", "secret", "projected", "downwardAPI")  # volumes with a default mode
+
+
+def with_defaults(template: Any) -> Any:
+    """Return a pod template with the defaults of the API server: to write one, or to leave it out, changes nothing."""
+    spec = template.get("spec") if isinstance(template, Mapping) else None
+    if not isinstance(spec, Mapping):
+        return template
+    pod = {**_POD_DEFAULTS, "securityContext": {}, **spec}
+    for name in ("containers", "initContainers"):
+        if isinstance(spec.get(name), list):
+            pod[name] = [_container(each) if isinstance(each, Mapping) else each for each in spec[name]]
+    if isinstance(spec.get("volumes"), list):
+        pod["volumes"] = [_volume(each) if isinstance(each, Mapping) else each for each in spec["volumes"]]
+    return {**template, "metadata": template.get("metadata") or {}, "spec": pod}
+
+
+def _container(container: Mapping[str, Any]) -> dict[str, Any]:
+    filled: dict[str, Any] = {**_CONTAINER_DEFAULTS, **container}
+    image = container.get("image")
+    if "imagePullPolicy" not in container and isinstance(image, str):
+        is_latest = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
+        filled["imagePullPolicy"] = "Always" if is_latest and "@" not in image else "IfNotPresent"
+    for probe in _PROBES:
+        if isinstance(container.get(probe), Mapping):
+            filled[probe] = {**_PROBE_DEFAULTS, **container[probe]}
+    if isinstance(container.get("ports"), list):
+        ports = container["ports"]
+        filled["ports"] = [{"protocol": "TCP", **port} if isinstance(port, Mapping) else port for port in ports]
+    return filled
+
+
+def _volume(volume: Mapping[str, Any]) -> dict[str, Any]:
+    filled = dict(volume) if set(volume) - {"name"} else {**volume, "emptyDir": {}}
+    for source in _FILES:
+        if isinstance(volume.get(source), Mapping):
+            filled[source] = {"defaultMode": 0o644, **volume[source]}
+    return filled
+
+
+def pod(before: Body, after: Body) -> list[str]:
+    """Check a Pod: images and the deadline may change, and tolerations may be added."""
+    left, right = (with_defaults({"spec": value_of(body, "spec")})["spec"] for body in (before, after))
+    if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
+        return []
+    left, right = _without_images(left), _without_images(right)
+    names = sorted({*left, *right} - {"activeDeadlineSeconds", "tolerations"})
+    fields = [f"spec.{name}" for name in names if left.get(name) != right.get(name)]
+    kept = [omit(each, ("tolerationSeconds",)) for each in right.get("tolerations") or ()]
+    if any(omit(each, ("tolerationSeconds",)) not in kept for each in left.get("tolerations") or ()):
+        fields.append("spec.tolerations")
+    return fields
+
+
+def _without_images(spec: Mapping[str, Any]) -> dict[str, Any]:
+    names = [name for name in ("containers", "initContainers") if isinstance(spec.get(name), list)]
+    return {**spec, **{name: [_without_image(each) for each in spec[name]] for name in names}}
+
+
+def _without_image(container: Any) -> Any:
+    """Return a container of a Pod without its image, and with the requests that its limits imply."""
+    resources = container.get("resources") if isinstance(container, Mapping) else None
+    limits = resources.get("limits") if isinstance(resources, Mapping) else None
+    if isinstance(resources, Mapping) and isinstance(limits, Mapping):
+        requests = {**limits, **(resources.get("requests") or {})}
+        container = {**container, "resources": {**resources, "requests": requests}}
+    return omit(container, ("image", "imagePullPolicy"))
 
 
 def claim(before: Body, after: Body) -> list[str]:
@@ -61,7 +138,13 @@ def claim(before: Body, after: Body) -> list[str]:
     return [field for field in fields if value_of(before, field) is not None or field != "spec.volumeName"]
 
 
-_claim = all_but("spec", "resources", "volumeAttributesClassName")
+_claim_fields = all_but("spec", "resources", "volumeAttributesClassName")
+
+
+def _claim(before: Body, after: Body) -> list[str]:
+    fields = _claim_fields(before, after)
+    modes = {value_of(body, "spec.volumeMode") or "Filesystem" for body in (before, after)}
+    return [field for field in fields if field != "spec.volumeMode" or len(modes) > 1]
 
 
 def service(before: Body, after: Body) -> list[str]:
@@ -72,13 +155,12 @@ def service(before: Body, after: Body) -> list[str]:
 
 def data(before: Body, after: Body) -> list[str]:
     """Check a ConfigMap or Secret: its type, and everything once it is marked `immutable`."""
-    fields = differing(before, after, "type")
+    fields = ["type"] if len({value_of(body, "type") or "Opaque" for body in (before, after)}) > 1 else []
     if value_of(before, "immutable") is True:
         fields += differing(before, after, "data", "binaryData", "stringData", "immutable")
     return fields
 
 
-pod = all_but("spec", "activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds")
 stateful_set = all_but(
     "spec",
     "replicas",
@@ -90,6 +172,14 @@ stateful_set = all_but(
     "minReadySeconds",
 )
 selector = only("spec.selector")
-role_ref = only("roleRef")
-storage_class = only("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode")
-priority_class = only("value", "preemptionPolicy")
+role_ref = only(
+    "roleRef.apiGroup", "roleRef.kind", "roleRef.name", defaults={"roleRef.apiGroup": "rbac.authorization.k8s.io"}
+)
+storage_class = only(
+    "provisioner",
+    "parameters",
+    "reclaimPolicy",
+    "volumeBindingMode",
+    defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+)
+priority_class = only("value", "preemptionPolicy", defaults={"preemptionPolicy": "PreemptLowerPriority"})
