@@ -12,7 +12,7 @@ from reconciler.core.secrets.names import is_secret_key
 MASK = "***"
 _ASSIGNMENT = later(
     r"(?<![\w.-])(?P<name>[\w.-]{0,64}(?:pass|token|secret|key|pwd|cred|auth|cookie|jwt|sig|salt|sas|pat|psk|otp)[\w.-]{0,64})"
-    r"(?P<close>\\{0,16}[\"']?\]?)(?P<sign>[ \t]{0,8}(?:=>|[:?+]?=|:(?!//))[ \t]{0,40})",
+    r"(?P<close>\\{0,16}[\"']?\]?)(?P<sign>[ \t]{0,8}(?:=>|[:?+]?=|:-|:(?!//))[ \t]{0,40})",
     re.IGNORECASE,
 )
 _DOUBLE = later(r'"""(?:[^"]|"(?!""))*(?:"""|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
@@ -29,7 +29,8 @@ _TO_SPACE = later(r"[^\s'\"&;<>]+")
 _TO_COMMA = later(r"[^\s'\",;}\])<>&\\]+")
 _LINE_START = later(r"(?:^|[\n{])[ \t#;\\-]*(?:export |set |ENV |ARG )?[\"']?\Z")
 _NO_SECRET = later(
-    r"[\"']?(?:true|false|yes|no|on|off|null|none|nil|~|\*\*\*.*|\$.*|\{\{.*|<[^>]*>|%\(.*|ENC\[.*)?[\"']?[,;}\])]*",
+    r"\\*[\"']?(?:true|false|yes|no|on|off|null|none|nil|~|\*\*\*.*|\$\w+|\$\{[^}]*\}*|\$\([^)]*\)*|\{\{.*|<[^>]*>|%\(.*|ENC\[.*"
+    r"|/(?:run|etc|var|tmp|opt|home|mnt|data|root|usr|secrets?|certs?|keys|workspace)/[\w./-]*)?\\*[\"']?[,;}\])\s]*",
     re.IGNORECASE | re.DOTALL,
 )
 _HEADERS = ("authorization", "cookie", "token", "key", "auth")
@@ -51,6 +52,11 @@ def mask_assignments(text: str) -> str:
     return "".join([*pieces, text[done:]])
 
 
+def is_no_secret(value: str) -> bool:
+    """Return whether a value is none, whatever its name: a boolean, a reference such as `$TOKEN`, a path, a mask."""
+    return _NO_SECRET.fullmatch(value) is not None
+
+
 def _value_end(text: str, match: re.Match[str]) -> int:
     """Return the end of the value after a name; its start if it is not secret."""
     start = match.end()
@@ -60,7 +66,7 @@ def _value_end(text: str, match: re.Match[str]) -> int:
         return start
     end = _extent(text, match)
     value = text[start:end]
-    if _NO_SECRET.fullmatch(value) or (is_auth and len(value.strip("\\'\"")) < _MIN_AUTH):
+    if is_no_secret(value) or (is_auth and len(value.strip("\\'\"")) < _MIN_AUTH):
         return start
     return end
 
@@ -84,7 +90,7 @@ def _extent(text: str, match: re.Match[str]) -> int:
 def _bare_end(text: str, match: re.Match[str], *, is_line: bool) -> int:
     """Return where a value without quotes ends."""
     start, sign = match.end(), match["sign"]
-    if match["close"]:
+    if match["close"] or sign.strip() == ":-":
         return _end(_TO_COMMA, text, start)
     if is_line:
         rest = _end(_REST, text, start)

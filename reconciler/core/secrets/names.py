@@ -15,10 +15,23 @@ _ENDS = (
     "encryptionkey", "sshkey",
 )  # fmt: skip
 """Words that end in one of these name a secret, also `PGPASSWORD` and `AUTHTOKEN`."""
-_WORDS = frozenset(
-    ("authorization", "cookie", "jwt", "pgpass", "netrc", "dockercfg", "dockerconfigjson", "keytab", "keystore")
+_WORDS = frozenset(("jwt", "pgpass", "netrc", "dockercfg", "dockerconfigjson", "keytab", "keystore"))
+_LAST_WORDS = frozenset(
+    (
+        "authorization",
+        "cookie",
+        "pass",
+        "pat",
+        "psk",
+        "otp",
+        "sig",
+        "signature",
+        "salt",
+        "sas",
+        "requirepass",
+        "masterauth",
+    )
 )
-_LAST_WORDS = frozenset(("pass", "pat", "psk", "otp", "sig", "signature", "salt", "sas", "requirepass", "masterauth"))
 _SSH_KEYS = frozenset((("id", "rsa"), ("id", "dsa"), ("id", "ecdsa"), ("id", "ed")))
 _KEY_OF = frozenset(
     ("api", "access", "secret", "private", "encryption", "signing", "ssh", "master", "auth", "account", "client",
@@ -36,7 +49,7 @@ _ABOUT = frozenset(
      "port", "user", "username", "provider", "method", "version", "required", "policy", "rotation", "issuer",
      "audience", "mount", "prefix", "suffix", "namespace", "store", "manager", "class", "header", "scope", "scopes",
      "rate", "ratio", "usage", "index", "column", "field", "selector", "bits", "ids", "dropout", "embedding", "weight",
-     "weights", "loss", "accuracy", "pooling", "classification", "level")
+     "weights", "loss", "accuracy", "pooling", "classification", "level", "spec", "kubeconfig", "strategy")
 )  # fmt: skip
 """Last words of names of something about a secret: where it is, how long it lives."""
 _TEXT_TOKENS = frozenset(
@@ -47,8 +60,9 @@ _TEXT_TOKENS = frozenset(
 )  # fmt: skip
 """Words before `token` that make it a piece of text."""
 _TOKENS_OF = frozenset(("api", "auth", "access", "refresh", "bearer"))
-_NO_PASSWORDS = frozenset(("bypass", "compass", "encompass", "surpass", "trespass", "overpass", "underpass"))
+_NO_PASSWORDS = frozenset(("bypass", "compass", "encompass", "surpass", "trespass", "overpass", "underpass", "askpass"))
 _PASSES = frozenset(("forward", "backward", "two", "single", "multi", "one", "second", "first", "render", "num", "per"))
+_AFTER_KEY = ((), ("pem",), ("data",), ("b",), ("crt",), ("der",))
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -60,10 +74,12 @@ def _words(name: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def is_secret_key(name: str) -> bool:
     """Return whether a field, a flag or a key in a file holds a secret; `topologyKey` and `secretName` do not."""
-    words = _words(name)
-    if not words or words[-1] in _ABOUT or name in ("PWD", "OLDPWD"):
+    if name in ("PWD", "OLDPWD", LAST_APPLIED):
+        return name == LAST_APPLIED
+    words = _words(name.rpartition("/")[2])
+    if not words or words[-1] in _ABOUT:
         return False
-    if name == LAST_APPLIED or words in _SSH_KEYS or _is_last(words):
+    if words in _SSH_KEYS or _is_last(words):
         return True
     return any(_is_secret(words, position) for position in range(len(words)))
 
@@ -73,11 +89,11 @@ def is_secret_name(name: str) -> bool:
     """Return whether a name that users choose (a variable, a key of a ConfigMap) holds a secret. In doubt it does."""
     if is_secret_key(name):
         return True
-    words = _words(name)
+    words = _words(name.rpartition("/")[2])
     if not words or words[-1] in _ABOUT:
         return False
-    keys = (position for position, word in enumerate(words) if word == "key")
-    return "auth" in words or any(position == 0 or words[position - 1] not in _PLAIN_KEYS for position in keys)
+    keys = (at for at, word in enumerate(words) if word == "key" and words[at + 1 :] in _AFTER_KEY)
+    return "auth" in words or any(at == 0 or words[at - 1] not in _PLAIN_KEYS for at in keys)
 
 
 def mentions_secret(name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import later
-from reconciler.core.secrets.assignments import MASK
+from reconciler.core.secrets.assignments import MASK, is_no_secret
 from reconciler.core.secrets.names import LAST_APPLIED, is_secret_key, is_secret_name
 
 _PUBLIC = frozenset(("apiVersion", "kind", "metadata", "type", "immutable"))
@@ -14,13 +14,27 @@ SECRET_VALUES = ("data", "stringData")
 """Fields of a Secret that hold its values by key."""
 _NAMED_MAPS = frozenset(("data", "binaryData", "stringData", "env", "envVars", "environment", "variables", "vars"))
 """Mappings whose keys are names that users choose."""
+_AMOUNTS = frozenset(("hard", "used"))
+"""Fields of a ResourceQuota, which counts Secrets."""
 _FLAG = later(r"--?[A-Za-z][\w.-]*")
 _LOGIN_FLAGS = frozenset(("-u", "--user", "--proxy-user", "-U"))
-_PASSWORD_FLAGS = frozenset(("-p", "-P", "-a", "-w"))
-_ATTACHED = ("-p", "-a")  # with the password directly after it
-_LOGIN_PROGRAM = later(
-    r"(?:.*/)?(?:mysql\w*|mariadb[\w-]*|sshpass|mongo\w*|redis-cli|docker|podman|helm|sqlcmd|ldap\w+|zip)"
+_PASSWORD_FLAGS = frozenset(
+    (
+        ("sshpass", "-p"),
+        ("docker", "-p"),
+        ("podman", "-p"),
+        ("helm", "-p"),
+        ("mongo", "-p"),
+        ("mongosh", "-p"),
+        ("mongodump", "-p"),
+        ("redis-cli", "-a"),
+        ("sqlcmd", "-P"),
+        ("zip", "-P"),
+        ("ldapsearch", "-w"),
+    )
 )
+_ATTACHED = frozenset(("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass"))
+"""Programs whose `-p` has the password directly after it."""
 
 
 def is_secret_field(kind: str, depth: int, parent: str, holder: Any, name: str) -> bool:
@@ -28,21 +42,21 @@ def is_secret_field(kind: str, depth: int, parent: str, holder: Any, name: str) 
 
     `depth` is the depth of `holder` in the object, and `parent` its key.
     """
-    if (kind == "Secret" and depth == 0) or ("kind" in holder and holder["kind"] == "Secret"):
+    if (kind == "Secret" and depth == 0) or ("metadata" in holder and holder.get("kind") == "Secret"):
         return name not in _PUBLIC
-    if not _decides(holder[name]):
-        return False
     if name in ("value", "valueFrom"):
-        variable = holder.get("name", holder.get("key"))
-        return isinstance(variable, str) and is_secret_name(variable)
-    return name == LAST_APPLIED or (is_secret_name if parent in _NAMED_MAPS else is_secret_key)(name)
+        variable = holder.get("name") or ("" if "operator" in holder or "effect" in holder else holder.get("key"))
+        is_secret = isinstance(variable, str) and is_secret_name(variable)
+    else:
+        is_secret = parent not in _AMOUNTS and (is_secret_name if parent in _NAMED_MAPS else is_secret_key)(name)
+    return is_secret and _decides(holder[name])
 
 
 def _decides(value: Any) -> bool:
-    """Return whether the name of a value decides on it alone: it is no boolean, and has no names below it."""
+    """Return whether the name of a value decides on it alone: it has no names below it, and can be a secret."""
     if type(value) is list:
         return not any(type(item) in (dict, list) for item in value)
-    return type(value) not in (bool, dict)
+    return type(value) not in (bool, dict) and not (type(value) is str and is_no_secret(value))
 
 
 def follows_secret_flag(items: Sequence[Any], index: int) -> bool:
@@ -51,13 +65,14 @@ def follows_secret_flag(items: Sequence[Any], index: int) -> bool:
     if not isinstance(flag, str) or type(value) not in (str, int, float):
         return False
     text = str(value)
-    if text.startswith(("--", "$")):
+    if text.startswith("--") or (flag[:1] != "-" and text[:2] != "-p") or is_no_secret(text):
         return False
     if flag in _LOGIN_FLAGS:
         user, _, password = text.partition(":")
         return bool(password) and not (user.isdigit() and password.isdigit())
-    if flag in _PASSWORD_FLAGS or text.startswith(_ATTACHED):
-        return isinstance(items[0], str) and _LOGIN_PROGRAM.fullmatch(items[0]) is not None
+    program = str(items[0]).rpartition("/")[2]
+    if (program, flag) in _PASSWORD_FLAGS or (program in _ATTACHED and text.startswith("-p") and text != "-p"):
+        return True
     return _FLAG.fullmatch(flag) is not None and is_secret_key(flag) and not text.startswith("-")
 
 

@@ -34,7 +34,7 @@ _LITERALS = (
 )  # fmt: skip
 """One of these occurs in all that `mask_tokens` masks. To look for each is ten times faster than an expression."""
 _FLAG = later(
-    r"(?P<keep>(?<![\w-])--?(?P<name>[A-Za-z][\w.-]{1,60})(?:\s{1,8}|['\"]?,\s{0,8}))(?![-$\s<{])"
+    r"(?P<keep>(?<![\w-])--?(?P<name>[A-Za-z][\w.-]{1,60})(?:\s{1,8}|['\"]?,\s{0,8}))(?![-\s<{]|\$[A-Za-z_{(])"
     r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)"
 )
 _USER = later(
@@ -42,11 +42,14 @@ _USER = later(
     r"(?P<user>[^\s:'\"/=]{1,100}:)(?![/$\s])[^\s'\"]+"
 )
 _PROGRAM = later(
-    r"(?P<keep>\b(?:mysql\w{0,10}|mariadb[\w-]{0,10}|sshpass|mongo\w{0,10}|redis-cli|login|sqlcmd|ldap\w{1,10}|zip|7z)"
-    r"\b[^\n|;&]{0,200}?[\s'\"]-[pPaw](?:['\"]?,?\s{0,8}['\"]?))(?![-$\s'\"])[^\s'\"]+"
+    r"(?P<keep>\b(?:(?:mysql\w{0,10}|mariadb[\w-]{0,10})\b[^\n|;&]{0,200}?\s-p|(?:sshpass|mongo\w{0,10}|login)"
+    r"\b[^\n|;&]{0,200}?\s-p\s{0,8}|redis-cli\b[^\n|;&]{0,200}?\s-a\s{0,8}|(?:sqlcmd|zip)\b[^\n|;&]{0,200}?\s-P\s{0,8}"
+    r"|ldap\w{1,10}\b[^\n|;&]{0,200}?\s-w\s{0,8})['\"]?)(?![-$\s'\"])[^\s'\"]+"
 )
 _DSN = later(r"(?P<keep>\b[\w.-]{1,64}:)[^\s:/'\"]{1,256}(?P<rest>@(?:tcp|udp|unix)\()")
-_PGPASS = later(r"(?m)^(?P<keep>[^:\s#]{1,255}:(?:\d{1,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:)(?![\s/])\S.*$")
+_PGPASS = later(
+    r"(?m)^(?![0-9A-Fa-f:]+$)(?P<keep>[^:\s#]{1,255}:(?:\d{4,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:)(?![\s/])\S.*$"
+)
 _NETRC = later(
     r"(?P<keep>\blogin\s{1,8}\S{1,200}\s{1,8}(?:account\s{1,8}\S{1,200}\s{1,8})?password\s{1,8})(?![$*])\S+"
     r"|(?m:^(?P<line>[ \t]{0,40}(?:password|requirepass|masterauth)[ \t]{1,8})(?![$*=:])\S+[ \t]*$)"
@@ -120,8 +123,8 @@ def _mask_token(match: re.Match[str]) -> str:
 
 
 def _mask_url(match: re.Match[str]) -> str:
-    if ":" not in match["user"] and "ssh" in match["scheme"]:
-        return match[0]  # the login of a Git server
+    if ":" not in match["user"] and "http" not in match["scheme"]:
+        return match[0]  # a login without a password, as in ssh://git@github.com
     return f"{match['scheme']}{MASK}@"
 
 
