@@ -62,7 +62,7 @@ _NUMBERS = {"width": (0, 1000), "processes": (0, 256)}
 CONFIG_FILE = "reconciler.yaml"
 TODAY = "today"
 """The date of the run: for pipelines on a schedule. Not in a file, so that the same commit gives the same plan."""
-_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_DATE = "%Y-%m-%d"
 # A repository must not choose where the user's files are written.
 _NOT_IN_FILE = frozenset({"cache_dir", "revision"})
 NAMES = Settings.__struct_fields__
@@ -125,13 +125,16 @@ def _number(name: str, text: str, where: str) -> int:
 
 
 def _date(_: str, text: str, where: str) -> str:
-    if text == TODAY and not where.startswith(CONFIG_FILE):
-        import datetime as dt  # noqa: PLC0415 - few commands name a date
+    if not text:
+        return text
+    import datetime as dt  # noqa: PLC0415 - few commands name a date
 
+    if text == TODAY and not where.startswith(CONFIG_FILE):
         return dt.datetime.now(dt.UTC).date().isoformat()
-    if text and not _DATE.fullmatch(text):
-        raise ConfigError(f"{where}: {text!r} is not a date", hint="write it as 2026-01-31")
-    return text
+    try:
+        return dt.datetime.strptime(text, _DATE).date().isoformat()  # noqa: DTZ007 - a date has no time zone
+    except ValueError as error:
+        raise ConfigError(f"{where}: {text!r} is not a date", hint="write it as 2026-01-31") from error
 
 
 _PARSERS: Mapping[str, Callable[[str, str, str], Any]] = {

@@ -30,6 +30,7 @@ def test_1_changes_pending_only_when_asked(fleet: Fleet) -> None:
         (["plan", "-o", "xml"], "xml"),
         (["plan", "--width", "wide"], "whole number"),
         (["plan", "--date", "tomorrow"], "2026-01-31"),
+        (["plan", "--date", "2026-02-30"], "'2026-02-30' is not a date"),
         (["plan", "--color", "pink"], "pink"),
     ],
 )

@@ -1,6 +1,8 @@
 """`reconciler resolve`: conflicts in `rendered/` of a merge, a rebase and a cherry-pick, with a real Git."""
 
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -154,6 +156,28 @@ def test_an_unedited_merge_is_rendered_too(diverged: Fleet) -> None:
     assert ran.out.endswith("resolved 0 conflicts in rendered/\nNext: git commit\n")
     fleet.git("commit", "--quiet", "--no-edit")
     assert fleet.run("verify").code == 0
+
+
+def test_a_config_repository_in_a_folder(fleet: Fleet, tmp_path: Path) -> None:
+    """Paths are below the top of the Git repository there; conflicts of other folders are left to their owners."""
+    outer = Fleet(tmp_path / "outer", fleet.capture)
+    shutil.copytree(fleet.root, outer.root / "gpu", ignore=shutil.ignore_patterns(".git"))
+    outer.write("README.md", "one\n")
+    outer.git("init", "--quiet", "--initial-branch", "main")
+    inner = Fleet(outer.root / "gpu", fleet.capture)
+    outer.commit()
+    outer.git("checkout", "--quiet", "-b", "ours")
+    outer.write("README.md", "two\n")
+    change(inner, "ours", VIT, "numGPUs: 16 ", "numGPUs: 32 ")
+    change(inner, "theirs", QUEUE, "sizePerGPU: 50Gi", "sizePerGPU: 60Gi")
+    outer.write("README.md", "three\n")
+    outer.commit()
+    outer.git("checkout", "--quiet", "ours")
+    conflict(outer, "merge", "theirs")
+    assert inner.run("resolve").code == 0
+    assert outer.git("diff", "--name-only", "--diff-filter=U") == "README.md"
+    outer.git("commit", "--quiet", "--all", "--no-edit")
+    assert inner.run("verify").code == 0
 
 
 def test_nothing_to_resolve(fleet: Fleet) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.version import __version__
 from tests.cli.fleet import IDENTITY
 from tests.cluster.fixtures import left_out
 from tests.system.child import ROOT
@@ -89,6 +90,10 @@ def test_the_installed_command_works_alone(wheel: Path, tmp_path: Path) -> None:
     assert where.startswith(str(home))
     assert '"TorchrunJob"' in reconciler("schema", "TorchrunJob")
     reconciler("init", "fleet")
+    reconciler("init", "pinned", "--source", str(wheel))
+    pip = (home / "bin/python", "-m", "pip", "install", "--no-deps", "--dry-run", "--force-reinstall")
+    pinned = _run(*pip, "-r", "requirements.txt", folder=tmp_path / "pinned", environ=environ)
+    assert f"Would install gpu-reconciler-{__version__}" in pinned
     fleet = tmp_path / "fleet"
     assert (fleet / ".github/workflows/plan.yaml").is_file()
     assert "No changes" in reconciler("plan", folder=fleet)
