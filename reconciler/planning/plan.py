@@ -132,9 +132,10 @@ def plan_tree(
         verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *ages]))
         exceeded = (*exceeded, *by_base.exceeded)
     findings = collect_findings(index, PolicyFindings(verdicts, exceeded), (*foreign.values(), *refusals), day)
+    waiting = index.pending()
     kept_specs = frozenset(path for path, update in updates.items() if is_kept(update.comparison, config))
     is_itself = against_head or base_revision.tree.commit == tree.commit
-    edits = _committed_edits(runtime, index, base_revision, existing, kept_specs)
+    edits = _committed_edits(runtime, index, base_revision, existing, waiting | kept_specs)
     renderer.group(_creations(changed, owned, moves=bool(differing)))
     inputs = Inputs(
         engine=runtime.engine,
@@ -155,7 +156,7 @@ def plan_tree(
         kept_specs=kept_specs,
         schemas=index.context.catalogue,
         origins=_origins(runtime, index, before.files, findings.problems),
-        waiting=index.pending(),
+        waiting=waiting,
         inventories=index.context.evidence.inventories,
         evidence_ages=ages_of_evidence(index, judged.config, day),
         verdicts=blame(runtime, index, renderer, findings.verdicts),
@@ -212,7 +213,7 @@ def _baseline(runtime: Runtime, revision: LoadedRevision) -> Baseline:
 
 
 def _committed_edits(
-    runtime: Runtime, index: CompiledRevision, base: LoadedRevision, existing: Baseline, kept_specs: frozenset[str]
+    runtime: Runtime, index: CompiledRevision, base: LoadedRevision, existing: Baseline, staying: frozenset[str]
 ) -> CommittedEdits:
     """Compare the head's own `rendered/` with its sources and the base."""
     head, folder = index.revision, base.config.rendered
@@ -221,8 +222,8 @@ def _committed_edits(
         repository = runtime.repository
         after = repository.tree(commit.oid, (folder,)) if commit else repository.work_tree((folder,))
         return find_edits_in_old_folder(folder, base.files.rendered, after)
-    committed, waiting = _baseline(runtime, head).versions, index.pending() | kept_specs
-    return find_edits(folder, committed, index.desired, existing, waiting, is_commit=commit is not None)
+    committed = _baseline(runtime, head).versions
+    return find_edits(folder, committed, index.desired, existing, staying, is_commit=commit is not None)
 
 
 def _foreign(

@@ -76,6 +76,7 @@ def spec(fleet: Fleet, text: str) -> None:
         ("rules: {no-privileged: {enabled: false}}", "rules.no-privileged", "deny", "off"),
         ("rules: {no-privileged: {action: warn}}", "rules.no-privileged", "deny", "warn"),
         ("rules: {quota.capacity: {action: audit}}", "rules.quota.capacity", "deny", "audit"),
+        ("onImmutableChange: replace", "onImmutableChange", "refuse", "replace"),
         ("rendered: out", "rendered", "rendered", "out"),
         ("policies: [rules]", "policies", "policies", "rules"),
     ],
@@ -274,7 +275,7 @@ def test_the_working_tree_may_be_between_two_commits(change: Fleet) -> None:
     change.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
     change.commit()
     assert change.run("commit").code == 0
-    change.edit("jobs/vision/vit.yaml", "numGPUs: 32", "numGPUs: 8")
+    change.edit("jobs/vision/vit.yaml", "numGPUs: 32", "numGPUs: 24")
     assert change.run("plan", "--base", "main").code == 0
 
 

@@ -1,6 +1,6 @@
 """What a change does to the settings that decide how changes are judged: the stricter of two, and every difference."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -101,11 +101,14 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
         return True, f"{before}/ is no longer written and no longer compared; what syncs it keeps the objects there"
     if top == "defaults" and name in _JUDGING_DEFAULTS:
         return after is not None, "counts once the base has it" if after is not None else ""
-    if top in ("sources", "policies"):
-        gone = sorted({*(before or ())} - {*(after or ())})
+    if top in ("sources", "policies", "evidence", "approvals"):
+        gone = sorted({*_listed(before)} - {*_listed(after)})
         return bool(gone), f"{', '.join(gone)} is no longer read" if gone else ""
-    moves = top in ("evidence", "approvals")
-    return moves, f"{before} is no longer read" if moves else ""
+    return top == "on_immutable_change" and before == "refuse", ""
+
+
+def _listed(folders: Any) -> Sequence[str]:
+    return [folders] if isinstance(folders, str) else folders or ()
 
 
 def _days(text: str) -> int:
@@ -185,7 +188,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return ", ".join("=".join(map(str, item)) if isinstance(item, list) else str(item) for item in value)
+        return ", ".join("=".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)
     return str(value)
 
 
