@@ -46,7 +46,8 @@ def measure(fleet: MemoryFleet, edit: SourceEdit) -> list[Leaf]:
     """Return the changed fields of a plan of one edit; of a deleted object the object itself."""
     text = FILES[edit.path]
     plan = plan_of(fleet, {edit.path: edit.apply(text)})
-    assert not plan.errors, (edit, plan.errors)
+    errors = [problem for problem in plan.errors if not problem.rule.startswith("immutable.")]
+    assert not errors, (edit, errors)
     expected = edit.expected(text)
     return [
         Leaf(

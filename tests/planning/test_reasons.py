@@ -5,9 +5,10 @@ from collections import Counter
 
 import pytest
 
+from reconciler.core.plan import Plan
 from tests.index.fleets import MemoryFleet
-from tests.planning.edited_sources import EDITS
-from tests.planning.measured import Leaf, measure, measure_together, rendered_fleet
+from tests.planning.edited_sources import EDITS, FILES
+from tests.planning.measured import Leaf, measure, measure_together, plan_of, rendered_fleet
 
 LEAST = 0.95
 """Share of changed fields that name the edited line."""
@@ -53,3 +54,60 @@ def test_of_several_edits_each_field_names_its_own(fleet: MemoryFleet) -> None:
     assert len(leaves) > 50
     assert sum(leaf.names_line for leaf in leaves) >= LEAST * len(leaves), report
     assert sum(leaf.names_file for leaf in leaves) >= 0.99 * len(leaves), report
+
+
+def _lines(plan: Plan, path: str) -> set[str]:
+    """Return the edited lines that the fields of one rendered file name; removed ones begin with `-`."""
+    change = next(change for change in plan.changes if path in (change.path, change.moved_from))
+    reasons = [*change.because, *(field.why for field in change.fields if field.why is not None)]
+    edited = {str(place) for why in reasons for place in why.edited}
+    return edited | {f"-{place}" for why in reasons for place in why.removed}
+
+
+def test_a_job_that_moves_to_another_cluster_names_both_files(fleet: MemoryFleet) -> None:
+    work = fleet.repository.work
+    kept = dict(work)
+    try:
+        work["jobs/edge/bert.yaml"] = work.pop("jobs/main/bert.yaml")
+        plan = fleet.plan().plan
+        paths = {change.path: change for change in plan.changes}
+        (made,) = [path for path in paths if path.startswith("rendered/edge/") and path.endswith("job-bert.yaml")]
+        assert str(paths[made].source) == "jobs/edge/bert.yaml:1:1"
+        gone = "rendered/main/research/pytorchjob-bert.yaml"
+        assert _lines(plan, gone) == {"-jobs/main/bert.yaml:1:1"}
+    finally:
+        work.clear()
+        work.update(kept)
+
+
+def test_reordered_items_name_their_lines(fleet: MemoryFleet) -> None:
+    text = FILES["manifests/web.yaml"]
+    mode, level = "            - {name: MODE, value: fast}\n", "            - {name: LEVEL, value: info}\n"
+    plan = plan_of(fleet, {"manifests/web.yaml": text.replace(mode + level, level + mode)})
+    line = text.splitlines().index(mode.rstrip("\n")) + 1
+    named = _lines(plan, "rendered/main/research/deployment-web.yaml")
+    assert named
+    assert {name.lstrip("-").rpartition(":")[0] for name in named} <= {
+        f"manifests/web.yaml:{line}",
+        f"manifests/web.yaml:{line + 1}",
+    }
+
+
+def test_committed_edits_are_compared_with_the_sources_that_were_rendered_last() -> None:
+    """A clean working tree whose `rendered/` is behind: base and head have the same sources."""
+    fleet = rendered_fleet()
+    edit = EDITS[0]
+    fleet.repository.save({edit.path: edit.apply(FILES[edit.path]).encode()})
+    plan = fleet.plan().plan
+    path, line, _ = edit.expected(FILES[edit.path])
+    assert any(name.startswith(f"{path}:{line}:") for name in _lines(plan, plan.changes[0].path))
+
+
+def test_the_digest_does_not_depend_on_edited_lines() -> None:
+    """The plan of the working tree and that of the commit have one digest, whatever happened in between."""
+    fleet, other = rendered_fleet(), rendered_fleet()
+    text = FILES["jobs/main/bert.yaml"]
+    other.repository.save({"jobs/main/bert.yaml": text.replace("numGPUs: 16", "numGPUs: 16  # all").encode()})
+    made = plan_of(fleet, {"jobs/main/bert.yaml": text.replace("--epochs 3", "--epochs 4")})
+    again = plan_of(other, {"jobs/main/bert.yaml": text.replace("--epochs 3", "--epochs 4")})
+    assert made.digest == again.digest
