@@ -40,6 +40,15 @@ class Inventory(Struct, frozen=True, kw_only=True, dict=True):
         return [node for node in fewest if all(node.labels.get(key) == value for key, value in selector.items())]
 
     @cached_property
+    def gpus_by_product(self) -> Mapping[str, int]:
+        """The GPUs on schedulable nodes by product; 0 for a product whose nodes are all cordoned."""
+        counts: dict[str, int] = {}
+        for node in self.nodes:
+            if node.gpus:
+                counts[node.product] = counts.get(node.product, 0) + (0 if node.unschedulable else node.gpus)
+        return counts
+
+    @cached_property
     def _schedulable(self) -> Sequence[Node]:
         return [node for node in self.nodes if node.gpus > 0 and not node.unschedulable]
 

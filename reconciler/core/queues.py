@@ -209,3 +209,70 @@ def requests_of_quota(requested: Mapping[str, int], product: str, quota_products
         return requested.get(product, 0)
     others = set(quota_products) - {""}
     return sum(gpus for name, gpus in requested.items() if name not in others and not is_slice(name))
+
+
+Amounts = dict[str, float | None]
+"""GPUs by product (empty: any); None is unlimited."""
+
+
+def guaranteed_by_product(usage: QueueUsage, products: Mapping[QueueKey, str] | None = None) -> Amounts:
+    """Return the guarantees of all queues by product, each GPU counted once.
+
+    Queues in a tree share the quota of their parent, so the roots count. Their quotas are for any product: they belong
+    to that of the queue in `products`, by default the one that all workloads of the queue select. A cohort's own quota
+    is added to the quotas of its members, so there every quota counts.
+    """
+    totals: Amounts = {}
+    children = usage.children()
+    products = _selected_products(usage) if products is None else products
+    for queue in usage.queues:
+        if not usage.is_tree(queue):
+            _add_all(totals, {quota.product: quota.guaranteed for quota in usage.quotas(queue)})
+        elif usage.parent_of(queue) not in usage.queues:
+            _add_all(totals, _guaranteed_in_tree(usage, queue, children, products, frozenset()))
+    return totals
+
+
+def _selected_products(usage: QueueUsage) -> dict[QueueKey, str]:
+    """Return the product of each queue whose workloads all select the same."""
+    products: dict[QueueKey, set[str]] = {}
+    for queue, product in usage.requested:
+        if not is_slice(product):
+            products.setdefault(queue, set()).add(product)
+    return {queue: next(iter(names)) for queue, names in products.items() if len(names) == 1}
+
+
+def _add_all(totals: Amounts, amounts: Mapping[str, float | None]) -> None:
+    for product, amount in amounts.items():
+        totals[product] = add_amounts(totals.get(product, 0.0), amount)
+
+
+def _guaranteed_in_tree(
+    usage: QueueUsage,
+    queue: QueueKey,
+    children: Mapping[QueueKey, list[QueueKey]],
+    products: Mapping[QueueKey, str],
+    seen: frozenset[QueueKey],
+) -> Amounts:
+    """Return the quota of a queue by product: that of its children, and the rest for any product.
+
+    An unlimited queue counts as the sum of its children, if it has any.
+    """
+    own = usage.queues[queue].quotas[0].guaranteed
+    below = [child for child in children.get(queue, ()) if child not in seen]
+    if not below:
+        return {products.get(queue, ""): own}
+    totals: Amounts = {}
+    for child in below:
+        _add_all(totals, _guaranteed_in_tree(usage, child, children, products, seen | {queue}))
+    if own is None:
+        return totals
+    limited = [amount for amount in totals.values() if amount is not None]
+    rest = own - sum(limited)
+    if len(totals) == 1:
+        return dict.fromkeys(totals, own)
+    if rest < 0 or len(limited) < len(totals):  # the children are guaranteed more than the queue has
+        return {"": own}
+    if rest:
+        _add_all(totals, {"": rest})
+    return totals

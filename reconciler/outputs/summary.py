@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.plan import Approval, CapacityLine, Harm, Operation, Plan
+from reconciler.core.plan import Approval, Harm, Operation, Plan
 from reconciler.core.plan.replacements import ABOUT_CHANGES
 from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Level, findings
@@ -237,11 +237,23 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     refused = sum(change.is_refused for change in plan.changes)
     first = [f"{refused:,} must be replaced: the API server refuses to change them in place"] if refused else []
     first += _incomplete_headline(plan)
-    sentences = (*first, *_request_headlines(rows), *_quota_headlines(rows), *_replacement_headlines(plan))
+    sentences = (*first, *_request_headlines(rows), *_quota_headlines(rows), *_capacity_headlines(plan))
+    sentences = (*sentences, *_replacement_headlines(plan))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
     if not sentences and not (plan.is_empty and others):
         sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
     return (*sentences, *others)
+
+
+def _capacity_headlines(plan: Plan) -> Iterable[str]:
+    """Yield a sentence per cluster whose evidence changes: what it loses or gains, or that its GPUs stay the same."""
+    for change in plan.evidence_changes:
+        lines = [line for line in plan.capacity if line.cluster == change.cluster and line.before != line.capacity]
+        named = [line for line in lines if line.product] or lines
+        delta = sum(line.capacity - line.before for line in named)
+        listed = ", ".join(f"{line.product or 'any'}: {arrow(line.before, line.capacity)}" for line in named)
+        what = f"{_signed_gpus(delta)} of capacity" if named else "New evidence with the same GPUs"
+        yield f"{what} on {_short(change.cluster)}" + (f" ({_short(listed)})" if listed else "")
 
 
 def _incomplete_headline(plan: Plan) -> Iterable[str]:
@@ -382,18 +394,3 @@ def listed_counts(plan: Plan) -> tuple[str, ...]:
         *(plural(levels[level], str(level)) for level in Level if levels[level]),
         plural(len(plan.changes), "object"),
     )
-
-
-def evidence_age(line: CapacityLine) -> str:
-    """Return the age of the inventory, where its age is limited: `, evidence 3 days old`."""
-    return "" if line.evidence_days is None else f", evidence {plural(max(line.evidence_days, 0), 'day')} old"
-
-
-def commitment(line: CapacityLine) -> str:
-    """Compare all guaranteed GPUs with those of the cluster: `8 overcommitted`, `16 uncommitted`."""
-    if line.guaranteed is None:
-        return "a queue is unlimited"
-    spare = line.capacity - line.guaranteed
-    if spare < 0:
-        return f"{number(-spare)} overcommitted"
-    return f"{number(spare)} uncommitted" if spare else "fully committed"

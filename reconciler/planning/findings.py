@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from reconciler.core.config import Config, RuleSetting
+from reconciler.core.inventory import Inventory
 from reconciler.core.policy.exceptions import ExceptionInForce, apply_exceptions
-from reconciler.core.policy.references import evaluate_age, evidence_ages, utc_date
+from reconciler.core.policy.references import evaluate_age, evaluate_shrinks, evidence_ages, utc_date
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.index.build import CompiledRevision
@@ -44,16 +45,20 @@ def collect_findings(
     )
 
 
-def own_verdicts(
+def own_verdicts(  # noqa: PLR0917 - the parts of a plan
     index: CompiledRevision,
     totals: ObjectTotals,
     updates: Mapping[str, Update],
+    inventories: Mapping[str, Inventory],
     config: Config,
     day: dt.date | None,
     *,
     is_dated: bool,
 ) -> PolicyFindings:
-    """Return the verdicts by the rules of the head. Policies evaluate an update beside what it replaces."""
+    """Return the verdicts by the rules of the head. Policies evaluate an update beside what it replaces.
+
+    inventories: those of the base.
+    """
     updated = {(update.comparison.cluster, update.comparison.key) for update in updates.values()}
     policies = set(index.context.policies.rules)
     verdicts = [
@@ -65,21 +70,23 @@ def own_verdicts(
     for update in updates.values():
         verdicts += update.verdicts
         exceeded += update.exceeded
-    verdicts += judge_age(index, config, config.rules, day, is_dated=is_dated)
+    verdicts += judge_evidence(index, inventories, config, config.rules, day, is_dated=is_dated)
     return PolicyFindings(tuple(verdicts), tuple(exceeded))
 
 
-def judge_age(
+def judge_evidence(
     index: CompiledRevision,
+    before: Mapping[str, Inventory],
     config: Config,
     rules: Mapping[str, RuleSetting],
     day: dt.date | None,
     *,
     is_dated: bool,
 ) -> tuple[Verdict, ...]:
-    """Evaluate the age of evidence. That of a working tree may be newer than its commit."""
+    """Evaluate the rules about evidence. That of a working tree may be newer than its commit."""
     context = index.context
-    return evaluate_age(
+    shrinks = evaluate_shrinks(context.kinds, index.clusters, before, context.evidence.inventories, rules)
+    ages = evaluate_age(
         context.kinds,
         index.clusters,
         context.evidence.inventories,
@@ -88,6 +95,7 @@ def judge_age(
         config.evidence_days,
         is_committed=is_dated or index.revision.tree.commit is not None,
     )
+    return (*shrinks, *ages)
 
 
 def plan_date(index: CompiledRevision, base: TreeReference, date: str) -> dt.date | None:

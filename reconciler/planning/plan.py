@@ -39,7 +39,8 @@ from reconciler.planning.behind import find_behind
 from reconciler.planning.blame import blame
 from reconciler.planning.causes import find_causes
 from reconciler.planning.committed import CommittedEdits, find_edits, find_edits_in_old_folder
-from reconciler.planning.findings import ages_of_evidence, collect_findings, judge_age, own_verdicts, plan_date
+from reconciler.planning.evidence import inventories_before
+from reconciler.planning.findings import ages_of_evidence, collect_findings, judge_evidence, own_verdicts, plan_date
 from reconciler.planning.generations import assign_generations
 from reconciler.planning.judging import judge, verdicts_of_base
 from reconciler.planning.updates import compare_updates
@@ -124,12 +125,13 @@ def plan_tree(
     updated = [path for path in changed if path in owned]
     updates = compare_updates(runtime, index, renderer, baseline, updated, causes=causes)
     day = plan_date(index, base_revision.tree, date)
-    verdicts, exceeded = own_verdicts(index, totals, updates, judged.config, day, is_dated=bool(date))
+    inventories = inventories_before(runtime, index, base_revision)
+    verdicts, exceeded = own_verdicts(index, totals, updates, inventories, judged.config, day, is_dated=bool(date))
     existing = baseline if before is base_revision else _baseline(runtime, base_revision)
     if judged.rules is not None:
         by_base = verdicts_of_base(runtime, index, renderer, existing, judged.rules)
-        ages = judge_age(index, judged.config, judged.rules.settings, day, is_dated=bool(date))
-        verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *ages]))
+        evidence = judge_evidence(index, inventories, judged.config, judged.rules.settings, day, is_dated=bool(date))
+        verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *evidence]))
         exceeded = (*exceeded, *by_base.exceeded)
     findings = collect_findings(index, PolicyFindings(verdicts, exceeded), (*foreign.values(), *refusals), day)
     waiting = index.pending()
@@ -158,6 +160,7 @@ def plan_tree(
         origins=_origins(runtime, index, before.files, findings.problems),
         waiting=waiting,
         inventories=index.context.evidence.inventories,
+        inventories_before=inventories,
         evidence_ages=ages_of_evidence(index, judged.config, day),
         verdicts=blame(runtime, index, renderer, findings.verdicts),
         problems=findings.problems,
@@ -181,7 +184,7 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
     totals = evaluate_tree(runtime, index)
     baseline = _baseline(runtime, index.revision)
     day = plan_date(index, tree, date)
-    evaluation = own_verdicts(index, totals, {}, config, day, is_dated=bool(date))
+    evaluation = own_verdicts(index, totals, {}, index.context.evidence.inventories, config, day, is_dated=bool(date))
     foreign = _foreign_in(baseline, baseline.differing(index.desired))
     findings = collect_findings(index, evaluation, foreign.values(), day)
     head = _describe(tree, *index.revision.files.written)

@@ -318,9 +318,9 @@ def everything() -> Plan:
             QueueLine(cluster="main", queue="vision", product="", before=16, after=16, limit=None, requested=0),
         ),
         capacity=(
-            CapacityLine(cluster="edge", product=MI300, capacity=8, guaranteed=4, requested=2),
-            CapacityLine(cluster="main", product=H100, capacity=96, guaranteed=80, requested=32),
-            CapacityLine(cluster="main", product=H200, capacity=40, guaranteed=48, requested=56),
+            CapacityLine(cluster="edge", product=MI300, before=8, capacity=8, guaranteed=4, requested=2),
+            CapacityLine(cluster="main", product=H100, before=96, capacity=96, guaranteed=80, requested=32),
+            CapacityLine(cluster="main", product=H200, before=40, capacity=40, guaranteed=48, requested=56),
         ),
         jobs=(
             JobChange(
@@ -496,7 +496,7 @@ def small() -> Plan:
         queues=(
             QueueLine(cluster="main", queue="h100-training", product="", before=64, after=64, limit=64, requested=32),
         ),
-        capacity=(CapacityLine(cluster="main", product=H100, capacity=96, guaranteed=80, requested=48),),
+        capacity=(CapacityLine(cluster="main", product=H100, before=96, capacity=96, guaranteed=80, requested=48),),
         jobs=(
             JobChange(
                 word="resized",
@@ -606,7 +606,7 @@ def hostile() -> Plan:
         unchanged=1,
         gpus=(GpuLine(cluster=EVIL, queue=EVIL, product=EVIL, before=0, after=8),),
         queues=(QueueLine(cluster=EVIL, queue=EVIL, product=EVIL, before=None, after=0.5, limit=1.0, requested=8),),
-        capacity=(CapacityLine(cluster=EVIL, product=EVIL, capacity=0, guaranteed=None, requested=8),),
+        capacity=(CapacityLine(cluster=EVIL, product=EVIL, before=0, capacity=0, guaranteed=None, requested=8),),
         jobs=(
             JobChange(
                 word="added",

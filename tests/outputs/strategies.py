@@ -10,6 +10,7 @@ from reconciler.core.plan import (
     Breach,
     CapacityLine,
     Change,
+    EvidenceChange,
     ExceptionInForce,
     FieldChange,
     GpuLine,
@@ -150,7 +151,14 @@ PLAN = st.builds(
         )
     ),
     capacity=several(
-        st.builds(CapacityLine, cluster=TEXT, product=TEXT, capacity=GPUS, guaranteed=QUOTA, requested=GPUS)
+        st.builds(
+            CapacityLine, cluster=TEXT, product=TEXT, before=GPUS, capacity=GPUS, guaranteed=QUOTA, requested=GPUS
+        )
+    ),
+    evidence_changes=several(
+        st.builds(
+            EvidenceChange, cluster=TEXT, nodes_before=GPUS, nodes_after=GPUS, taken_before=TEXT, taken_after=TEXT
+        )
     ),
     jobs=several(
         st.builds(

@@ -53,7 +53,7 @@ def _stopped_gpus(edit: Edit) -> int:
     """Return the running GPUs of a workload that the plan deletes, moves, replaces or suspends."""
     row = edit.row_before
     stops = edit.change.operation in _STOPPING or running_gpus(edit.row_after) == 0
-    return running_gpus(row) if row is not None and row.is_workload and stops else 0
+    return running_gpus(row) if row is not None and row.is_workload and stops and not edit.change.is_refused else 0
 
 
 _STOPPING = (Operation.DELETE, Operation.MOVE, Operation.REPLACE)

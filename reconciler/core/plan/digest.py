@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def digest(plan: "Plan") -> str:
     """Return the SHA-256 of the whole plan, as canonical JSON: its inputs, and everything that outputs show.
 
-    Labels, commit ids, what the base branch has besides, the age of evidence, approvals and the edited lines of reasons
-    are not part of it, so that equal files under another name or commit, with another history, or on another day, give
-    the same plan. The checksum of a saved plan covers them.
+    Labels, commit ids, what the base branch has besides, its evidence, the age of evidence, approvals and the edited
+    lines of reasons are not part of it, so that equal files under another name or commit, with another history, or on
+    another day, give the same plan. The checksum of a saved plan covers them.
     """
     try:
         return checksum_of(_digested(plan))
@@ -31,8 +31,14 @@ def _digested(plan: "Plan") -> Iterator[tuple[str, Any]]:
     """Yield what the digest covers, by field. Lists are iterators, because copies of all changes fill the memory."""
     values = {name: getattr(plan, name) for name in plan.__struct_fields__}
     values |= {side: replace(values[side], label="", commit="") for side in ("base", "head")}
-    values |= {"digest": "", "behind": None, "approvals": (), "changes": map(_without_edits, plan.changes)}
-    values["capacity"] = tuple(replace(line, evidence_days=None) for line in plan.capacity)
+    values |= {
+        "digest": "",
+        "behind": None,
+        "approvals": (),
+        "evidence_changes": (),
+        "changes": map(_without_edits, plan.changes),
+    }
+    values["capacity"] = tuple(replace(line, before=0, evidence_days=None) for line in plan.capacity)
     values["breaches"] = tuple(replace(breach, approved=False) for breach in plan.breaches)
     for name, value in values.items():
         yield name, iter(value) if isinstance(value, tuple) else value

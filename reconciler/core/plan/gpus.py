@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from reconciler.core.devices import is_slice
-from reconciler.core.inventory import Inventory
+from reconciler.core.inventory import Inventory, Node
 from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.plan.edits import Edit, running_gpus
-from reconciler.core.plan.plan import CapacityLine, GpuLine, JobChange, Operation, QueueLine
-from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, requests_of_quota
+from reconciler.core.plan.plan import CapacityLine, EvidenceChange, GpuLine, JobChange, Operation, QueueLine
+from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, guaranteed_by_product, requests_of_quota
 from reconciler.core.summary import Quota
 
 Usage = Mapping[str, QueueUsage]
@@ -89,35 +89,50 @@ def _sum_quotas(quotas: Iterable[Quota]) -> Quota:
 
 
 def capacity_lines(
-    after: Usage, inventories: Mapping[str, Inventory], ages: Mapping[str, int]
+    after: Usage, before: Mapping[str, Inventory], inventories: Mapping[str, Inventory], ages: Mapping[str, int]
 ) -> tuple[CapacityLine, ...]:
-    """Return the GPUs of each cluster with an inventory, compared with guarantees and requests.
+    """Return the GPUs of each cluster with an inventory, before and after, compared with guarantees and requests.
 
     A quota for any product is compared with all GPUs of the cluster. `ages` are those of the inventories to show, in
     days.
     """
     lines: list[CapacityLine] = []
-    for cluster in sorted(inventories):
-        own = _capacity(cluster, after.get(cluster, _EMPTY), _count_gpus(inventories[cluster]))
+    for cluster in sorted({*before, *inventories}):
+        old, new = (side[cluster].gpus_by_product if cluster in side else {} for side in (before, inventories))
+        own = _capacity(cluster, after.get(cluster, _EMPTY), old, new)
         lines += (replace(line, evidence_days=ages.get(cluster)) for line in own)
     return tuple(lines)
 
 
-def _count_gpus(inventory: Inventory) -> dict[str, int]:
-    """Count the GPUs by product on schedulable nodes."""
-    capacity: dict[str, int] = {}
-    for node in inventory.nodes:
-        if node.gpus:
-            capacity[node.product] = capacity.get(node.product, 0) + (0 if node.unschedulable else node.gpus)
-    return capacity
+def evidence_changes(before: Mapping[str, Inventory], after: Mapping[str, Inventory]) -> tuple[EvidenceChange, ...]:
+    """Return the clusters whose inventory differs."""
+    return tuple(
+        EvidenceChange(
+            cluster=cluster,
+            nodes_before=len(before[cluster].nodes) if cluster in before else 0,
+            nodes_after=len(after[cluster].nodes) if cluster in after else 0,
+            taken_before=before[cluster].taken_at if cluster in before else "",
+            taken_after=after[cluster].taken_at if cluster in after else "",
+        )
+        for cluster in sorted({*before, *after})
+        if _measured(before.get(cluster)) != _measured(after.get(cluster))
+    )
 
 
-def _capacity(cluster: str, usage: QueueUsage, capacity: Mapping[str, int]) -> Iterator[CapacityLine]:
-    guaranteed = guaranteed_at_roots(usage)
+def _measured(inventory: Inventory | None) -> tuple[str, tuple[Node, ...]] | None:
+    return None if inventory is None else (inventory.taken_at, inventory.nodes)
+
+
+def _capacity(
+    cluster: str, usage: QueueUsage, before: Mapping[str, int], capacity: Mapping[str, int]
+) -> Iterator[CapacityLine]:
+    guaranteed = guaranteed_by_product(usage)
     requested: dict[str, int] = {}
     for (_, product), gpus in usage.requested.items():
         requested[product] = requested.get(product, 0) + gpus
-    products = {product for product in (*capacity, *guaranteed, *requested) if product and not is_slice(product)}
+    products = {
+        product for product in (*before, *capacity, *guaranteed, *requested) if product and not is_slice(product)
+    }
     has_any = "" in guaranteed or "" in requested
     if has_any and len(products) == 1:
         # The cluster has one product, so any product is this one.
@@ -129,6 +144,7 @@ def _capacity(cluster: str, usage: QueueUsage, capacity: Mapping[str, int]) -> I
         yield CapacityLine(
             cluster=cluster,
             product=product,
+            before=before.get(product, 0),
             capacity=capacity.get(product, 0),
             guaranteed=guaranteed.get(product, 0.0),
             requested=requested.get(product, 0),
@@ -141,43 +157,11 @@ def _capacity(cluster: str, usage: QueueUsage, capacity: Mapping[str, int]) -> I
         yield CapacityLine(
             cluster=cluster,
             product="",
+            before=sum(before.values()),
             capacity=sum(capacity.values()),
             guaranteed=total,
             requested=sum(gpus for product, gpus in requested.items() if not is_slice(product)),
         )
-
-
-def guaranteed_at_roots(usage: QueueUsage) -> dict[str, float | None]:
-    """Return the guarantees of all queues by product, each GPU counted once.
-
-    Queues in a tree share the quota of their parent, so only the roots count. A cohort's own quota is added to the
-    quotas of its members, so there every quota counts.
-    """
-    totals: dict[str, float | None] = {}
-    children = usage.children()
-    for queue in usage.queues:
-        if usage.is_tree(queue):
-            parent = usage.parent_of(queue)
-            if parent is None or parent not in usage.queues:
-                totals[""] = add_amounts(totals.get("", 0.0), _guaranteed_in_tree(usage, queue, children, frozenset()))
-        else:
-            for quota in usage.quotas(queue):
-                totals[quota.product] = add_amounts(totals.get(quota.product, 0.0), quota.guaranteed)
-    return totals
-
-
-def _guaranteed_in_tree(
-    usage: QueueUsage, queue: QueueKey, children: Mapping[QueueKey, list[QueueKey]], seen: frozenset[QueueKey]
-) -> float | None:
-    """Return the quota of a queue. An unlimited queue counts as the sum of its children, if it has any."""
-    own = usage.queues[queue].quotas[0].guaranteed
-    below = [child for child in children.get(queue, ()) if child not in seen]
-    if own is not None or not below:
-        return own
-    total: float | None = 0.0
-    for child in below:
-        total = add_amounts(total, _guaranteed_in_tree(usage, child, children, seen | {queue}))
-    return total
 
 
 def with_queue(edit: Edit, before: Usage, after: Usage) -> Edit:

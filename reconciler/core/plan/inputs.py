@@ -50,7 +50,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     origins: source files of existing objects whose source now has errors, so they are held back. None if they are
         unknown; then all deletions are held back while any file has errors.
     waiting: paths whose sources wait for a sizing answer; existing files stay.
-    inventories: measured nodes by cluster.
+    inventories, inventories_before: measured nodes by cluster, of the head and of the base (None: the same).
     evidence_ages: age of each inventory in days, if the configuration limits it.
     edited: rendered files of the head that were edited by hand; whole paths.
     lost: objects that an annotation keeps but the head removes.
@@ -80,6 +80,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     origins: Mapping[str, str] | None = None
     waiting: frozenset[str] = frozenset()
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
+    inventories_before: Mapping[str, Inventory] | None = None
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -10,7 +10,7 @@ from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.changed_paths import compare_paths
 from reconciler.core.plan.digest import approval_digest, digest
 from reconciler.core.plan.edits import make_edits
-from reconciler.core.plan.gpus import capacity_lines, gpu_lines, job_changes, queue_lines, with_queue
+from reconciler.core.plan.gpus import capacity_lines, evidence_changes, gpu_lines, job_changes, queue_lines, with_queue
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Plan
 from reconciler.core.plan.replacements import find_refusals, kept_specs
@@ -27,6 +27,8 @@ def make_plan(inputs: Inputs) -> Plan:
     changes = tuple(edit.change for edit in edits)
     problems = (*inputs.problems, *find_refusals(edits, inputs.kinds))
     gpus, queues = gpu_lines(before, after), queue_lines(before, after)
+    measured = inputs.inventories if inputs.inventories_before is None else inputs.inventories_before
+    capacity = capacity_lines(after, measured, inputs.inventories, inputs.evidence_ages)
     plan = Plan(
         engine=inputs.engine,
         base=inputs.base,
@@ -39,10 +41,11 @@ def make_plan(inputs: Inputs) -> Plan:
         unchanged=paths.unchanged,
         gpus=gpus,
         queues=queues,
-        capacity=capacity_lines(after, inputs.inventories, inputs.evidence_ages),
+        capacity=capacity,
+        evidence_changes=evidence_changes(measured, inputs.inventories),
         jobs=job_changes(edits),
         kept_specs=kept_specs(inputs, paths),
-        risks=find_risks(edits, RiskContext(inputs, paths, queues, after)),
+        risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
         exceptions=tuple(sorted(inputs.exceptions, key=lambda entry: (entry.place, entry.rule, entry.target))),
         problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),

@@ -94,10 +94,21 @@ class CapacityLine(Struct, frozen=True, kw_only=True):
 
     cluster: str
     product: str
+    before: int  # GPUs in the inventory of the base
     capacity: int
     guaranteed: float | None  # None: a queue is unlimited
     requested: int
     evidence_days: int | None = None  # age of the inventory, if `spec.evidence.maxAge` is set
+
+
+class EvidenceChange(Struct, frozen=True, kw_only=True):
+    """The inventory of a cluster that differs from that of the base. Without one there are no nodes and no date."""
+
+    cluster: str
+    nodes_before: int
+    nodes_after: int
+    taken_before: str
+    taken_after: str
 
 
 class JobChange(Struct, frozen=True, kw_only=True):
@@ -222,6 +233,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     gpus: tuple[GpuLine, ...] = ()
     queues: tuple[QueueLine, ...] = ()
     capacity: tuple[CapacityLine, ...] = ()
+    evidence_changes: tuple[EvidenceChange, ...] = ()
     jobs: tuple[JobChange, ...] = ()
     risks: tuple[Risk, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
@@ -247,8 +259,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def has_changes(self) -> bool:
-        """Whether objects or settings change."""
-        return bool(self.changes or self.settings)
+        """Whether objects, settings or evidence change."""
+        return bool(self.changes or self.settings or self.evidence_changes)
 
     @property
     def unapproved(self) -> tuple[Breach, ...]:

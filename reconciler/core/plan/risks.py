@@ -14,7 +14,7 @@ from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.changed_paths import ChangedPaths
 from reconciler.core.plan.edits import Edit
 from reconciler.core.plan.inputs import Inputs
-from reconciler.core.plan.plan import Harm, Operation, QueueLine, Risk
+from reconciler.core.plan.plan import CapacityLine, Harm, Operation, QueueLine, Risk
 from reconciler.core.queues import QueueUsage
 from reconciler.core.values import plural
 
@@ -25,12 +25,18 @@ class RiskContext:
     """What the checks look at besides one change."""
 
     def __init__(
-        self, inputs: Inputs, paths: ChangedPaths, queues: Iterable[QueueLine], usage: Mapping[str, QueueUsage]
+        self,
+        inputs: Inputs,
+        paths: ChangedPaths,
+        queues: Iterable[QueueLine],
+        usage: Mapping[str, QueueUsage],
+        capacity: Iterable[CapacityLine],
     ) -> None:
         self.inputs = inputs
         self.paths = paths
         self.queues = queues
         self.usage = usage
+        self.capacity = capacity
 
     @cached_property
     def references(self) -> Mapping[tuple[str, KindId, str, str], int]:
@@ -216,6 +222,25 @@ def _find_small_quotas(context: RiskContext) -> Iterator[Risk]:
             )
 
 
+def _find_lost_capacity(context: RiskContext) -> Iterator[Risk]:
+    named = {line.cluster for line in context.capacity if line.product}
+    for line in context.capacity:
+        if not line.product and line.cluster in named:
+            continue
+        inventory = context.inputs.inventories.get(line.cluster)
+        document = inventory.document if inventory else None
+        if document is not None and line.capacity < min(line.before, line.requested):
+            yield Risk(
+                rule="risk.capacity-below-requests",
+                cluster=line.cluster,
+                key=document.key,
+                message=f"the cluster has {line.capacity} instead of {line.before} {line.product or 'GPUs'}, but its "
+                f"workloads request {line.requested}: {line.requested - line.capacity} no longer fit",
+                hint="the last workloads wait, and preempted ones do not come back; reduce them, or bring nodes back",
+                place=SourceRef(path=document.source.path),
+            )
+
+
 _DELETING = (Operation.DELETE, Operation.MOVE)
 _UPDATING = (Operation.UPDATE,)
 _REPLACING = (Operation.REPLACE,)
@@ -261,6 +286,12 @@ RISKS: tuple[RiskRule, ...] = (
         "risk.quota-below-requests",
         "A quota falls below the requests of its queue",
         find=_find_small_quotas,
+        harm=Harm.DISRUPTION,
+    ),
+    RiskRule(
+        "risk.capacity-below-requests",
+        "A cluster has fewer GPUs than before, and fewer than its workloads request",
+        find=_find_lost_capacity,
         harm=Harm.DISRUPTION,
     ),
     RiskRule(

@@ -3,16 +3,24 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from reconciler.core.plan import CapacityLine, JobChange
+from reconciler.core.plan import CapacityLine, EvidenceChange, JobChange
 from reconciler.core.values import plural
 from reconciler.outputs.findings import qualified_name, where
-from reconciler.outputs.sections.model import Column, Form, Name, PageSection, Row, TableBlock, View, strong
+from reconciler.outputs.sections.model import (
+    Column,
+    Form,
+    Name,
+    PageSection,
+    Row,
+    SentenceBlock,
+    TableBlock,
+    View,
+    strong,
+)
 from reconciler.outputs.summary import (
     QueueRow,
     RequestTotal,
     arrow,
-    commitment,
-    evidence_age,
     hidden_requests,
     number,
     percent,
@@ -103,11 +111,33 @@ _CAPACITY_COLUMNS = (
 
 
 def capacity(view: View) -> PageSection | None:
-    """Return the GPUs of the clusters beside guarantees and requests."""
-    if not view.plan.capacity:
+    """Return the GPUs of the clusters, before and after, beside guarantees and requests; and changes of evidence."""
+    if not view.plan.capacity and not view.plan.evidence_changes:
         return None
     table = TableBlock(columns=_CAPACITY_COLUMNS, rows=tuple(map(_capacity_row, view.plan.capacity)))
-    return PageSection(title="Capacity", blocks=(table,))
+    changes = map(_evidence_change, view.plan.evidence_changes)
+    return PageSection(title="Capacity", blocks=(*([table] if table.rows else []), *changes))
+
+
+def _evidence_age(line: CapacityLine) -> str:
+    """Return the age of the inventory, where its age is limited: `, evidence 3 days old`."""
+    return "" if line.evidence_days is None else f", evidence {plural(max(line.evidence_days, 0), 'day')} old"
+
+
+def _commitment(line: CapacityLine) -> str:
+    """Compare all guaranteed GPUs with those of the cluster: `8 overcommitted`, `16 uncommitted`."""
+    if line.guaranteed is None:
+        return "a queue is unlimited"
+    spare = line.capacity - line.guaranteed
+    if spare < 0:
+        return f"{number(-spare)} overcommitted"
+    return f"{number(spare)} uncommitted" if spare else "fully committed"
+
+
+def _evidence_change(change: EvidenceChange) -> SentenceBlock:
+    nodes = f"{arrow(change.nodes_before, change.nodes_after)} nodes"
+    dates = " → ".join(dict.fromkeys((change.taken_before or "none", change.taken_after or "none")))
+    return SentenceBlock(("Evidence of ", Name(change.cluster), f": {nodes}, taken ", Name(dates)))
 
 
 def _capacity_row(line: CapacityLine) -> Row:
@@ -118,11 +148,11 @@ def _capacity_row(line: CapacityLine) -> Row:
     return (
         Name(line.cluster),
         _product(line.product),
-        Styled(str(line.capacity), Style.STRONG),
+        Styled(arrow(line.before, line.capacity), Style.STRONG),
         f"{number(line.guaranteed)}{share}",
         f"{line.requested} ({percent(line.requested, line.capacity)})",
         Styled(
-            commitment(line) + short + evidence_age(line),
+            _commitment(line) + short + _evidence_age(line),
             Style.ERROR if is_short else Style.WARNING if is_over else Style.DIM,
         ),
     )

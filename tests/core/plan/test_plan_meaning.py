@@ -272,5 +272,5 @@ def test_what_the_roots_promise_equals_a_count_by_hand(amounts: dict[str, int]) 
 
     made = plan([], bodies_of({}, amounts), inventories={"main": H100})
     assert made.capacity == (
-        CapacityLine(cluster="main", product="H100", capacity=32, guaranteed=promised("root"), requested=0),
+        CapacityLine(cluster="main", product="H100", before=32, capacity=32, guaranteed=promised("root"), requested=0),
     )

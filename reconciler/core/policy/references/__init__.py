@@ -9,6 +9,7 @@ from reconciler.core.config import Cluster, RuleSetting
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.policy.references.age import evaluate_age, evidence_ages, utc_date
+from reconciler.core.policy.references.capacity import check_overcommit, evaluate_shrinks
 from reconciler.core.policy.references.existence import check_existence, check_references, reference_targets
 from reconciler.core.policy.references.identity import check_identity
 from reconciler.core.policy.references.products import check_products
@@ -28,6 +29,7 @@ __all__ = [
     "evaluate_amounts",
     "evaluate_change",
     "evaluate_links",
+    "evaluate_shrinks",
     "evidence_ages",
     "has_references",
     "utc_date",
@@ -79,6 +81,7 @@ def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
     check_queues(evaluation, usage)
     check_quotas(evaluation, rows, usage)
     check_products(evaluation, rows, inventory)
+    check_overcommit(evaluation, usage, inventory)
     return tuple(evaluation.verdicts)
 
 

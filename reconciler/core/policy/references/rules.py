@@ -132,6 +132,17 @@ RULES: Mapping[str, Rule] = {
         reason="without an inventory it is unknown whether the cluster has these GPUs",
         action=Result.WARN,
     ),
+    "capacity.overcommit": Rule(
+        title="Guarantees fit the cluster",
+        reason="queues that are guaranteed more GPUs than the cluster has cannot all have them at the same time",
+        action=Result.WARN,
+    ),
+    "evidence.shrinks": Rule(
+        title="Evidence does not lose GPUs",
+        reason="an inventory that lists fewer GPUs than that of the base means lost nodes, or a measurement that"
+        " missed some",
+        action=Result.WARN,
+    ),
     "evidence.age": Rule(
         title="Evidence is recent",
         reason="old figures, and figures from a clock that was wrong, describe nodes that may not exist; set"

@@ -1,0 +1,71 @@
+"""The GPUs that the evidence lists: against what queues are guaranteed, and against the evidence before."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from reconciler.core.config import Cluster, RuleSetting
+from reconciler.core.devices import is_slice
+from reconciler.core.inventory import Inventory
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.policy.references.rules import Evaluation
+from reconciler.core.policy.verdict import Verdict
+from reconciler.core.queues import QueueUsage, add_amounts, guaranteed_by_product
+
+_NODES = ("spec", "nodes")
+
+
+def check_overcommit(evaluation: Evaluation, usage: QueueUsage, inventory: Inventory | None) -> None:
+    """Check that the queues are guaranteed no more GPUs than the cluster has; an unlimited queue is not compared."""
+    if inventory is None or inventory.document is None or not evaluation.is_enabled("capacity.overcommit"):
+        return
+    for product, guaranteed, capacity in _overcommitted(usage, inventory.gpus_by_product):
+        evaluation.report_object(
+            "capacity.overcommit",
+            inventory.document.key,
+            inventory.document.at(_NODES),
+            f"queues are guaranteed {guaranteed:g} {product or 'GPUs'}, but the cluster has {capacity}",
+            hint="lower the quotas of queues, or add nodes",
+            field="spec.nodes",
+        )
+
+
+def _overcommitted(usage: QueueUsage, capacity: Mapping[str, int]) -> Iterator[tuple[str, float, int]]:
+    """Compare quotas by product, and all together. What workloads select does not matter: the verdict is on queues."""
+    guaranteed = {name: gpus for name, gpus in guaranteed_by_product(usage, {}).items() if not is_slice(name)}
+    over = [
+        (product, gpus, capacity.get(product, 0))
+        for product, gpus in sorted(guaranteed.items())
+        if product and gpus is not None and gpus > capacity.get(product, 0)
+    ]
+    yield from over
+    total: float | None = 0.0
+    for gpus in guaranteed.values():
+        total = add_amounts(total, gpus)
+    if not over and total is not None and total > sum(capacity.values()):
+        yield "", total, sum(capacity.values())
+
+
+def evaluate_shrinks(
+    kinds: Kinds,
+    clusters: Sequence[Cluster],
+    before: Mapping[str, Inventory],
+    after: Mapping[str, Inventory],
+    settings: Mapping[str, RuleSetting],
+) -> tuple[Verdict, ...]:
+    """Evaluate the rule `evidence.shrinks`: an inventory lists fewer GPUs of a product than the one before."""
+    verdicts: list[Verdict] = []
+    for cluster in clusters:
+        old, new = before.get(cluster.name), after.get(cluster.name)
+        document = (new or old or Inventory(cluster="", taken_at="")).document
+        if old is None or old is new or document is None:
+            continue
+        evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+        counts = new.gpus_by_product if new else {}
+        for product, gpus in sorted(old.gpus_by_product.items()):
+            if counts.get(product, 0) < gpus:
+                message = f"lists {counts.get(product, 0)} instead of {gpus} {product or 'GPUs'}"
+                hint = "make sure that the nodes are gone or cordoned, and that the measurement saw all of them"
+                evaluation.report_object(
+                    "evidence.shrinks", document.key, document.at(_NODES), message, hint=hint, field="spec.nodes"
+                )
+        verdicts += evaluation.verdicts
+    return tuple(verdicts)
