@@ -57,7 +57,7 @@ class UnsafePlan(ReconcilerError):
 
 
 class StalePlan(ReconcilerError):
-    """Something that the plan was computed from has changed since."""
+    """Something that the plan was computed from has changed since, or `rendered/` is not what the sources render."""
 
     exit_code = 5
 

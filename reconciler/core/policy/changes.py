@@ -127,7 +127,9 @@ def _described(policies: PolicySet) -> dict[str, _Described]:
         kind = policy.params and (policy.params.group, policy.params.kind)
         for one in policies.parameters:
             if (one.group, one.kind) == kind and (binding.ref is None or binding.ref.name in ("", one.name)):
-                fields |= flatten({**one.body, "metadata": one.labels}, f"parameters {one.name}")
+                short = "parameters" if one.name == policy.rule else f"parameters {one.name}"
+                fields |= flatten({**one.body, "data": None}, f"parameters {one.name}")
+                fields |= flatten(one.body.get("data"), short)
         found[policy.rule] = (policy.document.source, max(action, own, key=_STRICTNESS.index), fields)
     return found
 
@@ -143,7 +145,7 @@ def _field_changes(
         return
     for path in paths:
         yield SettingChange(
-            setting=f"policy {rule} {path}",
+            setting=f"rules.{rule}.{path}" if path.startswith("parameters.") else f"policy {rule} {path}",
             before=_clip(shown(before.get(path))),
             after=_clip(shown(after.get(path))),
             weakens=True,

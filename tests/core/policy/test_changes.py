@@ -94,7 +94,7 @@ def test_an_edited_policy_counts_as_weaker() -> None:
 def test_parameters_of_a_policy_count_wherever_they_are_set() -> None:
     found = changes(book(), book(max_gpus_per_job=RuleSetting(parameters={"max": 9999})))
     ((setting, change),) = found.items()
-    assert setting.endswith("data.max")
+    assert setting == "rules.max-gpus-per-job.parameters.max"
     assert (change.before, change.after, change.weakens) == ("512", "9999", True)
 
 
