@@ -94,8 +94,11 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapp
 SIZING_TOKEN = "RECONCILER_SIZING_TOKEN"  # noqa: S105 - the name of the variable that holds it
 """Variable with the bearer token of the REST sizing engine. Not a setting: a secret belongs in no file and no flag."""
 
+SIZING_HOST = "RECONCILER_SIZING_HOST"
+"""Variable with the server that the token is for. Not a setting: the repository must not choose who gets the token."""
+
 # Variables that are not settings: the first two are read before the settings are.
-_OTHER_VARIABLES = frozenset({"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN})
+_OTHER_VARIABLES = frozenset({"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN, SIZING_HOST})
 
 
 def _unknown(where: str, name: str, known: list[str]) -> ConfigError:

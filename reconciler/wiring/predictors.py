@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, RestSettings, WrapperSettings
 from reconciler.errors import ConfigError
-from reconciler.settings import SIZING_TOKEN
+from reconciler.settings import SIZING_HOST, SIZING_TOKEN
 
 if TYPE_CHECKING:
     from reconciler.adapters.predictors.table import Table
@@ -45,6 +45,7 @@ class _PredictorOptions(Struct, frozen=True, kw_only=True):
     settings: Any
     root: Path
     token: str
+    token_host: str
     python: str
     table: Path | None
 
@@ -63,6 +64,7 @@ def _rest(options: _PredictorOptions) -> "Predictor":
     return RestPredictor(
         settings.url.rstrip("/"),
         token=options.token,
+        token_host=options.token_host,
         call_seconds=settings.timeout_seconds,
         patience_seconds=settings.deadline_seconds,
     )
@@ -103,6 +105,7 @@ def predictor_of(
         settings=cluster.sizing.engine_settings,
         root=root,
         token=environ.get(SIZING_TOKEN, ""),
+        token_host=environ.get(SIZING_HOST, ""),
         python=python or sys.executable,
         table=table,
     )

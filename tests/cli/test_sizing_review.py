@@ -14,10 +14,33 @@ def test_the_token_of_a_service_is_no_setting(fleet: Fleet, monkeypatch: pytest.
     fleet.write("jobs/llama.yaml", JOB)
     with serving(answer(200, ["f6db88"]), answer(200, MEASURED)) as server:
         configure(fleet, "rest", f"    rest: {{url: '{server.url}'}}\n")
+        monkeypatch.setenv("RECONCILER_SIZING_HOST", server.url.removeprefix("http://"))
         assert fleet.run("size", "record").code == 0
         assert all(one.headers["Authorization"] == "Bearer hunter2hunter2" for one in server.said)
     assert "hunter2" not in (fleet.root / "evidence/main/sizing.yaml").read_text()
     assert plan(fleet)["changes"]
+
+
+@pytest.mark.parametrize(
+    "named", ["", "127.0.0.1", "localhost:PORT", "sizing.example.com", "127.0.0.1:PORT.example.com"]
+)
+def test_the_token_goes_to_no_server_that_only_the_repository_names(
+    fleet: Fleet, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull request that edits the URL must not get the token of the pipeline."""
+    monkeypatch.setenv("RECONCILER_SIZING_TOKEN", "hunter2hunter2")
+    (fleet.root / "jobs/language/llama-lora.yaml").unlink()
+    fleet.write("jobs/llama.yaml", JOB)
+    with serving(answer(200, ["f6db88"]), answer(200, MEASURED)) as server:
+        port = server.url.rpartition(":")[2]
+        monkeypatch.setenv("RECONCILER_SIZING_HOST", named.replace("PORT", port))
+        configure(fleet, "rest", f"    rest: {{url: '{server.url}'}}\n")
+        ran = fleet.run("size", "record")
+        assert server.said == []
+    assert ran.code == 2
+    assert f"is not sent to 127.0.0.1:{port}" in " ".join(ran.err.split())
+    assert f"set RECONCILER_SIZING_HOST=127.0.0.1:{port}" in " ".join(ran.err.split())
+    assert "hunter2" not in ran.out + ran.err
 
 
 @pytest.mark.parametrize("url", ["http://user:hunter2@host/ado", "http://host/ado?token=hunter2"])
@@ -45,6 +68,7 @@ def test_a_server_that_repeats_the_token(fleet: Fleet, monkeypatch: pytest.Monke
     monkeypatch.setenv("RECONCILER_SIZING_TOKEN", "hunter2")
     with serving(answer(401, {"detail": "hunter2 is no token"})) as server:
         configure(fleet, "rest", f"    rest: {{url: '{server.url}'}}\n")
+        monkeypatch.setenv("RECONCILER_SIZING_HOST", server.url.removeprefix("http://"))
         ran = fleet.run("size", "record")
     assert ran.code == 6
     assert "*** is no token; check the token (RECONCILER_SIZING_TOKEN)" in ran.out

@@ -23,7 +23,7 @@ from reconciler.adapters.predictors.recommender import (
 )
 from reconciler.core.engines import REST, Outcome
 from reconciler.core.sizing.question import EngineQuestion
-from reconciler.errors import PredictorError, PredictorUnavailable, one_line
+from reconciler.errors import ConfigError, PredictorError, PredictorUnavailable, one_line
 from reconciler.ports import Prediction
 
 CALL_SECONDS = 30.0
@@ -67,6 +67,8 @@ class _MeasurementRequest(Struct, frozen=True):
 class RestPredictor:
     """Asks the server at `url`. A user and password in it, or else a `token`, are sent and never shown.
 
+    The URL is in the repository, the token is not: it is sent only to `token_host` (`HOST`: port 443, or `HOST:PORT`).
+
     Requests without an answer `patience_seconds` after polling began are `Outcome.PENDING`. All requests that were
     submitted before polling began share this limit.
     """
@@ -78,11 +80,19 @@ class RestPredictor:
         url: str,
         *,
         token: str = "",
+        token_host: str = "",
         call_seconds: float = CALL_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._endpoint = Endpoint.parse(url, token=token, purpose="sizing service")
+        server = f"{self._endpoint.host}:{self._endpoint.port}".lower()
+        if token and server not in {token_host.lower(), f"{token_host.lower()}:443"}:
+            named = f"is for {one_line(token_host)}" if token_host else "is for no named server"
+            raise ConfigError(
+                f"the token in RECONCILER_SIZING_TOKEN {named}, so it is not sent to {server}, as the repository asks",
+                hint=f"set RECONCILER_SIZING_HOST={server} if the token is for this server, or unset the token",
+            )
         self._client = HttpClient(self._endpoint, timeout_seconds=call_seconds, pauses=pauses)
         self._patience_seconds = patience_seconds
         self._polling_ends: float | None = None

@@ -140,11 +140,16 @@ def apply_exceptions(verdicts: Iterable[Verdict], exceptions: Sequence[PolicyExc
     a denial.
     """
     valid = [exception for exception in exceptions if date <= exception.expires]
+    by_target: dict[tuple[str, str, str, str], list[PolicyException]] = {}
+    for exception in valid:
+        target = (exception.rule, exception.kind, exception.namespace, exception.name)
+        by_target.setdefault(target, []).append(exception)
     problems = [_expired(exception, date) for exception in exceptions if date > exception.expires]
     used: set[PolicyException] = set()
     marked = []
     for verdict in verdicts:
-        covering = [exception for exception in valid if exception.covers(verdict)]
+        target = (verdict.rule, verdict.key.kind, verdict.key.namespace, verdict.key.name)
+        covering = [one for one in by_target.get(target, ()) if one.covers(verdict)]
         used.update(covering)
         marked.append(replace(verdict, result=Result.EXCEPTED) if covering else verdict)
     problems += [_unused(exception) for exception in valid if exception not in used]

@@ -291,7 +291,7 @@ def test_passwords_are_sent_and_never_shown() -> None:
 
 def test_tokens_are_sent_and_never_shown() -> None:
     with serving(answer(401)) as server:
-        found = predictor(server, token="s3cret")
+        found = predictor(server, token="s3cret", token_host=server.url.removeprefix("http://"))
         with pytest.raises(PredictorError) as raised:
             found.predict(asked())
     assert server.said[0].headers["Authorization"] == "Bearer s3cret"

@@ -10,7 +10,7 @@ from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.policy.references.age import evaluate_age, evidence_ages, utc_date
 from reconciler.core.policy.references.capacity import check_overcommit, evaluate_shrinks
-from reconciler.core.policy.references.existence import check_existence, check_references, reference_targets
+from reconciler.core.policy.references.existence import ReferenceTargets, check_existence, check_references
 from reconciler.core.policy.references.identity import check_identity
 from reconciler.core.policy.references.products import check_products
 from reconciler.core.policy.references.quotas import check_queues, check_quotas
@@ -119,5 +119,5 @@ def has_references(
 ) -> bool:
     """Return whether the rules find everything that an object refers to, among `targets` or outside the repository."""
     evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
-    check_references(evaluation, [row], reference_targets(kinds, targets))
+    check_references(evaluation, [row], ReferenceTargets(kinds, targets))
     return not evaluation.verdicts

@@ -1,6 +1,8 @@
 """Referenced objects exist: in this repository, in the cluster by `external`, or in every cluster."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 
 from reconciler.core.config import Cluster
 from reconciler.core.kinds.facts import KindId
@@ -9,8 +11,31 @@ from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.summary import ObjectSummary, Reference
 
-ReferenceTarget = tuple[KindId, str, str]
-"""Kind, namespace and name."""
+
+class ReferenceTargets:
+    """The objects that a rule requires to exist where others refer to them, by kind, namespace and name."""
+
+    def __init__(self, kinds: Kinds, rows: Iterable[ObjectSummary]) -> None:
+        wanted = {row.id for row in kinds.values() if row.reference_rule or row.is_namespace}
+        self.known = {
+            ((row.group, row.kind), row.namespace, row.name) for row in rows if (row.group, row.kind) in wanted
+        }
+
+    @cached_property
+    def names(self) -> Mapping[tuple[KindId, str], list[str]]:
+        """Names by kind and namespace."""
+        names: dict[tuple[KindId, str], list[str]] = {}
+        for kind, namespace, name in self.known:
+            names.setdefault((kind, namespace), []).append(name)
+        return names
+
+    @cached_property
+    def namespaces(self) -> Mapping[tuple[KindId, str], str]:
+        """The first namespace that has an object of a kind and name."""
+        first: dict[tuple[KindId, str], str] = {}
+        for kind, namespace, name in self.known:
+            first[kind, name] = min(namespace, first.get((kind, name), namespace))
+        return first
 
 
 class External:
@@ -47,7 +72,7 @@ class External:
 
 def check_existence(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None:
     """Check every reference, and every namespace that holds objects."""
-    known = reference_targets(evaluation.kinds, rows)
+    known = ReferenceTargets(evaluation.kinds, rows)
     check_references(evaluation, rows, known)
     external = External(evaluation.cluster)
     for kind in evaluation.kinds.values():
@@ -55,19 +80,13 @@ def check_existence(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> No
             _check_namespaces(evaluation, rows, kind, known, external)
 
 
-def reference_targets(kinds: Kinds, rows: Iterable[ObjectSummary]) -> set[ReferenceTarget]:
-    """Return those of the objects that a rule requires to exist where others refer to them."""
-    targets = {row.id for row in kinds.values() if row.reference_rule or row.is_namespace}
-    return {((row.group, row.kind), row.namespace, row.name) for row in rows if (row.group, row.kind) in targets}
-
-
-def check_references(evaluation: Evaluation, rows: Iterable[ObjectSummary], known: set[ReferenceTarget]) -> None:
-    """Check that what objects refer to is `known` or external."""
-    external = External(evaluation.cluster)
+def check_references(evaluation: Evaluation, rows: Iterable[ObjectSummary], targets: ReferenceTargets) -> None:
+    """Check that what objects refer to is among the targets or external."""
+    external, known = External(evaluation.cluster), targets.known
     for row in rows:
         for reference in row.references:
             if ((reference.group, reference.kind), reference.namespace, reference.name) not in known:
-                _check_reference(evaluation, row, reference, known, external)
+                _check_reference(evaluation, row, reference, targets, external)
 
 
 def _existing(evaluation: Evaluation, kind: Kind) -> tuple[str, ...]:
@@ -77,7 +96,7 @@ def _existing(evaluation: Evaluation, kind: Kind) -> tuple[str, ...]:
 
 
 def _check_reference(
-    evaluation: Evaluation, row: ObjectSummary, reference: Reference, known: set[ReferenceTarget], external: External
+    evaluation: Evaluation, row: ObjectSummary, reference: Reference, targets: ReferenceTargets, external: External
 ) -> None:
     target = evaluation.kinds.find(reference.group, reference.kind)
     kind, namespace, name = reference.kind, reference.namespace, reference.name
@@ -89,33 +108,34 @@ def _check_reference(
     whole = f"{namespace}/{name}" if namespace else name
     message = f"refers to {kind} {whole}, which is neither in this repository nor in `external` of "
     message += evaluation.cluster.name
-    candidates = [
-        known_name for known_kind, where, known_name in known if (known_kind, where) == (target.id, namespace)
-    ]
-    elsewhere = [where for known_kind, where, known_name in known if (known_kind, known_name) == (target.id, name)]
+    elsewhere = targets.namespaces.get((target.id, name))
     declare = f"add the {kind}, or add {kind}/{whole} to spec.clusters[].external if the cluster has it"
-    if elsewhere and not target.is_cluster_scoped:
-        hint = f"namespace {min(elsewhere)} has one of this name, but references stay within a namespace; {declare}"
+    if elsewhere is not None and not target.is_cluster_scoped:
+        hint = f"namespace {elsewhere} has one of this name, but references stay within a namespace; {declare}"
     else:
-        suggestion = evaluation.suggest(name, (*candidates, *external.names_of(kind)))
+        names = targets.names.get((target.id, namespace), ())
+        suggestion = evaluation.suggest(name, chain(names, external.names_of(kind)))
         hint = f"{suggestion} if not, {declare}" if suggestion else declare
     evaluation.report(rule, row, message, hint=hint, field=reference.field)
 
 
 def _check_namespaces(
-    evaluation: Evaluation, rows: Sequence[ObjectSummary], kind: Kind, known: set[ReferenceTarget], external: External
+    evaluation: Evaluation, rows: Sequence[ObjectSummary], kind: Kind, targets: ReferenceTargets, external: External
 ) -> None:
     """Check namespaces if the repository manages any: many repositories leave them to another team."""
-    managed = {name for known_kind, _, name in known if known_kind == kind.id}
+    managed = {name for known_kind, _, name in targets.known if known_kind == kind.id}
     if not managed and not external.has_any(kind.kind):
         return
-    used = {row.namespace for row in rows} - managed - set(_existing(evaluation, kind)) - {""}
-    for namespace in sorted(used):
+    present = {*managed, *_existing(evaluation, kind), ""}
+    missing: dict[str, list[ObjectSummary]] = {}
+    for row in rows:
+        if row.namespace not in present:
+            missing.setdefault(row.namespace, []).append(row)
+    for namespace, inside in sorted(missing.items()):
         if external.has(kind.kind, "", namespace):
             continue
-        inside = [row for row in rows if row.namespace == namespace]
         first = min(inside, key=lambda row: row.place)
-        suggestion = evaluation.suggest(namespace, (*managed, *external.names_of(kind.kind)))
+        suggestion = evaluation.suggest(namespace, chain(managed, external.names_of(kind.kind)))
         declare = f"add the Namespace, or add Namespace/{namespace} to spec.clusters[].external if the cluster has it"
         evaluation.report_object(
             "reference.namespace",

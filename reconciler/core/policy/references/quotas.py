@@ -50,13 +50,9 @@ def _by_queue(workloads: Sequence[ObjectSummary], usage: QueueUsage) -> _Workloa
 
 
 def _check_cycles(evaluation: Evaluation, usage: QueueUsage) -> None:
-    reported: set[QueueKey] = set()
+    visited: set[QueueKey] = set()
     for queue in sorted(usage.queues):
-        if queue in reported or not usage.queues[queue].parent:
-            continue
-        cycle = _cycle(usage, queue)
-        if cycle and reported.isdisjoint(cycle):
-            reported.update(cycle)
+        if cycle := _cycle(usage, queue, visited):
             start = cycle.index(min(cycle))
             names = [key.name for key in (*cycle[start:], *cycle[:start], cycle[start])]
             message = f"is its own ancestor: {' < '.join(names)}"
@@ -64,16 +60,15 @@ def _check_cycles(evaluation: Evaluation, usage: QueueUsage) -> None:
             evaluation.report("reference.parent-cycle", usage.queues[min(cycle)], message, hint=hint)
 
 
-def _cycle(usage: QueueUsage, queue: QueueKey) -> list[QueueKey]:
-    """Return the cycle that the ancestors of a queue run into; empty if they end at a root."""
+def _cycle(usage: QueueUsage, queue: QueueKey, visited: set[QueueKey]) -> list[QueueKey]:
+    """Return the cycle that the ancestors of a queue run into; empty if they end at a root or were visited before."""
     order: dict[QueueKey, int] = {}
     here: QueueKey | None = queue
-    while here is not None:
-        if here in order:
-            return list(order)[order[here] :]
+    while here is not None and here not in visited:
         order[here] = len(order)
+        visited.add(here)
         here = usage.parent_of(here)
-    return []
+    return list(order)[order[here] :] if here in order else []
 
 
 def _check_children(evaluation: Evaluation, usage: QueueUsage) -> None:
