@@ -228,7 +228,10 @@ class Committer(Struct, frozen=True, kw_only=True):
     def _reject_running_operation(self) -> None:
         for name in _OPERATIONS:
             if (self.location.git_dir / name).exists():
-                raise UnsafePlan(f"a merge or rebase is in progress ({name})", hint="finish or abort it first")
+                raise UnsafePlan(
+                    f"a merge or rebase is in progress ({name})",
+                    hint="finish or abort it first; `reconciler resolve` renders the merge",
+                )
         if (self.location.git_dir / "index.lock").exists():
             hint = "another git command is running; wait for it, or remove the lock if it is left from a crash"
             raise RepositoryError("the index is locked", hint=hint)
