@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from reconciler.core.plan import Plan
 from reconciler.core.plan.codec import fields, plan_checksum
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
@@ -44,4 +46,7 @@ def _indented(value: Any, depth: int) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    except UnicodeEncodeError:  # a file name that is not UTF-8
+        return json.dumps(value, indent=2, ensure_ascii=False)
