@@ -101,7 +101,7 @@ spec:
 """
 _H100, _H200, _MI300 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200-141GB-HBM3e", "AMD-Instinct-MI300X-OAM"
 _OLD, _NEW = "1" * 64, "2" * 64
-_SWEEPS = 10
+_SWEEPS = 11  # so that 12 changes are 45 files: 15 sources, and 30 rendered ones
 
 
 def write_base(fleet: Fleet) -> None:
@@ -117,7 +117,7 @@ def write_base(fleet: Fleet) -> None:
     _queue(fleet, "edge/vision/batch", 8, _MI300)
     for number in range(1, _SWEEPS + 1):
         _job(fleet, f"main/language/sweep-{number:02}", "h100", 4)
-    _job(fleet, "main/language/gpt-35b", "h200", 8)
+    _job(fleet, "main/language/gpt-35b", "h200", 16)
     _job(fleet, "main/language/retriever", "h200", 8)
     _job(fleet, "main/vision/vit-large", "vision", 16)
     _job(fleet, "main/vision/sam-eval", "spare", 4)
@@ -139,7 +139,7 @@ def write_changes(fleet: Fleet) -> None:
     fleet.edit("queues/main/h100.yaml", _OLD, _NEW)  # 1: a new image for all jobs of a queue
     fleet.edit("queues/main/h200.yaml", "quota: 32, limit: 32", "quota: 48, limit: 64")  # 2: more quota
     _job(fleet, "main/language/llama-70b-sft", "h200", 16)  # 3: a new job
-    fleet.edit("jobs/main/language/gpt-35b.yaml", "numGPUs: 8", "numGPUs: 32")  # 4: a larger job
+    fleet.edit("jobs/main/language/gpt-35b.yaml", "numGPUs: 16", "numGPUs: 40")  # 4: a larger job
     fleet.edit("jobs/main/vision/vit-large.yaml", "  reliability", "  suspend: true\n  reliability")  # 5: suspended
     (fleet.root / "jobs/main/language/corpus.yaml").unlink()  # 6: data
     (fleet.root / "jobs/main/language/retriever.yaml").unlink()  # 7: a job is gone

@@ -31,7 +31,7 @@ def test_a_page_tells_gpus_and_risks_within_a_minute(review: Fleet) -> None:
     assert ran.code == 5
     assert max(map(len, lines)) <= 100
     top = "\n".join(lines[:9])
-    for fact in ("+8 GPUs requested on edge", "+16 GPUs requested on main", "1 data loss", "2 budgets exceeded"):
+    for fact in ("11 must be replaced", "+8 GPUs requested on edge", "+16 GPUs requested on main", "1 data loss", "2 budgets exceeded"):
         assert fact in top
     page = ran.out
     order = [page.index(title) for title in ("\nGPUs\n", "\nCapacity\n", "\nJobs (", "\nRisks (", "\nObjects (")]
@@ -39,7 +39,9 @@ def test_a_page_tells_gpus_and_risks_within_a_minute(review: Fleet) -> None:
     assert page.index("risk.pvc-data-loss") < page.index("risk.workload-delete") < page.index("risk.kept")
     assert "renamed" in page
     assert "vision/sam-eval → sam2-eval" in page
-    assert "+8 GPUs on edge, +16 GPUs on main." in page
+    assert "Plan: 5 to create, 8 to update, 11 to replace, 2 to move, 4 to delete." in page
+    assert "+8 GPUs on edge, +16 GPUs on main." in " ".join(page.split())
+    assert "language/sweep-01 and 10 more" in page
     assert agrees("review.txt", _stable(page))
 
 
@@ -58,7 +60,7 @@ def test_filters_and_summaries_change_only_what_is_listed(review: Fleet) -> None
     assert whole.code == part.code == short.code == 5
     assert whole.out.splitlines()[-5:] == part.out.splitlines()[-5:] == short.out.splitlines()[-5:]
     assert (review.root / "whole.json").read_bytes() == (review.root / "part.json").read_bytes()
-    assert "Filter queue=h200: 23 other changes and" in part.out
+    assert "Filter queue=h200: 24 other changes and" in part.out
     assert "vit-large" not in part.out.split("GPUs\n", 1)[1]
     again = run_verb(review.capture, ["show", str(review.root / "whole.json"), "--filter", "queue=h200"])
     assert again.code == 5

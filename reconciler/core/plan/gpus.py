@@ -183,8 +183,8 @@ def job_changes(edits: Iterable[Edit]) -> tuple[JobChange, ...]:
     for edit in edits:
         row = edit.row_after or edit.row_before
         word = _word(edit)
-        if edit.change.operation is Operation.REPLACE and word in ("", "resized", "renamed"):
-            word = "replaced"
+        if row is not None and row.is_workload and edit.change.operation is Operation.REPLACE:
+            word = "replaced" if word in ("", "resized", "renamed") else word
         if row is None or not word:
             continue
         jobs.append(
