@@ -31,7 +31,13 @@ def test_a_page_tells_gpus_and_risks_within_a_minute(review: Fleet) -> None:
     assert ran.code == 5
     assert max(map(len, lines)) <= 100
     top = "\n".join(lines[:9])
-    for fact in ("11 must be replaced", "+8 GPUs requested on edge", "+16 GPUs requested on main", "1 data loss", "2 budgets exceeded"):
+    for fact in (
+        "11 must be replaced",
+        "+8 GPUs requested on edge",
+        "+16 GPUs requested on main",
+        "1 data loss",
+        "2 budgets exceeded",
+    ):
         assert fact in top
     page = ran.out
     order = [page.index(title) for title in ("\nGPUs\n", "\nCapacity\n", "\nJobs (", "\nRisks (", "\nObjects (")]
