@@ -44,6 +44,7 @@ from reconciler.planning.findings import ages_of_evidence, collect_findings, jud
 from reconciler.planning.generations import assign_generations
 from reconciler.planning.judging import judge, verdicts_of_base
 from reconciler.planning.updates import compare_updates
+from reconciler.planning.whole import judge_whole
 from reconciler.revision.files import BlobIds, RevisionFiles, below, count_below, digest_files
 from reconciler.revision.revision import (
     LoadedRevision,
@@ -173,7 +174,11 @@ def plan_tree(
         judged_by=digest_files(*index.revision.files.judging),
         approvals=_approvals(index, base_revision, day),
     )
-    planned = Planned(plan=make_plan(inputs), index=index, renderer=renderer)
+    made = make_plan(inputs)
+    whole = judge_whole(made, index.context.policies, *([judged.rules.policies] if judged.rules else []))
+    if whole:
+        made = make_plan(replace(inputs, verdicts=tuple(stricter_verdicts(inputs.verdicts, whole))))
+    planned = Planned(plan=made, index=index, renderer=renderer)
     save_tools(runtime, index.context)
     return planned
 

@@ -29,6 +29,9 @@ _Kind = tuple[str, str, bool, bool]
 _Pair = tuple[Policy, Binding]
 
 
+_OWN_GROUP = "gpureconciler.io"
+
+
 class PolicySet:
     """Policies and their bindings, indexed by kind. Programs are compiled on first use."""
 
@@ -63,6 +66,11 @@ class PolicySet:
     def own(self) -> "PolicySet":
         """The policies and bindings of the repository."""
         return self._part([pair for pair in self.bound if not all(one.is_shipped for one in pair)])
+
+    @cached_property
+    def about_plans(self) -> "PolicySet":
+        """The policies that name our own group, which has no rendered objects: they look at the plan as a whole."""
+        return self._part([pair for pair in self.bound if any(_OWN_GROUP in one.groups for one in pair[0].match.rules)])
 
     def without(self, rules: Collection[str]) -> "PolicySet":
         """Return the other policies."""
