@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
@@ -205,7 +205,7 @@ def portability_problems(paths: Iterable[str]) -> Iterator[Problem]:
     """
     paths = list(paths)
     together = "".join([f"/{path}/\n" for path in paths])
-    if together.lower() != together:
+    if not together.isascii() or together.lower() != together:
         yield from _case_collisions(paths)
     elif not _is_reserved(together):
         return
@@ -224,11 +224,27 @@ def _is_reserved(text: str) -> bool:
     return any(sign in text for sign in _WINDOWS_SIGNS) or _WINDOWS_NAMES.search(text) is not None
 
 
-def _case_collisions(paths: Iterable[str]) -> Iterator[Problem]:
+def _folded(path: str) -> str:
+    """Return what a file system takes for the name if it ignores case and the form of accents, as macOS does."""
+    if path.isascii():
+        return path.lower()
+    import unicodedata  # noqa: PLC0415 - few names are not ASCII
+
+    return unicodedata.normalize("NFC", path.casefold())
+
+
+def _slashes(path: str) -> list[int]:
+    return [position for position, sign in enumerate(path) if sign == "/"]
+
+
+def _case_collisions(paths: Sequence[str]) -> Iterator[Problem]:
+    folders = {_folded(path[:end]): path[:end] for path in paths for end in _slashes(path)}
     first: dict[str, str] = {}
     for path in paths:
-        other = first.setdefault(path.casefold(), path)
+        key = _folded(path)
+        other = folders.get(key) or first.setdefault(key, path)
         if other != path:
-            message = f"differs from {other} only in case; a checkout on a case-insensitive file system loses one"
+            way = "in case" if other.casefold() == path.casefold() else "in its Unicode form"
+            message = f"differs from {other} only {way}; a checkout on some file systems loses one of them"
             place = SourceRef(path=path)
             yield Problem(rule="git.case-collision", place=place, message=message, hint="rename one of them")
