@@ -1,10 +1,8 @@
 """Two weeks of a platform team and its researchers with two clusters, through the command line alone."""
 
 import json
-import os
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
