@@ -126,7 +126,7 @@ def test_two_weeks_of_work(team: Team) -> None:
 
 
 def two_clusters(team: Team) -> None:
-    """The platform team gives each cluster folders of its own. What is selected becomes narrower: that is approved."""
+    """Give each cluster folders of its own. Cluster main then selects less than before, which needs an approval."""
     team.branch("west")
     for folder in ("queues", "jobs"):
         (team.root / folder).rename(team.root / "moving")
@@ -141,8 +141,10 @@ def two_clusters(team: Team) -> None:
         ("    disruption: {share: 0.25}   # of the running GPUs", "    disruption: {gpus: 12}"),
         (
             "  # Folders with source files",
-            "    - name: west\n      backend: kueue\n      select: {folders: [queues/west, jobs/west]}\n"
-            "  # Folders with source files",
+            (
+                "    - name: west\n      backend: kueue\n      select: {folders: [queues/west, jobs/west]}\n"
+                "  # Folders with source files"
+            ),
         ),
     )
     nodes = (team.root / "evidence/main/nodes.yaml").read_text()
@@ -168,7 +170,7 @@ def approve(team: Team, reason: str) -> None:
 
 
 def new_jobs(team: Team) -> None:
-    """Two researchers add jobs. The plan says what they cost in its last lines."""
+    """Add two jobs. The last lines of the plan say what they cost."""
     team.branch("bert")
     for name, gpus in (("bert", "16"), ("roberta", "8")):
         team.run("new", "job", name, "--queue", "a100", "--gpus", gpus, "--output", f"jobs/west/{name}.yaml")
@@ -182,7 +184,7 @@ def new_jobs(team: Team) -> None:
 
 
 def larger_quota(team: Team) -> None:
-    """A quota changes by more than its budget: an approval counts until the plan changes."""
+    """Change a quota by more than its budget: an approval counts until the plan changes."""
     team.branch("quota")
     team.edit("queues/main/h100.yaml", ("quota: 32, limit: 64", "quota: 72, limit: 128"))
     team.save("h100: quota 72")
@@ -199,7 +201,7 @@ def larger_quota(team: Team) -> None:
 
 
 def newer_image(team: Team) -> None:
-    """The API server accepts no new image in a running job. `replace` gives the job a new name and its old claims."""
+    """Change the image of running jobs: `replace` gives them new names and their old claims."""
     team.branch("image")
     team.edit("queues/west/a100.yaml", ("\n  image: ", f"\n  image: {IMAGE}\n  # before: "))
     team.save("a100: a newer image")
@@ -228,7 +230,7 @@ IMAGE = "registry.example.com/pytorch:2.8.0@sha256:" + "0" * 64
 
 
 def job_moves(team: Team) -> None:
-    """A job moves to the other cluster: its 24 GPUs stop there and start here."""
+    """Move a job to the other cluster: its 16 GPUs stop there and start here."""
     team.branch("move")
     team.git("mv", "jobs/west/bert.yaml", "jobs/main/bert.yaml")
     team.edit("jobs/main/bert.yaml", ("jobQueue: a100", "jobQueue: h100"))
@@ -243,7 +245,7 @@ def job_moves(team: Team) -> None:
 
 
 def exception(team: Team) -> None:
-    """A job needs what a rule denies: it gets an exception until Thursday."""
+    """Add a job that a rule denies, with an exception until Thursday."""
     team.branch("debug")
     team.write("jobs/main/debug.yaml", DEBUG)
     team.save("A node to debug the network on")
@@ -289,7 +291,7 @@ spec:
 
 
 def conflict(team: Team) -> None:
-    """Two branches change the sources of one rendered file: git cannot merge it, `resolve` renders it."""
+    """Merge two branches that change the sources of one rendered file: git cannot, `resolve` renders it."""
     team.branch("larger-checkpoints")
     team.edit("queues/main/h100.yaml", ("sizePerGPU: 50Gi", "sizePerGPU: 60Gi"))
     team.save("h100: 60Gi of checkpoints per GPU")
@@ -308,7 +310,7 @@ def conflict(team: Team) -> None:
 
 
 def lost_nodes(team: Team) -> None:
-    """Newer evidence has two nodes instead of eight. Nothing is rendered anew, and yet it is not "No changes"."""
+    """Plan evidence with two nodes instead of eight: nothing is rendered anew, and yet it is not "No changes"."""
     team.branch("lost-nodes")
     nodes = (team.root / "evidence/main/nodes.yaml").read_text()
     cut = nodes.index("    - name: h100-03")
@@ -321,7 +323,7 @@ def lost_nodes(team: Team) -> None:
 
 
 def job_ends(team: Team) -> None:
-    """A job is done. Its checkpoints stay, even if somebody removes their file by hand."""
+    """Remove a job. Its checkpoints stay, even if somebody removes their file by hand."""
     team.branch("done")
     team.git("rm", "--quiet", "jobs/west/roberta.yaml")
     team.save("roberta is done")
@@ -336,7 +338,7 @@ def job_ends(team: Team) -> None:
 
 
 def exception_expires(team: Team) -> None:
-    """The exception has expired: the scheduled pipeline finds it, and the job goes with it."""
+    """Let the scheduled pipeline find the expired exception, and remove it with its job."""
     expired = team.run("lint", "--revision", "HEAD", "--date", "2026-11-13", code=3)
     assert "policies/debug.yaml" in expired.out
     team.branch("debugged")
