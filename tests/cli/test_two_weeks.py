@@ -89,7 +89,7 @@ class Team:
 def _gpus(body: Any) -> int:
     spec = body.get("spec", {})
     if body["kind"] == "Job":
-        return spec.get("parallelism", 1) * _pod_gpus(spec["template"]["spec"])
+        return int(spec.get("parallelism", 1)) * _pod_gpus(spec["template"]["spec"])
     replicas = spec.get("pytorchReplicaSpecs", {}).values()
     return sum(each.get("replicas", 1) * _pod_gpus(each["template"]["spec"]) for each in replicas)
 
