@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from reconciler.core.config import Config
 from reconciler.index.build import CompiledRevision, Runtime
-from reconciler.planning.plan import compile_tree
+from reconciler.planning.sides import compile_tree
 from reconciler.revision.revision import TreeReference
 
 

@@ -184,7 +184,8 @@ def job_changes(edits: Iterable[Edit]) -> tuple[JobChange, ...]:
         row = edit.row_after or edit.row_before
         word = _word(edit)
         if row is not None and row.is_workload and edit.change.operation is Operation.REPLACE:
-            word = "replaced" if word in ("", "resized", "renamed") else word
+            new_word = "refused" if edit.change.is_refused else "replaced"
+            word = new_word if word in ("", "resized", "renamed") else word
         if row is None or not word:
             continue
         jobs.append(

@@ -112,7 +112,9 @@ class EvidenceChange(Struct, frozen=True, kw_only=True):
 
 
 class JobChange(Struct, frozen=True, kw_only=True):
-    """A workload that is added, removed, resized, renamed, moved, suspended or resumed (`word`).
+    """A workload that is added, removed, resized, renamed, moved, replaced, suspended or resumed (`word`).
+
+    `refused`: it would have to be replaced, and is not (`onImmutableChange: refuse`).
 
     key_before, cluster_before: what it was, if it is renamed or moved.
     """

@@ -32,7 +32,13 @@ from reconciler.outputs.terminal.page import Piece, Style, Styled
 
 _MANY_JOBS = 4  # rows that differ only in the name of the job, and are shown as one
 _NO_QUEUE = Styled("(no queue)", Style.WARNING)
-_WORD_STYLES = {"added": Style.CREATED, "removed": Style.DELETED, "resized": Style.UPDATED, "replaced": Style.DELETED}
+_WORD_STYLES = {
+    "added": Style.CREATED,
+    "removed": Style.DELETED,
+    "resized": Style.UPDATED,
+    "replaced": Style.DELETED,
+    "refused": Style.ERROR,
+}
 
 _QUEUE_COLUMNS = (
     Column("cluster"),

@@ -1,0 +1,163 @@
+"""What a plan compares: the head, the base that judges it, what exists, and where they differ."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import Config
+from reconciler.core.plan.comparison import NO_CAUSES, Causes
+from reconciler.core.plan.replacements import is_kept
+from reconciler.core.problems import Problem
+from reconciler.index.build import (
+    CompiledRevision,
+    Runtime,
+    build_index,
+    store_key,
+)
+from reconciler.index.renderer import Renderer
+from reconciler.index.store import ObjectTotals, load_store, save_store
+from reconciler.index.totals import evaluate_totals
+from reconciler.planning.baseline import Baseline, RenderedTree
+from reconciler.planning.causes import find_causes
+from reconciler.planning.generations import assign_generations
+from reconciler.planning.updates import Update, compare_updates
+from reconciler.revision.files import below
+from reconciler.revision.revision import (
+    LoadedRevision,
+    TreeReference,
+    read_base,
+    read_revision,
+    resolve_base,
+)
+
+
+def compile_tree(
+    runtime: Runtime, tree: TreeReference, config: Config, *, keep_contents: bool = False
+) -> CompiledRevision:
+    """Return the index of a tree. `keep_contents` keeps the bytes of objects that differ from `rendered/`."""
+    key = store_key(runtime)
+    revision = read_revision(runtime.repository, tree, config, runtime.cache)
+    store = load_store(runtime.cache, key)
+    index = build_index(runtime, revision, store, keep=revision.files.rendered if keep_contents else None)
+    save_store(runtime.cache, key, store, index.store)
+    return index
+
+
+def evaluate_tree(runtime: Runtime, index: CompiledRevision) -> ObjectTotals:
+    """Return the verdicts over all objects and the GPUs of every queue, and save them for the next run."""
+    totals = evaluate_totals(index)
+    save_store(runtime.cache, store_key(runtime), index.store, replace(index.store, totals=totals))
+    return totals
+
+
+class Sides(Struct, frozen=True, kw_only=True, eq=False):
+    """What is compared.
+
+    index: the head. base: what the head is judged by. before: the revision whose `rendered/` is what exists; the head
+    itself if it is compared with its own. own, baseline, existing: the rendered trees of head, `before` and base.
+    """
+
+    index: CompiledRevision
+    totals: ObjectTotals
+    renderer: Renderer
+    refusals: tuple[Problem, ...]
+    base: LoadedRevision
+    before: LoadedRevision
+    own: Baseline
+    baseline: Baseline
+    existing: Baseline
+
+    @property
+    def is_against_head(self) -> bool:
+        """Whether a revision is compared with its own `rendered/`."""
+        return self.before is self.index.revision
+
+
+class Differences(Struct, frozen=True, kw_only=True, eq=False):
+    """Where the sides differ, by rendered path.
+
+    changed: objects of the head that are new or different. differing: existing objects that the head changes or lacks.
+    foreign: the problems of objects that are not ours. kept_specs: objects that keep their current spec.
+    """
+
+    changed: Sequence[str]
+    differing: Sequence[str]
+    owned: Mapping[str, str]
+    foreign: Mapping[str, Problem]
+    causes: Causes
+    updates: Mapping[str, Update]
+    kept_specs: frozenset[str]
+
+
+def load_sides(runtime: Runtime, tree: TreeReference, config: Config, *, base: str, against_head: bool) -> Sides:
+    """Compile the head, and find the base and what exists."""
+    index = compile_tree(runtime, tree, config, keep_contents=against_head)
+    own = rendered_tree(runtime, index.revision)
+    index, refusals = assign_generations(runtime, index, own)
+    totals = evaluate_tree(runtime, index)
+    judging = _resolve_base(runtime, index, base, or_itself=against_head)
+    before = index.revision if against_head else judging
+    baseline = own if before.files.rendered == index.revision.files.rendered else rendered_tree(runtime, before)
+    return Sides(
+        index=index,
+        totals=totals,
+        renderer=Renderer(runtime, index),
+        refusals=tuple(refusals),
+        base=judging,
+        before=before,
+        own=own,
+        baseline=baseline,
+        existing=baseline if before is judging else rendered_tree(runtime, judging),
+    )
+
+
+def compare(runtime: Runtime, sides: Sides) -> Differences:
+    """Compare what the head renders to with what exists."""
+    index, baseline, renderer = sides.index, sides.baseline, sides.renderer
+    differing = baseline.differing(index.desired)
+    foreign = _foreign(index, sides.own, baseline, differing)
+    owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
+    differing = [path for path in differing if path in owned]
+    changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
+    causes = find_causes(runtime, index, renderer, sides.before) if changed or differing else NO_CAUSES
+    updated = [path for path in changed if path in owned]
+    updates = compare_updates(runtime, index, renderer, baseline, updated, causes=causes)
+    config = index.revision.config
+    return Differences(
+        changed=changed,
+        differing=differing,
+        owned=owned,
+        foreign=foreign,
+        causes=causes,
+        updates=updates,
+        kept_specs=frozenset(path for path, update in updates.items() if is_kept(update.comparison, config)),
+    )
+
+
+def _resolve_base(runtime: Runtime, index: CompiledRevision, base: str, *, or_itself: bool) -> LoadedRevision:
+    tree = resolve_base(runtime.repository, base, index.revision.tree, or_itself=or_itself)
+    return read_base(runtime.repository, tree, index.revision, lambda: runtime.catalogue, runtime.cache)
+
+
+def rendered_tree(runtime: Runtime, revision: LoadedRevision) -> Baseline:
+    """Return the `rendered/` tree of a revision, of the chosen cluster only if there is one."""
+    rendered = revision.files.rendered
+    blobs = below(rendered, runtime.cluster) if runtime.cluster else rendered
+    return RenderedTree(runtime.repository, runtime.kinds, revision.config.rendered, blobs, processes=runtime.processes)
+
+
+def _foreign(
+    index: CompiledRevision, own: Baseline, baseline: Baseline, differing: Sequence[str]
+) -> dict[str, Problem]:
+    """Return the problems of objects that are not ours: in the baseline, and in the head's own `rendered/`."""
+    foreign = foreign_in(baseline, differing)
+    if baseline is not own:
+        new = [path for path in own.differing(index.desired) if baseline.versions.get(path) != own.versions[path]]
+        foreign |= foreign_in(own, new)
+    return foreign
+
+
+def foreign_in(baseline: Baseline, paths: Sequence[str]) -> dict[str, Problem]:
+    """Return the problems of those objects in a baseline that are not ours."""
+    return {path: baseline.foreign(path) for path, found in baseline.objects(paths).items() if not found.is_owned}
