@@ -69,6 +69,7 @@ def choose(fleet: Fleet, choice: str) -> None:
 @pytest.fixture
 def evals(fleet: Fleet) -> Fleet:
     """Add 30 jobs of one pod to the queue of the template, whose own jobs are one Job and one PyTorchJob."""
+    fleet.edit("reconciler.yaml", "disruption: {share: 0.25}", "disruption: {share: 1.0}")
     for number in range(30):
         fleet.write(f"jobs/eval/{number}.yaml", job(number))
     settle(fleet)
@@ -85,7 +86,7 @@ def test_an_image_bump_of_a_queue_is_refused(evals: Fleet) -> None:
     assert (problem["place"]["path"], problem["field"]) == (QUEUE, "spec.image")
     assert problem["message"].startswith("31 jobs must be replaced, because the API server accepts spec.template only")
     assert "onImmutableChange" in problem["hint"]
-    assert {job["word"] for job in made["jobs"]} == {"replaced"}
+    assert {job["word"] for job in made["jobs"]} == {"refused"}
     text = evals.run("plan")
     assert text.code == 5
     assert text.out.startswith("31 must be replaced")
