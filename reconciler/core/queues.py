@@ -229,7 +229,7 @@ def guaranteed_by_product(usage: QueueUsage, products: Mapping[QueueKey, str] | 
         if not usage.is_tree(queue):
             _add_all(totals, {quota.product: quota.guaranteed for quota in usage.quotas(queue)})
         elif usage.parent_of(queue) not in usage.queues:
-            _add_all(totals, _guaranteed_in_tree(usage, queue, children, products, frozenset()))
+            _add_all(totals, _guaranteed_in_tree(usage, queue, children, products))
     return totals
 
 
@@ -249,22 +249,30 @@ def _add_all(totals: Amounts, amounts: Mapping[str, float | None]) -> None:
 
 def _guaranteed_in_tree(
     usage: QueueUsage,
-    queue: QueueKey,
+    root: QueueKey,
     children: Mapping[QueueKey, list[QueueKey]],
     products: Mapping[QueueKey, str],
-    seen: frozenset[QueueKey],
 ) -> Amounts:
+    """Return the quota of a queue and those below it, by product. Trees may be thousands of queues deep."""
+    queues = [root]
+    for queue in queues:
+        queues += children.get(queue, ())
+    amounts: dict[QueueKey, Amounts] = {}
+    for queue in reversed(queues):
+        own = usage.queues[queue].quotas[0].guaranteed
+        below = [amounts.pop(child) for child in children.get(queue, ())]
+        amounts[queue] = _with_children(own, below) if below else {products.get(queue, ""): own}
+    return amounts[root]
+
+
+def _with_children(own: float | None, below: Iterable[Amounts]) -> Amounts:
     """Return the quota of a queue by product: that of its children, and the rest for any product.
 
-    An unlimited queue counts as the sum of its children, if it has any.
+    An unlimited queue counts as the sum of its children.
     """
-    own = usage.queues[queue].quotas[0].guaranteed
-    below = [child for child in children.get(queue, ()) if child not in seen]
-    if not below:
-        return {products.get(queue, ""): own}
     totals: Amounts = {}
     for child in below:
-        _add_all(totals, _guaranteed_in_tree(usage, child, children, products, seen | {queue}))
+        _add_all(totals, child)
     if own is None:
         return totals
     limited = [amount for amount in totals.values() if amount is not None]

@@ -62,14 +62,17 @@ def settle(fleet: Fleet, message: str = "edit") -> None:
 
 
 def choose(fleet: Fleet, choice: str) -> None:
-    """Set `onImmutableChange` of the queue."""
+    """Set `onImmutableChange` of the queue, where all jobs may stop."""
+    config = fleet.root / "reconciler.yaml"
+    if "disruption: {share: 0.25}" in config.read_text():
+        fleet.edit("reconciler.yaml", "disruption: {share: 0.25}", "disruption: {share: 1.0}")
+        fleet.git("commit", "--quiet", "--message", "All jobs may stop", "reconciler.yaml")
     fleet.edit(QUEUE, "spec:\n", f"spec:\n  onImmutableChange: {choice}\n")
 
 
 @pytest.fixture
 def evals(fleet: Fleet) -> Fleet:
     """Add 30 jobs of one pod to the queue of the template, whose own jobs are one Job and one PyTorchJob."""
-    fleet.edit("reconciler.yaml", "disruption: {share: 0.25}", "disruption: {share: 1.0}")
     for number in range(30):
         fleet.write(f"jobs/eval/{number}.yaml", job(number))
     settle(fleet)

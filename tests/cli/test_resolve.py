@@ -73,25 +73,25 @@ def test_a_cherry_pick(diverged: Fleet) -> None:
 
 def test_a_deleted_job_stays_deleted(fleet: Fleet) -> None:
     """Their side edits what our side deleted: the sources decide."""
-    change(fleet, "theirs", PROBE, "evaluate.py", "score.py")
+    change(fleet, "theirs", VIT, "numGPUs: 16 ", "numGPUs: 24 ")
     fleet.git("checkout", "--quiet", "-B", "ours", "main")
-    (fleet.root / PROBE).unlink()
-    fleet.commit("no probe")
+    (fleet.root / VIT).unlink()
+    fleet.commit("no vit")
     assert fleet.run("commit").code == 0
     conflict(fleet, "merge", "theirs")
     refused = fleet.run("resolve")
     assert refused.code == 5
-    assert f"conflicts outside rendered/: {PROBE}; resolve them first" in refused.err
-    fleet.git("rm", "--quiet", PROBE)
+    assert f"conflicts outside rendered/: {VIT}; resolve them first" in refused.err
+    fleet.git("rm", "--quiet", VIT)
     assert fleet.run("resolve").code == 0
-    assert not (fleet.root / "rendered/main/default/job-probe.yaml").exists()
+    assert not (fleet.root / "rendered/main/default/pytorchjob-vit.yaml").exists()
     fleet.git("commit", "--quiet", "--no-edit")
     assert fleet.run("verify").code == 0
 
 
 def test_conflicts_in_sources_are_listed_and_nothing_changes(fleet: Fleet) -> None:
-    change(fleet, "ours", VIT, "numGPUs: 16 ", "numGPUs: 32 ")
-    change(fleet, "theirs", VIT, "numGPUs: 16 ", "numGPUs: 24 ")
+    change(fleet, "ours", VIT, "numGPUs: 16 ", "numGPUs: 24 ")
+    change(fleet, "theirs", VIT, "numGPUs: 16 ", "numGPUs: 32 ")
     fleet.git("checkout", "--quiet", "ours")
     conflict(fleet, "merge", "theirs")
     before = fleet.git("ls-files", "--stage"), fleet.files()
@@ -137,7 +137,7 @@ def test_what_is_not_staged_is_not_rendered(diverged: Fleet) -> None:
     assert ran.code == 5
     assert "changes that are not staged: jobs/later.yaml; `git add` them" in ran.err
     assert (fleet.git("ls-files", "--stage"), fleet.files()) == before
-    fleet.edit(VIT, "numGPUs: 32", "numGPUs: 24")
+    fleet.edit(VIT, "numGPUs: 32", "numGPUs: 40")
     assert f"jobs/later.yaml, {VIT}" in fleet.run("resolve").err
     fleet.git("add", "jobs")
     assert fleet.run("resolve").code == 0
@@ -149,8 +149,8 @@ def test_an_unedited_merge_is_rendered_too(diverged: Fleet) -> None:
     """Git merges both sides without a conflict, and the result is what neither rendered."""
     fleet = diverged
     fleet.git("checkout", "--quiet", "-B", "only-sources", "main")
-    fleet.edit(PROBE, "numGPUs: 1", "numGPUs: 2")
-    fleet.commit("probe")
+    fleet.edit(VIT, "numGPUs: 16 ", "numGPUs: 24 ")
+    fleet.commit("vit")
     fleet.git("merge", "--quiet", "--no-commit", "--no-ff", "theirs")
     ran = fleet.run("resolve")
     assert ran.out.endswith("resolved 0 conflicts in rendered/\nNext: git commit\n")

@@ -177,7 +177,10 @@ def test_edits_reach_every_kind_of_file() -> None:
     """The edits above are not all of one kind."""
     fleet = MemoryFleet()
     editor = Editor(fleet, 1)
+    folders: set[str] = set()
     for _ in range(200):
+        before = dict(fleet.files)
         editor.edit()
-    folders = {path.split("/")[0] for path in fleet.files}
+        edited = {path for path in {*before, *fleet.files} if before.get(path) != fleet.files.get(path)}
+        folders |= {path.split("/")[0] for path in edited}
     assert folders >= {path.split("/")[0] for path in START}

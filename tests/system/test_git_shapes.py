@@ -79,7 +79,8 @@ def test_a_shallow_clone_says_how_to_get_the_history(fleet: Fleet, tmp_path: Pat
     ran = clone.run("plan", "--base", "origin/main")
     assert ran.code == 6
     assert "git fetch --unshallow" in ran.err
-    assert clone.run("verify").code == 0
+    assert clone.run("verify").code == 6
+    assert clone.run("verify", "--base", "HEAD").code == 0
     assert clone.run("lint").code == 0
     assert clone.run("plan", "--base", "HEAD", "--exit-code").code == 0
     clone.git("fetch", "--quiet", "--unshallow")
@@ -98,7 +99,7 @@ def test_a_worktree(fleet: Fleet, tmp_path: Path) -> None:
     fleet.git("worktree", "add", "--quiet", str(tmp_path / "tree"), "bigger")
     tree = Fleet(tmp_path / "tree", fleet.capture)
     _shows_the_change(tree, "--base", "main")
-    tree.edit("jobs/vision/vit.yaml", "numGPUs: 32", "numGPUs: 24")
+    tree.edit("jobs/vision/vit.yaml", "numGPUs: 32", "numGPUs: 40")
     tree.commit()
     assert tree.run("commit").code == 0
     assert tree.git("rev-parse", "HEAD~2") == tip

@@ -67,7 +67,7 @@ def test_a_policy_over_its_limits_is_one_error_and_the_others_are_evaluated(name
     assert [name for name, _, _ in _of(told, "z")] == ["probe-c"]
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 8
     assert time.process_time() - began < 8
-    assert after.ru_maxrss << 10 < KNOWN_MEMORY
+    assert after.ru_maxrss << 10 < max(KNOWN_MEMORY, (before.ru_maxrss << 10) + 1)  # the largest child so far
 
 
 def test_the_text_names_the_policy_the_object_and_the_limit(fleet: Fleet) -> None:

@@ -187,6 +187,8 @@ def shown(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, list | tuple):
         return ", ".join("=".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)
     return str(value)
@@ -195,4 +197,4 @@ def shown(value: Any) -> str:
 def _shown_budget(value: Any) -> str:
     if value is None:
         return "no limit"
-    return ("allow" if value else "refuse") if isinstance(value, bool) else str(value)
+    return ("allow" if value else "refuse") if isinstance(value, bool) else shown(value)

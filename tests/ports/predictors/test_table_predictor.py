@@ -17,7 +17,7 @@ from reconciler.adapters.predictors.recommender import candidate_layouts
 from reconciler.adapters.predictors.table import MAGIC, Table, TablePredictor, read_table
 from reconciler.core.config import Goal
 from reconciler.core.engines import AUTOCONF_TABLE, Outcome
-from reconciler.errors import PredictorError
+from reconciler.errors import ConfigError, PredictorError
 from tests.ports.predictors.asking import LAYOUTS, asked, environ
 
 if TYPE_CHECKING:
@@ -154,8 +154,11 @@ def test_files_that_are_no_table(raw: bytes, tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, words in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
-        with pytest.raises(PredictorError, match=words):
+    for path, error, words in (
+        (tmp_path / "none", ConfigError, "does not exist"),
+        (tmp_path, PredictorError, "Is a directory"),
+    ):
+        with pytest.raises(error, match=words):
             read_table(path)
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 40)
