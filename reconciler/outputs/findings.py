@@ -130,10 +130,10 @@ def group_findings(members: Iterable[Finding]) -> tuple[FindingGroup, ...]:
 
 
 def name_of(finding: Finding) -> str:
-    """Return the line that a finding is about or, without one, its object; else its file."""
-    if finding.place is not None and finding.place.line > 1:
-        return str(finding.place)
-    return finding.subject or where(finding.place)
+    """Return the place of a finding, else its object. A risk without a line is about the object, not about its file."""
+    if finding.category is Category.RISK and finding.place is not None and finding.place.line <= 1:
+        return finding.subject or where(finding.place)
+    return where(finding.place) or finding.subject
 
 
 def qualified_name(key: ObjectKey) -> str:
