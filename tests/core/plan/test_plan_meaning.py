@@ -54,9 +54,9 @@ def test_jobs_in_one_word() -> None:
     ]
     assert found == [
         ("added", "comes", 0, 8),
-        ("replaced", "edited", 16, 16),
+        ("refused", "edited", 16, 16),
         ("removed", "gone", 16, 0),
-        ("replaced", "grows", 16, 32),
+        ("refused", "grows", 16, 32),
         ("resumed", "starts", 0, 16),
         ("suspended", "stops", 16, 0),
     ]
@@ -77,7 +77,7 @@ def test_a_job_that_becomes_another_kind_is_one_resize() -> None:
 
 def test_a_change_of_product_replaces_a_job() -> None:
     (change,) = plan([job(product="A100")], [job(product="H100")]).jobs
-    assert (change.word, change.product) == ("replaced", "H100")
+    assert (change.word, change.product) == ("refused", "H100")
 
 
 def test_a_parent_counts_the_workloads_below_it() -> None:
