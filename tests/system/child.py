@@ -45,11 +45,19 @@ sys.addaudithook(hook)
 code = run(sys.argv[5:])
 sys.stdout.flush()
 watched = list(seen)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with open(report, "w") as file:
-    json.dump({"seen": watched, "cpu": used() - started, "peak": peak}, file)
+    json.dump({"seen": watched, "cpu": used() - started}, file)
 sys.exit(code)
 """
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this program has held in memory.
+
+    `ru_maxrss` would count what the parent held when it started this program.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +69,6 @@ class Outcome:
     err: str
     seen: tuple[tuple[str, str], ...]
     cpu: float
-    peak: int
 
     def opened(self) -> set[str]:
         """Names that were opened, folders that were listed."""
@@ -87,12 +94,11 @@ def run_child(
         timeout=DEADLINE,
         check=False,
     )
-    told: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {"seen": [], "cpu": -1.0, "peak": -1}
+    told: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {"seen": [], "cpu": -1.0}
     return Outcome(
         code=done.returncode,
         out=done.stdout.decode("utf-8", "backslashreplace"),
         err=done.stderr.decode("utf-8", "backslashreplace"),
         seen=tuple((event, name) for event, name in told["seen"]),
         cpu=told["cpu"],
-        peak=told["peak"],
     )

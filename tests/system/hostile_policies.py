@@ -67,7 +67,7 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
         MEMORY,
     ),
     "regular expressions on a long string": (
-        hostile(_many_times("!variables.v19.matches('(a|b|ab)*c$')"), _chain(19, "'ab'", "X + X")),
+        hostile(_many_times("!variables.v19.matches('(a|b|ab)*c')"), _chain(19, "'ab'", "X + X")),
         TIME,
     ),
     "all matches in a long string": (

@@ -114,15 +114,16 @@ def test_used_exceptions_are_looked_up(fleet: Fleet) -> None:
 
 
 _CODE = """
-import os, resource, sys
+import os, sys
 from reconciler.cli.main import run
+from tests.system.child import peak_memory
 sys.stdout = open(os.devnull, "w")
 code = run(sys.argv[1:])
-print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, file=sys.stderr)
+print(code, peak_memory(), file=sys.stderr)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB there")
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the memory there")
 @pytest.mark.parametrize(
     "kind", ["TorchrunQueue", "PolicyException", "CustomResourceDefinition", "Namespace", "LocalQueue"]
 )
