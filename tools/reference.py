@@ -14,6 +14,7 @@ import click
 from reconciler import errors, wiring
 from reconciler.adapters import bundle
 from reconciler.cli.main import COMMANDS, reconciler
+from reconciler.controller.catalogue import METRICS
 from reconciler.core.documents import read
 from reconciler.core.kinds.kind import ANY_KIND, Kinds
 from reconciler.core.policy.references import RULES
@@ -29,6 +30,7 @@ def pages(kinds: Kinds) -> dict[str, str]:
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
         "kinds.md": _kinds(kinds),
+        "metrics.md": _metrics(),
         "rules.md": _rules(),
         "settings.md": _settings(),
     }
@@ -103,6 +105,21 @@ def _settings() -> str:
         f"traceback with every error, `{SIZING_TOKEN}` is the bearer token of the REST sizing engine, and",
         f"`{SIZING_HOST}` is the server that gets it (`HOST`, or `HOST:PORT`). No other server does.",
     ]
+    return "\n".join(lines) + "\n"
+
+
+def _metrics() -> str:
+    lines = [
+        _NOTE,
+        "# Metrics\n",
+        "`reconciler controller` serves these at `/metrics`, and `process_*` of the Prometheus client library.",
+        "No label names an object.\n",
+        "| Metric | Type | Labels | Meaning |",
+        "|---|---|---|---|",
+    ]
+    for metric in METRICS:
+        labels = "<br>".join(f"`{name}`: {values}" for name, values in metric.labels.items())
+        lines.append(f"| `{metric.name}` | {metric.type} | {labels} | {_cell(metric.help)} |")
     return "\n".join(lines) + "\n"
 
 

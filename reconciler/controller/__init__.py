@@ -1,0 +1,1 @@
+"""`reconciler controller`: runs the use cases for several config repositories, all day."""

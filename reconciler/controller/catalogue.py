@@ -1,0 +1,152 @@
+"""Every metric that the controller exports, as data: dashboards, alerts and docs/reference/metrics.md follow it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+PREFIX = "reconciler_"
+
+
+class MetricType(StrEnum):
+    """The type of a metric, as Prometheus names it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(Struct, frozen=True, kw_only=True):
+    """One metric. `labels` maps the name of a label to its values; none of them names an object."""
+
+    name: str
+    type: MetricType
+    help: str
+    labels: Mapping[str, str] = {}
+    buckets: tuple[float, ...] = ()  # of a histogram, in seconds
+
+
+_FAST = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_SLOW = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0, 86400.0)
+_RESULT = "`success` or `failure`"
+_KIND = "`ConfigSource`"
+
+
+def _metric(
+    name: str, kind: MetricType, text: str, labels: Mapping[str, str] | None = None, buckets: tuple[float, ...] = ()
+) -> Metric:
+    return Metric(name=PREFIX + name, type=kind, help=text, labels=labels or {}, buckets=buckets)
+
+
+METRICS = (
+    _metric("build_info", MetricType.GAUGE, "Version of the controller; the value is 1.", {"version": "the version"}),
+    _metric(
+        "reconcile_duration_seconds",
+        MetricType.HISTOGRAM,
+        "Time that one pass over a source takes, from the fetch to the last write.",
+        {"kind": _KIND, "result": "`success`, `failure` (retried) or `stalled` (waits for a change)"},
+        _FAST,
+    ),
+    _metric(
+        "reconcile_condition",
+        MetricType.GAUGE,
+        "Number of sources by condition and status. Suspended sources do not count.",
+        {"type": "`Ready`, `Reconciling` or `Stalled`", "status": "`True`, `False` or `Unknown`"},
+    ),
+    _metric("suspend_status", MetricType.GAUGE, "Number of suspended sources.", {"kind": _KIND}),
+    _metric(
+        "plan_changes",
+        MetricType.GAUGE,
+        "Number of objects that the last plans change.",
+        {"action": "`create`, `update`, `delete`, `move` or `replace`"},
+    ),
+    _metric(
+        "policy_results",
+        MetricType.GAUGE,
+        "Number of objects and rules by result in the last plans, passes not included.",
+        {"severity": "severity of the rule", "result": "`warn`, `deny`, `error` or `unknown`"},
+    ),
+    _metric(
+        "gpu_quota_delta",
+        MetricType.GAUGE,
+        "Guaranteed GPUs that the last plans add to or remove from queues.",
+        {"flavor": "the GPU product; empty: any", "direction": "`up` or `down`"},
+    ),
+    _metric(
+        "deletion_budget_blocked_total",
+        MetricType.COUNTER,
+        "Number of passes that a deletion budget stopped.",
+    ),
+    _metric(
+        "apply_operations_total",
+        MetricType.COUNTER,
+        "Number of objects applied.",
+        {
+            "action": "`created`, `configured`, `unchanged`, `deleted`, `skipped` or `unknown`",
+            "result": _RESULT,
+        },
+    ),
+    _metric("apply_duration_seconds", MetricType.HISTOGRAM, "Time that one apply takes.", {"result": _RESULT}, _FAST),
+    _metric("drift_objects", MetricType.GAUGE, "Number of live objects that differ from what was applied."),
+    _metric(
+        "resource_fights_total", MetricType.COUNTER, "Number of objects that another controller keeps changing back."
+    ),
+    _metric(
+        "resource_conflicts_total",
+        MetricType.COUNTER,
+        "Number of writes that the API server refused because the object had changed.",
+    ),
+    _metric(
+        "last_sync_timestamp_seconds",
+        MetricType.GAUGE,
+        "Unix time of the last successful pass of the source that waits longest for one; 0 before the first.",
+    ),
+    _metric(
+        "commit_to_applied_seconds",
+        MetricType.HISTOGRAM,
+        "Time from the commit of a change to the end of the pass that rendered or applied it.",
+        {"mode": "`commit` or `apply`"},
+        _SLOW,
+    ),
+    _metric(
+        "git_request_total",
+        MetricType.COUNTER,
+        "Number of requests to Git servers.",
+        {"type": "`ls-remote`, `fetch` or `push`", "result": _RESULT},
+    ),
+    _metric(
+        "git_request_duration_seconds",
+        MetricType.HISTOGRAM,
+        "Time that requests to Git servers take.",
+        {"type": "`ls-remote`, `fetch` or `push`"},
+        _FAST,
+    ),
+    _metric(
+        "commit_request_total",
+        MetricType.COUNTER,
+        "Number of commits that were to be pushed.",
+        {"result": "`pushed`, `unchanged`, `stale` (the branch moved) or `rejected` (by the server)"},
+    ),
+    _metric(
+        "webhook_request_total",
+        MetricType.COUNTER,
+        "Number of requests to the webhook endpoint.",
+        {"provider": "`github`, `gitlab`, `gitea` or `unknown`", "result": "`accepted`, `ignored` or `refused`"},
+    ),
+    _metric("queue_depth", MetricType.GAUGE, "Number of sources that are due and wait for a worker."),
+    _metric("shards_held", MetricType.GAUGE, "Number of shards that this replica holds; 0 is a standby."),
+    _metric(
+        "status_write_total", MetricType.COUNTER, "Number of writes of the status of a source.", {"result": _RESULT}
+    ),
+    _metric(
+        "spans_total",
+        MetricType.COUNTER,
+        "Number of trace spans.",
+        {"result": "`exported` or `dropped` (the endpoint did not accept them in time)"},
+    ),
+)
+
+
+def by_name() -> dict[str, Metric]:
+    """Return the metrics by name, without the prefix."""
+    return {metric.name.removeprefix(PREFIX): metric for metric in METRICS}

@@ -1,0 +1,51 @@
+"""The metric catalogue: what is exported is what is documented."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from reconciler.controller.catalogue import METRICS, MetricType, by_name
+from reconciler.controller.metrics import Metrics
+
+
+def _families(metrics: Metrics) -> dict[str, str]:
+    _, text = metrics.exposition("text/plain")
+    return {family.name: family.type for family in text_string_to_metric_families(text.decode())}
+
+
+def test_every_documented_metric_is_exported_with_its_type() -> None:
+    """F-125: the endpoint and the catalogue agree, name by name."""
+    metrics = Metrics()
+    for name, metric in by_name().items():
+        labels = dict.fromkeys(metric.labels, "x")
+        write = {MetricType.COUNTER: metrics.count, MetricType.GAUGE: metrics.set, MetricType.HISTOGRAM: metrics.observe}
+        write[metric.type](name, 1, **labels)
+    exported = _families(metrics)
+    for metric in METRICS:
+        name = metric.name.removesuffix("_total") if metric.type is MetricType.COUNTER else metric.name
+        assert exported.pop(name) == metric.type
+    assert all(name.startswith("process_") for name in exported)
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    for metric in METRICS:
+        assert metric.name.endswith("_total") == (metric.type is MetricType.COUNTER), metric.name
+        assert metric.help.endswith("."), metric.name
+        assert not {"name", "namespace", "object", "source"} & metric.labels.keys(), metric.name
+        assert metric.buckets == tuple(sorted(metric.buckets))
+
+
+def test_a_gauge_is_replaced_as_a_whole() -> None:
+    metrics = Metrics()
+    metrics.replace("plan_changes", {("create",): 3, ("delete",): 1})
+    metrics.replace("plan_changes", {("update",): 2})
+    text = metrics.exposition("")[1].decode()
+    assert 'reconciler_plan_changes{action="update"} 2.0' in text
+    assert "create" not in [line for line in text.splitlines() if line.startswith("reconciler_plan_changes{")][0]
+
+
+def test_unknown_names_and_labels_are_errors() -> None:
+    metrics = Metrics()
+    with pytest.raises(KeyError):
+        metrics.count("objects_total")
+    with pytest.raises(ValueError, match="label"):
+        metrics.count("git_request_total", type="fetch")
