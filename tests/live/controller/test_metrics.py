@@ -17,7 +17,11 @@ def test_every_documented_metric_is_exported_with_its_type() -> None:
     metrics = Metrics()
     for name, metric in by_name().items():
         labels = dict.fromkeys(metric.labels, "x")
-        write = {MetricType.COUNTER: metrics.count, MetricType.GAUGE: metrics.set, MetricType.HISTOGRAM: metrics.observe}
+        write = {
+            MetricType.COUNTER: metrics.count,
+            MetricType.GAUGE: metrics.set,
+            MetricType.HISTOGRAM: metrics.observe,
+        }
         write[metric.type](name, 1, **labels)
     exported = _families(metrics)
     for metric in METRICS:
