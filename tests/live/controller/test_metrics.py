@@ -17,12 +17,13 @@ def test_every_documented_metric_is_exported_with_its_type() -> None:
     metrics = Metrics()
     for name, metric in by_name().items():
         labels = dict.fromkeys(metric.labels, "x")
-        write = {
-            MetricType.COUNTER: metrics.count,
-            MetricType.GAUGE: metrics.set,
-            MetricType.HISTOGRAM: metrics.observe,
-        }
-        write[metric.type](name, 1, **labels)
+        match metric.type:
+            case MetricType.COUNTER:
+                metrics.count(name, **labels)
+            case MetricType.GAUGE:
+                metrics.set(name, 1, **labels)
+            case MetricType.HISTOGRAM:
+                metrics.observe(name, 1, **labels)
     exported = _families(metrics)
     for metric in METRICS:
         name = metric.name.removesuffix("_total") if metric.type is MetricType.COUNTER else metric.name
