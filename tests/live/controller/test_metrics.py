@@ -19,7 +19,7 @@ def test_every_documented_metric_is_exported_with_its_type() -> None:
         labels = dict.fromkeys(metric.labels, "x")
         match metric.type:
             case MetricType.COUNTER:
-                metrics.count(name, **labels)
+                metrics.count(name, 1, **labels)
             case MetricType.GAUGE:
                 metrics.set(name, 1, **labels)
             case MetricType.HISTOGRAM:
