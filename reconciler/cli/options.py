@@ -63,6 +63,19 @@ judging_base = click.option(
     "else none]",
 )
 exit_code = click.option("--exit-code", is_flag=True, help="Exit with 1 if there are changes.")
+access = stack(
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        default="",
+        help="Kubeconfig. [default: the files of KUBECONFIG, else ~/.kube/config, else the account of the pod]",
+    ),
+    click.option("--context", metavar="NAME", default="", help="Context of the kubeconfig. [default: the current one]"),
+    click.option("--as", "as_user", metavar="USER", default="", help="User to impersonate on the cluster."),
+    click.option(
+        "--as-group", "as_groups", metavar="GROUP", multiple=True, help="Group to impersonate. May be repeated."
+    ),
+)
 full = click.option("--full", is_flag=True, help="Show every field of created and deleted objects.")
 
 

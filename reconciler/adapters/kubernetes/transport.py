@@ -1,0 +1,166 @@
+"""Requests to an API server: connections are kept open, busy servers are asked again, refusals become errors."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from itertools import count
+from threading import Event
+from time import monotonic
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+from msgspec import Struct
+from urllib3.exceptions import HTTPError, NewConnectionError
+
+from reconciler.adapters.kubernetes.access import Access
+from reconciler.adapters.kubernetes.refusals import refusal, retry_after, unreachable
+from reconciler.ports.cluster import ClusterError, ClusterUnavailable
+
+PATIENCE_SECONDS = 30.0
+"""How long a busy or restarting server is asked again."""
+
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts; the last one repeats
+_CONNECT_SECONDS, _READ_SECONDS = 5.0, 65.0  # the server gives up after 60 s by itself
+_CHUNK_BYTES = 1 << 18
+_MAX_BYTES = 256 << 20
+_OK, _BUSY = 300, 429
+_REPEATED = frozenset({429, 502, 503, 504})
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One request. `purpose` is for messages: `list jobs`. `is_repeatable`: to carry it out twice changes nothing."""
+
+    purpose: str
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: bytes | None = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    is_repeatable: bool = False
+    is_large: bool = False
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """An answer of the server that is no refusal."""
+
+    status: int
+    body: Any
+    warnings: tuple[str, ...] = ()
+
+
+class Transport:
+    """Sends requests with the credentials of an access. Threads may share it."""
+
+    def __init__(self, access: Access, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.access = access
+        self._patience = patience_seconds
+        self._closed = Event()
+
+    def send(self, call: Call) -> Answer:
+        """Send a request, again where that is safe and may help. Raises `ClusterError`."""
+        deadline = monotonic() + self._patience
+        for attempt in count():
+            try:
+                return self._exchange(call)
+            except ClusterUnavailable as error:
+                pause = max(_PAUSES[min(attempt, len(_PAUSES) - 1)], error.retry_after)
+                if not _may_repeat(call, error) or monotonic() + pause > deadline:
+                    raise
+                if self._closed.wait(pause):
+                    raise
+        raise AssertionError  # unreachable
+
+    def open(self, call: Call, read_seconds: float) -> urllib3.BaseHTTPResponse:
+        """Send a request whose answer is read as it comes. Raises `ClusterError`."""
+        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds)
+        response = self._request(call, timeout)
+        if response.status >= _OK:
+            with closing(response):
+                raise self._refused(call, response, response.read(_CHUNK_BYTES))
+        return response
+
+    def close(self) -> None:
+        """End the pauses of all threads, and close idle connections."""
+        self._closed.set()
+        self.access.pool.clear()
+
+    def unreachable(self, call: Call, error: BaseException) -> ClusterUnavailable:
+        """Return the error of a connection that failed."""
+        is_unsent = isinstance(error, NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
+        is_write = call.method != "GET" and "dryRun" not in call.query
+        return unreachable(call.purpose, self.access.server, error, outcome_unknown=is_write and not is_unsent)
+
+    def _exchange(self, call: Call) -> Answer:
+        response = self._request(call, urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS))
+        try:
+            raw = _read(response)
+        except (HTTPError, OSError) as error:
+            response.close()
+            raise self.unreachable(call, error) from None
+        if response.status >= _OK:
+            raise self._refused(call, response, raw)
+        try:
+            body = msgspec.json.decode(raw) if raw else {}
+        except msgspec.DecodeError:
+            text = f"cannot {call.purpose}: {self.access.server} sent an answer that is not JSON"
+            raise ClusterError(text, hint="check the server of the kubeconfig", status=response.status) from None
+        return Answer(status=response.status, body=body, warnings=_warnings(response))
+
+    def _request(self, call: Call, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
+        headers = urllib3.HTTPHeaderDict(self.access.headers())
+        headers["Accept"], headers["User-Agent"] = call.accept, "gpu-reconciler"
+        if call.is_large:
+            headers["Accept-Encoding"] = "gzip"
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        url = f"{self.access.server}{call.path}"
+        if call.query:
+            url += f"?{urlencode(call.query)}"
+        try:
+            return self.access.pool.urlopen(
+                call.method,
+                url,
+                body=call.body,
+                headers=headers,
+                timeout=timeout,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except (HTTPError, OSError) as error:
+            raise self.unreachable(call, error) from None
+
+    def _refused(self, call: Call, response: urllib3.BaseHTTPResponse, raw: bytes) -> ClusterError:
+        return refusal(
+            call.purpose,
+            response.status,
+            raw,
+            retry_after=retry_after(response.headers),
+            secrets=self.access.secrets(),
+            is_write=call.method != "GET" and "dryRun" not in call.query,
+        )
+
+
+def _may_repeat(call: Call, error: ClusterUnavailable) -> bool:
+    """Return whether a request may be sent again: it was not received, or to carry it out twice changes nothing."""
+    if error.status == _BUSY or (not error.status and not error.outcome_unknown):
+        return True
+    return call.is_repeatable and (not error.status or error.status in _REPEATED)
+
+
+def _read(response: urllib3.BaseHTTPResponse) -> bytes:
+    content = bytearray()
+    for chunk in response.stream(_CHUNK_BYTES, decode_content=True):
+        content += chunk
+        if len(content) > _MAX_BYTES:
+            raise HTTPError(f"an answer of more than {_MAX_BYTES >> 20} MiB")
+    response.release_conn()
+    return bytes(content)
+
+
+def _warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
+    """Return the texts of `Warning` headers: `299 - "text"`."""
+    found = response.headers.getlist("Warning")
+    return tuple(value.partition('"')[2].removesuffix('"').replace('\\"', '"') for value in found)
