@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes.access import Access
 from reconciler.adapters.kubernetes.discovery import discover
-from reconciler.adapters.kubernetes.transport import PATIENCE_SECONDS, Answer, Call, Transport
+from reconciler.adapters.kubernetes.transport import PATIENCE_SECONDS, ApiAnswer, ApiCall, Transport
 from reconciler.adapters.kubernetes.watching import KubernetesWatch
 from reconciler.core.objects import ObjectKey, split_api_version
 from reconciler.core.secrets import mask_text
@@ -48,7 +48,7 @@ class KubernetesCluster:
 
     def version(self) -> str:
         """Return the version of the server."""
-        call = Call(purpose="read the server's version", method="GET", path="/version", is_repeatable=True)
+        call = ApiCall(purpose="read the server's version", method="GET", path="/version", is_repeatable=True)
         return str(self._transport.send(call).body.get("gitVersion", ""))
 
     # Kinds.
@@ -88,7 +88,7 @@ class KubernetesCluster:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
-        call = Call(
+        call = ApiCall(
             purpose=f"list {resource.plural}",
             method="GET",
             path=_collection(resource, namespace),
@@ -101,7 +101,7 @@ class KubernetesCluster:
         pages = self._pages(call, first)
         return Listing(resource_version=first["metadata"].get("resourceVersion", ""), objects=_objects(resource, pages))
 
-    def _pages(self, call: Call, page: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    def _pages(self, call: ApiCall, page: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """Yield all pages. A list that takes too long continues with objects as they are now; a watch sees the rest."""
         yield page
         token = page["metadata"].get("continue")
@@ -121,7 +121,7 @@ class KubernetesCluster:
         """Return an object; None if it does not exist."""
         path = self._path(key, version, subresource)
         try:
-            answer = self._transport.send(Call(purpose=f"read {key}", method="GET", path=path, is_repeatable=True))
+            answer = self._transport.send(ApiCall(purpose=f"read {key}", method="GET", path=path, is_repeatable=True))
         except ClusterError as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -139,7 +139,7 @@ class KubernetesCluster:
             query["labelSelector"] = labels
         path = _collection(resource, namespace)
         return KubernetesWatch(
-            self._transport, Call(purpose=f"watch {resource.plural}", method="GET", path=path, query=query), seconds
+            self._transport, ApiCall(purpose=f"watch {resource.plural}", method="GET", path=path, query=query), seconds
         )
 
     # Writing.
@@ -158,7 +158,7 @@ class KubernetesCluster:
         query = _query(manager, dry_run=dry_run)
         if force:
             query["force"] = "true"
-        call = Call(
+        call = ApiCall(
             purpose=f"{'dry-run' if dry_run else 'apply'} {key}",
             method="PATCH",
             path=self._path(key, _version(body), subresource),
@@ -173,7 +173,7 @@ class KubernetesCluster:
         """Create an object."""
         key = _key(body)
         resource = self.resource(key.group, key.kind, _version(body))
-        call = Call(
+        call = ApiCall(
             purpose=f"create {key}",
             method="POST",
             path=_collection(resource, key.namespace),
@@ -188,7 +188,7 @@ class KubernetesCluster:
     ) -> Written:
         """Replace an object."""
         key = _key(body)
-        call = Call(
+        call = ApiCall(
             purpose=f"replace {key}",
             method="PUT",
             path=self._path(key, _version(body), subresource),
@@ -209,7 +209,7 @@ class KubernetesCluster:
         subresource: str = "",
     ) -> Written:
         """Change parts of an object."""
-        call = Call(
+        call = ApiCall(
             purpose=f"patch {key}",
             method="PATCH",
             path=self._path(key, version, subresource),
@@ -232,7 +232,7 @@ class KubernetesCluster:
         """Delete the object with this UID."""
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-        call = Call(
+        call = ApiCall(
             purpose=f"delete {key}",
             method="DELETE",
             path=self._path(key, "", ""),
@@ -283,7 +283,7 @@ def _query(manager: str, *, dry_run: bool) -> dict[str, str]:
     return {**query, "dryRun": "All"} if dry_run else query
 
 
-def _written(answer: Answer) -> Written:
+def _written(answer: ApiAnswer) -> Written:
     return Written(body=answer.body, is_new=answer.status == _CREATED, warnings=answer.warnings)
 
 

@@ -6,11 +6,11 @@ One request for the core and one for all groups (aggregated discovery); older se
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from reconciler.adapters.kubernetes.transport import Call
+from reconciler.adapters.kubernetes.transport import ApiCall
 from reconciler.ports.cluster import ApiResource, ClusterError, Discovery
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-Fetch = Callable[[Call], Any]
+Fetch = Callable[[ApiCall], Any]
 
 
 def discover(fetch: Fetch) -> Discovery:
@@ -18,7 +18,7 @@ def discover(fetch: Fetch) -> Discovery:
     resources: list[ApiResource] = []
     failed: dict[str, str] = {}
     for path in ("/api", "/apis"):
-        call = Call(purpose="discover kinds", method="GET", path=path, accept=_AGGREGATED, is_repeatable=True)
+        call = ApiCall(purpose="discover kinds", method="GET", path=path, accept=_AGGREGATED, is_repeatable=True)
         body = fetch(call)
         if body.get("kind") == "APIGroupDiscoveryList":
             for group in body.get("items") or ():
@@ -53,7 +53,7 @@ def _one_by_one(
     for group, version in _versions(body):
         where = f"{path}/{group}/{version}" if group else f"{path}/{version}"
         try:
-            found = fetch(Call(purpose=f"discover {where}", method="GET", path=where))
+            found = fetch(ApiCall(purpose=f"discover {where}", method="GET", path=where))
         except ClusterError as error:
             failed[group] = error.message
             continue

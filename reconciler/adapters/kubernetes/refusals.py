@@ -22,14 +22,14 @@ _HINTS: Mapping[int, str] = {
 }
 
 
-class _Cause(Struct, frozen=True):
+class _StatusCause(Struct, frozen=True):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
 class _Details(Struct, frozen=True):
-    causes: Sequence[_Cause] | None = None
+    causes: Sequence[_StatusCause] | None = None
     retry_after: int = msgspec.field(default=0, name="retryAfterSeconds")
 
 

@@ -28,7 +28,7 @@ _OK, _BUSY = 300, 429
 _REPEATED = frozenset({429, 502, 503, 504})
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class ApiCall(Struct, frozen=True, kw_only=True):
     """One request. `purpose` is for messages: `list jobs`. `is_repeatable`: to carry it out twice changes nothing."""
 
     purpose: str
@@ -42,7 +42,7 @@ class Call(Struct, frozen=True, kw_only=True):
     is_large: bool = False
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ApiAnswer(Struct, frozen=True, kw_only=True):
     """An answer of the server that is no refusal."""
 
     status: int
@@ -58,7 +58,7 @@ class Transport:
         self._patience = patience_seconds
         self._closed = Event()
 
-    def send(self, call: Call) -> Answer:
+    def send(self, call: ApiCall) -> ApiAnswer:
         """Send a request, again where that is safe and may help. Raises `ClusterError`."""
         deadline = monotonic() + self._patience
         for attempt in count():
@@ -72,7 +72,7 @@ class Transport:
                     raise
         raise AssertionError  # unreachable
 
-    def open(self, call: Call, read_seconds: float) -> urllib3.BaseHTTPResponse:
+    def open(self, call: ApiCall, read_seconds: float) -> urllib3.BaseHTTPResponse:
         """Send a request whose answer is read as it comes. Raises `ClusterError`."""
         timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds)
         response = self._request(call, timeout)
@@ -86,13 +86,13 @@ class Transport:
         self._closed.set()
         self.access.pool.clear()
 
-    def unreachable(self, call: Call, error: BaseException) -> ClusterUnavailable:
+    def unreachable(self, call: ApiCall, error: BaseException) -> ClusterUnavailable:
         """Return the error of a connection that failed."""
         is_unsent = isinstance(error, NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
         is_write = call.method != "GET" and "dryRun" not in call.query
         return unreachable(call.purpose, self.access.server, error, outcome_unknown=is_write and not is_unsent)
 
-    def _exchange(self, call: Call) -> Answer:
+    def _exchange(self, call: ApiCall) -> ApiAnswer:
         response = self._request(call, urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS))
         try:
             raw = _read(response)
@@ -106,9 +106,9 @@ class Transport:
         except msgspec.DecodeError:
             text = f"cannot {call.purpose}: {self.access.server} sent an answer that is not JSON"
             raise ClusterError(text, hint="check the server of the kubeconfig", status=response.status) from None
-        return Answer(status=response.status, body=body, warnings=_warnings(response))
+        return ApiAnswer(status=response.status, body=body, warnings=_warnings(response))
 
-    def _request(self, call: Call, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
+    def _request(self, call: ApiCall, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
         headers = urllib3.HTTPHeaderDict(self.access.headers())
         headers["Accept"], headers["User-Agent"] = call.accept, "gpu-reconciler"
         if call.is_large:
@@ -132,7 +132,7 @@ class Transport:
         except (HTTPError, OSError) as error:
             raise self.unreachable(call, error) from None
 
-    def _refused(self, call: Call, response: urllib3.BaseHTTPResponse, raw: bytes) -> ClusterError:
+    def _refused(self, call: ApiCall, response: urllib3.BaseHTTPResponse, raw: bytes) -> ClusterError:
         return refusal(
             call.purpose,
             response.status,
@@ -143,7 +143,7 @@ class Transport:
         )
 
 
-def _may_repeat(call: Call, error: ClusterUnavailable) -> bool:
+def _may_repeat(call: ApiCall, error: ClusterUnavailable) -> bool:
     """Return whether a request may be sent again: it was not received, or to carry it out twice changes nothing."""
     if error.status == _BUSY or (not error.status and not error.outcome_unknown):
         return True

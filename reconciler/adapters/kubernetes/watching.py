@@ -8,7 +8,7 @@ import msgspec
 from urllib3.exceptions import HTTPError
 
 from reconciler.adapters.kubernetes.refusals import watch_error
-from reconciler.adapters.kubernetes.transport import Call, Transport
+from reconciler.adapters.kubernetes.transport import ApiCall, Transport
 from reconciler.ports.cluster import EventType, WatchEvent
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _SLACK_SECONDS = 15.0  # the server ends a watch by itself
 class KubernetesWatch:
     """Events of one watch request; see `Watch`."""
 
-    def __init__(self, transport: Transport, call: Call, seconds: int) -> None:
+    def __init__(self, transport: Transport, call: ApiCall, seconds: int) -> None:
         self._transport, self._call = transport, call
         self._is_closed = False
         self._response: BaseHTTPResponse = transport.open(call, seconds + _SLACK_SECONDS)
