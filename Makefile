@@ -6,7 +6,7 @@ PATHS := reconciler tests benchmarks tools
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench sizing-report features verify docs schemas kubectl-records cluster test-scheduler clean
+.PHONY: help demo test lint types fmt golden bench sizing-report features verify docs schemas kubectl-records cluster cluster-kind test-scheduler clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -21,7 +21,7 @@ $(READY): pyproject.toml
 demo: $(READY) ## create a temporary config repository, change it, plan it, commit it
 	@$(BIN)/python -m tools.demo
 
-test: $(READY) ## run all tests; builds a real Kubernetes API server once
+test: $(READY) ## run all tests; builds a real Kubernetes with its operators once (25 minutes)
 	@$(BIN)/python -m tests.cluster.build
 	@$(BIN)/python -m pytest -q -n 2 $(PYTEST)
 
@@ -61,12 +61,13 @@ schemas: $(READY) ## regenerate the Kubernetes schemas from a real API server
 kubectl-records: $(READY) ## record how the kubectl on PATH reads YAML and prints quantities
 	@$(BIN)/python -m tools.record_kubectl
 
-test-scheduler: $(READY) ## build the real KAI scheduler once (eight minutes) and run the gang tests with it
-	@$(BIN)/python -m tests.cluster.build --scheduler
+test-scheduler: $(READY) ## run the gang tests with the real KAI scheduler
+	@$(BIN)/python -m tests.cluster.build control-plane crds state kwok kai training-operator
 	@$(BIN)/python -m pytest -q -m scheduler $(PYTEST)
 
-cluster: $(READY) ## build the control plane that the tests use
+cluster: $(READY) ## start a cluster with 100 simulated GPU nodes, Kueue, KAI, Flux, Argo CD and Gitea; Ctrl-C stops it
 	@$(BIN)/python -m tests.cluster.build
+	@$(BIN)/python -m tests.cluster.bed.start
 
 verify: lint types test ## run lint, types and test, and check that the working tree is clean
 	@git diff --exit-code --stat

@@ -1,4 +1,4 @@
-"""Build the real parts once, cached outside the checkout: `python -m tests.cluster.build [--scheduler]`.
+"""Build the real parts once, cached outside the checkout: `python -m tests.cluster.build`.
 
 A built folder is named by the digest of what went into it (sources, versions, flags, machine), so that a change builds
 anew and a second checkout shares the first one's work. `KUBEBUILDER_ASSETS` stands in for the control plane.
@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -25,7 +26,8 @@ from tests.cluster.parts import (
     CRD_MODULES,
     KUBERNETES,
     KUBERNETES_MINOR,
-    SCHEDULER_PARTS,
+    PARTS,
+    REDIS,
     SYNC_MODULES,
     ControlPlane,
     Module,
@@ -34,7 +36,10 @@ from tests.cluster.parts import (
 from tests.cluster.server import stored_state
 from tests.cluster.store import PartsUnavailableError, Say, Ticker, cache_folder, made_once
 
-SOURCES = Path(__file__).parent / "controlplane"
+_HERE = Path(__file__).parent
+SOURCES = _HERE / "controlplane"
+INSTALL = "install.json"
+"""The objects that a part brings along, in its folder."""
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 _LDFLAGS = (
     f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{KUBERNETES}"
@@ -61,6 +66,7 @@ def control_plane(say: Say = to_stderr) -> ControlPlane:
         apiserver=present["kube-apiserver"],
         kubectl=present.get("kubectl") or (Path(on_path) if on_path else None),
         manager=present.get("kube-controller-manager"),
+        scheduler=present.get("kube-scheduler"),
     )
 
 
@@ -86,10 +92,33 @@ def part_is_built(what: Part) -> bool:
     return _part_folder(what).is_dir()
 
 
+def redis(say: Say = to_stderr) -> Path:
+    """Return the program of the store in memory: `redis HOST:PORT`."""
+    sources = _HERE / REDIS
+
+    def build(scratch: Path) -> None:
+        _go_build("building redis in memory", sources, scratch / REDIS, (".",), say)
+
+    return made_once(_redis_folder(), build, say) / REDIS
+
+
+def redis_is_built() -> bool:
+    """Whether `redis()` returns without building."""
+    return _redis_folder().is_dir()
+
+
+def _redis_folder() -> Path:
+    return cache_folder() / f"redis-{_sources_digest(_HERE / REDIS)}"
+
+
 def _control_plane_folder() -> Path:
-    sources = [SOURCES / name for name in ("go.mod", "go.sum", "main.go")]
-    digest = _digest(*(source.read_bytes() for source in sources), _LDFLAGS.encode())
-    return cache_folder() / f"control-plane-{KUBERNETES}-{digest}"
+    return cache_folder() / f"control-plane-{KUBERNETES}-{_sources_digest(SOURCES)}"
+
+
+def _sources_digest(folder: Path) -> str:
+    """Return the digest of a module of our own."""
+    sources = [folder / name for name in ("go.mod", "go.sum", "main.go")]
+    return _digest(*(source.read_bytes() for source in sources), _LDFLAGS.encode())
 
 
 def _part_folder(what: Part) -> Path:
@@ -130,16 +159,35 @@ def _build_part(what: Part, scratch: Path, say: Say) -> None:
             path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
         for program, package in what.programs:
             step = f"building {program} {what.module.version}"
-            _go_build(step, tree, scratch / program, (package,), say)
+            _go_build(step, tree, scratch / program, (*_flags(what), package), say, cgo=what.cgo)
+        for name in what.data:
+            shutil.copytree(tree / name, scratch / name)
+        if what.install:
+            (scratch / INSTALL).write_text(json.dumps(_kustomized(tree / what.install, say)))
 
 
-def _go_build(step: str, tree: Path, output: Path, packages: Iterable[str], say: Say) -> None:
+def _flags(what: Part) -> tuple[str, ...]:
+    edited = any(edit.file == "go.mod" for edit in what.edits)
+    return (*(["-mod=mod"] if edited else []), *([f"-tags={what.tags}"] if what.tags else []))
+
+
+def _kustomized(folder: Path, say: Say) -> list[object]:
+    """Return the objects of a kustomization, read by the real kubectl."""
+    kubectl = control_plane(say).kubectl
+    if kubectl is None:
+        raise PartsUnavailableError("no kubectl in KUBEBUILDER_ASSETS nor on PATH")
+    argv = [str(kubectl), "kustomize", str(folder)]
+    text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return [body for body in yaml.load_all(text, Loader=yaml.CSafeLoader) if body]
+
+
+def _go_build(step: str, tree: Path, output: Path, arguments: Iterable[str], say: Say, *, cgo: bool = False) -> None:
     go = toolchain.go(cache_folder(), say)
-    argv = [str(go), "build", "-trimpath", "-ldflags", _LDFLAGS, "-o", str(output), *packages]
+    argv = [str(go), "build", "-trimpath", "-ldflags", _LDFLAGS, "-o", str(output), *arguments]
     ticker = Ticker(step, say)
     say(f"{step} …")
     with tempfile.TemporaryFile() as log:
-        running = subprocess.Popen(argv, cwd=tree, env=toolchain.environment(), stdout=log, stderr=log)
+        running = subprocess.Popen(argv, cwd=tree, env=toolchain.environment(cgo=cgo), stdout=log, stderr=log)
         try:
             while running.poll() is None:
                 time.sleep(0.5)
@@ -192,22 +240,38 @@ def _extract_crds(modules: tuple[Module, ...], scratch: Path, say: Say) -> None:
 
 
 def main() -> int:
-    """Build what `make cluster` asks for; return the exit code."""
+    """Build everything; say what had to be left out, which with `CI=true` is a failure."""
     parser = argparse.ArgumentParser(description="Build the real parts that the tests run against.")
-    parser.add_argument("--scheduler", action="store_true", help="also KAI, kwok and the training operator")
-    options = parser.parse_args()
+    parser.add_argument("only", nargs="*", metavar="PART", help="a part by its name; all where none is named")
+    wanted = parser.parse_args().only
+    steps = _steps()
+    unknown = set(wanted) - steps.keys()
+    if unknown:
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(steps)}")
+    problems = [_problem(name, step) for name, step in steps.items() if not wanted or name in wanted]
+    return int(any(problems) and os.environ.get("CI", "").lower() in {"1", "true"})
+
+
+def _steps() -> dict[str, Callable[[], Path]]:
+    """Return what builds each part, in order."""
+    return {
+        "control-plane": lambda: control_plane().apiserver,
+        "crds": crds,
+        "sync-crds": lambda: crds(modules=SYNC_MODULES),
+        "state": lambda: stored_state(control_plane(), crds(), to_stderr),
+        **{what.name: partial(part, what) for what in PARTS},
+        REDIS: redis,
+    }
+
+
+def _problem(name: str, step: Callable[[], Path]) -> str:
+    """Return why a part cannot be had, "" where it is there."""
     try:
-        programs, definitions = control_plane(), crds()
-        crds(modules=SYNC_MODULES)
-        to_stderr(f"control plane: {programs.apiserver}")
-        to_stderr(f"CRDs: {definitions}")
-        to_stderr(f"stored state: {stored_state(programs, definitions, to_stderr)}")
-        for what in SCHEDULER_PARTS if options.scheduler else ():
-            to_stderr(f"{what.name}: {part(what)}")
+        step()
     except PartsUnavailableError as problem:
-        to_stderr(f"left out: {problem}")
-        return 1
-    return 0
+        to_stderr(f"left out: {name}: {problem}")
+        return str(problem)
+    return ""
 
 
 if __name__ == "__main__":

@@ -1,27 +1,54 @@
 """Fixtures of the real parts, for every test. All of them skip with the reason where a part cannot be had.
 
-A skip says what was left out; with `CI=true` it is a failure. Nothing is built here: `make cluster` does that.
+A skip says what was left out; with `CI=true` it is a failure. Nothing is built here: `make test` does that first, and
+`python -m tests.cluster.build` alone.
 """
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from tests.cluster import server
+from tests.cluster.bed import argo_cd as argo_cd_part
+from tests.cluster.bed import bed as cluster_bed
+from tests.cluster.bed import flux as flux_part
+from tests.cluster.bed import git_http
+from tests.cluster.bed import gitea as gitea_part
+from tests.cluster.bed.bed import Bed
+from tests.cluster.bed.git_http import GitServer
+from tests.cluster.bed.gitea import Gitea
+from tests.cluster.bed.jobset import start_jobset
+from tests.cluster.bed.kai import start_kai
+from tests.cluster.bed.kueue import start_kueue
+from tests.cluster.bed.training_operator import start_training_operator
 from tests.cluster.build import (
     control_plane,
     control_plane_is_built,
     crds,
     part,
     part_is_built,
+    redis,
+    redis_is_built,
     to_stderr,
 )
 from tests.cluster.judges import Judge
-from tests.cluster.kai import Kai, Programs, scheduling_cluster
-from tests.cluster.parts import KAI, KWOK, SCHEDULER_PARTS, SYNC_MODULES, TRAINING_OPERATOR, ControlPlane
+from tests.cluster.parts import (
+    ARGO_CD,
+    FLUX_KUSTOMIZE,
+    FLUX_SOURCE,
+    GITEA,
+    JOBSET,
+    KAI,
+    KUEUE,
+    KWOK,
+    SYNC_MODULES,
+    TRAINING_OPERATOR,
+    ControlPlane,
+    Part,
+)
 from tests.cluster.server import ApiServer
 from tests.cluster.store import PartsUnavailableError
 
@@ -48,7 +75,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixt
 def control_plane_programs() -> ControlPlane:
     """Return the programs of a control plane: built before, or those of `KUBEBUILDER_ASSETS`."""
     if not control_plane_is_built():
-        left_out("the real API server is not built; `make cluster` builds it once, in about four minutes")
+        left_out("the real API server is not built; `make test` builds it once, in about four minutes")
     try:
         return control_plane()
     except PartsUnavailableError as problem:
@@ -87,24 +114,106 @@ def api_server(shared_folder: Path, crd_folder: Path, request: pytest.FixtureReq
         yield started
 
 
+def built(what: Part) -> Path:
+    """Return the folder with the programs of a part that was built before."""
+    if not part_is_built(what):
+        left_out(f"{what.name} is not built; `make test` builds it once, in about three minutes")
+    return part(what)
+
+
+def joined(start: Callable[[], None]) -> None:
+    """Start a part; leave the test out where the user's own cluster lacks it."""
+    try:
+        start()
+    except PartsUnavailableError as problem:
+        left_out(str(problem))
+
+
 @pytest.fixture(scope="session")
-def kai(shared_folder: Path, control_plane_programs: ControlPlane, crd_folder: Path) -> Iterator[Kai]:
-    """Run the real KAI scheduler on a cluster of its own, once for the whole test run."""
-    missing = [what.name for what in SCHEDULER_PARTS if not part_is_built(what)]
-    if missing:
-        # Optional everywhere, and so no failure with `CI=true`.
-        pytest.skip(f"left out: {', '.join(missing)} not built; `make test-scheduler` builds them, in eight minutes")
-    if control_plane_programs.manager is None:
-        pytest.skip("left out: KUBEBUILDER_ASSETS has no kube-controller-manager, which makes the pods of Jobs")
-    programs = Programs(
-        control_plane=control_plane_programs,
-        state=server.stored_state(control_plane_programs, crd_folder, to_stderr),
-        manager=control_plane_programs.manager,
-        kai=part(KAI),
-        kwok=part(KWOK) / "kwok",
-        operator=part(TRAINING_OPERATOR) / "training-operator",
-    )
-    with scheduling_cluster(shared_folder, programs, crd_folder) as running:
+def bed(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -> Iterator[Bed]:
+    """Run one cluster with the controllers of Kubernetes for the whole test run, or use the one that the user named.
+
+    What else a test needs it names: `kwok`, `scheduler`, `kueue`, `kai`, `training_operator`, `jobset`, `flux`, `argo_cd`.
+    """
+    own = os.environ.get(USER_CLUSTER)
+    if own:
+        running = cluster_bed.existing(Path(own), crd_folder, shared_folder)
+    else:
+        programs: ControlPlane = request.getfixturevalue("control_plane_programs")
+        if programs.manager is None:
+            left_out("KUBEBUILDER_ASSETS has no kube-controller-manager, which makes the pods of Jobs")
+        state = server.stored_state(programs, crd_folder, to_stderr)
+        running = cluster_bed.bed(shared_folder / "bed", programs, crd_folder, state)
+    with running as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def scheduler(bed: Bed, request: pytest.FixtureRequest) -> None:
+    """Run kube-scheduler in the bed."""
+    program = None
+    if bed.folder is not None:
+        programs: ControlPlane = request.getfixturevalue("control_plane_programs")
+        program = programs.scheduler or left_out("KUBEBUILDER_ASSETS has no kube-scheduler")
+    joined(lambda: cluster_bed.start_scheduler(bed, program or Path()))
+
+
+@pytest.fixture(scope="session")
+def kwok(bed: Bed) -> None:
+    """Run kwok in the bed: it plays the kubelet of every node."""
+    joined(lambda: cluster_bed.start_kwok(bed, built(KWOK) / "kwok"))
+
+
+@pytest.fixture(scope="session")
+def kueue(bed: Bed) -> None:
+    """Run Kueue with its webhooks in the bed."""
+    joined(lambda: start_kueue(bed, built(KUEUE)))
+
+
+@pytest.fixture(scope="session")
+def kai(bed: Bed) -> None:
+    """Run the KAI scheduler, binder, podgrouper and queue controller in the bed."""
+    joined(lambda: start_kai(bed, built(KAI)))
+
+
+@pytest.fixture(scope="session")
+def training_operator(bed: Bed) -> None:
+    """Run the Kubeflow training operator in the bed, for PyTorchJobs."""
+    joined(lambda: start_training_operator(bed, built(TRAINING_OPERATOR) / "training-operator"))
+
+
+@pytest.fixture(scope="session")
+def jobset(bed: Bed) -> None:
+    """Run the JobSet controller in the bed."""
+    joined(lambda: start_jobset(bed, built(JOBSET)))
+
+
+@pytest.fixture(scope="session")
+def flux(bed: Bed, sync_crd_folder: Path) -> None:
+    """Run Flux's source-controller and kustomize-controller in the bed."""
+    source, kustomize = built(FLUX_SOURCE) / "source-controller", built(FLUX_KUSTOMIZE) / "kustomize-controller"
+    joined(lambda: flux_part.start_flux(bed, source, kustomize, sync_crd_folder))
+
+
+@pytest.fixture(scope="session")
+def argo_cd(bed: Bed, sync_crd_folder: Path) -> None:
+    """Run Argo CD in the bed."""
+    if not redis_is_built():
+        left_out("redis is not built; `make test` builds it once, in seconds")
+    joined(lambda: argo_cd_part.start_argo_cd(bed, built(ARGO_CD) / "argocd", redis(), sync_crd_folder))
+
+
+@pytest.fixture(scope="session")
+def git_server(shared_folder: Path) -> Iterator[GitServer]:
+    """Run a Git server over smart HTTP for the whole test run; repositories are each test's own."""
+    with git_http.git_server(shared_folder / "git") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def gitea(shared_folder: Path) -> Iterator[Gitea]:
+    """Run Gitea for the whole test run; repositories are each test's own."""
+    with gitea_part.gitea(shared_folder / "gitea", built(GITEA)) as running:
         yield running
 
 
@@ -131,7 +240,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names: set[str] = set(getattr(item, "fixturenames", ()))
         if "kai" in names:
             item.add_marker("scheduler")
-        elif names & {"api_server", "kubectl", "control_plane_programs", "crd_folder"}:
+        if names & {"api_server", "bed", "kubectl", "control_plane_programs", "crd_folder", "gitea"}:
             item.add_marker("cluster")
 
 
@@ -139,7 +248,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Say where the logs of the parts lie when a test that used them fails."""
     report = yield
-    started = getattr(item, "funcargs", {}).get("api_server")
-    if report.failed and started is not None:
-        report.sections.append(("real parts", f"logs: {started.logs}"))
+    if report.failed:
+        used = getattr(item, "funcargs", {})
+        folders = [
+            *([used["api_server"].logs] if "api_server" in used else []),
+            *([used["bed"].folder or used["bed"].server.logs] if "bed" in used else []),
+            *(used[name].folder for name in ("git_server", "gitea") if name in used),
+        ]
+        if folders:
+            report.sections.append(("real parts", "\n".join(f"logs: {folder}" for folder in folders)))
     return report

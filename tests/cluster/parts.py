@@ -30,46 +30,55 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Programs built from one module: `programs` maps the name of a program to its package in the module."""
+    """Programs built from one module: `programs` maps the name of a program to its package in the module.
+
+    `install` is the kustomization of its objects, kept as `install.json`; `data` are folders that it reads as it runs.
+    """
 
     name: str
     module: Module
     programs: tuple[tuple[str, str], ...]
     edits: tuple[Edit, ...] = ()
+    install: str = ""
+    data: tuple[str, ...] = ()
+    tags: str = ""
+    cgo: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
-    """Where the programs of a control plane lie; `kubectl` and `manager` are None where the assets have none."""
+    """Where the programs of a control plane lie; what the assets may lack is None."""
 
     etcd: Path
     apiserver: Path
     kubectl: Path | None
     manager: Path | None
+    scheduler: Path | None
 
 
 CONTROL_PLANE_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 KAI_MODULE = Module(path="github.com/NVIDIA/KAI-scheduler", version="v0.12.0", crds="deployments/kai-scheduler/crds")
+KUEUE_MODULE = Module(path="sigs.k8s.io/kueue", version="v0.16.1", crds="config/components/crd/bases")
+JOBSET_MODULE = Module(path="sigs.k8s.io/jobset", version="v0.10.1", crds="config/components/crd/bases")
+ARGO_CD_MODULE = Module(path="github.com/argoproj/argo-cd/v3", version="v3.2.0", crds="manifests/crds")
+FLUX_KUSTOMIZE_MODULE = Module(path="github.com/fluxcd/kustomize-controller", version="v1.7.3", crds="config/crd/bases")
+FLUX_SOURCE_MODULE = Module(path="github.com/fluxcd/source-controller", version="v1.7.3", crds="config/crd/bases")
 KUBEFLOW_MODULE = Module(path="github.com/kubeflow/training-operator", version="v1.9.3", crds="manifests/base/crds")
 
 CRD_MODULES = (
     KAI_MODULE,
-    Module(path="sigs.k8s.io/kueue", version="v0.16.1", crds="config/components/crd/bases"),
+    KUEUE_MODULE,
     KUBEFLOW_MODULE,
     Module(path="github.com/ray-project/kuberay/ray-operator", version="v1.5.1", crds="config/crd/bases"),
     Module(path="github.com/project-codeflare/appwrapper", version="v1.1.2", crds="config/crd/bases"),
-    Module(path="sigs.k8s.io/jobset", version="v0.10.1", crds="config/components/crd/bases"),
+    JOBSET_MODULE,
     Module(path="sigs.k8s.io/lws", version="v0.7.0", crds="config/crd/bases"),
     Module(path="github.com/kubeflow/trainer/v2", version="v2.0.0", crds="manifests/base/crds"),
 )
 
 # What syncs the rendered tree: the template's objects are judged by these definitions.
-SYNC_MODULES = (
-    Module(path="github.com/argoproj/argo-cd/v3", version="v3.2.0", crds="manifests/crds"),
-    Module(path="github.com/fluxcd/kustomize-controller", version="v1.7.3", crds="config/crd/bases"),
-    Module(path="github.com/fluxcd/source-controller", version="v1.7.3", crds="config/crd/bases"),
-)
+SYNC_MODULES = (ARGO_CD_MODULE, FLUX_KUSTOMIZE_MODULE, FLUX_SOURCE_MODULE)
 
 KAI = Part(
     name="kai",
@@ -101,4 +110,46 @@ TRAINING_OPERATOR = Part(
         ),
     ),
 )
-SCHEDULER_PARTS = (KAI, KWOK, TRAINING_OPERATOR)
+KUEUE = Part(name="kueue", module=KUEUE_MODULE, programs=(("kueue", "./cmd/kueue"),), install="config/default")
+JOBSET = Part(
+    name="jobset",
+    module=JOBSET_MODULE,
+    programs=(("jobset", "."),),
+    # As for the training operator.
+    edits=(Edit(file="pkg/util/cert/cert.go", old='"/tmp/k8s-webhook-server', new='"k8s-webhook-server'),),
+    install="config/default",
+)
+FLUX_SOURCE = Part(
+    name="flux-source",
+    module=FLUX_SOURCE_MODULE,
+    programs=(("source-controller", "."),),
+    # The replacement is a folder that the published module does not hold.
+    edits=(Edit(file="go.mod", old="replace github.com/fluxcd/source-controller/api => ./api", new=""),),
+)
+FLUX_KUSTOMIZE = Part(
+    name="flux-kustomize",
+    module=FLUX_KUSTOMIZE_MODULE,
+    programs=(("kustomize-controller", "."),),
+    edits=(Edit(file="go.mod", old="replace github.com/fluxcd/kustomize-controller/api => ./api", new=""),),
+)
+GITEA = Part(
+    name="gitea",
+    module=Module(path="code.gitea.io/gitea", version="v1.26.0"),
+    programs=(("gitea", "."),),
+    data=("templates", "options"),
+    tags="sqlite sqlite_unlock_notify",
+    cgo=True,
+)
+ARGO_CD = Part(
+    name="argo-cd",
+    module=ARGO_CD_MODULE,
+    programs=(("argocd", "./cmd"),),
+    # Its metrics would listen on every interface.
+    edits=(
+        Edit(file="controller/appcontroller.go", old='"0.0.0.0:%d", metricsPort', new='"127.0.0.1:%d", metricsPort'),
+    ),
+)
+REDIS = "redis"
+"""The folder with our own module of the store in memory that Argo CD asks for."""
+
+PARTS = (KWOK, KAI, TRAINING_OPERATOR, KUEUE, JOBSET, FLUX_SOURCE, FLUX_KUSTOMIZE, GITEA, ARGO_CD)

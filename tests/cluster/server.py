@@ -208,7 +208,7 @@ class _Launch:
     def ready(self, check: Callable[[], None]) -> None:
         certificate = self._certificates / "apiserver.crt"
         wait_until(certificate.exists, "the API server's certificate", check=check)
-        wait_until(lambda: _listens(self._port), "the API server's port", check=check)
+        wait_until(lambda: listens(self._port), "the API server's port", check=check)
         server = f"https://127.0.0.1:{self._port}"
         _private(self._folder / "kubeconfig", kubeconfig.text(server, certificate.read_bytes(), self._token))
         context = ssl.create_default_context(cadata=certificate.read_text())
@@ -225,7 +225,7 @@ def _flags(values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"--{name}={value}" for name, value in values.items())
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

