@@ -7,6 +7,8 @@ from reconciler.core.secrets import SECRET_VALUES, masked_secret
 from reconciler.errors import InvalidInput
 from reconciler.index.build import CompiledRevision
 from reconciler.index.renderer import Renderer
+from reconciler.planning.consequences import fold_consequences
+from reconciler.planning.findings import PlanFindings
 
 
 def render(workspace: Workspace) -> dict[str, bytes]:
@@ -28,7 +30,9 @@ def render_masked(workspace: Workspace) -> tuple[dict[str, bytes], int]:
 
 def _render(workspace: Workspace) -> tuple[dict[str, bytes], Renderer, CompiledRevision]:
     index = workspace.compile(keep_contents=True)
-    errors = [problem for problem in index.problems() if problem.severity is Severity.ERROR]
+    found = PlanFindings(problems=index.problems(), verdicts=(), exceptions=())
+    problems = fold_consequences(workspace.runtime, index, found).problems
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     if errors:
         raise InvalidInput(errors)
     renderer = Renderer(workspace.runtime, index)

@@ -11,10 +11,11 @@ Intent = TypeVar("Intent")
 
 
 class Severity(StrEnum):
-    """An error stops `commit`; a warning is only shown."""
+    """An error stops `commit`; a warning is only shown; a note adds to an error elsewhere."""
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 class Problem(Struct, frozen=True, kw_only=True):

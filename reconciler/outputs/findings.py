@@ -167,7 +167,7 @@ def _from_problem(problem: Problem) -> Finding:
     return Finding(
         category=Category.PROBLEM,
         rule=problem.rule,
-        level=Level.ERROR if problem.severity is Severity.ERROR else Level.WARNING,
+        level=Level(problem.severity.value),
         message=problem.message,
         place=problem.place,
         field=problem.field,

@@ -22,11 +22,15 @@ from reconciler.revision.revision import LoadedRevision, TreeReference
 
 
 class PlanFindings(Struct, frozen=True, kw_only=True):
-    """Sorted problems and verdicts, and the exceptions in force."""
+    """Sorted problems and verdicts, and the exceptions in force.
+
+    blocked: source files without errors that need what a file with errors defines.
+    """
 
     problems: tuple[Problem, ...]
     verdicts: tuple[Verdict, ...]
     exceptions: tuple[ExceptionInForce, ...]
+    blocked: frozenset[str] = frozenset()
 
 
 def collect_findings(

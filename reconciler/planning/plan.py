@@ -34,6 +34,7 @@ from reconciler.index.store import ObjectTotals
 from reconciler.planning.baseline import Baseline
 from reconciler.planning.behind import find_behind
 from reconciler.planning.blame import blame
+from reconciler.planning.consequences import fold_consequences
 from reconciler.planning.committed import CommittedEdits, find_edits, find_edits_in_old_folder
 from reconciler.planning.findings import (
     PlanFindings,
@@ -118,7 +119,7 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
     day = plan_date(index, tree, date)
     evaluation = own_verdicts(index, totals, {}, index.context.evidence.inventories, config, day, is_dated=bool(date))
     foreign = foreign_in(baseline, baseline.differing(index.desired))
-    findings = collect_findings(index, evaluation, foreign.values(), day)
+    findings = fold_consequences(runtime, index, collect_findings(index, evaluation, foreign.values(), day))
     head = _describe(tree, *index.revision.files.written)
     return Plan(
         engine=runtime.engine,
@@ -160,6 +161,7 @@ def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: 
         exceeded = (*exceeded, *by_base.exceeded)
     problems = (*differences.foreign.values(), *sides.refusals)
     findings = collect_findings(index, PolicyFindings(verdicts, exceeded), problems, day)
+    findings = fold_consequences(runtime, index, findings)
     return _Judged(findings=findings, inventories_before=inventories, day=day)
 
 
@@ -189,7 +191,8 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         causes=differences.causes,
         kept_specs=differences.kept_specs,
         schemas=index.context.catalogue,
-        origins=_origins(runtime, index, sides.before.files, findings.problems),
+        origins=_origins(runtime, index, sides.before.files, findings),
+        blocked=findings.blocked,
         waiting=waiting,
         inventories=index.context.evidence.inventories,
         inventories_before=judged.inventories_before,
@@ -254,13 +257,14 @@ def _creations(changed: Sequence[str], owned: Mapping[str, str], *, moves: bool)
 
 
 def _origins(
-    runtime: Runtime, index: CompiledRevision, before: RevisionFiles, problems: tuple[Problem, ...]
+    runtime: Runtime, index: CompiledRevision, before: RevisionFiles, findings: PlanFindings
 ) -> dict[str, str] | None:
-    """Return the source files of existing objects, for files that now have errors, by compiling their base version.
+    """Return the source files of existing objects, for files that are held back, by compiling their base version.
 
     None if that version had errors too, so that it is not known what came from it.
     """
-    broken = {problem.place.path for problem in problems if problem.severity is Severity.ERROR}
+    broken = {problem.place.path for problem in findings.problems if problem.severity is Severity.ERROR}
+    broken |= findings.blocked
     paths = [path for path in sorted(broken) if path in before.sources]
     origins: dict[str, str] = {}
     for path, raw in read_files(runtime.repository, before.sources, paths):

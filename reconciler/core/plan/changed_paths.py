@@ -64,6 +64,7 @@ def _held_back(inputs: Inputs, differing: Iterable[str], missing: Iterable[str])
     """
     held_back = {path for path in missing if path in inputs.waiting}
     broken = {problem.place.path for problem in inputs.problems if problem.severity is Severity.ERROR}
+    broken |= inputs.blocked
     if broken:
         held_back.update(path for path in differing if inputs.desired[path].source in broken)
         for path in missing:

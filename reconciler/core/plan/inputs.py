@@ -49,6 +49,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     schemas: how to compare lists and quantities.
     origins: source files of existing objects whose source now has errors, so they are held back. None if they are
         unknown; then all deletions are held back while any file has errors.
+    blocked: source files that need what a file with errors defines; existing files of them stay.
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories, inventories_before: measured nodes by cluster, of the head and of the base (None: the same).
     evidence_ages: age of each inventory in days, if the configuration limits it.
@@ -78,6 +79,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     kept_specs: frozenset[str] = frozenset()
     schemas: FieldSchemas = NO_SCHEMAS
     origins: Mapping[str, str] | None = None
+    blocked: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     inventories_before: Mapping[str, Inventory] | None = None
