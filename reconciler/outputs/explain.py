@@ -61,7 +61,8 @@ def render_explain_json(explanation: Explanation) -> str:
 
 def _status(page: Page, explanation: Explanation) -> None:
     if explanation.status:
-        page.write(Styled(explanation.status, Style.DELETED), indent=2)
+        style = Style.DELETED if not explanation.fields else Style.UPDATED
+        page.write(Styled(explanation.status, style), indent=2)
     for cause in explanation.causes:
         word = "removed " if cause.field == "removed" else ""
         page.write(Styled("because ", Style.DIM), f"{word}{cause.place}", indent=2)

@@ -10,7 +10,7 @@ from reconciler.core.config.changes import SettingChange
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import Approval, Breach, ExceptionInForce, Harm, Plan, Risk
 from reconciler.core.policy.verdict import Result, Verdict
-from reconciler.core.problems import Problem, Severity
+from reconciler.core.problems import Problem
 from reconciler.core.values import plural
 
 
@@ -76,7 +76,7 @@ def findings(plan: Plan) -> tuple[Finding, ...]:
         *(_from_setting(change) for change in plan.settings if change.weakens),
         *map(finding_of, plan.risks),
         *(_from_exception(exception) for exception in plan.exceptions if not exception.used),
-        *(_from_approval(approval) for approval in plan.approvals if approval.ignored),
+        *(_from_approval(approval) for approval in plan.approvals if approval.ignored and not approval.is_merged),
     ]
     order = list(Level)
     return tuple(sorted(everything, key=lambda finding: order.index(finding.level)))
@@ -244,15 +244,13 @@ def _from_exception(exception: ExceptionInForce) -> Finding:
 
 
 def _from_approval(approval: Approval) -> Finding:
-    # One that the base has was for an earlier plan.
-    redo = "review the plan and run `reconciler approve` again, or remove the file"
     return Finding(
         category=Category.APPROVAL,
         rule="approval.not-used",
-        level=Level.NOTE if approval.is_merged else Level.WARNING,
+        level=Level.WARNING,
         message=f"is not used: {approval.ignored}",
         place=approval.place,
-        hint="the next `reconciler commit` removes it" if approval.is_merged else redo,
+        hint="review the plan and run `reconciler approve` again, or remove the file",
     )
 
 

@@ -283,7 +283,7 @@ def _replacement_headlines(plan: Plan) -> Iterable[str]:
         stopped = sum(change.gpus_before for change in made)
         pods = f"; pods on {gpus(stopped)} stop and start again" if stopped else ""
         yield f"{plural(len(made), 'job')} replaced by a new generation{pods}"
-    if kept := len(plan.kept_specs):
+    if kept := sum(not spec.has_spare for spec in plan.kept_specs):
         yield f"{plural(kept, 'object')} {'keeps its' if kept == 1 else 'keep their'} current spec until deleted"
 
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.core.objects import SourceRef
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.values import plural
@@ -61,8 +60,7 @@ def _missing_names(index: CompiledRevision, finding: Problem | Verdict) -> froze
             (needed.kind, needed.name)
             for needed in decode_dependencies(index.records[finding.place.path].dependencies)
             if isinstance(needed, DefinitionDependency)
-            and needed.name
-            not in definitions.get((needed.cluster, (needed.group, needed.kind), needed.namespace), ())
+            and needed.name not in definitions.get((needed.cluster, (needed.group, needed.kind), needed.namespace), ())
         )
     path = index.context.kinds.manifest_path(finding.cluster, finding.key)
     rows = index.summaries([path]).values() if path in index.sources else ()
@@ -91,7 +89,7 @@ _NAMED = rb"""\b(?:name|kaiQueue)["']?\s*:\s*["']?%s(?:["'\s,}]|$)"""
 
 
 def _note(problems: Sequence[Problem], path: str, found: Sequence[Problem | Verdict]) -> Problem:
-    place: SourceRef = next(one.place for one in problems if one.place.path == path and one.severity is Severity.ERROR)
+    place = next(one.place for one in problems if one.place.path == path and one.severity is Severity.ERROR)
     files = sorted({finding.place.path for finding in found})
     count = len({str(finding.place) for finding in found})
     shown = ", ".join(files[:_MAX_FILES]) + (" …" if len(files) > _MAX_FILES else "")

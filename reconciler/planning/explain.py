@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.core.documents import read
 from reconciler.core.items import ListKeys
+from reconciler.core.manifests.generations import base_name, base_path
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.plan import Plan
@@ -34,7 +35,7 @@ def explain(
     plan: returns its plan, which knows what the sources no longer define.
     Raises `ConfigError` if the object or the field does not exist.
     """
-    summary = _find(index, name)
+    summary = _find(index, name) or _find_generation(index, name)
     folder = index.revision.config.rendered
     if summary is None:
         absent = explain_absent(plan(), folder, name)
@@ -54,6 +55,7 @@ def explain(
         source=manifest.source,
         fields=fields,
         sizing=manifest.sizing() if manifest.sizing else None,
+        status=_generation_status(name, summary.name),
         problems=problems_of(lint(), manifest),
     )
 
@@ -107,12 +109,36 @@ def _find(index: CompiledRevision, name: str) -> ObjectSummary | None:
     path = name.removeprefix(f"{folder}/")
     if path in index.desired:
         return index.summaries([path])[path]
-    parts = name.split("/")
+    return _find_named(index, name, lambda row, own_name: row.name == own_name)
+
+
+def _find_generation(index: CompiledRevision, name: str) -> ObjectSummary | None:
+    """Return the object that a name means without the suffixes of generations (`Job/ns/train`, `Job/ns/train-g…`)."""
+    base = base_path(name.removeprefix(f"{index.revision.config.rendered}/"))
+    for path in (base, base.removesuffix(".yaml") + index.context.generations.get(base, "") + ".yaml"):
+        if path in index.desired:
+            return index.summaries([path])[path]
+    return _find_named(index, name, lambda row, own_name: base_name(row.name) == base_name(own_name))
+
+
+def _generation_status(name: str, current: str) -> str:
+    asked = name.removesuffix(".yaml").rpartition("/")[2]
+    if asked == current or asked.endswith(f"-{current}"):  # a path ends in `<kind>-<name>`
+        return ""
+    if base_name(current) == current:
+        return f"{asked} is a generation of {current}"
+    return f"{base_name(current)} runs as {current}, its current generation"
+
+
+def _find_named(
+    index: CompiledRevision, name: str, is_named: Callable[[ObjectSummary, str], bool]
+) -> ObjectSummary | None:
+    folder, parts = index.revision.config.rendered, name.split("/")
     kind, own_name, namespace = parts[0].lower(), parts[-1], parts[1] if len(parts) > _KIND_AND_NAME else None
     found = [
         row
         for row in index.first_summaries()
-        if row.kind.lower() == kind and row.name == own_name and namespace in (None, row.namespace)
+        if row.kind.lower() == kind and is_named(row, own_name) and namespace in (None, row.namespace)
     ]
     if len(found) == 1 and len(parts) > 1:
         return found[0]

@@ -34,8 +34,8 @@ from reconciler.index.store import ObjectTotals
 from reconciler.planning.baseline import Baseline
 from reconciler.planning.behind import find_behind
 from reconciler.planning.blame import blame
-from reconciler.planning.consequences import fold_consequences
 from reconciler.planning.committed import CommittedEdits, find_edits, find_edits_in_old_folder
+from reconciler.planning.consequences import fold_consequences
 from reconciler.planning.findings import (
     PlanFindings,
     ages_of_evidence,

@@ -81,11 +81,17 @@ def test_a_branch_that_renders_keeps_its_approval_until_the_merge(main: Fleet) -
     assert plan(main) == 0
     assert main.run("verify").code == 0
     merge(main)
+    merged = main.run("plan", "--revision", "HEAD", "--base", "main")
+    assert (merged.code, "approv" in merged.out) == (0, False)
+    main.git("checkout", "--quiet", "-b", "next")
     main.write("jobs/maps/m19.yaml", _MAP.replace("k: v", "k: w") % 19)
     main.commit("another change")
-    note = main.run("plan", "--revision", "HEAD", "--base", "main~1")
-    assert note.code == 0
-    assert "the next `reconciler commit` removes it" in words(note.out)
+    for output in ("text", "markdown"):
+        later = main.run("plan", "--revision", "HEAD", "--base", "main", "-o", output)
+        assert later.code == 0
+        assert "Approvals to remove" in later.out
+        assert path in later.out
+        assert "is not used" not in later.out
     assert main.run("commit").code == 0
     assert not (main.root / path).exists()
 

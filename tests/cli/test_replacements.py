@@ -124,6 +124,24 @@ def test_a_new_generation_has_the_same_claims(evals: Fleet) -> None:
     assert f"--rdzv-endpoint={name}-worker-0:29500" in vit
 
 
+def test_explain_finds_a_job_under_every_name(fleet: Fleet) -> None:
+    """By the name in its source and by that of its generation, before and after the commit."""
+    choose(fleet, "replace")
+    fleet.edit(QUEUE, OLD_IMAGE, NEW_IMAGE)
+    new = next(one["key"]["name"] for one in plan(fleet)["changes"] if one["key"]["name"].startswith("probe-g"))
+    before = fleet.run("explain", f"Job/default/{new}", "spec.completions")
+    assert (before.code, f"{new} is a generation of probe" in before.out) == (0, True)
+    settle(fleet)
+    for name in ("Job/default/probe", "Job/probe", "rendered/main/default/job-probe.yaml"):
+        ran = fleet.run("explain", name, "spec.completions")
+        assert ran.code == 0, ran.err
+        assert f"probe runs as {new}, its current generation" in ran.out
+    for name in (f"Job/default/{new}", f"rendered/main/default/job-{new}.yaml"):
+        assert "generation" not in fleet.run("explain", name, "spec.completions").out
+    unknown = fleet.run("explain", "Job/default/prob")
+    assert (unknown.code, "did you mean" in unknown.err) == (2, True)
+
+
 def test_a_generation_lasts_until_the_next_replacement(evals: Fleet) -> None:
     """What changes in place keeps the name, whatever `onImmutableChange` says by then; a rollback finds its name."""
     choose(evals, "replace")
@@ -282,16 +300,50 @@ def test_a_claim_grows_in_place(fleet: Fleet) -> None:
     settle(fleet)
 
 
-def test_claims_of_a_queue_point_at_the_queue(fleet: Fleet) -> None:
-    """The checkpoints of every job of a queue shrink with one line of the queue, also under `replace`."""
+def test_fewer_gpus_keep_the_larger_claims(fleet: Fleet) -> None:
+    """From two nodes to one: sizes per GPU and access modes are computed, and claims keep what they have."""
     choose(fleet, "replace")
     settle(fleet)
-    fleet.edit(QUEUE, "checkpoints: {enabled: true, sizePerGPU: 50Gi}", "checkpoints: {enabled: true, sizePerGPU: 5Gi}")
+    before = {path: text for path, text in fleet.files().items() if "claim-vit-" in path}
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 8")
+    ran = fleet.run("plan")
+    assert ran.code == 0, ran.err
+    assert "a claim can neither shrink nor change its access modes" in " ".join(ran.out.split())
+    assert "keep their current spec" not in ran.out
+    kept = plan(fleet)["keptSpecs"]
+    assert [(one["key"]["name"], one["hasSpare"]) for one in kept] == [("vit-checkpoints", True), ("vit-workspace", True)]
+    settle(fleet)
+    assert {path: text for path, text in fleet.files().items() if "claim-vit-" in path} == before
+    assert fleet.run("plan", "--exit-code").code == 0
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 8", "numGPUs: 24")
+    assert "update PersistentVolumeClaim vit-checkpoints" in [
+        f"{one['operation']} {one['key']['kind']} {one['key']['name']}" for one in plan(fleet)["changes"]
+    ]
+
+
+def test_more_nodes_need_a_shared_claim_and_the_hint_says_how(fleet: Fleet) -> None:
+    choose(fleet, "replace")
+    settle(fleet)
+    fleet.edit("jobs/language/probe.yaml", "numGPUs: 1", "numGPUs: 16")
     (problem,) = (problem for problem in plan(fleet)["problems"] if problem["severity"] == "error")
-    assert (problem["rule"], problem["place"]["path"]) == ("immutable.claim", QUEUE)
-    assert problem["field"] == "spec.storage.checkpoints.sizePerGPU"
-    assert "vit-checkpoints" in problem["message"]
-    fleet.edit(QUEUE, "onImmutableChange: replace", "onImmutableChange: keep")
+    assert problem["message"].startswith("pods on several nodes need ReadWriteMany, but spec.accessModes of a claim")
+    assert "move the data of probe-checkpoints, probe-workspace: add a PersistentVolumeClaim" in problem["hint"]
+    for name in ("checkpoints", "workspace"):
+        claim = CLAIM.replace("name: data", f"name: probe-{name}-shared").replace("ReadWriteOnce", "ReadWriteMany")
+        fleet.write(f"jobs/{name}.yaml", claim)
+    storage = "  storage: {checkpoints: {claimName: probe-checkpoints-shared}, "
+    storage += "workspace: {claimName: probe-workspace-shared}}\n"
+    fleet.edit("jobs/language/probe.yaml", "  command:", f"{storage}  command:")
+    ran = fleet.run("plan")
+    assert "immutable.claim" not in ran.out
+    assert ran.code == 0, ran.err
+
+
+def test_claims_of_a_queue_keep_what_they_have(fleet: Fleet) -> None:
+    """The checkpoints of every job of a queue would shrink with one line of the queue."""
+    choose(fleet, "refuse")
+    settle(fleet)
+    fleet.edit(QUEUE, "checkpoints: {enabled: true, sizePerGPU: 50Gi}", "checkpoints: {enabled: true, sizePerGPU: 5Gi}")
     assert fleet.run("plan").code == 0
     assert {kept["key"]["name"] for kept in plan(fleet)["keptSpecs"]} == {"vit-checkpoints", "probe-checkpoints"}
 

@@ -26,6 +26,11 @@ def base_path(path: str) -> str:
     return _SUFFIX.sub(".yaml", path) if path[_MARK] == "-g" else path
 
 
+def base_name(name: str) -> str:
+    """Return the name that an object has in its source, without the suffix of a generation."""
+    return _SUFFIX.sub("", f"{name}.yaml") if _SUFFIX.search(f"{name}.yaml") else name
+
+
 def find_generations(rendered: Mapping[str, str]) -> dict[str, str]:
     """Return the suffixes of the generations in a rendered folder, by the path of the object under its own name.
 

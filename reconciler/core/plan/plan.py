@@ -140,13 +140,17 @@ class Harm(StrEnum):
 
 
 class KeptSpec(Struct, frozen=True, kw_only=True):
-    """An object that stays as it is (`onImmutableChange: keep`), although its source changed these fields."""
+    """An object that stays as it is, although its source changed these fields.
+
+    `onImmutableChange` says so, or it is a claim that is larger, or shared by more pods, than is needed by now.
+    """
 
     cluster: str
     key: ObjectKey
     path: str
     fields: tuple[str, ...]
     source: SourceRef
+    has_spare: bool = False  # a claim that has more than is needed
 
 
 class Risk(Struct, frozen=True, kw_only=True):

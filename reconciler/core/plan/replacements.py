@@ -15,7 +15,7 @@ from reconciler.core.plan.changed_paths import ChangedPaths
 from reconciler.core.plan.comparison import Comparison, fields_below
 from reconciler.core.plan.edits import Edit
 from reconciler.core.plan.inputs import Inputs
-from reconciler.core.plan.plan import KeptSpec, Operation
+from reconciler.core.plan.plan import FieldChange, KeptSpec, Operation
 from reconciler.core.problems import Problem
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.values import plural
@@ -47,7 +47,25 @@ def is_replaced(comparison: Comparison, config: Config, kinds: Kinds) -> bool:
 def is_kept(comparison: Comparison, config: Config) -> bool:
     """Return whether a changed object stays as it is."""
     differs = bool(comparison.frozen or comparison.unapplied) or shrinks(comparison)
-    return differs and _choice(comparison, config) == OnImmutableChange.KEEP
+    return has_spare(comparison) or (differs and _choice(comparison, config) == OnImmutableChange.KEEP)
+
+
+def has_spare(comparison: Comparison) -> bool:
+    """Return whether a claim has more than is computed for it by now, as after a job was given fewer GPUs.
+
+    A size or an access mode that someone wrote is not computed: the change of one is refused.
+    """
+    size = next(fields_below(comparison.fields, _STORAGE), None)
+    modes = tuple(fields_below(comparison.fields, _MODES))
+    smaller = size is not None and _is_computed(size) and shrinks(comparison)
+    narrower = bool(modes) and all(
+        field.before == _SHARED or (field.after != _SHARED and _is_computed(field)) for field in modes
+    )
+    return (smaller or (narrower and size is None)) and set(comparison.frozen) <= ({_MODES} if narrower else set())
+
+
+def _is_computed(field: FieldChange) -> bool:
+    return field.why is not None and bool(field.why.text)
 
 
 def _choice(comparison: Comparison, config: Config) -> str:
@@ -71,6 +89,7 @@ def kept_specs(inputs: Inputs, paths: ChangedPaths) -> tuple[KeptSpec, ...]:
             path=f"{inputs.config.rendered}/{path}",
             fields=tuple(field.path for field in comparison.fields),
             source=comparison.source,
+            has_spare=has_spare(comparison),
         )
         for path, comparison in ((path, inputs.comparisons[path]) for path in paths.kept_specs)
     )
@@ -117,6 +136,7 @@ def _lines(edit: Edit) -> Iterator[_Line]:
 
 
 _STORAGE = "spec.resources.requests.storage"
+_MODES, _SHARED = "spec.accessModes", "ReadWriteMany"
 
 
 def _refusal_of(edit: Edit, kinds: Kinds) -> _Refusal:
@@ -133,12 +153,29 @@ def _claims_shrink(line: _Line, edits: Sequence[Edit], _: Kinds) -> Problem:
 
 
 def _claims_differ(line: _Line, edits: Sequence[Edit], _: Kinds) -> Problem:
-    return _claim_problem(line, f"{_frozen(edits)} of a claim cannot be changed: {_names(edits)}", "undo the change")
+    message = f"{_frozen(edits)} of a claim cannot be changed: {_names(edits)}"
+    if all(edit.comparison and _becomes_shared(edit.comparison) for edit in edits):
+        names = ", ".join(edit.change.key.name for edit in edits[:_NAMED])
+        return _claim_problem(line, f"pods on several nodes need {_SHARED}, but {message}", hint=_SHARE.format(names))
+    return _claim_problem(line, message, "undo the change")
 
 
-def _claim_problem(line: _Line, message: str, what: str) -> Problem:
-    hint = f"{what}; or use a claim of another name and copy the data to it: a new claim is empty, and deleting the "
-    hint += "old one may destroy its data"
+_SHARE = (
+    f"keep the job on one node, or move the data of {{}}: add a PersistentVolumeClaim of another name with accessModes "
+    f"[{_SHARED}], copy the data to it, and set claimName of the volume (storage.checkpoints, storage.workspace) in the "
+    "job to the new name; the old claim can be deleted afterwards"
+)
+
+
+def _becomes_shared(comparison: Comparison) -> bool:
+    modes = tuple(fields_below(comparison.fields, _MODES))
+    return comparison.frozen == (_MODES,) and any(field.after == _SHARED and _is_computed(field) for field in modes)
+
+
+def _claim_problem(line: _Line, message: str, what: str = "", *, hint: str = "") -> Problem:
+    if not hint:
+        hint = f"{what}; or use a claim of another name and copy the data to it: a new claim is empty, and deleting "
+        hint += "the old one may destroy its data"
     return Problem(rule=CLAIM, place=line[0], field=line[1], message=message, hint=hint)
 
 

@@ -16,6 +16,7 @@ from reconciler.outputs.sections.checks import (
     kept_specs,
     notes,
     risks,
+    spent_approvals,
     warnings,
 )
 from reconciler.outputs.sections.gpus import capacity, jobs, queues
@@ -54,6 +55,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(warnings, in_lint=True),
     SectionRow(notes, in_lint=True),
     SectionRow(exceptions, in_lint=True, is_last=True),
+    SectionRow(spent_approvals, is_last=True),
 )
 """Every section, in the order of the page."""
 

@@ -1,6 +1,7 @@
 """Sections about what is wrong or risky: errors, budgets, risks, warnings, notes and exceptions."""
 
 from reconciler.core.plan import ExceptionInForce, Plan
+from reconciler.core.plan.approvals import spent_files
 from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Finding, Level, findings, where
 from reconciler.outputs.sections.model import (
@@ -92,13 +93,21 @@ def held_back(view: View) -> PageSection | None:
 
 def kept_specs(view: View) -> PageSection | None:
     """Return the objects that stay as they are although their source changed."""
-    plan = view.plan
-    if not plan.kept_specs:
+    blocks: list[Block] = []
+    for has_spare, words in _KEPT.items():
+        names = tuple(f"{kept.key} on {kept.cluster}" for kept in view.plan.kept_specs if kept.has_spare is has_spare)
+        if names:
+            style = Style.DIM if has_spare else Style.WARNING
+            blocks += [SentenceBlock((Styled(words, style),)), NamesBlock(names)]
+    if not blocks:
         return None
-    words = "Their sources changed, but onImmutableChange is keep; new objects get the change"
-    line = SentenceBlock((Styled(words, Style.WARNING),))
-    names = tuple(f"{kept.key} on {kept.cluster}" for kept in plan.kept_specs)
-    return PageSection(title="Kept as they are", count=len(names), blocks=(line, NamesBlock(names)))
+    return PageSection(title="Kept as they are", count=len(view.plan.kept_specs), blocks=tuple(blocks))
+
+
+_KEPT = {
+    False: "Their sources changed, but onImmutableChange is keep; new objects get the change",
+    True: "Claims have more than their jobs need now; a claim can neither shrink nor change its access modes",
+}
 
 
 def budgets(view: View) -> PageSection | None:
@@ -114,6 +123,15 @@ def budgets(view: View) -> PageSection | None:
         blocks.append(SentenceBlock(("To approve exactly this plan, run this on its branch and commit the file:",)))
         blocks.append(CommandBlock("reconciler approve --reason 'TEXT'"))
     return PageSection(title="Budgets exceeded", count=len(members), blocks=tuple(blocks))
+
+
+def spent_approvals(view: View) -> PageSection | None:
+    """Return the approvals of merged plans, which the commit of this plan removes."""
+    paths = spent_files(view.plan) if view.plan.changes else ()
+    if not paths:
+        return None
+    line = SentenceBlock(("Merged with the plans that they approve; ", Name("reconciler commit"), " removes them:"))
+    return PageSection(title="Approvals to remove", count=len(paths), blocks=(line, NamesBlock(paths)), is_folded=True)
 
 
 def exceptions(view: View) -> PageSection | None:
