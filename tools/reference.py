@@ -209,6 +209,8 @@ def _policy(path: str) -> Iterator[str]:
         document.data["spec"].get("validationActions", []) for document in documents if "Binding" in document.kind
     ]
     action = ", ".join(str(action) for binding in actions for action in binding)
+    if notes.get("gpureconciler.io/default") == "off":
+        action = f"off by default, {action}"
     yield f"### {documents[0].key.name}\n"
     yield f"{notes.get('gpureconciler.io/title', '')} ({action.lower()}). {notes.get('gpureconciler.io/reason', '')}\n"
     yield f"*What to do:* {notes.get('gpureconciler.io/hint', '')}\n"

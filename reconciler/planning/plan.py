@@ -18,6 +18,7 @@ from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs
 from reconciler.core.plan.make import make_plan
 from reconciler.core.policy.changes import stricter_verdicts
+from reconciler.core.policy.exceptions import apply_exceptions
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.queues import defines_queues, subtract_workloads
 from reconciler.core.summary import ObjectSummary
@@ -106,7 +107,9 @@ def plan_tree(
     made = make_plan(inputs)
     policies = [sides.index.context.policies, *([judgement.rules.policies] if judgement.rules else [])]
     if whole := judge_whole(made, *policies):
-        made = make_plan(replace(inputs, verdicts=tuple(stricter_verdicts(inputs.verdicts, whole))))
+        day = judged.day.isoformat() if judged.day else ""
+        excepted = apply_exceptions(whole, sides.index.context.exceptions, day).verdicts
+        made = make_plan(replace(inputs, verdicts=tuple(stricter_verdicts(inputs.verdicts, excepted))))
     save_tools(runtime, sides.index.context)
     return Planned(plan=made, index=sides.index, renderer=sides.renderer)
 

@@ -4,13 +4,13 @@ from collections import Counter
 from typing import Any
 
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.objects import SourceRef
 from reconciler.core.plan import Operation, Plan
 from reconciler.core.policy.admission import PolicySet
+from reconciler.core.policy.exceptions import PLAN
 from reconciler.core.policy.verdict import Verdict
 from reconciler.index.evaluator import PolicyEvaluator, Subject
 
-_KEY = ObjectKey(group="gpureconciler.io", kind="Plan", namespace="", name="plan")
 _PLACE = SourceRef(path="reconciler.yaml")
 
 
@@ -19,7 +19,7 @@ def judge_whole(plan: Plan, *policies: PolicySet) -> tuple[Verdict, ...]:
     verdicts: list[Verdict] = []
     for chosen in (one.about_plans for one in policies):
         if chosen.rules:
-            manifest = Manifest(cluster="", key=_KEY, body=plan_object(plan), source=_PLACE)
+            manifest = Manifest(cluster="", key=PLAN, body=plan_object(plan), source=_PLACE)
             (found,) = PolicyEvaluator(chosen).evaluate([Subject(manifest, None, None)])
             verdicts += (*found.verdicts, *found.exceeded)
     return tuple(dict.fromkeys(verdicts))

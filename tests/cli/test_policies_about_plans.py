@@ -52,3 +52,46 @@ def test_a_policy_about_the_plan_warns(fleet: Fleet) -> None:
     ran = fleet.run("plan")
     assert ran.code in (0, 3)
     assert "the plan is too large" in ran.out
+
+
+def test_a_shipped_rule_about_plans_is_off_until_it_is_named(fleet: Fleet) -> None:
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 24")
+    assert "gpus-per-plan" not in fleet.run("plan").out
+    fleet.git("checkout", "--quiet", ".")
+    fleet.edit("reconciler.yaml", "spec:\n", "spec:\n  rules: {gpus-per-plan: {parameters: {max: 4}}}\n")
+    fleet.commit("limit")
+    assert fleet.run("plan").code == 0
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 24")
+    ran = fleet.run("plan")
+    assert ran.code == 4
+    assert "the plan adds 8 GPUs, the maximum is 4" in ran.out
+
+
+_EXCEPTION = """\
+apiVersion: gpureconciler.io/v1alpha1
+kind: PolicyException
+metadata: {name: growth}
+spec:
+  rule: small-plans
+  object: {kind: Plan, name: plan}
+  reason: a new training
+  owner: platform@example.com
+  expires: "%s"
+"""
+
+
+@pytest.mark.parametrize(("expires", "code", "words"), [("2026-12-01", 0, "a new training"), ("2026-11-01", 3, "")])
+def test_an_exception_covers_a_policy_about_the_plan(fleet: Fleet, expires: str, code: int, words: str) -> None:
+    """An exception for plans is listed while it is in force, and never counts as unused."""
+    fleet.write("policies/small.yaml", _POLICY % ("object.changes.total == 0", "Deny"))
+    fleet.write("policies/exceptions/growth.yaml", _EXCEPTION % expires)
+    fleet.commit("policy")
+    assert "not used" not in fleet.run("plan").out
+    fleet.write(
+        "jobs/map.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: default, labels: {team: x}}\ndata: {k: v}\n",
+    )
+    ran = fleet.run("plan")
+    assert ran.code == code, ran.out
+    assert words in ran.out
+    assert ("expired on" in ran.out) == (code == 3)

@@ -311,7 +311,10 @@ def test_fewer_gpus_keep_the_larger_claims(fleet: Fleet) -> None:
     assert "a claim can neither shrink nor change its access modes" in " ".join(ran.out.split())
     assert "keep their current spec" not in ran.out
     kept = plan(fleet)["keptSpecs"]
-    assert [(one["key"]["name"], one["hasSpare"]) for one in kept] == [("vit-checkpoints", True), ("vit-workspace", True)]
+    assert [(one["key"]["name"], one["hasSpare"]) for one in kept] == [
+        ("vit-checkpoints", True),
+        ("vit-workspace", True),
+    ]
     settle(fleet)
     assert {path: text for path, text in fleet.files().items() if "claim-vit-" in path} == before
     assert fleet.run("plan", "--exit-code").code == 0

@@ -34,6 +34,9 @@ class Example:
         return document
 
 
+ABOUT_PLANS = ("gpus-per-plan", "no-data-loss-in-plan")
+"""Rules about a plan as a whole, which are off by default; an API server has no such objects."""
+
 EXAMPLES = tuple(
     Example(rule=path.parts[-4], verdict=path.parts[-2], path=path)
     for path in sorted(POLICIES.glob("*/examples/*/*.yaml"))
@@ -53,8 +56,9 @@ def shipped() -> list[Document]:
 
 
 def catalogue(settings: Mapping[str, RuleSetting] | None = None) -> Policies:
-    """Load the catalogue, as a repository without policies of its own gets it."""
-    return load([], settings or {}, shipped=shipped())
+    """Load the catalogue, as a repository without policies of its own gets it, with the optional rules."""
+    optional = {rule: RuleSetting() for rule in ABOUT_PLANS}
+    return load([], {**optional, **(settings or {})}, shipped=shipped())
 
 
 def rendered(document: Document) -> Manifest:

@@ -11,7 +11,17 @@ from reconciler.core.config import RuleSetting
 from reconciler.core.documents import read
 from reconciler.core.policy.admission import load
 from reconciler.core.policy.verdict import Result
-from tests.policies.catalogue import EXAMPLES, POLICIES, RULES, Example, catalogue, rendered, shipped, verdicts
+from tests.policies.catalogue import (
+    ABOUT_PLANS,
+    EXAMPLES,
+    POLICIES,
+    RULES,
+    Example,
+    catalogue,
+    rendered,
+    shipped,
+    verdicts,
+)
 
 CATALOGUE = catalogue()
 ANNOTATIONS = ("title", "reason", "hint", "severity", "field")
@@ -25,7 +35,7 @@ def _policy(rule: str) -> dict[str, object]:
 
 def test_the_catalogue_compiles_as_an_api_server_would_compile_it() -> None:
     """Checked here once, as a user's own policies are, so that nobody's plan pays for it."""
-    policies, problems = load(shipped(), {})
+    policies, problems = load(shipped(), {})  # as a repository's own, of which none is off by default
     assert problems == ()
     assert policies.rules == RULES
     assert CATALOGUE.problems == ()
@@ -37,7 +47,8 @@ def test_every_rule_says_why_and_what_to_do(rule: str) -> None:
     assert isinstance(metadata, dict)
     assert metadata["name"] == rule
     notes = {key.removeprefix("gpureconciler.io/"): value for key, value in metadata["annotations"].items()}
-    assert set(notes) == set(ANNOTATIONS)
+    own = {"title", "reason", "hint", "severity", "default"} if rule in ABOUT_PLANS else set(ANNOTATIONS)
+    assert set(notes) == own
     assert notes["severity"] in ACTIONS
     for key in ("reason", "hint"):
         assert re.fullmatch(r"[A-Z].*\.\n?", notes[key], re.DOTALL), f"{key} is a sentence"
@@ -69,7 +80,7 @@ def test_examples_come_out_as_their_folder_says(example: Example) -> None:
         assert one.message
         assert "failed expression" not in one.message
         assert one.hint
-        assert one.place.line >= 2
+        assert one.place.line >= (1 if one.rule in ABOUT_PLANS else 2)
 
 
 @pytest.mark.parametrize("example", [one for one in EXAMPLES if one.verdict == "pass"], ids=str)
@@ -146,9 +157,21 @@ def test_settings_set_parameters() -> None:
     assert _of(_job(), {"ownership-labels": labels}) == [("ownership-labels", Result.WARN)]
 
 
+def test_rules_about_plans_are_off_until_settings_name_them() -> None:
+    policies = load([], {}, shipped=shipped()).policies
+    assert set(RULES) - set(policies.rules) == set(ABOUT_PLANS)
+    assert not policies.about_plans.rules
+    named = load([], {ABOUT_PLANS[0]: RuleSetting(parameters={"max": 8})}, shipped=shipped()).policies
+    assert named.about_plans.rules == ABOUT_PLANS[:1]
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        (
+            {"ownership-labels": RuleSetting(parameters={"labels": ["x" * 100] * 100})},
+            "the value is too long (limit 4,096 characters)",
+        ),
         (
             {"max-gpus-per-job": RuleSetting(parameters={"maximum": 8})},
             "no parameter 'maximum'; known parameters: max",
@@ -191,5 +214,6 @@ def test_the_readme_lists_every_rule_with_its_title() -> None:
         metadata = _policy(rule)["metadata"]
         assert isinstance(metadata, dict)
         notes = metadata["annotations"]
-        expected.append((rule, notes["gpureconciler.io/title"], words[notes["gpureconciler.io/severity"]]))
+        word = notes.get("gpureconciler.io/default") or words[notes["gpureconciler.io/severity"]]
+        expected.append((rule, notes["gpureconciler.io/title"], word))
     assert [(rule, title.partition(" (`")[0], word) for rule, title, word in listed] == expected

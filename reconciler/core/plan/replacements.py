@@ -162,8 +162,8 @@ def _claims_differ(line: _Line, edits: Sequence[Edit], _: Kinds) -> Problem:
 
 _SHARE = (
     f"keep the job on one node, or move the data of {{}}: add a PersistentVolumeClaim of another name with accessModes "
-    f"[{_SHARED}], copy the data to it, and set claimName of the volume (storage.checkpoints, storage.workspace) in the "
-    "job to the new name; the old claim can be deleted afterwards"
+    f"[{_SHARED}], copy the data to it, and set claimName of the volume (storage.checkpoints, storage.workspace) in "
+    "the job to the new name; the old claim can be deleted afterwards"
 )
 
 

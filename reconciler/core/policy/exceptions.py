@@ -14,6 +14,8 @@ from reconciler.core.problems import Problem, Severity
 from reconciler.core.secrets import mask_text
 
 KIND, GROUP = "PolicyException", "gpureconciler.io"
+PLAN = ObjectKey(group=GROUP, kind="Plan", namespace="", name="plan")
+"""What verdicts about a plan as a whole are about."""
 _DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
@@ -47,6 +49,11 @@ class PolicyException(Struct, frozen=True, kw_only=True):
         """Whether the exception applies to this verdict."""
         key = ObjectKey(group=verdict.key.group, kind=self.kind, namespace=self.namespace, name=self.name)
         return (self.rule, key) == (verdict.rule, verdict.key) and self.cluster in ("", verdict.cluster)
+
+    @property
+    def is_about_plans(self) -> bool:
+        """Whether it is about plans as a whole. Most plans do not need one, so that it is never unused."""
+        return self.kind == PLAN.kind
 
     @property
     def target(self) -> str:
@@ -152,9 +159,9 @@ def apply_exceptions(verdicts: Iterable[Verdict], exceptions: Sequence[PolicyExc
         covering = [one for one in by_target.get(target, ()) if one.covers(verdict)]
         used.update(covering)
         marked.append(replace(verdict, result=Result.EXCEPTED) if covering else verdict)
-    problems += [_unused(exception) for exception in valid if exception not in used]
+    problems += [_unused(one) for one in valid if one not in used and not one.is_about_plans]
     in_force = [
-        _in_force(exception, used=exception in used)
+        _in_force(exception, used=exception in used or exception.is_about_plans)
         for exception in sorted(valid, key=lambda exception: exception.place)
     ]
     ordered = sorted(problems, key=lambda problem: problem.sort_key)

@@ -26,6 +26,7 @@ from reconciler.core.problems import Problem, Severity
 from reconciler.version import __version__
 
 _ACTIONS = ("deny", "warn", "audit")
+_MAX_PARAMETER = 4096  # characters; shipped rules are evaluated without the limits of the repository's own
 _EXCEPTION = ("gpureconciler.io", "PolicyException")  # see core/policy/exceptions.py
 
 
@@ -117,7 +118,11 @@ def _policies(
         problems.extend(errors)
         if errors:
             del found[policy.rule]
-    return {rule: policy for rule, policy in found.items() if settings.get(rule, RuleSetting()).enabled}
+    return {rule: policy for rule, policy in found.items() if _is_enabled(policy, settings.get(rule))}
+
+
+def _is_enabled(policy: Policy, setting: RuleSetting | None) -> bool:
+    return setting.enabled if setting is not None else not (policy.is_shipped and policy.is_optional)
 
 
 def _binding(document: Document, problems: list[Problem]) -> tuple[Binding, ...]:
@@ -246,6 +251,10 @@ def _set_parameters(
         for name, value in setting.parameters.items():
             if name in data:
                 data[name] = _as_text(value)
+                if policy.is_shipped and len(data[name]) > _MAX_PARAMETER:
+                    data[name] = str((one.body.get("data") or {})[name])
+                    message = f"the value is too long (limit {_MAX_PARAMETER:,} characters)"
+                    problems.append(_setting_problem(policy.rule, setting, f"parameters.{name}", message, "shorten it"))
             else:
                 known = ", ".join(sorted(data)) or "none"
                 message = f"rule {policy.rule!r} has no parameter {name!r}"

@@ -69,7 +69,10 @@ class ParamKind(Struct, frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True, eq=False):
-    """A policy. `hint` and `fields` come from its annotations; `rule` is its name."""
+    """A policy. `hint`, `fields` and `is_optional` come from its annotations; `rule` is its name.
+
+    A shipped policy that `is_optional` is off unless `spec.rules` names it.
+    """
 
     rule: str
     document: Document
@@ -83,6 +86,7 @@ class Policy(Struct, frozen=True, kw_only=True, eq=False):
     hint: str = ""
     fields: tuple[tuple[str, ...], ...] = ()
     is_shipped: bool = False
+    is_optional: bool = False
 
 
 class ParamRef(Struct, frozen=True, kw_only=True):
@@ -119,7 +123,7 @@ class Parameters(Struct, frozen=True, kw_only=True, eq=False):
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
-HINT, FIELD = "gpureconciler.io/hint", "gpureconciler.io/field"
+HINT, FIELD, DEFAULT = "gpureconciler.io/hint", "gpureconciler.io/field", "gpureconciler.io/default"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT", "*")
 _SCOPES = ("Cluster", "Namespaced", "*")
@@ -218,6 +222,7 @@ def read_policy(document: Document) -> tuple[Policy, list[Problem]]:
         ignores_failure=spec.text("failurePolicy", among=("Fail", "Ignore")) == "Ignore",
         hint=str(notes.get(HINT, "")).strip(),
         fields=tuple(tuple(path.split(".")) for path in str(notes.get(FIELD, "")).replace(",", " ").split()),
+        is_optional=notes.get(DEFAULT) == "off",
     )
     return policy, spec.problems
 
