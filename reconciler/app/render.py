@@ -7,8 +7,7 @@ from reconciler.core.secrets import SECRET_VALUES, masked_secret
 from reconciler.errors import InvalidInput
 from reconciler.index.build import CompiledRevision
 from reconciler.index.renderer import Renderer
-from reconciler.planning.consequences import fold_consequences
-from reconciler.planning.findings import PlanFindings
+from reconciler.planning.findings import PlanFindings, fold_consequences
 
 
 def render(workspace: Workspace) -> dict[str, bytes]:

@@ -36,11 +36,11 @@ from reconciler.planning.baseline import Baseline
 from reconciler.planning.behind import find_behind
 from reconciler.planning.blame import blame
 from reconciler.planning.committed import CommittedEdits, find_edits, find_edits_in_old_folder
-from reconciler.planning.consequences import fold_consequences
 from reconciler.planning.findings import (
     PlanFindings,
     ages_of_evidence,
     collect_findings,
+    fold_consequences,
     inventories_before,
     judge_evidence,
     own_verdicts,
