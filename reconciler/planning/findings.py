@@ -121,8 +121,12 @@ def plan_date(index: CompiledRevision, base: TreeReference, date: str) -> dt.dat
 
 
 def ages_of_evidence(index: CompiledRevision, config: Config, day: dt.date | None) -> dict[str, int]:
-    """Return the age of each inventory in days, if the configuration limits it."""
-    return {} if config.evidence_days is None else evidence_ages(index.context.evidence.inventories, day)
+    """Return the ages in days that a reviewer should see: of evidence older than a day, and all if there is a limit."""
+    ages = evidence_ages(index.context.evidence.inventories, day)
+    return {name: days for name, days in ages.items() if config.evidence_days is not None or days > _RECENT_DAYS}
+
+
+_RECENT_DAYS = 1
 
 
 # What follows from the error of another file: a queue that cannot be read, and the jobs that name it.
@@ -208,7 +212,7 @@ def _note(problems: Sequence[Problem], path: str, found: Sequence[Problem | Verd
     files = sorted({finding.place.path for finding in found})
     count = len({str(finding.place) for finding in found})
     shown = ", ".join(files[:_MAX_FILES]) + (" …" if len(files) > _MAX_FILES else "")
-    message = f"{plural(count, 'reference')} to what it defines in {plural(len(files), 'other file')}: {shown}"
+    message = f"needed by {plural(count, 'object')} in {plural(len(files), 'other file')}: {shown}"
     return Problem(
         rule="source.referenced",
         place=place,

@@ -33,7 +33,7 @@ def test_a_broken_queue_is_reported_once_and_its_jobs_are_counted(fleet: Fleet, 
         assert [rule for rule, _ in problems if rule == "source.referenced"], problems
     ran = fleet.run("plan")
     assert "Incomplete plan: 1 file with errors, 7 rendered files left unchanged" in ran.out
-    assert "3 references to what it defines in 3 other files" in ran.out
+    assert "needed by 3 objects in 3 other files" in ran.out
     assert "queue-unknown" not in ran.out + fleet.run("render", "--to", str(fleet.root.parent / "out")).err
 
 
@@ -43,7 +43,7 @@ def test_a_new_job_of_a_broken_queue_deletes_nothing_and_waits(fleet: Fleet) -> 
     fleet.edit("queues/h100.yaml", *BROKEN["schema"])
     plan = json.loads(fleet.run("plan", "-o", "json").out)
     assert plan["changes"] == []
-    assert "4 references to what it defines in 4 other files" in plan["problems"][-1]["message"]
+    assert "needed by 4 objects in 4 other files" in plan["problems"][-1]["message"]
 
 
 def test_a_missing_queue_is_reported_at_its_jobs_even_if_another_file_is_broken(fleet: Fleet) -> None:

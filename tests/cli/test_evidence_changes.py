@@ -1,6 +1,7 @@
 """Edits of evidence are changes: what a cluster gains or loses, and what no longer fits."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -111,3 +112,17 @@ def test_two_products_use_the_products_of_the_queues(measured: Fleet) -> None:
     lines = {line["product"]: (line["capacity"], line["guaranteed"]) for line in plan(measured)["capacity"]}
     assert lines[_H100] == (64, 32)
     assert lines[_H200] == (16, 8)
+
+
+@pytest.mark.parametrize(("date", "words"), [("2026-11-02", ""), ("2026-11-04", "evidence 3 days old")])
+def test_a_plan_shows_the_age_of_evidence_older_than_a_day(fleet: Fleet, date: str, words: str) -> None:
+    """Counted from the date of the plan, never from a clock; the digest does not depend on it."""
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 24")
+    ran = fleet.run("plan", "--date", date)
+    assert words in ran.out
+    assert ("days old" in ran.out) == bool(words)
+    digests = {re.findall(r"^plan (sha256:\w+)", fleet.run("plan", "--date", day).out, re.MULTILINE)[0] for day in _DAYS}
+    assert len(digests) == 1
+
+
+_DAYS = ("2026-11-02", "2026-12-24")

@@ -2,17 +2,20 @@
 
 from msgspec.structs import replace
 
+from reconciler.core.config.changes import SettingChange
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import (
     Approval,
     Breach,
     CapacityLine,
     Change,
+    EvidenceChange,
     ExceptionInForce,
     FieldChange,
     GpuLine,
     Harm,
     JobChange,
+    KeptSpec,
     Operation,
     Plan,
     QueueLine,
@@ -459,6 +462,121 @@ def approved() -> Plan:
     )
     return replace(
         plan, approvals=(used, void), breaches=tuple(replace(breach, approved=True) for breach in plan.breaches)
+    )
+
+
+def gated() -> Plan:
+    """Build a pull request about gates: replaced, refused and kept objects, settings, evidence, approvals, a note."""
+    replaced = replace(
+        RESIZED,
+        operation=Operation.REPLACE,
+        key=key("Job", "research", "gpt-35b-pretrain-g1f0c2ab9"),
+        path="rendered/main/research/job-gpt-35b-pretrain-g1f0c2ab9.yaml",
+        moved_from=RESIZED.path,
+    )
+    refused = replace(bumped("mmlu-nightly"), operation=Operation.REPLACE)
+    return replace(
+        approved(),
+        changes=(replaced, refused),
+        jobs=(
+            JobChange(
+                word="replaced",
+                cluster="main",
+                key=replaced.key,
+                key_before=RESIZED.key,
+                queue="h100-training",
+                product=H100,
+                gpus_before=8,
+                gpus_after=32,
+                source=RESIZED.source,
+            ),
+            JobChange(
+                word="refused",
+                cluster="main",
+                key=refused.key,
+                queue="vision",
+                product=H100,
+                gpus_before=1,
+                gpus_after=1,
+                source=refused.source,
+            ),
+        ),
+        capacity=(
+            CapacityLine(
+                cluster="main", product=H100, before=96, capacity=48, guaranteed=80, requested=32, evidence_days=12
+            ),
+        ),
+        evidence_changes=(
+            EvidenceChange(
+                cluster="main",
+                nodes_before=12,
+                nodes_after=6,
+                taken_before="2026-11-01T06:00:00Z",
+                taken_after="2026-11-13T06:00:00Z",
+            ),
+        ),
+        settings=(
+            SettingChange(
+                setting="budgets.deletes.count",
+                before="10",
+                after="1000",
+                weakens=True,
+                effect="the base's limit counts for this plan",
+                place=place("reconciler.yaml", 21, 14),
+            ),
+            SettingChange(
+                setting="rules.pinned-images",
+                before="warn",
+                after="deny",
+                effect="refuses a commit",
+                place=place("reconciler.yaml", 30, 5),
+            ),
+        ),
+        kept_specs=(
+            KeptSpec(
+                cluster="main",
+                key=SUSPENDED.key,
+                path=SUSPENDED.path,
+                fields=("spec.template",),
+                source=place("jobs/vision/vit-sweep.yaml", 1, 1),
+            ),
+            KeptSpec(
+                cluster="main",
+                key=key("PersistentVolumeClaim", "vision", "vit-sweep-checkpoints", ""),
+                path="rendered/main/vision/persistentvolumeclaim-vit-sweep-checkpoints.yaml",
+                fields=("spec.resources.requests.storage",),
+                source=place("jobs/vision/vit-sweep.yaml", 1, 1),
+                has_spare=True,
+            ),
+        ),
+        problems=(
+            Problem(
+                rule="immutable.refused",
+                place=place("queues/vision.yaml", 9, 10),
+                field="spec.image",
+                message="1 object must be replaced, because the API server accepts spec.template only on a new object: "
+                "CronJob/eval/mmlu-nightly",
+                hint="undo the change, or choose with onImmutableChange",
+            ),
+            Problem(
+                rule="source.referenced",
+                place=place("queues/h200.yaml", 4, 2),
+                message="needed by 2 objects in 2 other files: jobs/a.yaml, jobs/b.yaml",
+                hint="their objects are left unchanged until this file is valid",
+                severity=Severity.NOTE,
+            ),
+        ),
+        approvals=(
+            *approved().approvals,
+            Approval(
+                place=place("approvals/0a1b2c3d4e5f.yaml", 2, 1),
+                plan=DIGEST,
+                reason="last month",
+                expires="2026-10-30",
+                ignored="approves sha256:0a1b2c3d4e5f, but the approval digest of this plan is sha256:3f9c21ab04d2",
+                is_merged=True,
+            ),
+        ),
     )
 
 

@@ -23,7 +23,7 @@ def unescaped(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("name", ["everything", "quiet", "hostile"])
+@pytest.mark.parametrize("name", ["everything", "gated", "quiet", "hostile"])
 def test_annotations(name: str) -> None:
     assert agrees(f"{name}.github.txt", render_github(getattr(plans, name)()))
 

@@ -17,7 +17,7 @@ from tests.outputs import plans
 VALIDATOR = jsonschema_rs.Draft202012Validator(schema())
 
 
-@pytest.mark.parametrize("name", ["everything", "quiet", "broken", "hostile"])
+@pytest.mark.parametrize("name", ["everything", "gated", "quiet", "broken", "hostile"])
 def test_plans_are_what_their_schema_says(name: str) -> None:
     text = render_json(getattr(plans, name)())
     data = json.loads(text)
@@ -34,7 +34,7 @@ def test_nothing_is_lost_on_the_way() -> None:
     assert first["why"]["places"][1] == {"path": "queues/h100.yaml", "line": 8, "column": 5}
 
 
-@pytest.mark.parametrize("name", ["everything", "quiet", "broken", "hostile"])
+@pytest.mark.parametrize("name", ["everything", "gated", "quiet", "broken", "hostile"])
 def test_the_parts_are_the_whole_document(name: str) -> None:
     """Equal bytes and checksum, whether the document is written item by item or at once."""
     plan = getattr(plans, name)()

@@ -18,7 +18,7 @@ def suite(text: str) -> ET.Element:
     return found
 
 
-@pytest.mark.parametrize("name", ["everything", "broken", "hostile"])
+@pytest.mark.parametrize("name", ["everything", "gated", "broken", "hostile"])
 def test_files_are_cases(name: str) -> None:
     text = render_junit(getattr(plans, name)())
     suite(text)

@@ -67,7 +67,7 @@ def assert_harmless(text: str) -> None:
     assert "\u202e" not in text
 
 
-@pytest.mark.parametrize("name", ["everything", "small", "quiet", "hostile"])
+@pytest.mark.parametrize("name", ["everything", "gated", "small", "quiet", "hostile"])
 def test_comments(name: str) -> None:
     shown = render_markdown(getattr(plans, name)(), scope="main")
     assert_harmless(shown)

@@ -33,7 +33,7 @@ def results(plan: Plan, **options: Any) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["everything", "broken", "quiet", "hostile"])
+@pytest.mark.parametrize("name", ["everything", "gated", "broken", "quiet", "hostile"])
 def test_the_standard_accepts_it(name: str) -> None:
     text = render_sarif(getattr(plans, name)())
     assert complaints(text) == []

@@ -24,9 +24,16 @@ def test_a_busy_plan(width: int) -> None:
     assert agrees(f"everything-{width}.txt", render_text(plans.everything(), RenderOptions(width=width)))
 
 
-@pytest.mark.parametrize("name", ["quiet", "small", "hostile"])
+@pytest.mark.parametrize("name", ["gated", "quiet", "small", "hostile"])
 def test_other_plans(name: str) -> None:
     assert agrees(f"{name}.txt", render_text(getattr(plans, name)(), RenderOptions(width=80)))
+
+
+def test_a_summary_lists_settings_and_kept_objects() -> None:
+    shown = render_text(plans.gated(), RenderOptions(width=100, summary=True))
+    assert agrees("gated-summary.txt", shown)
+    for title in ("Settings (2)", "Kept as they are (2)", "Budgets exceeded (1)", "Risks (2)"):
+        assert f"\n{title}\n" in shown
 
 
 def test_every_field_when_asked() -> None:

@@ -52,7 +52,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     blocked: source files that need what a file with errors defines; existing files of them stay.
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories, inventories_before: measured nodes by cluster, of the head and of the base (None: the same).
-    evidence_ages: age of each inventory in days, if the configuration limits it.
+    evidence_ages: ages of inventories in days, as far as a reviewer should see them.
     edited: rendered files of the head that were edited by hand; whole paths.
     lost: objects that an annotation keeps but the head removes.
     behind: what the base branch has besides the merge base.

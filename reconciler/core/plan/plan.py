@@ -98,7 +98,7 @@ class CapacityLine(Struct, frozen=True, kw_only=True):
     capacity: int
     guaranteed: float | None  # None: a queue is unlimited
     requested: int
-    evidence_days: int | None = None  # age of the inventory, if `spec.evidence.maxAge` is set
+    evidence_days: int | None = None  # age of an inventory older than a day; of any if `spec.evidence.maxAge` is set
 
 
 class EvidenceChange(Struct, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ class SectionRow(NamedTuple):
 
 SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(behind),
-    SectionRow(settings),
+    SectionRow(settings, in_summary=True),
     SectionRow(queues, in_summary=True),
     SectionRow(capacity),
     SectionRow(jobs),
