@@ -121,7 +121,9 @@ def test_a_plan_shows_the_age_of_evidence_older_than_a_day(fleet: Fleet, date: s
     ran = fleet.run("plan", "--date", date)
     assert words in ran.out
     assert ("days old" in ran.out) == bool(words)
-    digests = {re.findall(r"^plan (sha256:\w+)", fleet.run("plan", "--date", day).out, re.MULTILINE)[0] for day in _DAYS}
+    digests = {
+        re.findall(r"^plan (sha256:\w+)", fleet.run("plan", "--date", day).out, re.MULTILINE)[0] for day in _DAYS
+    }
     assert len(digests) == 1
 
 

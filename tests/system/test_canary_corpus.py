@@ -1,11 +1,12 @@
 """Hundreds of planted secrets: none of them comes out of any door, in any spelling."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
-from tests.cli.fleet import Fleet
+from tests.cli.fleet import Fleet, run_verb
 from tests.system.canaries import Corpus, broken, good, places
 
 FORMS = ("text", "markdown", "json", "github", "sarif", "junit", "name")
@@ -34,10 +35,25 @@ def _doors(fleet: Fleet, tmp_path: Path) -> Iterator[tuple[str, str]]:
     for form in ("text", "json", "github", "sarif", "junit"):
         ran = fleet.run("lint", "-o", form)
         yield f"lint -o {form}", ran.out + ran.err
-    for verb in (["verify"], ["commit"], ["size", "file", "jobs"]):
+    for form in FORMS:
+        ran = run_verb(fleet.capture, ["show", str(saved), "-o", form])
+        yield f"show -o {form}", ran.out + ran.err
+    for verb in (
+        ["verify"], ["commit"], ["size", "file", "jobs"], ["resolve"],
+        ["new", "job", "canary", "--output", "-"], ["new", "queue", "canary", "--output", "-"],
+    ):  # fmt: skip
         ran = fleet.run(*verb)
         yield " ".join(verb), ran.out + ran.err
     yield from _cache(tmp_path)
+
+
+def _approval(fleet: Fleet, reason: str) -> Iterator[tuple[str, str]]:
+    """Yield what `approve` says and writes, for a plan that exceeds its budgets."""
+    ran = fleet.run("approve", "--reason", reason)
+    assert ran.code == 0, ran.err
+    yield "approve", ran.out + ran.err
+    for path in (fleet.root / "approvals").glob("*.yaml"):
+        yield "approval file", path.read_text()
 
 
 def _cache(tmp_path: Path) -> Iterator[tuple[str, str]]:
@@ -73,6 +89,31 @@ def test_no_canary_of_valid_files_leaks(fleet: Fleet, tmp_path: Path) -> None:
     assert _leaks(corpus, _explanations(fleet)) == []
     _change(fleet, corpus)
     assert _leaks(corpus, _doors(fleet, tmp_path)) == []
+    for path in corpus.files:
+        (fleet.root / path).unlink(missing_ok=True)
+    assert _leaks(corpus, _approval(fleet, f"rotate password={corpus.canaries[0].token} now")) == []
+
+
+def test_no_canary_leaks_from_conflicts(fleet: Fleet) -> None:
+    """Both sides of a merge change secrets: `resolve` renders them and prints names only."""
+    corpus = good()
+    _plant(fleet, corpus)
+    fleet.commit()
+    assert fleet.run("commit").code == 0
+    for branch, word in (("ours", "Zqo"), ("theirs", "Zqt")):
+        fleet.git("checkout", "--quiet", "-B", branch, "main")
+        path, text = next((path, text) for path, text in corpus.files.items() if "kind: ConfigMap" in text)
+        fleet.write(path, text.replace("Zq", word))
+        fleet.commit()
+        assert fleet.run("commit").code == 0
+    merge = ["git", "-C", str(fleet.root), "merge", "ours"]
+    assert subprocess.run(merge, check=False, capture_output=True).returncode == 1
+    ran = fleet.run("resolve")
+    assert (ran.code, corpus.hits(ran.out + ran.err)) == (5, [])  # sources have conflicts as well
+    fleet.git("checkout", "--theirs", "jobs")
+    fleet.git("add", "jobs")
+    ran = fleet.run("resolve")
+    assert (ran.code, corpus.hits(ran.out + ran.err)) == (0, [])
 
 
 def _change(fleet: Fleet, corpus: Corpus) -> None:
