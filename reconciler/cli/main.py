@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "resolve": "Resolve conflicts in rendered/ by rendering again.",
     "verify": "Check that rendered/ matches its sources.",
     "explain": "Explain why an object or a field has its value.",
+    "observe": "Record nodes, queues in use and finished jobs as evidence.",
     "size": "Choose the number of GPUs for a training job.",
     "show": "Show a saved plan in any format.",
     "autoconf": "Compile the model of an installed ado-autoconf into a table.",
@@ -33,8 +34,8 @@ COMMANDS: dict[str, str] = {
 }
 """Each command, which is also the name of its module, with its summary: `--help` imports none of the modules."""
 
-_ABOUT = frozenset({"schema", "version", "completion"})
-"""The commands whose modules are in `about/`."""
+_FOLDERS = {"schema": "about", "version": "about", "completion": "about", "observe": "live"}
+"""The folders of commands whose modules are not beside this one."""
 
 _EPILOG = """\b
 Examples:
@@ -61,8 +62,8 @@ class Commands(click.Group):
         """Import the module of a command and return the command."""
         if cmd_name not in COMMANDS:
             return None
-        folder = "reconciler.cli.about" if cmd_name in _ABOUT else "reconciler.cli"
-        command: click.Command = import_module(f"{folder}.{cmd_name}").command
+        folder = f".{_FOLDERS[cmd_name]}" if cmd_name in _FOLDERS else ""
+        command: click.Command = import_module(f"reconciler.cli{folder}.{cmd_name}").command
         return command
 
     def resolve_command(

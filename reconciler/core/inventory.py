@@ -5,10 +5,22 @@ from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
-from reconciler.core.documents import Document
+from reconciler.core.documents import Document, write
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
+
+_API_VERSION = "gpureconciler.io/v1alpha1"
+_HEADER = b"# The nodes of the cluster. `reconciler observe` writes this file; sizing, placement and quotas use it.\n"
+
+
+class Taint(Struct, frozen=True, kw_only=True, order=True):
+    """Keeps pods away that do not tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str
 
 
 class Node(Struct, frozen=True, kw_only=True):
@@ -21,6 +33,10 @@ class Node(Struct, frozen=True, kw_only=True):
     memory_mib: int = 0  # of one GPU, as NVML reports it
     cpus: int = 0
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    allocatable_cpus: int = 0  # 0: not measured, as of the next two
+    allocatable_memory_gib: int = 0
+    allocatable_gpus: int = 0
     origin: FieldPath = ()  # where the inventory says so
 
 
@@ -72,8 +88,37 @@ def parse_inventory(document: Document, cluster: str) -> tuple[Inventory | None,
     return Inventory(cluster=cluster, taken_at=spec["takenAt"], nodes=nodes, document=document), ()
 
 
+def write_inventory(inventory: Inventory) -> bytes:
+    """Write the evidence file. Equal nodes and times give equal bytes."""
+    nodes = [_entry(node) for node in inventory.nodes]
+    spec = {"cluster": inventory.cluster, "takenAt": inventory.taken_at, "nodes": nodes}
+    body = {"apiVersion": _API_VERSION, "kind": "NodeInventory", "metadata": {"name": inventory.cluster}, "spec": spec}
+    return _HEADER + write(body)
+
+
+def same_nodes(one: Inventory, other: Inventory) -> bool:
+    """Return whether two inventories would be written with the same nodes."""
+    return [_entry(node) for node in one.nodes] == [_entry(node) for node in other.nodes]
+
+
+def _entry(node: Node) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": node.name, "labels": dict(sorted(node.labels.items()))}
+    if node.gpus:
+        entry["gpu"] = {"product": node.product, "count": node.gpus}
+        entry["gpu"] |= {"memoryMiB": node.memory_mib} if node.memory_mib else {}
+    allocatable = {"cpus": node.allocatable_cpus, "memoryGiB": node.allocatable_memory_gib}
+    entry |= {
+        "cpus": node.cpus,
+        "unschedulable": node.unschedulable,
+        "taints": [{name: value for name, value in asdict(taint).items() if value} for taint in node.taints],
+        "allocatable": {name: value for name, value in allocatable.items() if value}
+        | ({"gpus": node.allocatable_gpus} if node.allocatable_gpus != node.gpus else {}),
+    }
+    return {name: value for name, value in entry.items() if value}
+
+
 def _node(entry: Mapping[str, Any], index: int) -> Node:
-    gpu = entry.get("gpu", {})
+    gpu, allocatable = entry.get("gpu", {}), entry.get("allocatable", {})
     return Node(
         name=entry["name"],
         labels=dict(entry.get("labels", {})),
@@ -82,6 +127,10 @@ def _node(entry: Mapping[str, Any], index: int) -> Node:
         memory_mib=gpu.get("memoryMiB", 0),
         cpus=entry.get("cpus", 0),
         unschedulable=entry.get("unschedulable", False),
+        taints=tuple(Taint(**taint) for taint in entry.get("taints", ())),
+        allocatable_cpus=allocatable.get("cpus", 0),
+        allocatable_memory_gib=allocatable.get("memoryGiB", 0),
+        allocatable_gpus=allocatable.get("gpus", gpu.get("count", 0)),
         origin=("spec", "nodes", index),
     )
 

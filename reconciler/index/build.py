@@ -19,7 +19,7 @@ from reconciler.errors import ConfigError
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
 from reconciler.index.context import Context, build_context, may_define
-from reconciler.index.dependencies import DependencyDigests
+from reconciler.index.dependencies import DependencyDigests, RunDependency, decode_dependencies
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.parsed import CachedParser, ParsedFile, ReadFiles, load_mapping, save_mapping
 from reconciler.index.records import (
@@ -76,6 +76,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     desired: blob ids by path below the rendered folder. Of two objects with one path the first counts.
     contents: bytes of rendered objects that were asked to be kept, by path.
     compiled: the few files that this run compiled, whole: they are asked for again, to be compared.
+    settled: objects of jobs that have ended, as they ran, by path: later changes of their sources do not matter.
     saved, store: what the last run saved, and what the next one needs.
     """
 
@@ -90,6 +91,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     store: Store
     contents: Mapping[str, bytes] = {}
     compiled: Mapping[str, CompiledFile] = {}
+    settled: Mapping[str, RenderedObject] = {}
 
     @cached_property
     def sources(self) -> Mapping[str, str]:
@@ -108,7 +110,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
             for summary in self.records[source].summaries:
                 if self.sources[summary.path] == source:
                     found.setdefault(summary.path, summary)
-        return {path: found[path] for path in wanted}
+        return {path: self.settled[path].summary if path in self.settled else found[path] for path in wanted}
 
     def is_replaceable(self, path: str) -> bool:
         """Return whether a path is that of a job that `onImmutableChange` lets replace."""
@@ -193,9 +195,10 @@ def build_index(
         saved=store,
         store=Store(),
     )
-    renamed = [path for path in context.generations if path in desired]  # compiled before they had a suffix
-    if renamed:
-        index = compile_again(runtime, index, context, renamed, keep=keep)
+    # Compiled before they had a suffix, or before their job ended.
+    outdated = [path for path in context.generations if path in desired] + _unmarked(index)
+    if outdated:
+        index = compile_again(runtime, index, context, outdated, keep=keep)
     return replace(
         index,
         store=Store(
@@ -205,6 +208,14 @@ def build_index(
             totals=store.totals,
         ),
     )
+
+
+def _unmarked(index: CompiledRevision) -> list[str]:
+    """Return the paths of jobs that have ended, and that were compiled before that was recorded."""
+    ended = [path for path in index.context.finished() if path in index.desired]
+    known = {source: index.records[source].dependencies for source in {index.sources[path] for path in ended}}
+    decoded = {source: set(decode_dependencies(encoded)) for source, encoded in known.items()}
+    return [path for path in ended if RunDependency(path) not in decoded[index.sources[path]]]
 
 
 def compile_again(

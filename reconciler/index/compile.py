@@ -15,6 +15,7 @@ from reconciler.core.config import Cluster, OnImmutableChange
 from reconciler.core.documents import Document, read_written, write
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.rendered import Rendered
+from reconciler.core.manifests.finished import is_finished, mark_finished
 from reconciler.core.manifests.generations import rename_problems, renamed
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import choice_problems, own
@@ -146,7 +147,13 @@ def _render(context: Context, unit: _CompileUnit) -> None:
                 manifests = rendered.manifests
             if source.row.has_generations and source.row.render is None:
                 manifests = tuple(_in_generation(manifest, document, lookup, unit) for manifest in manifests)
-            unit.manifests += ((manifest, document) for manifest in manifests)
+            unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)
+
+
+def _marked(manifest: Manifest, lookup: RecordingLookup) -> Manifest:
+    """Return the manifest with a mark if it is that of a job that has ended."""
+    run = lookup.finished(manifest.key)
+    return manifest if run is None else mark_finished(manifest, manifest.body, run.mark, lookup.origin(run))
 
 
 def _in_generation(manifest: Manifest, document: Document, lookup: RecordingLookup, unit: _CompileUnit) -> Manifest:
@@ -170,15 +177,17 @@ def _validate_rendered(context: Context, unit: _CompileUnit) -> None:
 def _serialize(context: Context, unit: _CompileUnit) -> None:
     for manifest, document in unit.manifests:
         row = context.kinds.find(manifest.key.group, manifest.key.kind)
-        rendered = _serialize_object(context, own(manifest, document, is_shared=row.is_shared))
+        rendered = serialize_object(context, own(manifest, document, is_shared=row.is_shared))
         unit.objects.append(rendered)
-        if row.has_generations and _choice(context, rendered.manifest) == OnImmutableChange.REPLACE:
+        if row.has_generations and _is_replaceable(context, rendered.manifest):
             unit.replaceable.append(rendered.summary.path)
         unit.problems += size_problems(rendered.manifest, rendered.content, data_limit=row.data_limit)
 
 
-def _choice(context: Context, manifest: Manifest) -> str:
-    return manifest.on_immutable_change or context.config.on_immutable_change
+def _is_replaceable(context: Context, manifest: Manifest) -> bool:
+    """Return whether a job gets a new generation where it must be replaced. One that has ended does not run again."""
+    choice = manifest.on_immutable_change or context.config.on_immutable_change
+    return choice == OnImmutableChange.REPLACE and not is_finished(manifest.body)
 
 
 def _evaluate_policies(context: Context, units: Sequence[_CompileUnit], evaluator: PolicyEvaluator) -> None:
@@ -195,7 +204,8 @@ def blob_id(content: bytes, object_format: str) -> str:
     return digest(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _serialize_object(context: Context, manifest: Manifest) -> RenderedObject:
+def serialize_object(context: Context, manifest: Manifest) -> RenderedObject:
+    """Return a manifest with its bytes and its summary."""
     content = write(manifest.body)
     summary = summarize(
         context.kinds,

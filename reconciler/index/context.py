@@ -18,6 +18,7 @@ from reconciler.core.policy.admission import PolicySet
 from reconciler.core.policy.exceptions import PolicyException
 from reconciler.core.policy.rule_book import RuleBook, load_rules
 from reconciler.core.problems import Problem
+from reconciler.core.runs import FinishedRun
 from reconciler.core.schemas import Catalogue
 from reconciler.core.secrets import mask_findings
 from reconciler.core.sizing.tables import SizingTables
@@ -83,6 +84,14 @@ class Context(Struct, frozen=True, kw_only=True):
     def exceptions(self) -> tuple[PolicyException, ...]:
         """The exceptions from rules."""
         return self.rules.exceptions
+
+    def finished(self) -> dict[str, FinishedRun]:
+        """Return the recorded ends of jobs by the path of each job."""
+        return {
+            self.kinds.manifest_path(cluster, run.key): run
+            for cluster, found in self.evidence.runs.items()
+            for run in found.runs.values()
+        }
 
     def subject(self, manifest: Manifest, old: Mapping[str, Any] | None) -> Subject:
         """Return what policies are evaluated on, when a manifest replaces `old` (None: is created)."""

@@ -15,6 +15,8 @@ from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.objects import ObjectKey
+from reconciler.core.reasons import Origin
+from reconciler.core.runs import FinishedRun
 
 if TYPE_CHECKING:
     from reconciler.core.sizing.answers import Answer, Answers
@@ -71,6 +73,18 @@ class GenerationDependency(Struct, frozen=True, array_like=True, tag="generation
     path: str
 
 
+class RunDependency(Struct, frozen=True, array_like=True, tag="run"):
+    """The recorded end of a job, by its path. Jobs that are not recorded do not depend on it."""
+
+    path: str
+
+
+class RunsDependency(Struct, frozen=True, array_like=True, tag="runs"):
+    """Whether finished jobs of a cluster are recorded."""
+
+    cluster: str
+
+
 Dependency = (
     DefinitionDependency
     | NamesDependency
@@ -79,6 +93,8 @@ Dependency = (
     | FileDependency
     | PathsDependency
     | GenerationDependency
+    | RunDependency
+    | RunsDependency
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -134,6 +150,24 @@ class RecordingLookup:
         if suffix:
             self._dependencies.add(GenerationDependency(path))
         return suffix
+
+    def finished(self, key: ObjectKey) -> FinishedRun | None:
+        """Return the recorded end of a job; None if it has not ended."""
+        runs = self._context.evidence.runs.get(self._cluster.name)
+        run = runs.runs.get(key) if runs is not None else None
+        if run is not None:
+            self._dependencies.add(RunDependency(self._context.kinds.manifest_path(self._cluster.name, key)))
+        return run
+
+    def origin(self, run: FinishedRun) -> Origin | None:
+        """Return where the evidence records the end of a job."""
+        document = self._context.evidence.runs[self._cluster.name].document
+        return None if document is None else Origin(document=document, field=run.origin)
+
+    def has_runs(self) -> bool:
+        """Return whether finished jobs of the cluster are recorded."""
+        self._dependencies.add(RunsDependency(self._cluster.name))
+        return self._cluster.name in self._context.evidence.runs
 
     def answers(self) -> "Answers":
         """Return the recorded answers of the cluster's sizing engine; each question asked becomes a dependency."""
@@ -226,10 +260,21 @@ class DependencyDigests:
                 return self.inventories.get(dependency.cluster)
             case AnswerDependency():
                 return self._answer(dependency)
-            case GenerationDependency():
-                return context.generations.get(dependency.path, "")
+            case GenerationDependency() | RunDependency() | RunsDependency():
+                return self._of_names(dependency)
             case FileDependency() | PathsDependency():
                 return self._of_files(dependency)
+
+    def _of_names(self, dependency: GenerationDependency | RunDependency | RunsDependency) -> object:
+        if isinstance(dependency, RunsDependency):
+            return dependency.cluster in self._context.evidence.runs
+        if isinstance(dependency, RunDependency):
+            return repr(self._runs.get(dependency.path))
+        return self._context.generations.get(dependency.path, "")
+
+    @cached_property
+    def _runs(self) -> Mapping[str, FinishedRun]:
+        return self._context.finished()
 
     @cached_property
     def inventories(self) -> dict[str, str]:

@@ -1,16 +1,18 @@
-"""The evidence about each cluster, `evidence/<cluster>/*.yaml`: nodes and recorded sizing answers."""
+"""The evidence about each cluster, `evidence/<cluster>/*.yaml`: nodes, recorded sizing answers, finished jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
+from reconciler.core.active_queues import ActiveQueues
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import EvidenceUse, Kinds
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
+from reconciler.core.runs import FinishedRuns
 from reconciler.index.parsed import ParsedFile
 
 if TYPE_CHECKING:
@@ -20,10 +22,12 @@ _Value = TypeVar("_Value")
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """Inventories and answers by cluster; a cluster without a file has neither."""
+    """What is known of each cluster, by kind of evidence; a cluster without a file is not in the mapping."""
 
     inventories: Mapping[str, Inventory]
     answers: "Mapping[str, Answers]"
+    runs: Mapping[str, FinishedRuns]
+    queues: Mapping[str, ActiveQueues]
     problems: tuple[Problem, ...]
 
 
@@ -50,7 +54,11 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
         if row.evidence.use:
             _add(values[row.evidence.use], cluster, value, document, problems)
     return Evidence(
-        inventories=values[EvidenceUse.INVENTORY], answers=values[EvidenceUse.ANSWERS], problems=tuple(problems)
+        inventories=values[EvidenceUse.INVENTORY],
+        answers=values[EvidenceUse.ANSWERS],
+        runs=values[EvidenceUse.RUNS],
+        queues=values[EvidenceUse.QUEUES],
+        problems=tuple(problems),
     )
 
 

@@ -57,6 +57,11 @@ class FileRecord(Struct, frozen=True, array_like=True):
         """Paths of the rendered objects."""
         return self.objects.split(SEPARATOR)[::2] if self.objects else []
 
+    @property
+    def blobs(self) -> list[str]:
+        """Blob ids of the rendered objects."""
+        return self.objects.split(SEPARATOR)[1::2] if self.objects else []
+
 
 class CompiledRecord(Struct, frozen=True, array_like=True):
     """What a worker returns for one file: its record, and the bytes of those objects that will be needed."""

@@ -47,7 +47,10 @@ class Renderer:
             if cluster:
                 context = replace(context, clusters=tuple(one for one in context.clusters if one.name == cluster))
             files = compile_files(context, chosen)
-        return [{one.summary.path: one for one in reversed(file.objects)} for file in files]
+        settled = self._index.settled
+        return [
+            {one.summary.path: settled.get(one.summary.path, one) for one in reversed(file.objects)} for file in files
+        ]
 
     def object(self, path: str) -> RenderedObject:
         """Return one rendered object; those of its source file and cluster are kept for the next call."""

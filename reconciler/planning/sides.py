@@ -20,7 +20,8 @@ from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.causes import find_causes
-from reconciler.planning.generations import assign_generations
+from reconciler.planning.jobs.finished import settle_finished, unused_edits
+from reconciler.planning.jobs.generations import assign_generations
 from reconciler.planning.updates import Update, compare_updates
 from reconciler.revision.files import below
 from reconciler.revision.revision import (
@@ -95,6 +96,7 @@ def load_sides(runtime: Runtime, tree: TreeReference, config: Config, *, base: s
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
     own = rendered_tree(runtime, index.revision)
     index, refusals = assign_generations(runtime, index, own)
+    index = settle_finished(runtime, index, own)
     totals = evaluate_tree(runtime, index)
     judging = _resolve_base(runtime, index, base, or_itself=against_head)
     before = index.revision if against_head else judging
@@ -103,7 +105,7 @@ def load_sides(runtime: Runtime, tree: TreeReference, config: Config, *, base: s
         index=index,
         totals=totals,
         renderer=Renderer(runtime, index),
-        refusals=tuple(refusals),
+        refusals=(*refusals, *unused_edits(index, before)),
         base=judging,
         before=before,
         own=own,

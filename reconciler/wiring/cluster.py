@@ -1,9 +1,13 @@
 """Live clusters: the adapter behind `LiveCluster`, from flags and the environment."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config import Cluster, Config
+from reconciler.errors import ConfigError
 
 if TYPE_CHECKING:
     from reconciler.ports.cluster import LiveCluster
@@ -25,3 +29,27 @@ def open_cluster(flags: ClusterFlags, environ: Mapping[str, str]) -> "LiveCluste
     return KubernetesCluster(
         load_access(environ, kubeconfig=flags.kubeconfig, context=flags.context, user=flags.user, groups=flags.groups)
     )
+
+
+def access_flags(flags: Mapping[str, Any]) -> ClusterFlags:
+    """Return the flags of `cli.options.access`."""
+    return ClusterFlags(
+        kubeconfig=flags["kubeconfig"], context=flags["context"], user=flags["as_user"], groups=flags["as_groups"]
+    )
+
+
+def cluster_opener(
+    flags: ClusterFlags, environ: Mapping[str, str], config: Config, *, chosen: str = ""
+) -> "Callable[[Cluster], LiveCluster]":
+    """Return what opens a cluster of the repository.
+
+    The flags name the only cluster, or the `chosen` one. Of several clusters each has a context of its own name.
+    """
+    is_one = bool(chosen) or len(config.clusters) == 1
+    if flags.context and not is_one:
+        raise ConfigError("--context names one cluster, but several are chosen", hint="choose one with --cluster")
+
+    def opener(cluster: Cluster) -> "LiveCluster":
+        return open_cluster(flags if is_one else replace(flags, context=cluster.name), environ)
+
+    return opener

@@ -104,6 +104,7 @@ class Config(Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...] = DEFAULT_FOLDERS["policies"]
     evidence: str = DEFAULT_EVIDENCE
     evidence_days: int | None = None  # maximum age of inventories; None: no limit
+    evidence_shrink: float = 0.25  # share of the nodes and GPUs that one observation may miss
     approvals: str = DEFAULT_APPROVALS
     rendered: str = "rendered"
     rules: Mapping[str, RuleSetting] = field(default_factory=dict)
@@ -131,6 +132,7 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
             policies=tuple(_normalize(written) for written in spec.get("policies", shipped.policies)),
             evidence=_normalize(_evidence_folder(spec)[1]),
             evidence_days=_evidence_days(spec),
+            evidence_shrink=_evidence_shrink(spec, shipped.evidence_shrink),
             approvals=_normalize(spec.get("approvals", shipped.approvals)),
             rendered=_normalize(spec.get("rendered", shipped.rendered)),
             rules={
@@ -236,6 +238,11 @@ def _evidence_days(spec: Mapping[str, Any]) -> int | None:
     evidence = spec.get("evidence")
     limit = evidence.get("maxAge") if isinstance(evidence, dict) else None
     return int(limit.removesuffix("d")) if limit else None
+
+
+def _evidence_shrink(spec: Mapping[str, Any], default: float) -> float:
+    evidence = spec.get("evidence")
+    return float(evidence.get("maxShrink", default)) if isinstance(evidence, dict) else default
 
 
 def _overlaps(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:

@@ -12,6 +12,7 @@ from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, PodSet, QueueRole, Refusal, Relations
 from reconciler.core.kinds.pods import replicated
+from reconciler.core.kinds.progress import ProgressReader
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.objects import FieldPath, ObjectKey, format_path, split_api_version
 from reconciler.core.problems import Parsed, Problem
@@ -49,6 +50,10 @@ class Lookup(Protocol):
         """Return the suffix of the generation in which an object runs; empty if it runs under its own name."""
         ...
 
+    def has_runs(self) -> bool:
+        """Return whether finished jobs of the cluster are recorded, so that they are not created again."""
+        ...
+
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
         """Return the sorted names of all definitions of a kind in a namespace, for hints."""
         ...
@@ -67,6 +72,8 @@ class EvidenceUse(StrEnum):
     NONE = ""  # validated, and part of the digest of every plan
     INVENTORY = "inventory"  # `core.inventory.Inventory`
     ANSWERS = "answers"  # `core.sizing.answers.Answers`
+    RUNS = "runs"  # `core.runs.FinishedRuns`
+    QUEUES = "queues"  # `core.active_queues.ActiveQueues`
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):
@@ -100,6 +107,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         affects_all_files: a change of it compiles every file again.
         defines_kinds: its documents are CustomResourceDefinitions.
         training: reads the training job of a document, for sizing.
+        progress: reads how far a job of a live cluster is; only kinds that end have it.
 
     Rendered objects:
         pods: yields the pods of an object; its second argument is the prefix of the object's fields.
@@ -148,6 +156,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     affects_all_files: bool = False
     defines_kinds: bool = False
     training: Callable[[JobReader], TrainingJob | None] | None = None
+    progress: ProgressReader | None = None
 
     pods: Callable[[Body, str], Iterable[PodSet]] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None

@@ -50,8 +50,10 @@ def _counts_as_deletion(edit: Edit, kinds: Kinds) -> bool:
 
 
 def _stopped_gpus(edit: Edit) -> int:
-    """Return the running GPUs of a workload that the plan deletes, moves, replaces or suspends."""
+    """Return the running GPUs of a workload that the plan deletes, moves, replaces or suspends, unless it has ended."""
     row = edit.row_before
+    if edit.row_after is not None and edit.row_after.finished:
+        return 0
     stops = edit.change.operation in _STOPPING or running_gpus(edit.row_after) == 0
     return running_gpus(row) if row is not None and row.is_workload and stops and not edit.change.is_refused else 0
 

@@ -10,7 +10,7 @@ from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.plan.edits import Edit, running_gpus
 from reconciler.core.plan.plan import CapacityLine, EvidenceChange, GpuLine, JobChange, Operation, QueueLine
 from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, guaranteed_by_product, requests_of_quota
-from reconciler.core.summary import Quota
+from reconciler.core.summary import ObjectSummary, Quota
 
 Usage = Mapping[str, QueueUsage]
 """Queues and requests by cluster."""
@@ -224,6 +224,13 @@ def _name(job: JobChange) -> tuple[str, str, str]:
 _MOVED = ("renamed", "moved")
 
 
+def _finished_word(edit: Edit, after: ObjectSummary) -> str:
+    """Return the word of a job whose end is recorded now, or not any more; one under a new name is a new job."""
+    if after.finished:
+        return "finished"
+    return "added" if edit.change.operation is Operation.MOVE else "run again"
+
+
 def _word(edit: Edit) -> str:
     before, after = edit.row_before, edit.row_after
     is_new = after is not None and after.is_workload
@@ -231,6 +238,8 @@ def _word(edit: Edit) -> str:
         return "added" if is_new else ""
     if after is None or not is_new:
         return "removed"
+    if before.finished != after.finished:
+        return _finished_word(edit, after)
     if edit.change.operation is Operation.MOVE:
         return "renamed" if before.key.name != after.key.name else "moved"
     if before.suspended != after.suspended:

@@ -112,7 +112,9 @@ class EvidenceChange(Struct, frozen=True, kw_only=True):
 
 
 class JobChange(Struct, frozen=True, kw_only=True):
-    """A workload that is added, removed, resized, renamed, moved, replaced, suspended or resumed (`word`).
+    """A workload that is added, removed, resized, renamed, moved, replaced, suspended, resumed, finished or run again.
+
+    `word` is one of these.
 
     `refused`: it would have to be replaced, and is not (`onImmutableChange: refuse`).
 

@@ -1,7 +1,7 @@
 """Replacements: changes of fields that the API server accepts only on a new object.
 
 `onImmutableChange` decides, in the document, its queue, or `reconciler.yaml`. With `replace`, a job gets a new name
-before the plan is made (`planning.generations`), so that here it is a deletion and a creation that belong together.
+before the plan is made (`planning.jobs.generations`): here it is a deletion and a creation that belong together.
 """
 
 from collections import Counter

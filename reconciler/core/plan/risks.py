@@ -178,7 +178,7 @@ def _not_applied(edit: Edit, _: RiskContext) -> RiskText | None:
 
 def _suspend(edit: Edit, _: RiskContext) -> RiskText | None:
     before, after = edit.row_before, edit.row_after
-    if before is None or after is None or before.suspended or not after.suspended or not before.gpus:
+    if before is None or after is None or before.suspended or not after.suspended or after.finished or not before.gpus:
         return None
     return RiskText(
         f"the workload is suspended; its pods on {plural(before.gpus, 'GPU')} are deleted",

@@ -52,6 +52,7 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     is_workload: bool = False  # it runs pods, now or once it is resumed
     queue_role: QueueRole = QueueRole.NONE  # of a queue or flavor: its own; of a workload: that of `queue`
     parent_kind: KindId = NO_KIND  # of `parent`
+    finished: bool = False  # a job that has ended: it requests nothing, and is never applied
 
     @property
     def key(self) -> ObjectKey:

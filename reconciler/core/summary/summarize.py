@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.core.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
 from reconciler.core.kinds.kind import Body, Kind, Kinds
 from reconciler.core.kinds.pods import is_suspended
+from reconciler.core.manifests.finished import is_finished
 from reconciler.core.objects import SourceRef, format_path, split_api_version
 from reconciler.core.summary.object_summary import Demand, ObjectSummary
 from reconciler.core.summary.pods import PodReading, read_pod
@@ -75,6 +76,7 @@ def _workload(kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet]) -
         references.setdefault((reference.group, reference.kind, reference.name), reference)
     brought = _components(row, body) if row.components is not None else frozenset()
     role = queue_kind.queue_role if queue_kind is not None else QueueRole.NONE
+    has_ended = is_finished(body)
     return {
         "gpus": sum(count * gpus for (_, _, gpus), count in demands.items()),
         "gpus_per_pod": max((sum(pod.devices.values()) for pod in pods), default=0),
@@ -85,7 +87,8 @@ def _workload(kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet]) -
         "queue_kind": queue_kind.id if queue_kind is not None else NO_KIND,
         "queue_role": role,
         # Kueue's workloads are committed as suspended: Kueue itself resumes them when there is room.
-        "suspended": is_suspended(body) and role is not QueueRole.ALIAS,
+        "suspended": has_ended or (is_suspended(body) and role is not QueueRole.ALIAS),
+        "finished": has_ended,
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": tuple(Demand(*shape, count) for shape, count in demands.items()),
         "is_workload": True,

@@ -51,6 +51,9 @@ class Lookup:
     def generation(self, key: ObjectKey) -> str:
         raise LookupError(key)
 
+    def has_runs(self) -> bool:
+        return False
+
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
         raise LookupError(kind, namespace)
 

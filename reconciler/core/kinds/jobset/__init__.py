@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.immutable import Body, differing, value_of
+from reconciler.core.kinds.jobset.progress import job_set_progress
 from reconciler.core.kinds.jobset.training import job_set_training
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.pods import batch_job, of_spec
@@ -33,5 +34,6 @@ KINDS = (
         immutable=_immutable,
         has_generations=True,
         training=job_set_training,
+        progress=job_set_progress,
     ),
 )

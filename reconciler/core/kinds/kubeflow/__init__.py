@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.immutable import Body, only, value_of
 from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.kubeflow.progress import operator_job_progress, train_job_progress
 from reconciler.core.kinds.kubeflow.training import pytorch_job_training, train_job_training
 from reconciler.core.kinds.pods import Reader, of_spec, replicated
 from reconciler.core.values import count, mapping, sequence
@@ -53,7 +54,14 @@ def _unapplied(before: Body, after: Body) -> list[str]:
 
 
 def _job(kind: str, field: str) -> Kind:
-    return Kind(group=_GROUP, kind=kind, pods=of_spec(_roles(field)), unapplied=_unapplied, has_generations=True)
+    return Kind(
+        group=_GROUP,
+        kind=kind,
+        pods=of_spec(_roles(field)),
+        unapplied=_unapplied,
+        has_generations=True,
+        progress=operator_job_progress,
+    )
 
 
 KINDS = (
@@ -64,6 +72,7 @@ KINDS = (
         unapplied=_unapplied,
         has_generations=True,
         training=pytorch_job_training,
+        progress=operator_job_progress,
     ),
     _job("TFJob", "tfReplicaSpecs"),
     _job("MPIJob", "mpiReplicaSpecs"),
@@ -77,5 +86,6 @@ KINDS = (
         immutable=only("spec.runtimeRef", "spec.managedBy"),  # transition rules of its CRD
         has_generations=True,
         training=train_job_training,
+        progress=train_job_progress,
     ),
 )

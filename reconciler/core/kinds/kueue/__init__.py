@@ -20,6 +20,7 @@ LOCAL_QUEUE = (GROUP, "LocalQueue")
 COHORT = (GROUP, "Cohort")
 RESOURCE_FLAVOR = (GROUP, "ResourceFlavor")
 TOPOLOGY = (GROUP, "Topology")
+WORKLOAD = (GROUP, "Workload")
 
 DELETION = Deletion(
     rule="risk.queue-delete",

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from reconciler.core.active_queues import parse_active_queues
 from reconciler.core.documents import Document
 from reconciler.core.inventory import parse_inventory
 from reconciler.core.kinds.facts import Refusal
 from reconciler.core.kinds.kind import ANY_KIND, EvidenceReader, EvidenceUse, Kind, Role
 from reconciler.core.problems import Problem
+from reconciler.core.runs import parse_runs
 
 GROUP = "gpureconciler.io"
 CONFIG = (GROUP, "ReconcilerConfig")
@@ -41,6 +43,20 @@ KINDS = (
         role=Role.EVIDENCE,
         refusal=_REFUSAL,
         evidence=EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS),
+    ),
+    Kind(
+        group=GROUP,
+        kind="FinishedRuns",
+        role=Role.EVIDENCE,
+        refusal=_REFUSAL,
+        evidence=EvidenceReader(parse=parse_runs, use=EvidenceUse.RUNS),
+    ),
+    Kind(
+        group=GROUP,
+        kind="ActiveQueues",
+        role=Role.EVIDENCE,
+        refusal=_REFUSAL,
+        evidence=EvidenceReader(parse=parse_active_queues, use=EvidenceUse.QUEUES),
     ),
     Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
     Kind(group=GROUP, kind="PlanApproval", role=Role.APPROVAL, refusal=_REFUSAL),

@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.pods import Reader, of_spec
+from reconciler.core.kinds.ray.progress import ray_job_progress
 from reconciler.core.kinds.ray.training import ray_job_training
 from reconciler.core.values import count, mapping, sequence
 
@@ -34,6 +35,12 @@ def _with_cluster(field: str) -> Reader:
 
 KINDS = (
     Kind(group=_GROUP, kind="RayCluster", pods=of_spec(_cluster)),
-    Kind(group=_GROUP, kind="RayJob", pods=of_spec(_with_cluster("rayClusterSpec")), training=ray_job_training),
+    Kind(
+        group=_GROUP,
+        kind="RayJob",
+        pods=of_spec(_with_cluster("rayClusterSpec")),
+        training=ray_job_training,
+        progress=ray_job_progress,
+    ),
     Kind(group=_GROUP, kind="RayService", pods=of_spec(_with_cluster("rayClusterConfig"))),
 )

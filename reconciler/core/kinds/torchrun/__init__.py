@@ -18,7 +18,15 @@ def _job(job: TorchrunJob, lookup: Lookup) -> Rendered:
     namespace = job.namespace or lookup.cluster.namespace
     queue = lookup.defined(QUEUE, namespace, job.queue)
     known = (job.queue,) if queue is not None else lookup.defined_names(QUEUE, namespace)
-    return render_job(job, queue, lookup.cluster, lookup.inventory(), known_queues=known, generation=lookup.generation)
+    return render_job(
+        job,
+        queue,
+        lookup.cluster,
+        lookup.inventory(),
+        known_queues=known,
+        generation=lookup.generation,
+        has_runs=lookup.has_runs,
+    )
 
 
 KINDS = (

@@ -10,6 +10,7 @@ from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.pods import batch_job, of_spec, replicated
 from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.kinds.workloads import immutable
+from reconciler.core.kinds.workloads.progress import job_progress
 from reconciler.core.kinds.workloads.training import job_training
 from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.values import mapping, text
@@ -48,6 +49,8 @@ def _claim(body: Body) -> Relations:
 
 CONFIG_MAP = ("", "ConfigMap")
 NAMESPACE = ("", "Namespace")
+NODE = ("", "Node")
+POD = ("", "Pod")
 PERSISTENT_VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 SECRET = ("", "Secret")
 SERVICE_ACCOUNT = ("", "ServiceAccount")
@@ -80,6 +83,7 @@ _RUNNING = (
         immutable=immutable.job,
         has_generations=True,
         training=job_training,
+        progress=job_progress,
     ),
     Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job)),
 )

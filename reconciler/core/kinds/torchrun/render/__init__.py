@@ -3,6 +3,7 @@
 What all jobs of a queue share is worked out once per queue, cluster and evidence, and remembered while they live.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue
 from reconciler.core.kinds.torchrun.render import job as _job
 from reconciler.core.kinds.torchrun.render import queue as _queue
 from reconciler.core.kinds.torchrun.render.template import Template, resolve_template
+from reconciler.core.kinds.torchrun.render.workload import ttl_problems
 
 __all__ = ["Rendered", "render_job", "render_queue"]
 
@@ -31,15 +33,21 @@ def render_job(
     *,
     known_queues: tuple[str, ...] = (),
     generation: _job.Generation = lambda _: "",
+    has_runs: Callable[[], bool] = lambda: False,
 ) -> Rendered:
     """Render a job for `cluster`. `queue` is the queue that it names, in its namespace; None if it does not exist.
 
     `known_queues` are names to suggest for a queue that is not there. `generation` returns the suffix of a workload's
-    name.
+    name. `has_runs` tells whether finished jobs of the cluster are recorded.
     """
     if queue is None:
         return _job.unknown_queue(job, known_queues)
-    return _job.render(job, _template(queue, cluster, _Same(inventory)), generation)
+    rendered = _job.render(job, _template(queue, cluster, _Same(inventory)), generation)
+    ttl = job.reliability.ttl
+    if ttl is None:
+        return rendered
+    warnings = ttl_problems(ttl, cluster.name, has_runs=has_runs())
+    return Rendered(manifests=rendered.manifests, problems=(*rendered.problems, *warnings))
 
 
 class _Same(Struct, frozen=True, eq=False):

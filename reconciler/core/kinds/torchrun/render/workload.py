@@ -1,5 +1,6 @@
 """The workload around the pods: an Indexed Job, or the PyTorchJob that is a gang under KAI."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.config import Backend
@@ -39,7 +40,7 @@ def workload_tree(
             "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
         }
     spec: dict[str, Any] = {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes}
-    spec |= _limits(pod, problems)
+    spec |= _limits(pod)
     suspend = pod.job.suspend or SUSPEND
     if backend is not Backend.KUEUE or suspend.value:  # Kueue itself suspends and resumes what it queues
         spec["suspend"] = suspend
@@ -47,19 +48,32 @@ def workload_tree(
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec | {"template": template}}
 
 
-def _limits(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
-    """Return restarts, deadline, and the time to live if it is set: a GitOps tool would run a deleted job again."""
+def _limits(pod: Pod) -> dict[str, Any]:
+    """Return restarts, deadline, and the time to live if it is set."""
     reliability = pod.job.reliability
     limits: dict[str, Any] = {"backoffLimit": reliability.max_restarts or MAX_RESTARTS}
     if reliability.ttl:
         limits["ttlSecondsAfterFinished"] = reliability.ttl
-        gone = f"the job is deleted {reliability.ttl.value} s after it ends"
-        message = f"{gone}; then Argo CD or Flux creates it again, and it runs again"
-        hint = "remove it, and delete the file of the job when it is done; activeDeadlineSeconds limits its run time"
-        problems.append(problem_at(reliability.ttl, "torchrun.ttl", message, hint, severity=Severity.WARNING))
     if reliability.deadline:
         limits["activeDeadlineSeconds"] = reliability.deadline
     return limits
+
+
+_SHORTEST_TTL = 600
+"""Seconds. An observation has to reach Git and the GitOps tool before the job is gone."""
+
+
+def ttl_problems(ttl: Traced, cluster: str, *, has_runs: bool) -> Iterator[Problem]:
+    """Warn of a time to live after which a GitOps tool creates the job again, because its end was not recorded."""
+    gone = f"the job is deleted {ttl.value} s after it ends"
+    if not has_runs:
+        message = f"{gone}; then Argo CD or Flux creates it again, and it runs again"
+        hint = f"record finished jobs (`reconciler observe --cluster {cluster}`, on a schedule), or remove it"
+        yield problem_at(ttl, "torchrun.ttl", message, hint, severity=Severity.WARNING)
+    elif ttl.value < _SHORTEST_TTL:
+        message = f"{gone}, perhaps before its end is recorded and synced; then it runs again"
+        hint = f"use {_SHORTEST_TTL} or more, and observe the cluster more often than that"
+        yield problem_at(ttl, "torchrun.ttl", message, hint, severity=Severity.WARNING)
 
 
 def _pytorch_job(
@@ -79,7 +93,7 @@ def _pytorch_job(
         "nprocPerNode": _text(shape.processes),
         "runPolicy": {
             "cleanPodPolicy": _CLEAN,
-            **_limits(pod, problems),
+            **_limits(pod),
             "suspend": pod.job.suspend or SUSPEND,
             "schedulingPolicy": {"minAvailable": _gang(shape.min_nodes or shape.nodes)},
         },
