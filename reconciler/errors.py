@@ -72,6 +72,20 @@ class RepositoryError(OutsideError):
     """A Git command failed. The message holds the operation and the reason that Git gave."""
 
 
+class RemoteError(RepositoryError):
+    """A Git server refused a request or cannot be used. `reason` is one CamelCase word for conditions and metrics."""
+
+    def __init__(self, message: str, *, hint: str = "", reason: str = "GitOperationFailed") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class RemoteUnavailable(RemoteError):
+    """A Git server did not answer, or not completely. Retrying may help."""
+
+    retryable = True
+
+
 class PredictorError(OutsideError):
     """An external sizing engine failed or returned an invalid answer. Retrying does not help."""
 

@@ -55,7 +55,7 @@ class ChildCommand(Struct, frozen=True, kw_only=True):
 
     `memory_bytes` limits the resident memory of the child, measured in /proc. Where the system has prlimit(2), the
     address space of the child and of each process it starts is limited to four times as much. Other systems have no
-    memory limit.
+    memory limit. `file_bytes` limits the size of each file that the child or its children write (0: no limit).
     """
 
     name: str
@@ -63,6 +63,7 @@ class ChildCommand(Struct, frozen=True, kw_only=True):
     folder: Path
     environ: Mapping[str, str]
     memory_bytes: int
+    file_bytes: int = 0
 
 
 def absolute_program(command: str) -> str:
@@ -115,7 +116,9 @@ class ChildProcess:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error  # ValueError: a NUL in an argument
             raise ProcessError(f"{one_line(command.argv[0])} could not be started: {reason}") from error
-        _limit_address_space(self._process.pid, command.memory_bytes * _ADDRESS_SPACE_FACTOR)
+        _limit(self._process.pid, "RLIMIT_AS", command.memory_bytes * _ADDRESS_SPACE_FACTOR)
+        if command.file_bytes:
+            _limit(self._process.pid, "RLIMIT_FSIZE", command.file_bytes)
         self._selector = selectors.DefaultSelector()
         self._watch(self._process.stdout, self._reply if interactive else self._messages)
         self._watch(self._process.stderr, self._messages)
@@ -164,6 +167,12 @@ class ChildProcess:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         return self._process.poll() is not None
 
+    def ask_to_end(self) -> None:
+        """Send SIGTERM to the child, from any thread; it may still answer."""
+        with suppress(ProcessLookupError):
+            if not self._is_ended:
+                os.kill(self.pid, signal.SIGTERM)
+
     def end(self) -> None:
         """Kill the child and everything in its group. May be called twice."""
         if not self._is_ended:
@@ -179,14 +188,16 @@ class ChildProcess:
 
     def last_message(self) -> str:
         """Return the last line of text that the child printed, without secrets; empty if it printed none."""
-        lines = [line for line in self._messages.decode("utf-8", "replace").splitlines() if line.strip()]
-        if not lines:
-            return ""
-        text = lines[-1]
+        lines = self.messages()
+        return one_line(lines[-1]) if lines else ""
+
+    def messages(self) -> list[str]:
+        """Return the last lines of text that the child printed, without secrets."""
+        text = self._messages.decode("utf-8", "replace")
         for name, value in self._command.environ.items():
             if len(value) >= _SHORTEST_SECRET and is_secret_name(name):
                 text = text.replace(value, MASK)
-        return one_line(mask_text(text))
+        return [line for line in mask_text(text).splitlines() if line.strip()]
 
     def _resident_bytes(self) -> int:
         """Return the memory that the child holds; 0 if the system does not tell."""
@@ -250,14 +261,15 @@ class ChildProcess:
                         break
 
 
-def _limit_address_space(pid: int, limit: int) -> None:
-    """Set RLIMIT_AS of a child that has just been started; what it starts inherits the limit."""
+def _limit(pid: int, name: str, limit: int) -> None:
+    """Set a limit of a child that has just been started; what it starts inherits the limit."""
     if not hasattr(resource, "prlimit"):
         return
+    number = getattr(resource, name)
     with suppress(ProcessLookupError, PermissionError):  # it has exited
-        _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+        _, hard = resource.prlimit(pid, number)
         allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.prlimit(pid, resource.RLIMIT_AS, (allowed, allowed))
+        resource.prlimit(pid, number, (allowed, allowed))
 
 
 @contextmanager

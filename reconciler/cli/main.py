@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "observe": "Record nodes, queues in use and finished jobs as evidence.",
     "size": "Choose the number of GPUs for a training job.",
     "show": "Show a saved plan in any format.",
+    "controller": "Watch config repositories: plan, commit and apply.",
     "autoconf": "Compile the model of an installed ado-autoconf into a table.",
     "schema": "Print the JSON Schema of a kind.",
     "version": "Print the versions of the engine and its schemas.",
@@ -34,7 +35,7 @@ COMMANDS: dict[str, str] = {
 }
 """Each command, which is also the name of its module, with its summary: `--help` imports none of the modules."""
 
-_FOLDERS = {"schema": "about", "version": "about", "completion": "about", "observe": "live"}
+_FOLDERS = {"schema": "about", "version": "about", "completion": "about", "observe": "live", "controller": "live"}
 """The folders of commands whose modules are not beside this one."""
 
 _EPILOG = """\b

@@ -63,8 +63,8 @@ METRICS = (
     _metric(
         "policy_results",
         MetricType.GAUGE,
-        "Number of objects and rules by result in the last plans, passes not included.",
-        {"severity": "severity of the rule", "result": "`warn`, `deny`, `error` or `unknown`"},
+        "Number of verdicts in the last plans, by result; rules that passed do not count.",
+        {"result": "`deny`, `warn`, `audit`, `error` or `excepted`"},
     ),
     _metric(
         "gpu_quota_delta",

@@ -43,12 +43,20 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
 def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False) -> Run:
     """Open the config repository around a folder (`merge`: the result of merging into the base), and its settings."""
     from reconciler.adapters.git import GitRepository
+
+    resolve(flags, environ, {})  # a wrong flag is reported before a wrong folder
+    if not Path(repo).is_dir():
+        raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
+    return open_repository(GitRepository.open(Path(repo), environ=environ), flags, environ, merge=merge)
+
+
+def open_repository(
+    repository: "Repository", flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False
+) -> Run:
+    """Open a config repository, and its settings."""
     from reconciler.revision.revision import read_config, read_defaults, resolve_head
 
     early = resolve(flags, environ, {})
-    if not Path(repo).is_dir():
-        raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
-    repository = GitRepository.open(Path(repo), environ=environ)
     tree = resolve_head(repository, early.revision, merge_into=early.base if merge else None)
     store, schemas = _cache(early, environ), catalogue()
     config = read_config(repository, tree, lambda: schemas, store)

@@ -131,7 +131,7 @@ class Git(Struct, frozen=True, kw_only=True):
             return subprocess.Popen(
                 ["git", *arguments],
                 cwd=self.folder,
-                env=self._user_environment() if as_user else self._hardened_environment(),
+                env=self._user_environment() if as_user else self.hardened_environment(),
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -143,7 +143,7 @@ class Git(Struct, frozen=True, kw_only=True):
         except OSError as error:
             raise RepositoryError(f"git could not be started in {self.folder}: {error.strerror}") from error
 
-    def _hardened_environment(self) -> dict[str, str]:
+    def hardened_environment(self) -> dict[str, str]:
         """Return the user's environment without any variable that controls git, and with our settings."""
         kept = {
             name: value

@@ -1,11 +1,13 @@
 """Log messages on standard error, as lines of text or as one JSON object per line.
 
-All messages have the level info or debug, so `logging` is imported only if one of these levels is enabled.
+All messages of commands have the level info or debug, so `logging` is imported only if one of these levels is enabled.
+The controller alone logs warnings and errors.
 """
 
 import sys
 from typing import TYPE_CHECKING
 
+from reconciler.core.secrets import mask_tokens
 from reconciler.outputs.terminal.printable import clean_output
 
 if TYPE_CHECKING:
@@ -27,6 +29,12 @@ class Log:
         """Log details, for debugging."""
         if logging := sys.modules.get("logging"):
             logging.getLogger(self._name).debug(message, *values)
+
+    def event(self, level: str, message: str, **fields: object) -> None:
+        """Log with fields of their own in JSON, for programs that run for long; in text they follow the message."""
+        if logging := sys.modules.get("logging"):
+            number = logging.getLevelNamesMapping()[level.upper()]
+            logging.getLogger(self._name).log(number, message, extra={"fields": fields})
 
 
 def set_up(*, level: str, form: str) -> None:
@@ -55,7 +63,9 @@ def _text() -> "logging.Formatter":
 
     class Text(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
-            return clean_output(super().format(record))
+            fields = getattr(record, "fields", {})
+            pairs = "".join(f" {name}={value}" for name, value in fields.items() if value not in ("", None))
+            return clean_output(mask_tokens(super().format(record) + pairs))
 
     return Text("%(levelname)s: %(message)s")
 
@@ -73,8 +83,9 @@ def _json() -> "logging.Formatter":
                 "logger": record.name,
                 "message": record.getMessage(),
             }
+            entry |= {name: value for name, value in getattr(record, "fields", {}).items() if value not in ("", None)}
             if record.exc_info:
                 entry["trace"] = self.formatException(record.exc_info)
-            return clean_output(json.dumps(entry, ensure_ascii=False), form="json")
+            return clean_output(mask_tokens(json.dumps(entry, ensure_ascii=False)), form="json")
 
     return Json()

@@ -14,6 +14,7 @@ GROUP = "gpureconciler.io"
 CONFIG = (GROUP, "ReconcilerConfig")
 EXCEPTION = (GROUP, "PolicyException")
 APPROVAL = (GROUP, "PlanApproval")
+SOURCE = (GROUP, "ConfigSource")
 
 _REFUSAL = Refusal(
     rule="layout.kind",

@@ -1,0 +1,348 @@
+"""`Controller`: the loop. Sources are due at intervals and after edits, webhooks and failures; workers make passes."""
+
+import hashlib
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from reconciler.adapters.git.remote import remove_mirror
+from reconciler.controller.exporting import SpanExporter
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.outcome import PassOutcome, failure
+from reconciler.controller.queue import WorkQueue
+from reconciler.controller.reconcile import Request, open_remote
+from reconciler.controller.reporting import count_pass, set_gauges
+from reconciler.controller.sources.source import ConfigSource, Mode
+from reconciler.controller.sources.status import READY, SourceStatus, finished, started, timestamp
+from reconciler.controller.sources.store import SourceStore
+from reconciler.core.secrets import mask_text
+from reconciler.errors import ReconcilerError
+from reconciler.outputs.terminal.logs import Log
+
+_REFRESH_SECONDS = 60.0  # the list of sources is read again at least this often
+_LONGEST_RETRY = 600.0
+_log = Log(__name__)
+
+
+class Runner(Protocol):
+    """Makes passes."""
+
+    def run(self, request: Request) -> PassOutcome:
+        """Make one pass. Every failure is part of the outcome."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ask all running passes to end."""
+        ...
+
+
+class ShardHolder(Protocol):
+    """Which sources this replica works on."""
+
+    def holds(self, key: str) -> bool:
+        """Return whether this replica may work on a source at this moment."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """The number of shards that this replica holds."""
+        ...
+
+
+class AllShards:
+    """The only replica works on everything."""
+
+    held = 1
+
+    def holds(self, key: str) -> bool:  # noqa: ARG002 - it holds every key
+        """Return True."""
+        return True
+
+
+class LoopOptions(Struct, frozen=True, kw_only=True):
+    """Limits of the loop. `retry` is the first pause after a failure in seconds; it doubles with every further one."""
+
+    state: Path
+    workers: int = 4
+    retry: float = 2.0
+    max_repository: int = 1 << 30
+
+
+class Controller:
+    """Runs passes until it is stopped."""
+
+    def __init__(
+        self,
+        store: SourceStore,
+        runner: Runner,
+        metrics: Metrics,
+        exporter: SpanExporter,
+        options: LoopOptions,
+        *,
+        environ: Mapping[str, str],
+        shards: ShardHolder | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._runner, self._metrics, self._exporter = store, runner, metrics, exporter
+        self._options, self._environ = options, dict(environ)
+        self._shards = shards or AllShards()
+        self._now = now
+        self._queue = WorkQueue(time.monotonic)
+        self._lock = threading.Lock()
+        self._sources: dict[str, ConfigSource] = {}
+        self._statuses: dict[str, SourceStatus] = {}
+        self._is_loaded = False
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._refresh, name="sources", daemon=True)]
+        self._threads += [
+            threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
+            for number in range(options.workers)
+        ]
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, seconds: float = 25.0) -> None:
+        """End the running passes and wait for the threads, at most `seconds`."""
+        self._stopping.set()
+        self._queue.close()
+        self._store.close()
+        self._runner.interrupt()
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
+
+    def hint(self, key: str) -> None:
+        """Look at a source soon: a webhook, or a shard that is ours now."""
+        self._queue.add(key)
+
+    def shards_changed(self) -> None:
+        """Forget what other replicas may have changed, and look at all sources again."""
+        with self._lock:
+            self._statuses = {key: status for key, status in self._statuses.items() if self._shards.holds(key)}
+            keys = [*self._sources]
+        for key in keys:
+            self._queue.add(key)
+
+    def sources(self) -> dict[str, ConfigSource]:
+        """Return all sources by key."""
+        with self._lock:
+            return dict(self._sources)
+
+    def unhealthy(self) -> str:
+        """Return why this process should be restarted; empty if it need not be."""
+        dead = [thread.name for thread in self._threads if not thread.is_alive()]
+        return f"threads ended: {', '.join(dead)}" if dead and not self._stopping.is_set() else ""
+
+    def unready(self) -> str:
+        """Return why this replica is not ready: nothing loaded, or the last pass of every source of it failed."""
+        if self._stopping.is_set():
+            return "stopping"
+        with self._lock:
+            if not self._is_loaded:
+                return "the sources are not loaded"
+            ours = self._ours()
+            waiting = [key for key in ours if not self._statuses.get(key, SourceStatus()).conditions]
+            failed = [key for key in ours if not self._statuses.get(key, SourceStatus()).is_ready]
+        if ours and len(waiting) == len(ours):
+            return "no source has been reconciled yet"
+        return f"the last pass of all {len(ours)} sources failed" if ours and len(failed) == len(ours) else ""
+
+    def _ours(self) -> list[str]:
+        return [key for key, source in self._sources.items() if not source.suspend and self._shards.holds(key)]
+
+    # -- sources -------------------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._load()
+                self._store.wait(_REFRESH_SECONDS)
+            except ReconcilerError as error:
+                for problem in getattr(error, "problems", ()) or (error,):
+                    _log.event("error", "the sources cannot be read; the last ones stay", error=mask_text(str(problem)))
+                self._stopping.wait(5.0)
+            except Exception as error:  # noqa: BLE001 - a bug must not end the thread
+                _log.event("error", "bug while reading the sources", error=mask_text(repr(error)))
+                self._stopping.wait(5.0)
+
+    def _load(self) -> None:
+        loaded = {source.key: source for source in self._store.load()}
+        with self._lock:
+            before, self._sources = self._sources, loaded
+            is_first, self._is_loaded = not self._is_loaded, True
+            for key in before.keys() - loaded.keys():
+                self._statuses.pop(key, None)
+        gone = [source for key, source in before.items() if key not in loaded or _place(loaded[key]) != _place(source)]
+        for source in gone:
+            self._queue.forget(source.key)
+            remove_mirror(self._options.state / "sources" / _place(source))
+        if is_first:
+            self._remove_unknown(loaded)
+        for key, source in loaded.items():
+            if before.get(key) != source:
+                self._queue.add(key)
+
+    def _remove_unknown(self, loaded: Mapping[str, ConfigSource]) -> None:
+        """Remove the mirrors of sources that were deleted while no controller ran."""
+        folder = self._options.state / "sources"
+        places = {_place(source) for source in loaded.values()}
+        for left in folder.iterdir() if folder.is_dir() else ():
+            if left.name not in places:
+                remove_mirror(left)
+
+    # -- passes --------------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (key := self._queue.take()) is not None:
+            try:
+                delay = self.visit(key)
+            except Exception as error:  # noqa: BLE001 - a bug in one source must not end the worker
+                _log.event("error", "bug in a pass", source=key, error=mask_text(repr(error)))
+                delay = _LONGEST_RETRY
+            finally:
+                self._queue.done(key)
+            if delay is not None and not self._stopping.is_set():
+                self._queue.add(key, delay)
+
+    def visit(self, key: str) -> float | None:
+        """Look at one source and make a pass if one is due. Return the seconds until the next visit, None for never."""
+        with self._lock:
+            source = self._sources.get(key)
+            status = self._statuses.get(key)
+        if source is None or source.suspend or not self._shards.holds(key):
+            return None
+        if status is None:
+            status = self._store.status(source)
+            self._remember(key, status)
+        start = self._now()
+        outcome = self._pass(source, status)
+        if outcome is None:
+            return _spread(source.interval)
+        if self._stopping.is_set() and outcome.failure is not None:
+            return None  # the pass was interrupted: the next process makes it again
+        after = finished(status, source, outcome, timestamp(self._now()))
+        self._remember(key, after)
+        self._save(source, after)
+        self._report(source, status, after, outcome, self._now() - start)
+        if outcome.failure is not None and not outcome.failure.stalled:
+            pause = self._options.retry * 2.0 ** min(after.failures - 1, 20)
+            return max(min(pause, max(source.interval, _LONGEST_RETRY)), outcome.failure.retry_after)
+        return _spread(source.interval)
+
+    def _pass(self, source: ConfigSource, status: SourceStatus) -> PassOutcome | None:
+        """Make a pass, or return None if nothing has changed since the last one."""
+        try:
+            secret = self._store.secret(source, source.secret) if source.secret else {}
+            request = Request(
+                source=source,
+                folder=str(self._options.state / "sources" / _place(source)),
+                secret=secret,
+                accepted=status.last_commit,
+                max_repository=self._options.max_repository,
+            )
+            if self._is_current(request, status):
+                return None
+            self._begin(source, status)
+            return self._runner.run(request)
+        except ReconcilerError as error:
+            return PassOutcome(failure=failure(error), tips=status.tips)
+
+    def _is_current(self, request: Request, status: SourceStatus) -> bool:
+        """Ask the Git server whether the references are where the last pass left them."""
+        source = request.source
+        if (
+            source.mode is Mode.APPLY  # drift does not show in Git
+            or not status.is_ready
+            or status.observed_generation != source.generation
+            or status.last_handled_reconcile_at != source.requested_at
+        ):
+            return False
+        start, result = time.monotonic(), "failure"
+        try:
+            tips = open_remote(request, self._environ).tips(source.refs)
+            result = "success"
+        finally:
+            self._metrics.count("git_request_total", type="ls-remote", result=result)
+            self._metrics.observe("git_request_duration_seconds", time.monotonic() - start, type="ls-remote")
+        return dict(tips) == status.tips
+
+    def _begin(self, source: ConfigSource, status: SourceStatus) -> None:
+        progressing = started(status, source, timestamp(self._now()))
+        if progressing != status:
+            self._remember(source.key, progressing)
+            self._save(source, progressing)
+
+    def _remember(self, key: str, status: SourceStatus) -> None:
+        with self._lock:
+            self._statuses[key] = status
+
+    def _save(self, source: ConfigSource, status: SourceStatus) -> None:
+        result = "success"
+        try:
+            self._store.save(source, status)
+        except ReconcilerError as error:
+            result = "failure"
+            _log.event("warning", "the status was not written", source=source.key, error=mask_text(str(error)))
+        self._metrics.count("status_write_total", result=result)
+
+    # -- what others see -----------------------------------------------------------------------------------------------
+
+    def _report(
+        self, source: ConfigSource, before: SourceStatus, after: SourceStatus, outcome: PassOutcome, seconds: float
+    ) -> None:
+        self._exporter.export(outcome.spans)
+        count_pass(self._metrics, source, outcome, seconds, self._now())
+        ready, was = after.condition(READY), before.condition(READY)
+        assert ready is not None  # noqa: S101 - every pass sets it
+        failed = outcome.failure
+        _log.event(
+            "info" if failed is None else "error",
+            "reconciled" if failed is None else "failed",
+            source=source.key,
+            mode=source.mode.value,
+            revision=outcome.revision,
+            reason=ready.reason,
+            detail=ready.message,
+            plan=outcome.plan.digest if outcome.plan else "",
+            pushed=outcome.pushed,
+            seconds=round(seconds, 3),
+            trace_id=outcome.spans[0].trace if outcome.spans else "",
+        )
+        is_new = was is None or (was.status, was.reason, was.message) != (ready.status, ready.reason, ready.message)
+        if is_new or outcome.pushed:
+            try:
+                self._store.tell(source, warning=failed is not None, reason=ready.reason, message=ready.message)
+            except ReconcilerError as error:
+                _log.event("warning", "the event was not written", source=source.key, error=mask_text(str(error)))
+
+    def update_gauges(self) -> None:
+        """Set the gauges, which describe the sources of this replica at this moment."""
+        with self._lock:
+            sources = {key: self._sources[key] for key in self._ours()}
+            statuses = {key: self._statuses.get(key, SourceStatus()) for key in sources}
+            suspended = sum(1 for source in self._sources.values() if source.suspend)
+        self._metrics.set("queue_depth", self._queue.depth())
+        self._metrics.set("shards_held", self._shards.held)
+        set_gauges(self._metrics, list(statuses.values()), suspended)
+
+
+def _spread(seconds: float) -> float:
+    """Vary an interval a little, so that sources do not become due together."""
+    factor: float = random.uniform(0.95, 1.05)  # noqa: S311 - nothing depends on chance
+    return seconds * factor
+
+
+def _place(source: ConfigSource) -> str:
+    """Name the folder of a source: another one for another object of the same name, or another repository."""
+    text = f"{source.key} {source.uid} {source.url}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,117 @@
+"""`PassOutcome`: what one pass over a source did, and why it failed if it did."""
+
+from collections import Counter
+
+from msgspec import Struct
+
+from reconciler.controller.tracing import TraceSpan
+from reconciler.core.plan import Plan
+from reconciler.core.secrets import mask_text
+from reconciler.core.values import plural
+from reconciler.errors import (
+    ConfigError,
+    InvalidInput,
+    OutsideError,
+    PolicyDenied,
+    ReconcilerError,
+    RemoteError,
+    StalePlan,
+    Terminated,
+    UnsafePlan,
+    one_line,
+)
+
+_MESSAGE_LENGTH = 1000
+
+
+class PlanSummary(Struct, frozen=True, kw_only=True):
+    """What conditions and metrics tell of a plan, without names of objects."""
+
+    digest: str = ""
+    changes: dict[str, int] = {}  # by operation
+    results: dict[str, int] = {}  # verdicts, by result
+    gpus: dict[str, float] = {}  # guaranteed GPUs, by product: after minus before
+    breaches: tuple[str, ...] = ()  # budgets that are exceeded without an approval
+
+    @property
+    def text(self) -> str:
+        """A line such as `2 changes pending (1 create, 1 delete)`."""
+        total = sum(self.changes.values())
+        if not total:
+            return "no changes pending"
+        parts = ", ".join(f"{count} {operation}" for operation, count in sorted(self.changes.items()))
+        return f"{plural(total, 'change')} pending ({parts})"
+
+
+class PassFailure(Struct, frozen=True, kw_only=True):
+    """Why a pass failed. `stalled`: only a change of the input helps, so it waits for the next interval."""
+
+    reason: str
+    message: str
+    stalled: bool = False
+    retry_after: float = 0.0
+
+
+class PassOutcome(Struct, frozen=True, kw_only=True):
+    """The result of one pass."""
+
+    revision: str = ""  # `main@sha1:<id>`
+    commit: str = ""  # the id that was read, or made
+    committed_at: str = ""  # time of the commit that was read
+    tips: dict[str, str] = {}  # the references of the source after the pass
+    plan: PlanSummary | None = None
+    pushed: str = ""  # the id of a new commit
+    push_result: str = ""  # pushed, unchanged, stale or rejected
+    message: str = ""
+    failure: PassFailure | None = None
+    spans: tuple[TraceSpan, ...] = ()
+
+
+def summarize(plan: Plan) -> PlanSummary:
+    """Count what a plan holds."""
+    gpus: Counter[str] = Counter()
+    for line in plan.queues:
+        if line.before is not None and line.after is not None and line.before != line.after:
+            gpus[line.product] += line.after - line.before  # type: ignore[assignment]  # a Counter of floats
+    return PlanSummary(
+        digest=plan.digest,
+        changes=dict(Counter(change.operation.value for change in plan.changes)),
+        results=dict(Counter(verdict.result.value for verdict in plan.verdicts)),
+        gpus=dict(gpus),
+        breaches=tuple(breach.budget for breach in plan.unapproved),
+    )
+
+
+_REASONS: tuple[tuple[type[BaseException], str, bool], ...] = (
+    (InvalidInput, "InvalidInput", True),
+    (PolicyDenied, "PolicyDenied", True),
+    (UnsafePlan, "UnsafePlan", True),
+    (StalePlan, "StalePlan", False),
+    (ConfigError, "InvalidConfiguration", True),
+    (OutsideError, "OutsideFailed", False),
+    (Terminated, "Interrupted", False),
+    (KeyboardInterrupt, "Interrupted", False),
+)
+"""The errors, the reason of each, and whether it stalls. The first match counts."""
+
+
+def failure(error: BaseException) -> PassFailure:
+    """Tell an error as conditions do: without secrets, in one line."""
+    text = str(error)
+    if isinstance(error, InvalidInput) and error.problems:
+        more = len(error.problems) - 1
+        text = f"{error.problems[0]}" + (f" and {plural(more, 'more error')}" if more else "")
+    if isinstance(error, RemoteError):
+        reason, stalled = error.reason, not error.retryable
+    elif known := next((row for row in _REASONS if isinstance(error, row[0])), None):
+        reason, stalled = known[1], known[2]
+    else:
+        reason, stalled = "InternalError", False
+        text = text if isinstance(error, ReconcilerError) else f"{type(error).__name__}: {text}"
+    retry_after = getattr(error, "retry_after", None) or 0.0
+    return PassFailure(
+        reason=reason,
+        message=one_line(mask_text(text), _MESSAGE_LENGTH),
+        stalled=stalled,
+        retry_after=float(retry_after),
+    )

@@ -1,0 +1,97 @@
+"""The controller as a process: what it is made of, and how it starts and stops."""
+
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reconciler import wiring
+from reconciler.controller.exporting import SpanExporter
+from reconciler.controller.loop import Controller, LoopOptions
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.reconcile import Request, reconcile
+from reconciler.controller.runner import ChildRunner
+from reconciler.controller.sources.objects import ClusterStore
+from reconciler.controller.sources.store import FileStore, SourceStore
+from reconciler.controller.web.server import HttpListener, Webhooks, probes
+from reconciler.errors import ConfigError, OutsideError
+from reconciler.outputs.terminal.logs import Log, set_up
+from reconciler.wiring.cluster import ClusterFlags, open_cluster
+
+_log = Log(__name__)
+
+
+class ControllerFlags(Struct, frozen=True, kw_only=True):
+    """The flags of `reconciler controller`."""
+
+    config: Path | None = None  # a file of sources; None: ConfigSource objects of the cluster
+    secrets: Path | None = None
+    state: Path = Path("reconciler-state")
+    namespace: str = ""
+    listen: str = "127.0.0.1:8080"
+    webhooks: str = ""
+    workers: int = 4
+    retry: float = 2.0
+    max_repository: int = 1024  # MiB
+    memory: int = 2048  # MiB, of one pass
+    spans: Path | None = None
+    log_level: str = "info"
+    log_format: str = "json"
+    cluster: ClusterFlags = ClusterFlags()
+
+
+def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
+    """Make the pass that a line of JSON asks for, and return the outcome as one."""
+    return msgspec.json.encode(reconcile(msgspec.json.decode(line, type=Request), dict(environ)))
+
+
+def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
+    """Run until SIGTERM or Ctrl-C, which the caller turns into the end of the process."""
+    set_up(level=flags.log_level, form=flags.log_format)
+    state = _state_folder(flags.state)
+    with ExitStack() as stack:
+        metrics = Metrics()
+        store = _store(flags, state, environ, stack)
+        exporter = SpanExporter(environ, metrics, file=flags.spans)
+        stack.callback(exporter.close)
+        runner = ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20)
+        options = LoopOptions(
+            state=state, workers=flags.workers, retry=flags.retry, max_repository=flags.max_repository << 20
+        )
+        controller = Controller(store, runner, metrics, exporter, options, environ=environ)
+        listeners = [HttpListener(flags.listen, probes(controller, metrics))]
+        if flags.webhooks:
+            listeners.append(HttpListener(flags.webhooks, Webhooks(controller, store, metrics).answer))
+        for listener in listeners:
+            listener.start()
+            stack.callback(listener.stop)
+        controller.start()
+        stack.callback(controller.stop)
+        stack.callback(_log.event, "info", "stopping")
+        ports = [listener.port for listener in listeners]
+        _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())
+        threading.Event().wait()  # until a signal
+
+
+def _store(flags: ControllerFlags, state: Path, environ: Mapping[str, str], stack: ExitStack) -> SourceStore:
+    if flags.config is not None:
+        store = FileStore(flags.config, state=state, secrets=flags.secrets, catalogue=wiring.catalogue())
+        store.load()  # a wrong file is an error at the start, and only logged later
+        return store
+    if flags.secrets is not None:
+        raise ConfigError("--secrets needs --config", hint="in a cluster, Secrets are objects beside the ConfigSource")
+    cluster = stack.enter_context(open_cluster(flags.cluster, environ))
+    return ClusterStore(cluster, namespace=flags.namespace, instance=socket.gethostname())
+
+
+def _state_folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another --state") from error
+    return path.absolute()

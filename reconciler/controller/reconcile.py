@@ -1,0 +1,160 @@
+"""One pass over one source: fetch, plan, and by its mode commit and push, or apply."""
+
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler import wiring
+from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
+from reconciler.app.commit import commit, plan_commit
+from reconciler.controller.outcome import PassOutcome, failure, summarize
+from reconciler.controller.sources.source import ConfigSource, Mode
+from reconciler.controller.tracing import Trace
+from reconciler.core.plan import Plan
+from reconciler.errors import (
+    ConfigError,
+    InvalidInput,
+    PolicyDenied,
+    RemoteError,
+    RepositoryError,
+    StalePlan,
+    UnsafePlan,
+)
+from reconciler.planning.gate import refuse
+from reconciler.planning.plan import Planned
+from reconciler.ports import Repository
+
+_ATTEMPTS = 3  # of a push, when the branch moves meanwhile
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """Everything that one pass needs. It goes to the child process on standard input, because it holds credentials."""
+
+    source: ConfigSource
+    folder: str  # of the mirror and the cache, for this source alone
+    secret: dict[str, bytes] = {}
+    accepted: str = ""  # the commit that the last successful pass read, by whose settings and rules the next is judged
+    date: str = ""
+    max_repository: int = 1 << 30  # bytes
+    trace: str = ""
+
+
+def reconcile(request: Request, environ: dict[str, str]) -> PassOutcome:
+    """Make one pass. Every failure is part of the outcome, also SIGTERM."""
+    trace = Trace(request.trace)
+    outcome = PassOutcome()
+    try:
+        with trace.stage("reconcile", source=request.source.key, mode=request.source.mode):
+            outcome = _attempts(request, environ, trace)
+    except BaseException as error:  # noqa: BLE001 - it is reported, and a signal ends the process anyway
+        outcome = replace(outcome, failure=failure(error))
+    return replace(outcome, spans=tuple(trace.spans))
+
+
+def _attempts(request: Request, environ: dict[str, str], trace: Trace) -> PassOutcome:
+    """Try again at once when someone else pushes between our fetch and our push."""
+    remote = open_remote(request, environ)
+    for _ in range(_ATTEMPTS - 1):
+        outcome = _attempt(request, environ, remote, trace)
+        if outcome.push_result != "stale":
+            return outcome
+    return _attempt(request, environ, remote, trace)
+
+
+def open_remote(request: Request, environ: dict[str, str]) -> GitRemote:
+    """Open the mirror of a source. Raises `ConfigError` for an address that cannot be used."""
+    return GitRemote(
+        Path(request.folder) / "repository",
+        request.source.url,
+        environ=environ,
+        credentials=Credentials.from_secret(request.secret),
+        limits=RemoteLimits(seconds=request.source.timeout, file_bytes=request.max_repository),
+    )
+
+
+def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace: Trace) -> PassOutcome:
+    source = request.source
+    with trace.stage("fetch"):
+        tips = dict(remote.fetch(source.refs))
+    repository = remote.repository(source.path, identity=_identity(source))
+    head = repository.resolve(source.ref)
+    outcome = PassOutcome(
+        revision=source.revision(head.oid), commit=head.oid, committed_at=head.committed_at, tips=tips
+    )
+    try:
+        with trace.stage("open"):
+            flags = {
+                "revision": head.oid,
+                "base": head.oid,
+                "cluster": source.cluster or None,
+                "date": request.date or None,
+                "cache_dir": str(Path(request.folder) / "cache"),
+            }
+            run = wiring.open_repository(repository, flags, environ)
+        base = request.accepted if request.accepted and _is_known(repository, request.accepted, head.oid) else head.oid
+        with trace.stage("plan"):
+            planned = plan_commit(run.workspace, base=base, date=run.settings.date)
+        outcome = replace(outcome, plan=summarize(planned.plan), message=summarize(planned.plan).text)
+        _refuse(planned.plan)
+        if source.mode is Mode.COMMIT:
+            return _commit(source, run, planned, remote=remote, outcome=outcome, trace=trace)
+    except Exception as error:  # noqa: BLE001 - told as the failure of this revision
+        return replace(outcome, failure=failure(error))
+    return outcome
+
+
+def _refuse(plan: Plan) -> None:
+    """Refuse a plan as every verb does. Nothing was shown before, so that errors carry their details."""
+    try:
+        refuse(plan)
+    except InvalidInput as error:
+        raise InvalidInput(plan.errors) from error
+    except PolicyDenied as error:
+        first, more = plan.denials[0], len(plan.denials) - 1
+        text = f"{first.place}: {first.message} [{first.rule}]" + (f" and {more} more" if more else "")
+        raise PolicyDenied(text, hint=error.hint) from error
+    except UnsafePlan as error:
+        raise UnsafePlan(error.message.replace(", shown above", ""), hint=error.hint) from error
+
+
+def _is_known(repository: Repository, commit: str, head: str) -> bool:
+    """Return whether a commit is part of the history of the head: a forced push can remove it."""
+    try:
+        return repository.merge_base(commit, head) is not None
+    except RepositoryError:
+        return False
+
+
+def _commit(
+    source: ConfigSource, run: wiring.Run, planned: Planned, *, remote: GitRemote, outcome: PassOutcome, trace: Trace
+) -> PassOutcome:
+    if not source.target:
+        raise ConfigError("spec.ref is not a branch", hint="name the branch to push to in spec.commit.branch")
+    with trace.stage("commit"):
+        made = commit(run.workspace, planned, branch=source.target)
+    if made is None:
+        return replace(outcome, push_result="unchanged", message="rendered/ is up to date")
+    ref = f"refs/heads/{source.target}"
+    with trace.stage("push"):
+        try:
+            remote.push(source.target, made.oid, expected=outcome.tips.get(ref))
+        except (StalePlan, UnsafePlan) as error:
+            return replace(outcome, push_result="stale", failure=failure(error))
+        except RemoteError as error:
+            return replace(outcome, push_result="rejected", failure=failure(error))
+    is_own = ref == source.ref
+    return replace(
+        outcome,
+        push_result="pushed",
+        pushed=made.oid,
+        revision=source.revision(made.oid) if is_own else outcome.revision,
+        commit=made.oid if is_own else outcome.commit,
+        tips=outcome.tips | {ref: made.oid},
+        message=f"pushed {made.oid[:12]} to {source.target}: {outcome.message.removesuffix(' pending')}",
+    )
+
+
+def _identity(source: ConfigSource) -> dict[str, str]:
+    names = {"AUTHOR", "COMMITTER"}
+    return {f"GIT_{name}_NAME": source.author for name in names} | {f"GIT_{name}_EMAIL": source.email for name in names}

@@ -1,0 +1,66 @@
+"""`ChildRunner`: each pass runs in a process of its own, so that one source cannot stop, block or starve another."""
+
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from reconciler.adapters.process import ChildCommand, ChildProcess, ProcessError
+from reconciler.controller.outcome import PassFailure, PassOutcome
+from reconciler.controller.reconcile import Request
+from reconciler.errors import one_line
+
+_GRACE_SECONDS = 15.0  # after the time limit of the source, within which the child reports by itself
+_ANSWER_BYTES = 8 << 20
+
+
+class ChildRunner:
+    """Runs passes as child processes of this program. Safe to use from any thread."""
+
+    def __init__(self, environ: Mapping[str, str], *, folder: Path, memory_bytes: int) -> None:
+        self._environ, self._folder, self._memory = environ, folder, memory_bytes
+        self._children: set[ChildProcess] = set()
+        self._lock = threading.Lock()
+        self._is_stopping = False
+
+    def run(self, request: Request) -> PassOutcome:
+        """Make one pass; a child that fails or takes too long is a failure of the pass."""
+        command = ChildCommand(
+            name=f"the pass over {request.source.key}",
+            argv=(sys.executable, "-P", "-m", "reconciler", "controller", "--pass"),
+            folder=self._folder,
+            environ=self._environ,
+            memory_bytes=self._memory,
+        )
+        try:
+            child = ChildProcess(command, interactive=True)
+        except ProcessError as error:
+            return PassOutcome(failure=PassFailure(reason="InternalError", message=error.message))
+        with self._lock:
+            self._children.add(child)
+            is_stopping = self._is_stopping
+        try:
+            if is_stopping:
+                child.ask_to_end()
+            line = msgspec.json.encode(request) + b"\n"
+            seconds = request.source.timeout + _GRACE_SECONDS
+            answer = child.exchange(line, seconds=seconds, max_bytes=_ANSWER_BYTES)
+            return msgspec.json.decode(answer, type=PassOutcome)
+        except ProcessError as error:
+            return PassOutcome(failure=PassFailure(reason="PassFailed", message=error.message))
+        except msgspec.MsgspecError:
+            text = one_line(child.last_message()) or "no answer"
+            return PassOutcome(failure=PassFailure(reason="InternalError", message=text))
+        finally:
+            with self._lock:
+                self._children.discard(child)
+            child.end()
+
+    def interrupt(self) -> None:
+        """Ask all running passes to end, and all that start later."""
+        with self._lock:
+            self._is_stopping = True
+            for child in self._children:
+                child.ask_to_end()

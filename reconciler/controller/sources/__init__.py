@@ -1,0 +1,1 @@
+"""Where sources come from, what they say, and where their status goes."""

@@ -1,0 +1,1 @@
+"""What the controller serves over HTTP: health, metrics, webhooks."""

@@ -1,0 +1,157 @@
+"""A real Git server on loopback: `git http-backend` behind an HTTP server, with faults that a test switches on."""
+
+import base64
+import gzip
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.fakes.gitrepo import Sandbox, environment
+
+USER, PASSWORD = "bot", "canary-pa55word-of-git"
+
+
+@dataclass(kw_only=True)
+class GitServer:
+    """A server with one repository, `fleet.git`. `fault` changes what it answers; `before` runs at each request."""
+
+    folder: Path
+    port: int = 0
+    private: bool = False
+    fault: str = ""  # down, slow, corrupt, html
+    before: Callable[[str], None] = lambda _: None
+    requests: list[str] = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/fleet.git"
+
+    @property
+    def bare(self) -> Path:
+        return self.folder / "fleet.git"
+
+    def git(self, *arguments: str) -> str:
+        """Run git in the repository on the server."""
+        return Sandbox(self.bare, environment(self.folder / "home")).git(*arguments)
+
+    def clone(self, folder: Path) -> Sandbox:
+        """Clone it as a person does; pushes go straight to the folder."""
+        box = Sandbox(folder, environment(self.folder / "home"))
+        box.folder.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["git", "clone", "-q", str(self.bare), str(folder)], check=True, env=box.environ)
+        return box
+
+    def tip(self, branch: str = "main") -> str:
+        return self.git("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+
+    def hook(self, text: str) -> None:
+        """Install a pre-receive hook (empty: remove it)."""
+        path = self.bare / "hooks/pre-receive"
+        path.parent.mkdir(exist_ok=True)
+        if not text:
+            path.unlink(missing_ok=True)
+            return
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+
+@contextmanager
+def git_server(folder: Path, *, private: bool = False) -> Iterator[GitServer]:
+    """Run a server with an empty repository."""
+    server = GitServer(folder=folder, private=private)
+    folder.mkdir(parents=True, exist_ok=True)
+    Sandbox(folder, environment(folder / "home")).git("init", "-q", "--bare", "--initial-branch=main", "fleet.git")
+    server.git("config", "http.receivepack", "true")
+    http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": server}))
+    http.daemon_threads = True
+    server.port = http.server_address[1]
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    state: GitServer
+
+    def log_message(self, *_: object) -> None:  # quiet
+        pass
+
+    def do_GET(self) -> None:
+        self._serve(b"")
+
+    def do_POST(self) -> None:
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            body = b"".join(iter(self._chunk, b""))
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        self._serve(body)
+
+    def _chunk(self) -> bytes:
+        data = self.rfile.read(int(self.rfile.readline(), 16))
+        self.rfile.readline()
+        return data
+
+    def _serve(self, body: bytes) -> None:
+        state, parts = self.state, urlsplit(self.path)
+        name = parts.path.rpartition("/")[2] + (f"?{parts.query}" if parts.query else "")
+        state.requests.append(name)
+        state.before(name)
+        expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if state.fault == "down":
+            return self._answer(503, b"down for maintenance")
+        if state.fault == "html":
+            return self._answer(200, b"<html>sign in</html>", [("Content-Type", "text/html")])
+        if state.fault == "slow":
+            state.released.wait(60)
+            return self._answer(503, b"")
+        if state.private and self.headers.get("Authorization") != expected:
+            return self._answer(401, b"", [("WWW-Authenticate", 'Basic realm="git"')])
+        status, headers, answer = self._backend(parts.path, parts.query, body)
+        if state.fault == "corrupt" and b"PACK" in answer:
+            at = answer.index(b"PACK") + 30
+            answer = answer[:at] + bytes(255 - byte for byte in answer[at : at + 40]) + answer[at + 40 :]
+        return self._answer(status, answer, headers)
+
+    def _backend(self, path: str, query: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        environ = {
+            "PATH": os.environ["PATH"],
+            "GIT_PROJECT_ROOT": str(self.state.folder),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "REMOTE_USER": USER,
+            "REMOTE_ADDR": "127.0.0.1",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }
+        done = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, check=False)
+        head, _, answer = done.stdout.partition(b"\r\n\r\n")
+        headers = [tuple(line.split(": ", 1)) for line in head.decode().split("\r\n") if ": " in line]
+        status = next((int(value.split()[0]) for name, value in headers if name == "Status"), 200)
+        return status, [(name, value) for name, value in headers if name != "Status"], answer
+
+    def _answer(self, status: int, body: bytes, headers: list[tuple[str, str]] | None = None) -> None:
+        self.send_response(status)
+        for name, value in headers or ():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
