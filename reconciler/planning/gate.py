@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from reconciler.core.plan import Breach, Plan
+from reconciler.core.plan.approvals import needs_united_approval
 from reconciler.core.plan.budgets import KEPT, SETTINGS
 from reconciler.core.plan.replacements import REFUSED
 from reconciler.core.values import plural
@@ -33,7 +34,7 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
             hint="run `reconciler commit` on this branch; do not edit rendered/ by hand",
         )
     if budgets:
-        _refuse_breaches(plan.unapproved)
+        _refuse_breaches(plan, plan.unapproved)
 
 
 def refuse_unverified(plan: Plan) -> None:
@@ -41,15 +42,16 @@ def refuse_unverified(plan: Plan) -> None:
 
     `rendered/` that matches its sources says nothing then: other settings may look at another folder or cluster.
     """
-    _refuse_breaches([breach for breach in plan.unapproved if breach.budget in (KEPT, SETTINGS)])
+    _refuse_breaches(plan, [breach for breach in plan.unapproved if breach.budget in (KEPT, SETTINGS)])
 
 
-def _refuse_breaches(breaches: Sequence[Breach]) -> None:
-    if breaches:
-        raise UnsafePlan(
-            "over budget: " + "; ".join(breach.message for breach in breaches),
-            hint="make the change smaller, or approve exactly this plan with `reconciler approve` and commit the file",
-        )
+def _refuse_breaches(plan: Plan, breaches: Sequence[Breach]) -> None:
+    if not breaches:
+        return
+    hint = "make the change smaller, or approve exactly this plan with `reconciler approve` and commit the file"
+    if united := needs_united_approval(plan):
+        hint = f"{united}: run `reconciler approve` and commit the file"
+    raise UnsafePlan("over budget: " + "; ".join(breach.message for breach in breaches), hint=hint)
 
 
 def refuse_stale(plan: Plan, *, rendered_by: str = "") -> None:

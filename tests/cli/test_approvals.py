@@ -96,6 +96,31 @@ def test_a_branch_that_renders_keeps_its_approval_until_the_merge(main: Fleet) -
     assert not (main.root / path).exists()
 
 
+def test_two_merged_changes_need_one_approval_for_both(main: Fleet) -> None:
+    """Each was approved; nothing was rendered between the merges, so their plan together has no approval."""
+    first = approve(main)
+    main.git("checkout", "--quiet", "-b", "other", "main")
+    for number in range(15, 20):
+        main.write(f"jobs/maps/m{number}.yaml", _MAP.replace("k: v", "k: w") % number)
+    for number in range(4, 15):
+        (main.root / f"jobs/maps/m{number}.yaml").unlink()
+    main.commit("other change")
+    second = approve(main)
+    main.git("checkout", "--quiet", "main")
+    main.git("merge", "--quiet", "--no-ff", "--message", "merge", "change")
+    main.git("merge", "--quiet", "--no-ff", "--message", "merge", "other")
+    ran = main.run("commit")
+    assert ran.code == 5
+    both = ", ".join(sorted([first, second]))
+    words_ = f"{both} are for one change each; changes that were merged without a `reconciler commit` between them"
+    assert words_ in words(ran.err)
+    assert words_ in words(ran.out)
+    assert main.run("approve", "--reason", "both", "--expires", "2026-12-01").code == 0
+    main.commit("approve both")
+    assert main.run("commit").code == 0
+    assert main.run("verify").code == 0
+
+
 def test_an_approval_of_the_branch_counts_for_each_commit_on_it(main: Fleet) -> None:
     """The second commit on a branch deletes 11 more objects; the approval is for all that the branch deletes."""
     approve(main)

@@ -1,6 +1,7 @@
 """Repositories that somebody prepared: what they hold, and the answer of each."""
 
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable
@@ -39,6 +40,16 @@ def link(path: str, to: str) -> Callable[[Path], None]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         target.symlink_to(to)
+
+    return make
+
+
+def folder_link(path: str, to: str) -> Callable[[Path], None]:
+    """Replace a folder by a link to another one."""
+
+    def make(root: Path) -> None:
+        shutil.rmtree(root / path)
+        (root / path).symlink_to(to)
 
     return make
 
@@ -156,6 +167,13 @@ spec:
   nodeResources: {{gpus: 8, cpus: 96, memory: 960Gi}}
 """
 
+QUOTA = """\
+apiVersion: v1
+kind: ResourceQuota
+metadata: {{name: q, labels: {{team: x}}}}
+spec: {{hard: {{requests.memory: "{size}"}}}}
+"""
+
 JOB = """\
 apiVersion: torchrun.ai/v1alpha1
 kind: TorchrunJob
@@ -188,6 +206,13 @@ CASES = (
         make=link("rendered/main/default/job-probe.yaml", "/etc/passwd"),
         rules=("git.symlink",),
     ),
+    Hostile(name="symlink as rendered", make=folder_link("rendered", "/etc"), rules=("git.symlink",)),
+    Hostile(name="symlink as rendered, inside", make=folder_link("rendered", "jobs"), rules=("git.symlink",)),
+    Hostile(
+        name="symlink as rendered, committed", make=committed(folder_link("rendered", "/etc")), rules=("git.symlink",)
+    ),
+    Hostile(name="symlink as a cluster", make=folder_link("rendered/main", "../jobs"), rules=("git.symlink",)),
+    Hostile(name="symlink as jobs", make=folder_link("jobs", "/etc"), rules=("git.symlink",)),
     Hostile(
         name="symlink below evidence", make=link("evidence/main/nodes.yaml", "/etc/passwd"), rules=("git.symlink",)
     ),
@@ -275,6 +300,20 @@ CASES = (
         name="label",
         make=put("jobs/b.yaml", config_map("b", extra="").replace("team: x", f"team: {'x' * 64}")),
         rules=("schema.bad-label",),
+    ),
+    # Values
+    *(
+        Hostile(
+            name=f"quantity {size}",
+            make=put("jobs/b.yaml", QUOTA.format(size=size)),
+            rules=("schema.bad-quantity",),
+        )
+        for size in ("1e400Gi", "0x10", "1 Gi", "NaN")
+    ),
+    Hostile(
+        name="a version that is not served any more",
+        make=put("jobs/b.yaml", "apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: c}\nspec: {}\n"),
+        rules=("schema.unknown-version",),
     ),
     # Identity
     Hostile(

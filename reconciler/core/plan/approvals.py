@@ -153,6 +153,18 @@ def spent_files(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted({approval.place.path for approval in plan.approvals if approval.is_merged}))
 
 
+def needs_united_approval(plan: Plan) -> str:
+    """Return why merged approvals do not let the plan exceed its budgets; empty if there are none.
+
+    Each is for one change; a plan of several changes, none of which was rendered yet, has another digest.
+    """
+    void = sorted({one.place.path for one in plan.approvals if one.is_merged and one.ignored})
+    if not void or not plan.unapproved:
+        return ""
+    each = f"{void[0]} is for one change" if len(void) == 1 else f"{', '.join(void)} are for one change each"
+    return f"{each}; changes that were merged without a `reconciler commit` between them need one approval for all"
+
+
 def short_digest(digest: str) -> str:
     """Return a digest as messages show it: `sha256:3f9c21ab04d2`."""
     scheme, _, value = digest.partition(":")

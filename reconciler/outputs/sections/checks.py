@@ -1,7 +1,7 @@
 """Sections about what is wrong or risky: errors, budgets, risks, warnings, notes and exceptions."""
 
 from reconciler.core.plan import ExceptionInForce, Plan
-from reconciler.core.plan.approvals import spent_files
+from reconciler.core.plan.approvals import needs_united_approval, spent_files
 from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Finding, Level, findings, where
 from reconciler.outputs.sections.model import (
@@ -120,6 +120,8 @@ def budgets(view: View) -> PageSection | None:
         path = Name(approval.place.path, Style.DIM)
         blocks.append(SentenceBlock((f"Approved until {approval.expires}: {approval.reason} (", path, ")")))
     if view.plan.unapproved:
+        if united := needs_united_approval(view.plan):
+            blocks.append(SentenceBlock(("Not approved: ", united)))
         blocks.append(SentenceBlock(("To approve exactly this plan, run this on its branch and commit the file:",)))
         blocks.append(CommandBlock("reconciler approve --reason 'TEXT'"))
     return PageSection(title="Budgets exceeded", count=len(members), blocks=tuple(blocks))
