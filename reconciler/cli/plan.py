@@ -1,13 +1,20 @@
 """`reconciler plan`."""
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli import options
 from reconciler.cli.console import emit_report
 from reconciler.outputs.registry import output_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reconciler.ports.cluster import LiveCluster
+    from reconciler.wiring import Run
 
 
 @click.command(
@@ -21,6 +28,7 @@ Examples:
   reconciler plan --summary                     only GPUs, risks and counts
   reconciler plan --merge-result --base main    what main has after the merge
   reconciler plan --filter queue=h100 --filter severity=error
+  reconciler plan --live --context gpu-a        what an apply changes on a live cluster, and what drifted there
 """,
 )
 @options.repo
@@ -37,6 +45,12 @@ Examples:
     is_flag=True,
     help="Plan what merging the revision (HEAD unless --revision names another) into the tip of the base gives.",
 )
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Compare with live clusters instead of rendered/ of the base, and ask them about every change (dry run).",
+)
+@options.access
 @options.width
 @options.date
 @options.exit_code
@@ -49,6 +63,7 @@ def command(
     filters: dict[str, tuple[str, ...]],
     out: Path | None,
     merge_result: bool,
+    live: bool,
     exit_code: bool,
     **flags: Any,
 ) -> int:
@@ -56,18 +71,30 @@ def command(
 
     Renders the sources of the working tree (or of --revision) and compares the result with rendered/ at the base. The
     plan depends on the repository alone: no clock and no network. Nothing is written.
+
+    With --live, what exists are the objects of live clusters: those of the context that --context names, else of the
+    context with the name of each cluster, else, if there is one cluster, of the current context. Nothing is stored
+    there.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.plan import plan  # noqa: PLC0415
     from reconciler.cli.display import format_plan  # noqa: PLC0415
     from reconciler.planning.gate import refuse  # noqa: PLC0415
 
+    options.check_access(flags, live=live)
     named = ({"revision": "HEAD"} if merge_result else {}) | options.setting_flags(flags)
     run = wiring.open_run(repo, named, options.environment(), merge=merge_result)
     settings = run.settings
-    planned = plan(run.workspace, base=settings.base, date=settings.date)
+    with _clusters(run, flags) if live else nullcontext() as clusters:
+        planned = plan(run.workspace, base=settings.base, date=settings.date, clusters=clusters)
     if out is not None:
         wiring.save_plan(planned.plan, out)
     emit_report(format_plan(planned.plan, settings, full=full, summary=summary, filters=filters), settings)
     refuse(planned.plan)
     return 1 if exit_code and planned.plan.has_changes else 0
+
+
+def _clusters(run: "Run", flags: dict[str, Any]) -> AbstractContextManager["Mapping[str, LiveCluster]"]:
+    from reconciler.wiring.cluster import ClusterFlags, open_clusters  # noqa: PLC0415 - few plans look at live clusters
+
+    return open_clusters(ClusterFlags(**options.access_flags(flags)), options.environment(), run)

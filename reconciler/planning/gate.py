@@ -5,17 +5,18 @@ from collections.abc import Sequence
 from reconciler.core.plan import Breach, Plan
 from reconciler.core.plan.approvals import needs_united_approval
 from reconciler.core.plan.budgets import KEPT, SETTINGS
-from reconciler.core.plan.replacements import REFUSED
+from reconciler.core.plan.replacements import REFUSED, UNKNOWN
 from reconciler.core.values import plural
-from reconciler.errors import InvalidInput, PolicyDenied, StalePlan, UnsafePlan
+from reconciler.errors import InvalidInput, OutsideError, PolicyDenied, StalePlan, UnsafePlan
 
 _MAX_FILES = 5  # in one message
 
 
 def refuse(plan: Plan, *, budgets: bool = True) -> None:
-    """Raise what forbids the plan: invalid input, policy, refused changes, edits of `rendered/`, then budgets."""
+    """Raise what forbids the plan: input, policy, refused changes, missing answers, edits of `rendered/`, budgets."""
     refused = tuple(problem for problem in plan.errors if problem.rule == REFUSED)
-    if len(plan.errors) > len(refused):
+    unknown = tuple(problem for problem in plan.errors if problem.rule == UNKNOWN)
+    if len(plan.errors) > len(refused) + len(unknown):
         raise InvalidInput(plan.errors, already_shown=True)
     if plan.denials:
         raise PolicyDenied(
@@ -26,6 +27,11 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
         raise UnsafePlan(
             f"{plural(len(refused), 'change')} of immutable fields, shown above, which the API server refuses",
             hint="undo them, or choose with onImmutableChange: replace or keep",
+        )
+    if unknown:
+        raise OutsideError(
+            f"{plural(len(unknown), 'answer')} of the cluster missing, shown above: the plan may be incomplete",
+            hint="plan again when the cluster can answer",
         )
     if plan.edited:
         shown = ", ".join(plan.edited[:_MAX_FILES]) + (" …" if len(plan.edited) > _MAX_FILES else "")

@@ -6,6 +6,7 @@ tree + configuration -> revision (files by role) -> index (compiled files) -> ba
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from reconciler.core.inventory import Inventory
 from reconciler.core.plan import Plan, Revision
 from reconciler.core.plan.approvals import Approvals
 from reconciler.core.plan.edits import MOST_DETAILED
-from reconciler.core.plan.inputs import Common, Inputs
+from reconciler.core.plan.inputs import Common, Inputs, LiveFacts
 from reconciler.core.plan.make import make_plan
 from reconciler.core.policy.changes import stricter_verdicts
 from reconciler.core.policy.exceptions import apply_exceptions
@@ -65,6 +66,9 @@ from reconciler.revision.revision import (
     read_past_files,
 )
 
+if TYPE_CHECKING:
+    from reconciler.ports.cluster import LiveCluster
+
 
 class Planned(Struct, frozen=True, kw_only=True):
     """A plan, and the index that it was made from."""
@@ -94,12 +98,14 @@ def plan_tree(
     base: str = "",
     date: str = "",
     against_head: bool = False,
+    clusters: Mapping[str, "LiveCluster"] | None = None,
 ) -> Planned:
     """Plan a tree against a base; `against_head` compares a revision with its own `rendered/`.
 
     date: current date, for exceptions that expire (empty: date of the head commit).
+    clusters: live clusters by name, whose objects are what exists; the base then only decides how the plan is judged.
     """
-    sides = load_sides(runtime, tree, config, base=base, against_head=against_head)
+    sides = load_sides(runtime, tree, config, base=base, against_head=against_head, clusters=clusters)
     differences = compare(runtime, sides)
     judgement = judge(runtime, sides.index, sides.base)
     judged = _apply(runtime, sides, differences, judgement, date)
@@ -210,7 +216,17 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         folders=_folder_sizes(index, sides.base, folders_before),
         judged_by=digest_files(*revision.files.judging),
         approvals=_approvals(index, sides.base, judged.day),
+        live=_live_facts(sides, differences),
     )
+
+
+def _live_facts(sides: Sides, differences: Differences) -> LiveFacts:
+    """Return what live clusters said; nothing in a plan against `rendered/`."""
+    if sides.live is None:
+        return LiveFacts()
+    from reconciler.planning.live.facts import live_facts  # noqa: PLC0415 - few plans look at live clusters
+
+    return live_facts(sides.index, sides.live, sides.existing, differences.updates, differences.kept_specs)
 
 
 # What is the same on both sides, and what is compared in detail.

@@ -1,6 +1,7 @@
 """What a plan compares: the head, the base that judges it, what exists, and where they differ."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +33,12 @@ from reconciler.revision.revision import (
     resolve_base,
 )
 
+if TYPE_CHECKING:
+    from reconciler.planning.live.baseline import LiveBaseline
+    from reconciler.ports.cluster import LiveCluster
+
+    Clusters = Mapping[str, LiveCluster]
+
 
 def compile_tree(
     runtime: Runtime, tree: TreeReference, config: Config, *, keep_contents: bool = False
@@ -56,7 +63,8 @@ class Sides(Struct, frozen=True, kw_only=True, eq=False):
     """What is compared.
 
     index: the head. base: what the head is judged by. before: the revision whose `rendered/` is what exists; the head
-    itself if it is compared with its own. own, baseline, existing: the rendered trees of head, `before` and base.
+    itself if it is compared with its own. own, existing: the rendered trees of head and base. baseline: that of
+    `before`, or `live`: the objects of live clusters.
     """
 
     index: CompiledRevision
@@ -68,6 +76,7 @@ class Sides(Struct, frozen=True, kw_only=True, eq=False):
     own: Baseline
     baseline: Baseline
     existing: Baseline
+    live: "LiveBaseline | None" = None
 
     @property
     def is_against_head(self) -> bool:
@@ -91,8 +100,16 @@ class Differences(Struct, frozen=True, kw_only=True, eq=False):
     kept_specs: frozenset[str]
 
 
-def load_sides(runtime: Runtime, tree: TreeReference, config: Config, *, base: str, against_head: bool) -> Sides:
-    """Compile the head, and find the base and what exists."""
+def load_sides(
+    runtime: Runtime,
+    tree: TreeReference,
+    config: Config,
+    *,
+    base: str,
+    against_head: bool,
+    clusters: "Clusters | None" = None,
+) -> Sides:
+    """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
     own = rendered_tree(runtime, index.revision)
     index, refusals = assign_generations(runtime, index, own)
@@ -101,16 +118,29 @@ def load_sides(runtime: Runtime, tree: TreeReference, config: Config, *, base: s
     judging = _resolve_base(runtime, index, base, or_itself=against_head)
     before = index.revision if against_head else judging
     baseline = own if before.files.rendered == index.revision.files.rendered else rendered_tree(runtime, before)
+    existing = baseline if before is judging else rendered_tree(runtime, judging)
+    renderer = Renderer(runtime, index)
+    live = None
+    if clusters is not None:
+        from reconciler.planning.live.baseline import read_live  # noqa: PLC0415 - few plans look at live clusters
+
+        live = read_live(runtime, clusters, index, renderer, {*own.versions, *existing.versions})
     return Sides(
         index=index,
         totals=totals,
+<<<<<<< HEAD
         renderer=Renderer(runtime, index),
         refusals=(*refusals, *unused_edits(index, before)),
+=======
+        renderer=renderer,
+        refusals=tuple(refusals),
+>>>>>>> 6d76621 (plan --live: live objects as baseline, dry runs, drift)
         base=judging,
         before=before,
         own=own,
-        baseline=baseline,
-        existing=baseline if before is judging else rendered_tree(runtime, judging),
+        baseline=live or baseline,
+        existing=existing,
+        live=live,
     )
 
 

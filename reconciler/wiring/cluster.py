@@ -1,6 +1,7 @@
 """Live clusters: the adapter behind `LiveCluster`, from flags and the environment."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from reconciler.errors import ConfigError
 
 if TYPE_CHECKING:
     from reconciler.ports.cluster import LiveCluster
+    from reconciler.wiring import Run
 
 
 class ClusterFlags(Struct, frozen=True, kw_only=True):
@@ -53,3 +55,13 @@ def cluster_opener(
         return open_cluster(flags if is_one else replace(flags, context=cluster.name), environ)
 
     return opener
+
+
+@contextmanager
+def open_clusters(flags: ClusterFlags, environ: Mapping[str, str], run: "Run") -> "Iterator[Mapping[str, LiveCluster]]":
+    """Open the clusters of a run, by name, while the block runs: all of them, or the chosen one."""
+    chosen, config = run.settings.cluster, run.workspace.config
+    opener = cluster_opener(flags, environ, config, chosen=chosen)
+    with ExitStack() as stack:
+        clusters = [cluster for cluster in config.clusters if chosen in ("", cluster.name)]
+        yield {cluster.name: stack.enter_context(opener(cluster)) for cluster in clusters}

@@ -12,7 +12,7 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.approvals import NO_APPROVALS, Approvals
 from reconciler.core.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison, FieldSchemas
-from reconciler.core.plan.plan import Behind, Revision
+from reconciler.core.plan.plan import Behind, Drift, LiveState, LiveVersion, Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
@@ -30,6 +30,15 @@ class Common(Struct, frozen=True, kw_only=True):
     count: int = 0
     rows: Callable[[], Iterable[ObjectSummary]] = tuple
     usage: Mapping[str, QueueUsage] | None = None
+
+
+class LiveFacts(Struct, frozen=True, kw_only=True):
+    """What live clusters said: their states, versions of the existing objects by path, what they refuse, and drift."""
+
+    clusters: tuple[LiveState, ...] = ()
+    versions: Mapping[str, LiveVersion] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    drift: tuple[Drift, ...] = ()
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -60,6 +69,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     folders: number of files in each source folder, before and after.
     judged_by: digest of the settings, policies and evidence of the head.
     approvals: what lets the plan exceed budgets.
+    live: what live clusters said, if the existing objects are theirs.
     """
 
     engine: str
@@ -95,3 +105,4 @@ class Inputs(Struct, frozen=True, kw_only=True):
     common: Common = Common()
     judged_by: str = ""
     approvals: Approvals = NO_APPROVALS
+    live: LiveFacts = LiveFacts()

@@ -12,7 +12,7 @@ from reconciler.core.plan.digest import approval_digest, digest
 from reconciler.core.plan.edits import make_edits
 from reconciler.core.plan.gpus import capacity_lines, evidence_changes, gpu_lines, job_changes, queue_lines, with_queue
 from reconciler.core.plan.inputs import Inputs
-from reconciler.core.plan.plan import Plan
+from reconciler.core.plan.plan import Change, Plan
 from reconciler.core.plan.replacements import find_refusals, kept_specs
 from reconciler.core.plan.risks import RiskContext, find_risks
 from reconciler.core.queues import QueueUsage, defines_queues, usage_by_cluster
@@ -24,8 +24,8 @@ def make_plan(inputs: Inputs) -> Plan:
     paths = compare_paths(inputs)
     before, after = _usage(inputs, paths.before.values()), _usage(inputs, paths.after.values())
     edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
-    changes = tuple(edit.change for edit in edits)
-    problems = (*inputs.problems, *find_refusals(edits, inputs.kinds))
+    changes = tuple(_with_version(inputs, edit.change) for edit in edits)
+    problems = (*inputs.problems, *inputs.live.problems, *find_refusals(edits, inputs.kinds))
     gpus, queues = gpu_lines(before, after), queue_lines(before, after)
     measured = inputs.inventories if inputs.inventories_before is None else inputs.inventories_before
     capacity = capacity_lines(after, measured, inputs.inventories, inputs.evidence_ages)
@@ -38,7 +38,7 @@ def make_plan(inputs: Inputs) -> Plan:
         behind=inputs.behind,
         settings=inputs.settings,
         changes=changes,
-        unchanged=paths.unchanged,
+        unchanged=paths.unchanged - sum(len(state.unknown) for state in inputs.live.clusters),
         gpus=gpus,
         queues=queues,
         capacity=capacity,
@@ -50,6 +50,8 @@ def make_plan(inputs: Inputs) -> Plan:
         exceptions=tuple(sorted(inputs.exceptions, key=lambda entry: (entry.place, entry.rule, entry.target))),
         problems=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
         edited=inputs.edited,
+        clusters=inputs.live.clusters,
+        drift=inputs.live.drift,
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in paths.held_back if path in inputs.existing),
         breaches=breaches(
             inputs.config.budgets,
@@ -65,6 +67,13 @@ def make_plan(inputs: Inputs) -> Plan:
     )
     plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by, inputs.lost))
     return apply_approvals(replace(plan, digest=digest(plan)), inputs.approvals)
+
+
+def _with_version(inputs: Inputs, change: Change) -> Change:
+    """Add the version of the live object that is updated, deleted, moved or replaced."""
+    path = (change.moved_from or change.path).removeprefix(f"{inputs.config.rendered}/")
+    version = inputs.live.versions.get(path)
+    return change if version is None else replace(change, live=version)
 
 
 def _usage(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, QueueUsage]:

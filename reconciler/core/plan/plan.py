@@ -38,6 +38,13 @@ class FieldChange(Struct, frozen=True, kw_only=True):
     why: Why | None = None
 
 
+class LiveVersion(Struct, frozen=True, kw_only=True):
+    """The live object that a change was planned from. It must not have moved when the change is applied."""
+
+    uid: str
+    resource_version: str
+
+
 class Change(Struct, frozen=True, kw_only=True):
     """One object that is created, updated, deleted or moved. `path` is relative to the root of the repository."""
 
@@ -57,6 +64,7 @@ class Change(Struct, frozen=True, kw_only=True):
     sizing: SizingSummary | None = None  # how its GPUs were computed
     queue: str = ""  # that its GPUs are counted in; of a queue: its name
     team: str = ""  # its label `team`
+    live: LiveVersion | None = None  # what exists, or is moved or replaced; only in a plan against live clusters
 
     @property
     def is_refused(self) -> bool:
@@ -226,6 +234,40 @@ class Behind(Struct, frozen=True, kw_only=True):
     more: int = 0
 
 
+class LiveState(Struct, frozen=True, kw_only=True):
+    """A live cluster that the plan was compared with.
+
+    unchecked: objects that only the apply can check on the server, because the plan creates their namespace or CRD.
+    unknown: objects of kinds that could not be read. Nothing is planned for them.
+    """
+
+    cluster: str
+    server: str
+    version: str
+    objects: int  # that exist and are ours
+    unchecked: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class Drift(Struct, frozen=True, kw_only=True):
+    """A field of a live object that is not what Git says, although no edit of Git explains it.
+
+    managers: who set it, as `name (operation, time)`; empty if somebody removed it.
+    live, git: values; secrets are masked.
+    """
+
+    cluster: str
+    key: ObjectKey
+    path: str  # of the rendered file
+    field: str
+    live: Any = None
+    git: Any = None
+    has_live: bool = True
+    has_git: bool = True
+    managers: tuple[str, ...] = ()
+    source: SourceRef | None = None
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """The whole plan. `digest` identifies both trees, the evidence, the policies and the version of the engine."""
 
@@ -252,6 +294,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     held_back: tuple[str, ...] = ()  # rendered files left unchanged: the source has errors or waits for an answer
     breaches: tuple[Breach, ...] = ()
     approvals: tuple[Approval, ...] = ()
+    clusters: tuple[LiveState, ...] = ()  # only in a plan against live clusters
+    drift: tuple[Drift, ...] = ()
     approval_digest: str = ""  # what an approval names
     digest: str = ""
 
@@ -264,6 +308,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     def denials(self) -> tuple[Verdict, ...]:
         """Verdicts that prevent a commit."""
         return tuple(verdict for verdict in self.verdicts if verdict.result in (Result.DENY, Result.ERROR))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it was compared with live clusters instead of `rendered/`."""
+        return bool(self.clusters)
 
     @property
     def has_changes(self) -> bool:

@@ -26,7 +26,13 @@ REFUSED = "immutable.refused"
 CLAIM = "immutable.claim"
 """Rule of a claim that would shrink or change what it is."""
 
-ABOUT_CHANGES = (REFUSED, CLAIM)
+SERVER_REFUSED = "live.refused"
+"""Rule of an object that a live API server, one of its webhooks or its policies refuses."""
+
+UNKNOWN = "live.unknown"
+"""Rule of what a live cluster could not say: a dry run that failed, a kind that may not be listed."""
+
+ABOUT_CHANGES = (REFUSED, CLAIM, SERVER_REFUSED, UNKNOWN)
 """Rules of problems with a change; the files themselves are valid, so nothing of them is held back."""
 
 _NAMED = 3  # objects that a message names

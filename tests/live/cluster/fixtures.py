@@ -3,11 +3,17 @@
 import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.core.objects import ObjectKey
+from reconciler.core.manifests.ownership import LABEL, OWNER
+from reconciler.core.objects import ObjectKey, split_api_version
+from reconciler.ports.cluster import Body
+from tests.cluster import server
+from tests.cluster.build import to_stderr
+from tests.cluster.parts import ControlPlane
 from tests.cluster.server import ApiServer
 
 _numbers = itertools.count(1)
@@ -41,3 +47,50 @@ def config_map(namespace: str, name: str, **data: str) -> dict[str, object]:
 def config_map_key(namespace: str, name: str) -> ObjectKey:
     """Return the key of a ConfigMap."""
     return ObjectKey(group="", kind="ConfigMap", namespace=namespace, name=name)
+
+
+@pytest.fixture(scope="session")
+def private_server(
+    shared_folder: Path, control_plane_programs: ControlPlane, crd_folder: Path, request: pytest.FixtureRequest
+) -> Iterator[ApiServer]:
+    """Run an API server for this test process alone: a live plan looks at everything that we own there."""
+    worker = getattr(request.config, "workerinput", {}).get("workerid", "main")
+    seed = server.stored_state(control_plane_programs, crd_folder, to_stderr)
+    folder = shared_folder / f"live-{worker}"
+    with server.api_server(folder, control_plane_programs, crd_folder, seed=seed) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _private_cluster(private_server: ApiServer) -> Iterator[KubernetesCluster]:
+    with KubernetesCluster(load_access({}, kubeconfig=str(private_server.kubeconfig))) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def empty_cluster(_private_cluster: KubernetesCluster) -> KubernetesCluster:
+    """Return a cluster on which we own nothing."""
+    resources = {(row.group, row.kind): row for row in reversed(_private_cluster.discover().resources)}
+    for row in resources.values():
+        if {"list", "delete"} <= row.verbs:
+            for body in _private_cluster.list(row, labels=f"{LABEL}={OWNER}").objects:
+                _remove(_private_cluster, body)
+    return _private_cluster
+
+
+def _remove(cluster: KubernetesCluster, body: Body) -> None:
+    """Delete an object; a namespace only loses our label, because no controller would empty it."""
+    key = key_of(body)
+    if body["metadata"].get("finalizers"):
+        cluster.patch(key, {"metadata": {"finalizers": None}})
+    if key.kind == "Namespace":
+        cluster.patch(key, {"metadata": {"labels": {LABEL: None}}})
+    else:
+        cluster.delete(key, uid=body["metadata"]["uid"], propagation="Background")
+
+
+def key_of(body: Body) -> ObjectKey:
+    """Return the key of a body."""
+    metadata = body["metadata"]
+    group, _ = split_api_version(body["apiVersion"])
+    return ObjectKey(group=group, kind=body["kind"], namespace=metadata.get("namespace") or "", name=metadata["name"])

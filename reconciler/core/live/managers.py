@@ -1,0 +1,118 @@
+"""Field managers: who set which field of a live object, from `metadata.managedFields`.
+
+The format (FieldsV1) is that of sigs.k8s.io/structured-merge-diff: `f:<field>`, `k:<keys as JSON>` and `v:<value as
+JSON>` for items of lists, `.` for the mapping or item itself. An empty leaf owns everything below it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.objects import FieldPath
+from reconciler.core.values import mapping, sequence, text, value_at
+
+OURS = "reconciler"
+"""Our own field manager."""
+
+APPLIERS = frozenset({OURS, "kustomize-controller", "argocd-controller"})
+"""Managers that apply what is in Git: our own, Flux and Argo CD."""
+
+
+class Manager(Struct, frozen=True, kw_only=True, order=True):
+    """Who set a field: the name that a client gives itself, how (`Apply`, `Update`), and when."""
+
+    name: str
+    operation: str = ""
+    time: str = ""
+    subresource: str = ""
+
+    @property
+    def applies_git(self) -> bool:
+        """Whether it applies what is in Git."""
+        return self.name in APPLIERS
+
+
+def managers_of(body: Mapping[str, Any], path: FieldPath) -> tuple[Manager, ...]:
+    """Return who owns the value at a path of a live object, in the order of their names."""
+    return tuple(sorted(manager for manager, tree in _entries(body) if _owns(body, tree, path)))
+
+
+def owned_by(body: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return the tree of the fields that a manager has applied; None if it has applied nothing."""
+    found = (
+        tree
+        for manager, tree in _entries(body)
+        if manager.name == name and manager.operation == "Apply" and not manager.subresource
+    )
+    return next(found, None)
+
+
+def is_covered(tree: Mapping[str, Any], body: Any) -> bool:
+    """Return whether every owned field still is in a body: applying it would remove nothing."""
+    for step, below in tree.items():
+        if step == ".":
+            continue
+        inner = _descend(body, step)
+        if inner is _ABSENT or (below and not is_covered(below, inner)):
+            return False
+    return True
+
+
+_ABSENT = object()
+
+
+def _entries(body: Mapping[str, Any]) -> Iterator[tuple[Manager, Mapping[str, Any]]]:
+    for entry in sequence(mapping(body.get("metadata")).get("managedFields")):
+        row = mapping(entry)
+        yield (
+            Manager(
+                name=text(row.get("manager")),
+                operation=text(row.get("operation")),
+                time=text(row.get("time")),
+                subresource=text(row.get("subresource")),
+            ),
+            mapping(row.get("fieldsV1")),
+        )
+
+
+def _owns(body: Mapping[str, Any], tree: Mapping[str, Any], path: FieldPath) -> bool:
+    """Walk down a tree of owned fields; a leaf on the way owns what is below it."""
+    nodes: list[Mapping[str, Any]] = [tree]
+    for depth, part in enumerate(path):
+        holder = value_at(body, path[:depth])
+        nodes = [mapping(below) for node in nodes for below in _matching(node, holder, part)]
+        if not nodes:
+            return False
+        if any(not node for node in nodes):
+            return True
+    return True
+
+
+def _matching(node: Mapping[str, Any], holder: Any, part: str | int) -> Iterable[Any]:
+    if isinstance(part, str):
+        name = f"f:{part}"
+        return [node[name]] if name in node else ()
+    items = sequence(holder)
+    item = items[part] if part < len(items) else None
+    return [below for step, below in node.items() if _names(step, item, part)]
+
+
+def _names(step: str, item: Any, position: int) -> bool:
+    """Return whether a step of a tree names an item of a list."""
+    kind, _, value = step.partition(":")
+    if kind == "k":
+        keys = msgspec.json.decode(value)
+        return isinstance(item, dict) and all(item.get(key) == wanted for key, wanted in keys.items())
+    if kind == "v":
+        return bool(msgspec.json.decode(value) == item)
+    return kind == "i" and value == str(position)
+
+
+def _descend(node: Any, step: str) -> Any:
+    """Return what a step of a tree leads to in a body, or `_ABSENT`."""
+    if step.startswith("f:"):
+        return node.get(step[2:], _ABSENT) if isinstance(node, dict) else _ABSENT
+    items = enumerate(node if isinstance(node, list) else ())
+    return next((item for position, item in items if _names(step, item, position)), _ABSENT)

@@ -1,0 +1,305 @@
+"""`LiveBaseline`: the objects of live clusters as what exists, and what their servers say to the changes."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.live.projection import holds, is_same, plain, project
+from reconciler.core.manifests.ownership import LABEL, OWNER
+from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
+from reconciler.core.plan import LiveState, LiveVersion
+from reconciler.core.problems import Problem
+from reconciler.core.summary import summarize
+from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.renderer import Renderer
+from reconciler.planning.baseline import ExistingObject
+from reconciler.planning.live.probe import Probe, Reply, probe
+from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
+from reconciler.planning.live.reading import (
+    GroupKind,
+    LiveIdentity,
+    Owned,
+    at_once,
+    kind_token,
+    read_bodies,
+    read_owned,
+    version_of,
+)
+from reconciler.ports.cluster import Body, LiveCluster
+
+_CHUNK = 256  # source files that are rendered at one time
+
+
+class Doubt(Struct, frozen=True, kw_only=True):
+    """What a server refused (`is_refused`) or could not say about a desired object or a kind."""
+
+    path: str
+    message: str
+    field: str = ""
+    hint: str = ""
+    is_refused: bool = False
+
+
+class LiveBaseline:
+    """What exists on live clusters, by path. An object that is as desired has the blob id of its desired content."""
+
+    def __init__(self, runtime: Runtime, clusters: Mapping[str, LiveCluster]) -> None:
+        self._runtime = runtime
+        self._clusters = clusters
+        self._versions: dict[str, str] = {}
+        self._identities: dict[str, LiveIdentity] = {}
+        self._foreign: set[str] = set()
+        self._live: dict[str, bytes] = {}  # whole live objects
+        self._projected: dict[str, bytes] = {}  # as they are compared
+        self.doubts: list[Doubt] = []
+        self.warnings: dict[str, tuple[str, ...]] = {}
+        self.states: list[LiveState] = []
+
+    # As a `Baseline`.
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Blob ids of what is as desired, else UIDs and resource versions, by path."""
+        return self._versions
+
+    def differing(self, desired: Mapping[str, str]) -> list[str]:
+        """Return the paths of live objects that are not as desired."""
+        return [path for path, version in self._versions.items() if desired.get(path) != version]
+
+    def objects(self, paths: Iterable[str]) -> Mapping[str, ExistingObject]:
+        """Summarize live objects; those that are not read yet are read."""
+        wanted = list(paths)
+        self._fetch([path for path in wanted if path not in self._live and path in self._identities])
+        return {path: self._object(path) for path in wanted}
+
+    def body(self, path: str) -> Mapping[str, Any] | None:
+        """Return the live object as it is compared: without what servers and others add."""
+        raw = self._projected.get(path)
+        if raw is None:
+            live = self.live(path)
+            return None if live is None else plain(live)
+        body: Body = msgspec.json.decode(raw)
+        return body
+
+    def foreign(self, path: str) -> Problem:
+        """Return the problem of a live object that is not ours."""
+        return Problem(
+            rule="live.foreign",
+            place=SourceRef(path=f"rendered/{path}"),
+            message=f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER})",
+            hint=f"choose another name, or adopt the object: label it {LABEL}={OWNER}",
+        )
+
+    # Of live clusters alone.
+
+    def live(self, path: str) -> Body | None:
+        """Return a live object as it was read, whole; None if it is gone or was not read."""
+        raw = self._live.get(path)
+        return None if raw is None else msgspec.json.decode(raw)
+
+    def live_versions(self) -> dict[str, LiveVersion]:
+        """Return the versions of all live objects that differ, by path."""
+        return {path: one.version for path, one in self._identities.items()}
+
+    def read(
+        self, name: str, cluster: LiveCluster, index: CompiledRevision, renderer: Renderer, known: set[str]
+    ) -> None:
+        """Read one cluster and ask it about every create and update. `known`: paths of rendered files in Git."""
+        desired = {path: blob for path, blob in index.desired.items() if path.startswith(f"{name}/")}
+        keys = {row.path: row.key for row in index.first_summaries() if row.path in desired}
+        owned = read_owned(
+            cluster,
+            self._runtime.kinds,
+            name,
+            {(key.group, key.kind) for key in keys.values()},
+            {kind_token(path) for path in known if path.startswith(f"{name}/")},
+        )
+        blind = self._doubt_kinds(name, owned, keys)
+        before = load_proofs(self._runtime.cache, cluster.server)
+        proofs: dict[str, tuple[str, str, str]] = {}
+        for path, one in owned.identities.items():
+            if path in desired and before.get(path) == proof(desired[path], one.version) and not one.is_terminating:
+                proofs[path] = before[path]
+                self._versions[path] = desired[path]
+            elif path in desired or not one.is_terminating:
+                self._identities[path] = one
+                self._versions[path] = f"{one.version.uid}/{one.version.resource_version}"
+        for path in blind:
+            self._versions[path] = desired[path]
+        asked = [path for path in desired if path not in proofs and path not in blind]
+        unchecked: list[str] = []
+        for path in self._ask(cluster, renderer, asked, keys, unchecked):
+            proofs[path] = proof(desired[path], self._identities.pop(path).version)
+            self._versions[path] = desired[path]
+        save_proofs(self._runtime.cache, cluster.server, before, proofs)
+        self.states.append(
+            LiveState(
+                cluster=name,
+                server=cluster.server,
+                version=cluster.version(),
+                objects=len(owned.identities),
+                unchecked=tuple(sorted(unchecked)),
+                unknown=tuple(sorted(str(keys[path]) for path in blind)),
+            )
+        )
+
+    def _doubt_kinds(self, name: str, owned: Owned, keys: Mapping[str, ObjectKey]) -> set[str]:
+        """Note which kinds could not be read, and return the desired objects of these kinds."""
+        for (group, kind), message in sorted(owned.failed.items()):
+            what = f"{kind}.{group}" if group else kind
+            text = f"it is not known which objects of {what} exist on {name}: {message}"
+            self.doubts.append(Doubt(path="", message=text, hint="allow `list` on them, or wait for the server"))
+        return {path for path, key in keys.items() if (key.group, key.kind) in owned.failed}
+
+    def _ask(
+        self,
+        cluster: LiveCluster,
+        renderer: Renderer,
+        paths: Sequence[str],
+        keys: Mapping[str, ObjectKey],
+        unchecked: list[str],
+    ) -> Iterator[str]:
+        """Compare desired objects with live ones and ask the server where that does not tell; yield those in sync."""
+        creates = _created_places(keys.values())
+        for bodies in _rendered(renderer, paths):
+            existing = {path: self._identities[path] for path in bodies if path in self._identities}
+            versions = {path: split_api_version(bodies[path]["apiVersion"])[1] for path in existing}
+            live = dict(read_bodies(cluster, existing, versions))
+            for path in existing.keys() - live.keys():  # gone since it was listed
+                del self._identities[path], self._versions[path]
+            questions: dict[str, Mapping[str, Any]] = {}
+            for path, body in bodies.items():
+                if path in live and self._identities[path].is_terminating:
+                    self._keep(path, live[path], body, None)
+                    self._doubt(path, "the object is being deleted on the cluster", hint="plan again when it is gone")
+                elif path in live and holds(body, live[path], self._list_keys(keys[path])):
+                    yield path
+                else:
+                    questions[path] = body
+            answers = at_once(lambda body: probe(cluster, body), questions.values())
+            for path, answer in zip(questions, answers, strict=True):
+                if self._judge(cluster, keys[path], path, questions[path], live.get(path), answer, creates, unchecked):
+                    yield path
+
+    def _judge(  # noqa: PLR0917
+        self,
+        cluster: LiveCluster,
+        key: ObjectKey,
+        path: str,
+        body: Mapping[str, Any],
+        live: Body | None,
+        answer: Probe,
+        creates: "Places",
+        unchecked: list[str],
+    ) -> bool:
+        """Note what the server said to one object; return whether the object is in sync."""
+        if answer.warnings:
+            self.warnings[path] = answer.warnings
+        if answer.reply is Reply.ACCEPTED and live is not None and answer.result is not None:
+            if is_same(live, answer.result):
+                return True
+        elif answer.reply is Reply.ACCEPTED and not answer.is_new:
+            live = cluster.get(key, version=split_api_version(body["apiVersion"])[1])
+            if live is not None:
+                self._foreign.add(path)
+                self._versions[path] = version_of(live).uid
+        elif answer.reply is Reply.NO_PLACE and creates.has(key):
+            unchecked.append(str(key))
+        elif answer.reply is not Reply.ACCEPTED:
+            self._refuse(path, answer)
+        if live is not None:
+            self._keep(path, live, body, answer.result)
+        return False
+
+    def _refuse(self, path: str, answer: Probe) -> None:
+        hints = {
+            Reply.NO_PLACE: "add its namespace or its CRD to the sources, or create it",
+            Reply.REFUSED: "change the object, or what refuses it",
+            Reply.UNKNOWN: "plan again when the server can answer",
+        }
+        is_refused = answer.reply is not Reply.UNKNOWN
+        field = answer.causes[0].field if len(answer.causes) == 1 else ""
+        self._doubt(path, answer.message, field=field, hint=hints[answer.reply], is_refused=is_refused)
+
+    def _doubt(self, path: str, message: str, *, field: str = "", hint: str, is_refused: bool = False) -> None:
+        self.doubts.append(Doubt(path=path, message=message, field=field, hint=hint, is_refused=is_refused))
+
+    def _keep(self, path: str, live: Body, desired: Mapping[str, Any], result: Body | None) -> None:
+        key = _key(desired)
+        self._live[path] = msgspec.json.encode(live)
+        self._projected[path] = msgspec.json.encode(project(desired, live, result, self._list_keys(key)))
+
+    def _list_keys(self, key: ObjectKey) -> Callable[[FieldPath], tuple[str, ...] | None]:
+        return lambda path: self._runtime.catalogue.list_keys(key.group, key.kind, path)
+
+    def _fetch(self, paths: Sequence[str]) -> None:
+        for name, cluster in self._clusters.items():
+            wanted = {path: self._identities[path] for path in paths if path.startswith(f"{name}/")}
+            for path, body in read_bodies(cluster, wanted, {}):
+                self._live[path] = msgspec.json.encode(body)
+
+    def _object(self, path: str) -> ExistingObject:
+        body = self.live(path)
+        if body is None:
+            return ExistingObject(is_owned=path not in self._foreign, summary=None)
+        kinds, cluster = self._runtime.kinds, path.partition("/")[0]
+        summary = summarize(kinds, cluster=cluster, body=plain(body), path=path, digest=self._versions[path])
+        return ExistingObject(is_owned=path not in self._foreign, summary=summary)
+
+
+def read_live(
+    runtime: Runtime,
+    clusters: Mapping[str, LiveCluster],
+    index: CompiledRevision,
+    renderer: Renderer,
+    known: set[str],
+) -> LiveBaseline:
+    """Read live clusters, by name, and ask them about every create and update.
+
+    known: paths of rendered files in Git, whose kinds are looked at besides those of the sources.
+    """
+    baseline = LiveBaseline(runtime, clusters)
+    for name, cluster in clusters.items():
+        baseline.read(name, cluster, index, renderer, known)
+    return baseline
+
+
+class Places(Struct, frozen=True, kw_only=True):
+    """Namespaces and kinds that the plan itself creates, so that objects in them cannot be checked before."""
+
+    namespaces: frozenset[str]
+    groups: frozenset[str]
+
+    def has(self, key: ObjectKey) -> bool:
+        """Return whether an object may wait for one of them."""
+        return key.namespace in self.namespaces or key.group in self.groups
+
+
+def _created_places(keys: Iterable[ObjectKey]) -> Places:
+    rows = list(keys)
+    return Places(
+        namespaces=frozenset(key.name for key in rows if (key.group, key.kind) == _NAMESPACE),
+        groups=frozenset(key.name.partition(".")[2] for key in rows if (key.group, key.kind) == _CRD),
+    )
+
+
+_NAMESPACE: GroupKind = ("", "Namespace")
+_CRD: GroupKind = ("apiextensions.k8s.io", "CustomResourceDefinition")
+
+
+def _rendered(renderer: Renderer, paths: Sequence[str]) -> Iterator[dict[str, Mapping[str, Any]]]:
+    """Yield the bodies of desired objects by path, those of some source files at one time."""
+    groups = renderer.group(paths)
+    sources = iter(groups)
+    while chosen := list(islice(sources, _CHUNK)):
+        compiled = zip(chosen, renderer.compile(chosen), strict=True)
+        yield {path: objects[path].manifest.body for source, objects in compiled for path in groups[source]}
+
+
+def _key(body: Mapping[str, Any]) -> ObjectKey:
+    group, _ = split_api_version(body["apiVersion"])
+    metadata = body["metadata"]
+    return ObjectKey(group=group, kind=body["kind"], namespace=metadata.get("namespace") or "", name=metadata["name"])

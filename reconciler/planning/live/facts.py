@@ -1,0 +1,53 @@
+"""What a plan tells of live clusters: their states, refusals and missing answers as problems, and drift."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from reconciler.core.objects import SourceRef
+from reconciler.core.plan.inputs import LiveFacts
+from reconciler.core.plan.replacements import SERVER_REFUSED, UNKNOWN
+from reconciler.core.problems import Problem, Severity
+from reconciler.index.build import CompiledRevision
+from reconciler.planning.baseline import Baseline
+from reconciler.planning.live.baseline import LiveBaseline
+from reconciler.planning.live.drift import find_drift
+from reconciler.planning.updates import Update
+from reconciler.revision.files import CONFIG_PATH
+
+WARNED = "live.warning"
+"""Rule of what a server warns of in a dry run."""
+
+
+def live_facts(
+    index: CompiledRevision,
+    live: LiveBaseline,
+    existing: Baseline,
+    updates: Mapping[str, Update],
+    kept: Collection[str],
+) -> LiveFacts:
+    """Collect what live clusters said. `existing` is `rendered/` of the base; `kept` objects are not changed."""
+    return LiveFacts(
+        clusters=tuple(live.states),
+        versions=live.live_versions(),
+        problems=tuple(_problems(index, live, updates, kept)),
+        drift=tuple(find_drift(index, live, existing, updates)),
+    )
+
+
+def _problems(
+    index: CompiledRevision, live: LiveBaseline, updates: Mapping[str, Update], kept: Collection[str]
+) -> Iterator[Problem]:
+    rows = index.summaries([doubt.path for doubt in live.doubts if doubt.path] + [*live.warnings])
+    for doubt in live.doubts:
+        update = updates.get(doubt.path)
+        if doubt.is_refused and (doubt.path in kept or (update is not None and update.comparison.frozen)):
+            continue  # reported as a replacement
+        yield Problem(
+            rule=SERVER_REFUSED if doubt.is_refused else UNKNOWN,
+            place=rows[doubt.path].place if doubt.path else SourceRef(path=CONFIG_PATH),
+            field=doubt.field,
+            message=doubt.message,
+            hint=doubt.hint,
+        )
+    for path, warnings in live.warnings.items():
+        for text in warnings:
+            yield Problem(rule=WARNED, place=rows[path].place, message=text, severity=Severity.WARNING)

@@ -1,0 +1,73 @@
+"""Dry runs: what an API server says to one object, without storing it."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.ports.cluster import Body, ClusterError, ClusterUnavailable, FieldError, LiveCluster
+
+_NOT_FOUND, _CONFLICT, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 401, 403
+_NO_PERMISSION = re.compile(r'is forbidden: User ".*" cannot \w+ resource')
+
+
+class Reply(StrEnum):
+    """What came of a dry run. UNKNOWN: the server could not judge the object, so it is not known to be good."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    NO_PLACE = "no place"  # its namespace or its kind does not exist
+    UNKNOWN = "unknown"
+
+
+class Probe(Struct, frozen=True, kw_only=True):
+    """The outcome of a dry run of one object.
+
+    result: the object as it would be stored. conflicts: fields that other managers own, which an apply has to take.
+    """
+
+    reply: Reply
+    result: Body | None = None
+    is_new: bool = False
+    warnings: tuple[str, ...] = ()
+    conflicts: tuple[FieldError, ...] = ()
+    causes: tuple[FieldError, ...] = ()
+    message: str = ""
+
+
+def probe(cluster: LiveCluster, body: Mapping[str, Any]) -> Probe:
+    """Ask the server what an apply of an object would do: first as it is, then by taking fields of others."""
+    conflicts: tuple[FieldError, ...] = ()
+    for force in (False, True):
+        try:
+            written = cluster.apply(body, dry_run=True, force=force)
+        except ClusterError as error:
+            if not force and _is_conflict(error):
+                conflicts = error.causes
+                continue
+            return Probe(reply=_reply(error), conflicts=conflicts, causes=error.causes, message=error.message)
+        return Probe(
+            reply=Reply.ACCEPTED,
+            result=written.body,
+            is_new=written.is_new,
+            warnings=written.warnings,
+            conflicts=conflicts,
+        )
+    raise AssertionError  # unreachable
+
+
+def _is_conflict(error: ClusterError) -> bool:
+    """Return whether other managers own fields of the object."""
+    is_theirs = all(cause.reason == "FieldManagerConflict" for cause in error.causes)
+    return error.status == _CONFLICT and bool(error.causes) and is_theirs
+
+
+def _reply(error: ClusterError) -> Reply:
+    if error.status == _NOT_FOUND:
+        return Reply.NO_PLACE
+    is_forbidden = error.status == _FORBIDDEN and _NO_PERMISSION.search(error.message) is not None
+    if isinstance(error, ClusterUnavailable) or error.status in (0, _UNAUTHORIZED, _CONFLICT) or is_forbidden:
+        return Reply.UNKNOWN
+    return Reply.REFUSED

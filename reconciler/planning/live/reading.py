@@ -1,0 +1,139 @@
+"""Reading what we own on a live cluster: identities of everything, whole objects only where they are needed."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.manifests.ownership import LABEL, OWNER
+from reconciler.core.objects import ObjectKey
+from reconciler.core.plan import LiveVersion
+from reconciler.core.values import mapping, sequence, text
+from reconciler.ports.cluster import (
+    CONCURRENCY,
+    ApiResource,
+    Body,
+    ClusterError,
+    LiveCluster,
+    UnknownKind,
+)
+
+GroupKind = tuple[str, str]
+_FEW = 50  # objects of one kind that are read one by one; more are listed
+_SELECTOR = f"{LABEL}={OWNER}"
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class LiveIdentity(Struct, frozen=True, kw_only=True):
+    """An object of ours that exists: its key, its version, and whether it is being deleted."""
+
+    key: ObjectKey
+    version: LiveVersion
+    is_terminating: bool
+
+
+class Owned(Struct, frozen=True, kw_only=True):
+    """What we own on a cluster, by path; `failed` are the kinds that could not be read, with the reason."""
+
+    identities: Mapping[str, LiveIdentity]
+    failed: Mapping[GroupKind, str]
+
+
+def at_once(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Do work that waits for the server, for several items at one time; the results are in order."""
+    with ThreadPoolExecutor(CONCURRENCY) as pool:
+        return list(pool.map(work, items))
+
+
+def read_owned(cluster: LiveCluster, kinds: Kinds, name: str, wanted: Collection[GroupKind], tokens: set[str]) -> Owned:
+    """List the identities of our objects: of the wanted kinds, and of those whose rendered files have these names.
+
+    Objects that a controller made from ours, with our label, are its own.
+    """
+    failed: dict[GroupKind, str] = {}
+    resources: dict[GroupKind, ApiResource] = {}
+    for group, kind in sorted(wanted):
+        try:
+            resources[group, kind] = cluster.resource(group, kind)
+        except UnknownKind:
+            continue
+        except ClusterError as error:
+            failed[group, kind] = error.message
+    for row in cluster.discover().resources:
+        if (row.group, row.kind) not in resources and {"list", "delete"} <= row.verbs and _token(kinds, row) in tokens:
+            resources[row.group, row.kind] = row
+    found: dict[str, LiveIdentity] = {}
+    rows = list(resources.values())
+    for row, listed in zip(rows, at_once(lambda row: _identities(cluster, row), rows), strict=True):
+        if isinstance(listed, ClusterError):
+            failed[row.group, row.kind] = listed.message
+        else:
+            found.update((kinds.manifest_path(name, one.key), one) for one in listed)
+    return Owned(identities=found, failed=failed)
+
+
+def kind_token(path: str) -> str:
+    """Return the part of a rendered path that tells the kind."""
+    return path.rpartition("/")[2].partition("-")[0]
+
+
+def read_bodies(
+    cluster: LiveCluster, wanted: Mapping[str, LiveIdentity], versions: Mapping[str, str]
+) -> Iterator[tuple[str, Body]]:
+    """Yield whole objects by path, in the API version that is asked for; those that are gone by now are left out."""
+    by_kind: dict[tuple[str, str, str], dict[ObjectKey, str]] = {}
+    for path, one in wanted.items():
+        by_kind.setdefault((one.key.group, one.key.kind, versions.get(path, "")), {})[one.key] = path
+    for (group, kind, version), paths in by_kind.items():
+        if len(paths) > _FEW:
+            resource = cluster.resource(group, kind, version)
+            listed = (
+                (paths.get(_key(resource, body)), body) for body in cluster.list(resource, labels=_SELECTOR).objects
+            )
+            yield from ((path, body) for path, body in listed if path is not None)
+            continue
+        bodies = at_once(lambda key, version=version: cluster.get(key, version=version), paths)  # type: ignore[misc]
+        yield from ((path, body) for path, body in zip(paths.values(), bodies, strict=True) if body is not None)
+
+
+def _identities(cluster: LiveCluster, resource: ApiResource) -> list[LiveIdentity] | ClusterError:
+    try:
+        objects = cluster.list(resource, labels=_SELECTOR, metadata_only=True).objects
+        return [_identity(resource, body) for body in objects if not _is_controlled(body)]
+    except ClusterError as error:
+        return error
+
+
+def _identity(resource: ApiResource, body: Mapping[str, Any]) -> LiveIdentity:
+    metadata = body["metadata"]
+    return LiveIdentity(
+        key=_key(resource, body),
+        version=version_of(body),
+        is_terminating="deletionTimestamp" in metadata,
+    )
+
+
+def version_of(body: Mapping[str, Any]) -> LiveVersion:
+    """Return the version of a live object."""
+    metadata = body["metadata"]
+    return LiveVersion(uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+
+
+def _key(resource: ApiResource, body: Mapping[str, Any]) -> ObjectKey:
+    metadata = body["metadata"]
+    namespace = text(metadata.get("namespace"))
+    return ObjectKey(group=resource.group, kind=resource.kind, namespace=namespace, name=metadata["name"])
+
+
+def _is_controlled(body: Mapping[str, Any]) -> bool:
+    owners = sequence(mapping(body.get("metadata")).get("ownerReferences"))
+    return any(mapping(owner).get("controller") is True for owner in owners)
+
+
+def _token(kinds: Kinds, row: ApiResource) -> str:
+    key = ObjectKey(group=row.group, kind=row.kind, namespace="", name="name")
+    return kind_token(kinds.manifest_path("cluster", key))

@@ -1,0 +1,112 @@
+"""`reconciler plan --live` on the real API server: what an apply would do, and what drifted."""
+
+import json
+from typing import Any
+
+from reconciler.core.objects import ObjectKey
+from tests.live.cluster.conftest import LiveFleet
+
+QUEUE = ObjectKey(group="scheduling.run.ai", kind="Queue", namespace="", name="h100")
+
+
+def changes(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(change["operation"], f"{change['key']['kind']}/{change['key']['name']}") for change in plan["changes"]]
+
+
+def test_an_empty_cluster_gets_everything_and_then_nothing_differs(live_fleet: LiveFleet) -> None:
+    """Everything is created; once it is applied, defaults, quantities and managers of the server are no difference."""
+    ran, plan = live_fleet.plan_json()
+    assert ran.code == 0, ran.err
+    assert {operation for operation, _ in changes(plan)} == {"create"}
+    assert len(plan["changes"]) == len(live_fleet.rendered())
+    (state,) = plan["clusters"]
+    assert (state["cluster"], state["objects"], state["unknown"]) == ("main", 0, [])
+    assert state["version"].startswith("v1.36")
+    live_fleet.apply_rendered()
+    ran, plan = live_fleet.plan_json("--exit-code")
+    assert (ran.code, changes(plan), plan["drift"]) == (0, [], [])
+    assert plan["unchanged"] == plan["clusters"][0]["objects"] == len(live_fleet.rendered())
+
+
+def test_a_plan_stores_nothing(live_fleet: LiveFleet) -> None:
+    """Dry runs only: neither the cluster nor the repository changes."""
+    live_fleet.plan_json()
+    assert live_fleet.cluster.get(QUEUE) is None
+    assert live_fleet.fleet.git("status", "--porcelain") == ""
+
+
+def test_an_edit_is_an_update_with_the_version_it_was_planned_from(live_fleet: LiveFleet) -> None:
+    """Only what Git changes differs, and the change names the UID and the version of the live object."""
+    live_fleet.apply_rendered()
+    live_fleet.fleet.edit("queues/h100.yaml", "quota: 32", "quota: 40")
+    _, plan = live_fleet.plan_json()
+    (change,) = plan["changes"]
+    assert (change["operation"], change["key"]["kind"]) == ("update", "Queue")
+    (field,) = change["fields"]
+    assert (field["path"], field["before"], field["after"]) == ("spec.resources.gpu.quota", 32, 40)
+    live = live_fleet.cluster.get(QUEUE)
+    assert live is not None
+    metadata = live["metadata"]
+    assert change["live"] == {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    assert plan["drift"] == []
+
+
+def test_drift_names_its_owner(live_fleet: LiveFleet) -> None:
+    """F-143: an edit on the cluster is reported with who made it, how, and both values."""
+    live_fleet.apply_rendered()
+    live_fleet.cluster.patch(QUEUE, {"spec": {"resources": {"gpu": {"quota": 64}}}}, manager="kubectl-edit")
+    _, plan = live_fleet.plan_json()
+    assert changes(plan) == [("update", "Queue/h100")]
+    (drift,) = plan["drift"]
+    assert (drift["field"], drift["live"], drift["git"]) == ("spec.resources.gpu.quota", 64, 32)
+    assert drift["managers"][0].startswith("kubectl-edit (Update, 20")
+    assert drift["source"]["path"] == "queues/h100.yaml"
+
+
+def test_a_field_that_somebody_removed_is_drift(live_fleet: LiveFleet) -> None:
+    """F-143: what is missing on the cluster has no owner."""
+    live_fleet.apply_rendered()
+    live_fleet.cluster.patch(
+        QUEUE, [{"op": "remove", "path": "/spec/resources/gpu/overQuotaWeight"}], manager="kubectl-edit"
+    )
+    _, plan = live_fleet.plan_json()
+    (drift,) = plan["drift"]
+    assert (drift["field"], drift["hasLive"], drift["managers"]) == ("spec.resources.gpu.overQuotaWeight", False, [])
+
+
+def test_what_left_git_is_deleted(live_fleet: LiveFleet) -> None:
+    """An object of ours whose source is gone is a deletion, with its version."""
+    live_fleet.apply_rendered()
+    live_fleet.fleet.git("rm", "--quiet", "jobs/language/probe.yaml")
+    _, plan = live_fleet.plan_json()
+    assert {change["operation"] for change in plan["changes"]} == {"delete"}
+    assert all(change["live"]["uid"] for change in plan["changes"])
+
+
+def test_a_foreign_object_is_in_the_way(live_fleet: LiveFleet) -> None:
+    """An object of the same name without our label is an error: it is neither taken over nor deleted."""
+    live_fleet.cluster.create(
+        {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": "h100"},
+            "spec": {"resources": {"gpu": {"quota": 1, "limit": 1, "overQuotaWeight": 1}}},
+        },
+        manager="kubectl-create",
+    )
+    try:
+        ran, plan = live_fleet.plan_json()
+        assert ran.code == 3
+        (problem,) = [problem for problem in plan["problems"] if problem["severity"] == "error"]
+        assert problem["rule"] == "live.foreign"
+        assert "Queue/h100" not in dict(map(reversed, changes(plan)))
+    finally:
+        live = live_fleet.cluster.get(QUEUE)
+        assert live is not None
+        live_fleet.cluster.delete(QUEUE, uid=live["metadata"]["uid"], propagation="Background")
+
+
+def test_access_flags_need_live(live_fleet: LiveFleet) -> None:
+    ran = live_fleet.fleet.run("plan", "--context", "a")
+    assert ran.code == 2
+    assert "--context has no effect without --live" in ran.err
