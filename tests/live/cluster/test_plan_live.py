@@ -1,6 +1,5 @@
 """`reconciler plan --live` on the real API server: what an apply would do, and what drifted."""
 
-import json
 from typing import Any
 
 from reconciler.core.objects import ObjectKey
