@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.live.projection import holds, is_same, plain, project
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
@@ -19,7 +20,6 @@ from reconciler.planning.baseline import ExistingObject
 from reconciler.planning.live.probe import Probe, Reply, probe
 from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
 from reconciler.planning.live.reading import (
-    GroupKind,
     LiveIdentity,
     Owned,
     at_once,
@@ -163,7 +163,7 @@ class LiveBaseline:
         unchecked: list[str],
     ) -> Iterator[str]:
         """Compare desired objects with live ones and ask the server where that does not tell; yield those in sync."""
-        creates = _created_places(keys.values())
+        creates = _created_places(self._runtime.kinds, keys.values())
         for bodies in _rendered(renderer, paths):
             existing = {path: self._identities[path] for path in bodies if path in self._identities}
             versions = {path: split_api_version(bodies[path]["apiVersion"])[1] for path in existing}
@@ -278,16 +278,12 @@ class Places(Struct, frozen=True, kw_only=True):
         return key.namespace in self.namespaces or key.group in self.groups
 
 
-def _created_places(keys: Iterable[ObjectKey]) -> Places:
-    rows = list(keys)
+def _created_places(kinds: Kinds, keys: Iterable[ObjectKey]) -> Places:
+    rows = [(kinds.find(key.group, key.kind), key.name) for key in keys]
     return Places(
-        namespaces=frozenset(key.name for key in rows if (key.group, key.kind) == _NAMESPACE),
-        groups=frozenset(key.name.partition(".")[2] for key in rows if (key.group, key.kind) == _CRD),
+        namespaces=frozenset(name for row, name in rows if row.is_namespace),
+        groups=frozenset(name.partition(".")[2] for row, name in rows if row.defines_kinds),
     )
-
-
-_NAMESPACE: GroupKind = ("", "Namespace")
-_CRD: GroupKind = ("apiextensions.k8s.io", "CustomResourceDefinition")
 
 
 def _rendered(renderer: Renderer, paths: Sequence[str]) -> Iterator[dict[str, Mapping[str, Any]]]:
