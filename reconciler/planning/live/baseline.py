@@ -17,7 +17,7 @@ from reconciler.core.summary import summarize
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
 from reconciler.planning.baseline import ExistingObject
-from reconciler.planning.live.probe import Probe, Reply, probe
+from reconciler.planning.live.probe import Probe, ServerReply, probe
 from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
 from reconciler.planning.live.reading import (
     LiveIdentity,
@@ -198,17 +198,17 @@ class LiveBaseline:
         """Note what the server said to one object; return whether the object is in sync."""
         if answer.warnings:
             self.warnings[path] = answer.warnings
-        if answer.reply is Reply.ACCEPTED and live is not None and answer.result is not None:
+        if answer.reply is ServerReply.ACCEPTED and live is not None and answer.result is not None:
             if is_same(live, answer.result):
                 return True
-        elif answer.reply is Reply.ACCEPTED and not answer.is_new:
+        elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
             live = cluster.get(key, version=split_api_version(body["apiVersion"])[1])
             if live is not None:
                 self._foreign.add(path)
                 self._versions[path] = version_of(live).uid
-        elif answer.reply is Reply.NO_PLACE and creates.has(key):
+        elif answer.reply is ServerReply.NO_PLACE and creates.has(key):
             unchecked.append(str(key))
-        elif answer.reply is not Reply.ACCEPTED:
+        elif answer.reply is not ServerReply.ACCEPTED:
             self._refuse(path, answer)
         if live is not None:
             self._keep(path, live, body, answer.result)
@@ -216,11 +216,11 @@ class LiveBaseline:
 
     def _refuse(self, path: str, answer: Probe) -> None:
         hints = {
-            Reply.NO_PLACE: "add its namespace or its CRD to the sources, or create it",
-            Reply.REFUSED: "change the object, or what refuses it",
-            Reply.UNKNOWN: "plan again when the server can answer",
+            ServerReply.NO_PLACE: "add its namespace or its CRD to the sources, or create it",
+            ServerReply.REFUSED: "change the object, or what refuses it",
+            ServerReply.UNKNOWN: "plan again when the server can answer",
         }
-        is_refused = answer.reply is not Reply.UNKNOWN
+        is_refused = answer.reply is not ServerReply.UNKNOWN
         field = answer.causes[0].field if len(answer.causes) == 1 else ""
         self._doubt(path, answer.message, field=field, hint=hints[answer.reply], is_refused=is_refused)
 

@@ -13,7 +13,7 @@ _NOT_FOUND, _CONFLICT, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 401, 403
 _NO_PERMISSION = re.compile(r'is forbidden: User ".*" cannot \w+ resource')
 
 
-class Reply(StrEnum):
+class ServerReply(StrEnum):
     """What came of a dry run. UNKNOWN: the server could not judge the object, so it is not known to be good."""
 
     ACCEPTED = "accepted"
@@ -28,7 +28,7 @@ class Probe(Struct, frozen=True, kw_only=True):
     result: the object as it would be stored. conflicts: fields that other managers own, which an apply has to take.
     """
 
-    reply: Reply
+    reply: ServerReply
     result: Body | None = None
     is_new: bool = False
     warnings: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ def probe(cluster: LiveCluster, body: Mapping[str, Any]) -> Probe:
                 continue
             return Probe(reply=_reply(error), conflicts=conflicts, causes=error.causes, message=error.message)
         return Probe(
-            reply=Reply.ACCEPTED,
+            reply=ServerReply.ACCEPTED,
             result=written.body,
             is_new=written.is_new,
             warnings=written.warnings,
@@ -64,10 +64,10 @@ def _is_conflict(error: ClusterError) -> bool:
     return error.status == _CONFLICT and bool(error.causes) and is_theirs
 
 
-def _reply(error: ClusterError) -> Reply:
+def _reply(error: ClusterError) -> ServerReply:
     if error.status == _NOT_FOUND:
-        return Reply.NO_PLACE
+        return ServerReply.NO_PLACE
     is_forbidden = error.status == _FORBIDDEN and _NO_PERMISSION.search(error.message) is not None
     if isinstance(error, ClusterUnavailable) or error.status in (0, _UNAUTHORIZED, _CONFLICT) or is_forbidden:
-        return Reply.UNKNOWN
-    return Reply.REFUSED
+        return ServerReply.UNKNOWN
+    return ServerReply.REFUSED
