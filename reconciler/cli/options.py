@@ -63,7 +63,7 @@ judging_base = click.option(
     "else none]",
 )
 exit_code = click.option("--exit-code", is_flag=True, help="Exit with 1 if there are changes.")
-_ACCESS = {"kubeconfig": "--kubeconfig", "context": "--context", "user": "--as", "groups": "--as-group"}
+_ACCESS = {"kubeconfig": "--kubeconfig", "context": "--context", "as_user": "--as", "as_groups": "--as-group"}
 access = stack(
     click.option(
         "--kubeconfig",
@@ -72,8 +72,10 @@ access = stack(
         help="Kubeconfig. [default: the files of KUBECONFIG, else ~/.kube/config, else the account of the pod]",
     ),
     click.option("--context", metavar="NAME", default="", help="Context of the kubeconfig. [default: the current one]"),
-    click.option("--as", "user", metavar="USER", default="", help="User to impersonate on the cluster."),
-    click.option("--as-group", "groups", metavar="GROUP", multiple=True, help="Group to impersonate. May be repeated."),
+    click.option("--as", "as_user", metavar="USER", default="", help="User to impersonate on the cluster."),
+    click.option(
+        "--as-group", "as_groups", metavar="GROUP", multiple=True, help="Group to impersonate. May be repeated."
+    ),
 )
 full = click.option("--full", is_flag=True, help="Show every field of created and deleted objects.")
 
@@ -94,11 +96,6 @@ def setting_flags(flags: dict[str, Any]) -> dict[str, Any]:
     from reconciler.settings import NAMES  # noqa: PLC0415 - imports msgspec, which `--help` does not need
 
     return {name: value for name, value in flags.items() if name in NAMES and value is not None}
-
-
-def access_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a command that tell how to find a live cluster."""
-    return {name: flags[name] for name in _ACCESS}
 
 
 def check_access(flags: dict[str, Any], *, live: bool) -> None:

@@ -72,9 +72,8 @@ def command(
     Renders the sources of the working tree (or of --revision) and compares the result with rendered/ at the base. The
     plan depends on the repository alone: no clock and no network. Nothing is written.
 
-    With --live, what exists are the objects of live clusters: those of the context that --context names, else of the
-    context with the name of each cluster, else, if there is one cluster, of the current context. Nothing is stored
-    there.
+    With --live, what exists are the objects of live clusters. A single cluster is the one of --context, else of the
+    current context; of several clusters, each is the context of its name. Nothing is stored there.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.plan import plan  # noqa: PLC0415
@@ -95,6 +94,6 @@ def command(
 
 
 def _clusters(run: "Run", flags: dict[str, Any]) -> AbstractContextManager["Mapping[str, LiveCluster]"]:
-    from reconciler.wiring.cluster import ClusterFlags, open_clusters  # noqa: PLC0415 - few plans look at live clusters
+    from reconciler.wiring.cluster import access_flags, open_clusters  # noqa: PLC0415 - few plans look at live clusters
 
-    return open_clusters(ClusterFlags(**options.access_flags(flags)), options.environment(), run)
+    return open_clusters(access_flags(flags), options.environment(), run)

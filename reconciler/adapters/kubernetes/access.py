@@ -82,12 +82,6 @@ def load_access(
     return _from_files(paths, context, user, groups)
 
 
-def list_contexts(environ: Mapping[str, str], kubeconfig: str = "") -> tuple[str, ...]:
-    """Return the names of the contexts; none if there is no kubeconfig."""
-    paths = _paths(environ, kubeconfig)
-    return tuple(str(entry.value.get("name")) for entry in _merge(paths).value["contexts"]) if paths else ()
-
-
 def _paths(environ: Mapping[str, str], kubeconfig: str) -> list[Path]:
     """Return the kubeconfig files. A named file must exist; those of the variable may be missing, as for kubectl."""
     if kubeconfig:
