@@ -128,13 +128,8 @@ def load_sides(
     return Sides(
         index=index,
         totals=totals,
-<<<<<<< HEAD
-        renderer=Renderer(runtime, index),
-        refusals=(*refusals, *unused_edits(index, before)),
-=======
         renderer=renderer,
-        refusals=tuple(refusals),
->>>>>>> 6d76621 (plan --live: live objects as baseline, dry runs, drift)
+        refusals=(*refusals, *unused_edits(index, before)),
         base=judging,
         before=before,
         own=own,
