@@ -67,7 +67,11 @@ test-scheduler: $(READY) ## run the gang tests with the real KAI scheduler
 
 cluster: $(READY) ## start a cluster with 100 simulated GPU nodes, Kueue, KAI, Flux, Argo CD and Gitea; Ctrl-C stops it
 	@$(BIN)/python -m tests.cluster.build
-	@$(BIN)/python -m tests.cluster.bed.start
+	@$(BIN)/python -m tests.cluster.bed.start $(CLUSTER)
+
+cluster-kind: $(READY) ## make the same cluster with kind, for those who have Docker, kind's images and helm
+	@$(BIN)/python -m tests.cluster.build control-plane kwok kueue jobset training-operator kind
+	@$(BIN)/python -m tests.cluster.bed.kind $(CLUSTER)
 
 verify: lint types test ## run lint, types and test, and check that the working tree is clean
 	@git diff --exit-code --stat

@@ -163,7 +163,8 @@ def _build_part(what: Part, scratch: Path, say: Say) -> None:
         for name in what.data:
             shutil.copytree(tree / name, scratch / name)
         if what.install:
-            (scratch / INSTALL).write_text(json.dumps(_kustomized(tree / what.install, say)))
+            objects = [body for folder in what.install for body in _kustomized(tree / folder, say)]
+            (scratch / INSTALL).write_text(json.dumps(objects))
 
 
 def _flags(what: Part) -> tuple[str, ...]:

@@ -32,14 +32,14 @@ class Edit:
 class Part:
     """Programs built from one module: `programs` maps the name of a program to its package in the module.
 
-    `install` is the kustomization of its objects, kept as `install.json`; `data` are folders that it reads as it runs.
+    `install` are the kustomizations of its objects, kept as `install.json`; `data` are folders that it reads as it runs.
     """
 
     name: str
     module: Module
     programs: tuple[tuple[str, str], ...]
     edits: tuple[Edit, ...] = ()
-    install: str = ""
+    install: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     tags: str = ""
     cgo: bool = False
@@ -94,6 +94,7 @@ KWOK = Part(
     name="kwok",
     module=Module(path="sigs.k8s.io/kwok", version="v0.7.0"),
     programs=(("kwok", "./cmd/kwok"),),
+    install=("kustomize/kwok", "kustomize/stage/fast"),
 )
 TRAINING_OPERATOR = Part(
     name="training-operator",
@@ -109,15 +110,16 @@ TRAINING_OPERATOR = Part(
             new='Port: webhookServerPort, Host: "127.0.0.1",',
         ),
     ),
+    install=("manifests/overlays/standalone",),
 )
-KUEUE = Part(name="kueue", module=KUEUE_MODULE, programs=(("kueue", "./cmd/kueue"),), install="config/default")
+KUEUE = Part(name="kueue", module=KUEUE_MODULE, programs=(("kueue", "./cmd/kueue"),), install=("config/default",))
 JOBSET = Part(
     name="jobset",
     module=JOBSET_MODULE,
     programs=(("jobset", "."),),
     # As for the training operator.
     edits=(Edit(file="pkg/util/cert/cert.go", old='"/tmp/k8s-webhook-server', new='"k8s-webhook-server'),),
-    install="config/default",
+    install=("config/default",),
 )
 FLUX_SOURCE = Part(
     name="flux-source",
@@ -140,6 +142,11 @@ GITEA = Part(
     tags="sqlite sqlite_unlock_notify",
     cgo=True,
 )
+KIND = Part(
+    name="kind",
+    module=Module(path="sigs.k8s.io/kind", version="v0.31.0"),
+    programs=(("kind", "."),),
+)
 ARGO_CD = Part(
     name="argo-cd",
     module=ARGO_CD_MODULE,
@@ -152,4 +159,4 @@ ARGO_CD = Part(
 REDIS = "redis"
 """The folder with our own module of the store in memory that Argo CD asks for."""
 
-PARTS = (KWOK, KAI, TRAINING_OPERATOR, KUEUE, JOBSET, FLUX_SOURCE, FLUX_KUSTOMIZE, GITEA, ARGO_CD)
+PARTS = (KWOK, KAI, TRAINING_OPERATOR, KUEUE, JOBSET, FLUX_SOURCE, FLUX_KUSTOMIZE, GITEA, ARGO_CD, KIND)

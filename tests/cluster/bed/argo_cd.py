@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import secrets
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -33,7 +34,7 @@ def start_argo_cd(bed: Bed, argocd: Path, redis: Path, crds: Path) -> None:
 
     def ready(check: shared.Check) -> None:
         for name in ("redis", "repo", "metrics", "sets"):
-            wait_until(lambda port=ports[name]: listens(port), f"Argo CD's {name}", check=check)  # type: ignore[misc]
+            wait_until(partial(listens, ports[name]), f"Argo CD's {name}", check=check)
 
     bed.attach("argo-cd", plan, ready)
 

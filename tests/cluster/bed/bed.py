@@ -212,7 +212,11 @@ def node(name: str, *, gpus: int = 8, labels: Mapping[str, str] | None = None) -
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+            "annotations": {"kwok.x-k8s.io/node": "fake"},  # for a kwok that does not manage all nodes
+        },
         "status": {"allocatable": capacity, "capacity": capacity},
     }
 

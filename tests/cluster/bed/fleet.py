@@ -42,18 +42,18 @@ def fleet(count: int) -> list[Body]:
     return bodies
 
 
-def volumes(count: int) -> list[Body]:
+def volumes(count: int, *, prefix: str = "volume") -> list[Body]:
     """Return volumes that claims without a class bind to, as no storage provisioner runs here."""
     return [
         {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
-            "metadata": {"name": f"volume-{index:03}"},
+            "metadata": {"name": f"{prefix}-{index:03}"},
             "spec": {
                 "capacity": {"storage": "10Ti"},
                 "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
                 "persistentVolumeReclaimPolicy": "Retain",
-                "hostPath": {"path": f"/volumes/{index:03}"},
+                "hostPath": {"path": f"/volumes/{prefix}-{index:03}"},
             },
         }
         for index in range(count)

@@ -1,5 +1,6 @@
 """The real Flux: source-controller fetches Git repositories, kustomize-controller applies what they hold."""
 
+from functools import partial
 from pathlib import Path
 
 from tests.cluster import shared
@@ -43,6 +44,6 @@ def start_flux(bed: Bed, source: Path, kustomize: Path, crds: Path) -> None:
     def ready(check: shared.Check) -> None:
         for address in health:
             port = int(address.rpartition(":")[2])
-            wait_until(lambda port=port: listens(port), "Flux", check=check)  # type: ignore[misc]
+            wait_until(partial(listens, port), "Flux", check=check)
 
     bed.attach("flux", plan, ready)
