@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import secrets
 from functools import partial
 from pathlib import Path
@@ -46,7 +45,7 @@ def _programs(bed: Bed, folder: Path, argocd: Path, ports: dict[str, int]) -> tu
         ("ARGOCD_GPG_ENABLED", "false"),
         ("ARGOCD_TLS_DATA_PATH", str(folder)),
         ("ARGOCD_SSH_DATA_PATH", str(folder)),
-        ("ARGOCD_ASK_PASS_SOCK", str(_socket(folder))),
+        ("ARGOCD_ASK_PASS_SOCK", "ask-pass.sock"),  # relative: folders of tests are too deep for a socket
         ("TMPDIR", str(folder)),
     )
     commands = {
@@ -82,12 +81,6 @@ def _programs(bed: Bed, folder: Path, argocd: Path, ports: dict[str, int]) -> tu
         link.symlink_to(argocd)
         programs.append(shared.Program(name=name, argv=(str(link), *flags), environment=environment))
     return tuple(programs)
-
-
-def _socket(folder: Path) -> Path:
-    """Return a path short enough for a socket: folders of tests are deep."""
-    place = Path("/tmp") / f"argo-cd-{os.getpid()}-{secrets.token_hex(4)}.sock"
-    return place if len(str(folder)) > 80 else folder / "ask-pass.sock"
 
 
 def _installation(kubeconfig: Path) -> list[Body]:
