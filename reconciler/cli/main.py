@@ -25,6 +25,8 @@ COMMANDS: dict[str, str] = {
     "verify": "Check that rendered/ matches its sources.",
     "explain": "Explain why an object or a field has its value.",
     "observe": "Record nodes, queues in use and finished jobs as evidence.",
+    "status": "Show phase, workers and times of jobs, and why a job waits.",
+    "propose": "Propose flavors and quotas that fit the observed nodes.",
     "size": "Choose the number of GPUs for a training job.",
     "show": "Show a saved plan in any format.",
     "controller": "Watch config repositories: plan, commit and apply.",
@@ -35,7 +37,10 @@ COMMANDS: dict[str, str] = {
 }
 """Each command, which is also the name of its module, with its summary: `--help` imports none of the modules."""
 
-_FOLDERS = {"schema": "about", "version": "about", "completion": "about", "observe": "live", "controller": "live"}
+_FOLDERS = {
+    **dict.fromkeys(("schema", "version", "completion"), "about"),
+    **dict.fromkeys(("observe", "status", "propose", "controller"), "live"),
+}
 """The folders of commands whose modules are not beside this one."""
 
 _EPILOG = """\b

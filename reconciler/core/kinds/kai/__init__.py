@@ -9,6 +9,7 @@ from reconciler.core.values import mapping, text
 
 GROUP = "scheduling.run.ai"
 QUEUE = (GROUP, "Queue")
+POD_GROUP = (GROUP, "PodGroup")
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
 _MAX_QUOTA = 1e15
 

@@ -1,0 +1,129 @@
+"""Propose flavors, quotas and node resources that fit the observed nodes, as edits of queue files."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from reconciler.app.workspace import Workspace
+from reconciler.core.config import Backend, Cluster
+from reconciler.core.documents import Document, write
+from reconciler.core.observe.proposals import Data, Proposal, Proposed, propose_kueue, propose_torchrun
+from reconciler.core.observe.runs import key_of
+from reconciler.core.problems import Problem
+from reconciler.core.sized.splice import edit_source
+from reconciler.index.build import CompiledRevision, Runtime, read_files
+
+
+class FileEdit(Struct, frozen=True, kw_only=True):
+    """The content of a file before and after; it is new if there is nothing before."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
+class ClusterProposals(Struct, frozen=True, kw_only=True):
+    """The edits for one cluster. problems: documents that could not be edited in place."""
+
+    cluster: str
+    edits: tuple[FileEdit, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def propose(workspace: Workspace, *, share: float) -> Iterator[ClusterProposals]:
+    """Return the edits for every chosen cluster. They depend on the repository alone: observe first."""
+    index = workspace.compile()
+    for cluster in index.clusters:
+        inventory = index.context.evidence.inventories.get(cluster.name)
+        if inventory is None:
+            hint = f"there is no evidence; run `reconciler observe --cluster {cluster.name}` first"
+            yield ClusterProposals(cluster=cluster.name, notes=(hint,))
+            continue
+        known = _known(index, cluster)
+        found = Proposed(cluster=cluster.name)
+        if cluster.backend is Backend.KUEUE:
+            found = propose_kueue(cluster, inventory, known, share=share)
+        proposals = (*found.proposals, *propose_torchrun(inventory, known, share=share))
+        yield _edits(workspace.runtime, index, cluster, proposals, found)
+
+
+def _known(index: CompiledRevision, cluster: Cluster) -> list[Document]:
+    """Return the definitions that the cluster selects."""
+    return [
+        one.document
+        for (name, _, _), group in index.context.definitions.items()
+        if name == cluster.name
+        for one in group.values()
+    ]
+
+
+def _edits(
+    runtime: Runtime, index: CompiledRevision, cluster: Cluster, proposals: Sequence[Proposal], found: Proposed
+) -> ClusterProposals:
+    sources = index.revision.files.sources
+    changes: dict[str, list[tuple[Document, Data]]] = {}
+    for proposal in proposals:
+        if proposal.document is not None:
+            changes.setdefault(proposal.document.source.path, []).append((proposal.document, proposal.data))
+    new = [_selected(proposal.data, cluster) for proposal in proposals if proposal.document is None]
+    new = [data for data in new if _path(index, cluster, data) not in index.desired]
+    notes = list(found.notes)
+    path = _new_file(index, cluster)
+    if new and not path:
+        notes.append("new objects are left out: the cluster has no select, so every cluster would get them")
+        new = []
+    wanted = sorted({*changes, *([path] if new else [])})
+    before = dict(read_files(runtime.repository, sources, [one for one in wanted if one in sources]))
+    edits: list[FileEdit] = []
+    problems: list[Problem] = []
+    for one in wanted:
+        edited = edit_source(before.get(one, b""), changes.get(one, []))
+        problems += edited.problems
+        content = edited.content + (_appended(edited.content, new) if one == path else b"")
+        edits.append(FileEdit(path=one, before=before.get(one, b""), after=content))
+    if found.patches:
+        edits.append(_node_labels(runtime, cluster, found.patches))
+    return ClusterProposals(
+        cluster=cluster.name,
+        edits=tuple(edit for edit in edits if edit.before != edit.after),
+        notes=tuple(notes),
+        problems=tuple(problems),
+    )
+
+
+def _path(index: CompiledRevision, cluster: Cluster, data: Data) -> str:
+    return index.context.kinds.manifest_path(cluster.name, key_of(data))
+
+
+def _selected(data: Data, cluster: Cluster) -> Data:
+    """Return a new document with the labels that the cluster selects by."""
+    labels = dict(cluster.select.labels)
+    return {**data, "metadata": {**data["metadata"], "labels": labels}} if labels else data
+
+
+def _new_file(index: CompiledRevision, cluster: Cluster) -> str:
+    """Return the path of new documents; empty if they would be rendered for other clusters, too."""
+    config = index.context.config
+    if len(config.clusters) > 1 and not cluster.select.folders and not cluster.select.labels:
+        return ""
+    folder = next(iter(cluster.select.folders), config.sources[0])
+    return f"{folder}/{cluster.name}-pools.yaml"
+
+
+def _appended(before: bytes, new: Sequence[Data]) -> bytes:
+    text = b"---\n".join(write(data) for data in new)
+    return (b"---\n" if before else b"# Proposed by `reconciler propose` from the observed nodes.\n") + text
+
+
+def _node_labels(runtime: Runtime, cluster: Cluster, patches: Sequence[Data]) -> FileEdit:
+    """Return the labels for nodes as a file that nothing syncs: a GitOps tool would create missing nodes."""
+    head = (
+        "# Labels that tell the nodes of a pool from others. Nothing applies this file by itself. After a review:\n"
+        f"# kubectl apply --server-side --field-manager=reconciler -f node-labels/{cluster.name}.yaml\n"
+    )
+    after = head.encode() + b"---\n".join(write(patch) for patch in patches)
+    path = f"node-labels/{cluster.name}.yaml"
+    entry = runtime.repository.work_file(path)
+    before = next(iter(runtime.repository.read([entry.oid])), b"") if entry is not None and entry.is_file else b""
+    return FileEdit(path=path, before=before, after=after)

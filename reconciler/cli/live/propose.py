@@ -1,0 +1,73 @@
+"""`reconciler propose`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.console import emit
+
+if TYPE_CHECKING:
+    from reconciler.app.observe.propose import FileEdit
+
+_SHARE = 0.9
+
+
+@click.command(
+    "propose",
+    epilog="""\b
+Examples:
+  reconciler propose                   show the edits as a diff
+  reconciler propose --write           write them to the working tree; then `reconciler plan` shows what they do
+  reconciler propose --share 0.95      queues give away 95 % of CPUs and memory
+""",
+)
+@options.repo
+@options.cluster
+@click.option(
+    "--share",
+    metavar="N",
+    type=click.FloatRange(0.1, 1.0),
+    default=_SHARE,
+    show_default=True,
+    help="Share of the CPUs and the memory of the nodes that queues give away.",
+)
+@click.option("--write", is_flag=True, help="Write the edits to the working tree.")
+@options.exit_code
+@options.run_options
+def command(*, repo: str, share: float, write: bool, exit_code: bool, **flags: Any) -> int:
+    """Propose node pools, flavors and quotas that fit the observed nodes, as edits of queue files.
+
+    Reads the evidence and no cluster. Under Kueue: a ResourceFlavor for each kind of node, the quotas of a
+    ClusterQueue, and a Topology. Under every backend: nodeResources of torchrun queues. Cordoned nodes do not count.
+    """
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.observe.propose import propose  # noqa: PLC0415
+
+    run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
+    is_changed = False
+    for found in propose(run.workspace, share=share):
+        for note in found.notes:
+            emit(f"{found.cluster}: {note}", err=True)
+        for problem in found.problems:
+            emit(str(problem), err=True)
+        for edit in found.edits:
+            is_changed = True
+            if write:
+                wiring.write_edits({edit.path: edit.after}, run)
+                emit(f"wrote {edit.path}")
+            else:
+                emit("".join(_diff(edit)), nl=False)
+        if not found.edits and not found.notes:
+            emit(f"{found.cluster}: the queues fit the nodes")
+    return 1 if exit_code and is_changed else 0
+
+
+def _diff(edit: "FileEdit") -> Iterator[str]:
+    from difflib import unified_diff  # noqa: PLC0415 - only for a diff
+
+    before, after = (text.decode(errors="replace").splitlines(keepends=True) for text in (edit.before, edit.after))
+    old = edit.path if edit.before else "/dev/null"
+    for line in unified_diff(before, after, old, edit.path):
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -1,0 +1,81 @@
+"""`reconciler status`."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.console import emit_report
+from reconciler.errors import OutsideError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from reconciler.app.observe.status import ClusterStatus
+    from reconciler.settings import Settings
+
+
+@click.command(
+    "status",
+    epilog="""\b
+Examples:
+  reconciler status                     all jobs of all clusters
+  reconciler status team-a/train        one job, and why it waits
+  reconciler status --watch
+  reconciler status -o json
+""",
+)
+@click.argument("job", required=False, default="", metavar="[JOB]")
+@options.repo
+@options.cluster
+@options.access
+@options.output(("text", "json"))
+@click.option("--watch", is_flag=True, help="Print again when something changes, until Ctrl-C.")
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    help="Time between two looks of --watch.",
+)
+@options.width
+@options.run_options
+def command(*, job: str, repo: str, watch: bool, interval: float, **flags: Any) -> int:
+    """Show phase, workers, restarts and times of jobs, and why a job waits.
+
+    JOB is NAME, NAMESPACE/NAME or KIND/NAMESPACE/NAME. Shows the jobs that the repository renders, those of the
+    cluster that it rendered before, and finished jobs that are gone.
+    """
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.observe.status import choose, statuses, watch_statuses  # noqa: PLC0415
+    from reconciler.wiring.cluster import access_flags, cluster_opener  # noqa: PLC0415
+
+    environ = options.environment()
+    run = wiring.open_run(repo, options.setting_flags(flags), environ)
+    opener = cluster_opener(access_flags(flags), environ, run.workspace.config, chosen=run.settings.cluster)
+    show = _printer(run.settings)
+    if not watch:
+        found = choose(list(statuses(run.workspace, opener)), job)
+        show(found)
+        return OutsideError.exit_code if any(one.failures for one in found) else 0
+    import time  # noqa: PLC0415 - only to watch
+
+    for found in watch_statuses(run.workspace, opener, lambda: time.sleep(interval)):
+        show(choose(found, job))
+    return 0
+
+
+def _printer(settings: "Settings") -> "Callable[[Sequence[ClusterStatus]], None]":
+    from reconciler.cli.display import terminal  # noqa: PLC0415
+    from reconciler.outputs.live.status import render_status, status_json, to_json  # noqa: PLC0415
+
+    def show(found: "Sequence[ClusterStatus]") -> None:
+        if settings.output == "json":
+            text = to_json([status_json(one.cluster, one.jobs, one.failures) for one in found])
+        else:
+            pages = [render_status(one.cluster, one.jobs, one.failures, **terminal(settings)) for one in found]
+            text = "\n".join(pages)
+        emit_report(text, settings)
+
+    return show

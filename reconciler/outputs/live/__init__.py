@@ -1,0 +1,1 @@
+"""Output about live clusters."""
