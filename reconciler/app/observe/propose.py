@@ -14,7 +14,7 @@ from reconciler.core.sized.splice import edit_source
 from reconciler.index.build import CompiledRevision, Runtime, read_files
 
 
-class FileEdit(Struct, frozen=True, kw_only=True):
+class ProposedEdit(Struct, frozen=True, kw_only=True):
     """The content of a file before and after; it is new if there is nothing before."""
 
     path: str
@@ -26,7 +26,7 @@ class ClusterProposals(Struct, frozen=True, kw_only=True):
     """The edits for one cluster. problems: documents that could not be edited in place."""
 
     cluster: str
-    edits: tuple[FileEdit, ...] = ()
+    edits: tuple[ProposedEdit, ...] = ()
     notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -75,13 +75,13 @@ def _edits(
         new = []
     wanted = sorted({*changes, *([path] if new else [])})
     before = dict(read_files(runtime.repository, sources, [one for one in wanted if one in sources]))
-    edits: list[FileEdit] = []
+    edits: list[ProposedEdit] = []
     problems: list[Problem] = []
     for one in wanted:
         edited = edit_source(before.get(one, b""), changes.get(one, []))
         problems += edited.problems
         content = edited.content + (_appended(edited.content, new) if one == path else b"")
-        edits.append(FileEdit(path=one, before=before.get(one, b""), after=content))
+        edits.append(ProposedEdit(path=one, before=before.get(one, b""), after=content))
     if found.patches:
         edits.append(_node_labels(runtime, cluster, found.patches))
     return ClusterProposals(
@@ -116,7 +116,7 @@ def _appended(before: bytes, new: Sequence[Data]) -> bytes:
     return (b"---\n" if before else b"# Proposed by `reconciler propose` from the observed nodes.\n") + text
 
 
-def _node_labels(runtime: Runtime, cluster: Cluster, patches: Sequence[Data]) -> FileEdit:
+def _node_labels(runtime: Runtime, cluster: Cluster, patches: Sequence[Data]) -> ProposedEdit:
     """Return the labels for nodes as a file that nothing syncs: a GitOps tool would create missing nodes."""
     head = (
         "# Labels that tell the nodes of a pool from others. Nothing applies this file by itself. After a review:\n"
@@ -126,4 +126,4 @@ def _node_labels(runtime: Runtime, cluster: Cluster, patches: Sequence[Data]) ->
     path = f"node-labels/{cluster.name}.yaml"
     entry = runtime.repository.work_file(path)
     before = next(iter(runtime.repository.read([entry.oid])), b"") if entry is not None and entry.is_file else b""
-    return FileEdit(path=path, before=before, after=after)
+    return ProposedEdit(path=path, before=before, after=after)

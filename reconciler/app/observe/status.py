@@ -16,7 +16,7 @@ from reconciler.core.kinds.workloads import NODE, POD
 from reconciler.core.objects import ObjectKey
 from reconciler.core.runs import FinishedRun
 from reconciler.core.status.job_status import JobStatus, gone_status, job_statuses
-from reconciler.core.status.live import Body, LiveState
+from reconciler.core.status.live import Body, ClusterObjects
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision
 from reconciler.ports.cluster import CONCURRENCY, ClusterError, LiveCluster
@@ -89,7 +89,7 @@ def _read_all(live: LiveCluster, jobs: Sequence[KindId]) -> dict[KindId, KindObj
         return dict(zip(kinds, pool.map(lambda kind: read_kind(live, kind), kinds), strict=True))
 
 
-def _state(read: dict[KindId, KindObjects]) -> tuple[LiveState, list[str]]:
+def _state(read: dict[KindId, KindObjects]) -> tuple[ClusterObjects, list[str]]:
     def objects(*kinds: KindId) -> Sequence[Body] | None:
         """Return the objects of kinds; None if one of them could not be read."""
         if any(read[kind].failure for kind in kinds):
@@ -97,7 +97,7 @@ def _state(read: dict[KindId, KindObjects]) -> tuple[LiveState, list[str]]:
         return [body for kind in kinds for body in read[kind].objects]
 
     others = set(_OTHERS)
-    state = LiveState(
+    state = ClusterObjects(
         jobs=[body for kind, found in read.items() if kind not in others for body in found.objects],
         pods=objects(POD),
         workloads=objects(WORKLOAD),

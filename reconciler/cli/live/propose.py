@@ -9,7 +9,7 @@ from reconciler.cli import options
 from reconciler.cli.console import emit
 
 if TYPE_CHECKING:
-    from reconciler.app.observe.propose import FileEdit
+    from reconciler.app.observe.propose import ProposedEdit
 
 _SHARE = 0.9
 
@@ -64,7 +64,7 @@ def command(*, repo: str, share: float, write: bool, exit_code: bool, **flags: A
     return 1 if exit_code and is_changed else 0
 
 
-def _diff(edit: "FileEdit") -> Iterator[str]:
+def _diff(edit: "ProposedEdit") -> Iterator[str]:
     from difflib import unified_diff  # noqa: PLC0415 - only for a diff
 
     before, after = (text.decode(errors="replace").splitlines(keepends=True) for text in (edit.before, edit.after))

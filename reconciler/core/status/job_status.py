@@ -13,7 +13,7 @@ from reconciler.core.manifests.ownership import is_owned
 from reconciler.core.objects import ObjectKey
 from reconciler.core.observe.runs import key_of
 from reconciler.core.runs import FinishedRun
-from reconciler.core.status.live import LiveState
+from reconciler.core.status.live import ClusterObjects
 from reconciler.core.status.pods import (
     Waiting,
     count_pods,
@@ -45,7 +45,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-def live_status(kinds: Kinds, cluster: str, job: Body, state: LiveState) -> JobStatus:
+def live_status(kinds: Kinds, cluster: str, job: Body, state: ClusterObjects) -> JobStatus:
     """Return the status of a job that exists."""
     row = summarize(kinds, cluster=cluster, body=job, path="", digest="")
     reader = kinds.of(job).progress
@@ -70,7 +70,7 @@ def live_status(kinds: Kinds, cluster: str, job: Body, state: LiveState) -> JobS
     return _unfinished(status, job, row, state)
 
 
-def _workers(row: ObjectSummary, progress: Progress, job: Body, state: LiveState) -> Workers:
+def _workers(row: ObjectSummary, progress: Progress, job: Body, state: ClusterObjects) -> Workers:
     """Count pods, those that ended and are gone too; without pods the job's own status counts."""
     pods = state.pods_of(job) if state.pods is not None else ()
     own = replace(progress.workers, wanted=row.pods or progress.workers.wanted)
@@ -80,13 +80,13 @@ def _workers(row: ObjectSummary, progress: Progress, job: Body, state: LiveState
     return replace(counted, succeeded=max(counted.succeeded, own.succeeded), failed=max(counted.failed, own.failed))
 
 
-def _restarts(progress: Progress, job: Body, state: LiveState) -> int | None:
+def _restarts(progress: Progress, job: Body, state: ClusterObjects) -> int | None:
     if state.pods is None:
         return progress.restarts
     return (progress.restarts or 0) + restarts_of(state.pods_of(job))
 
 
-def _unfinished(status: JobStatus, job: Body, row: ObjectSummary, state: LiveState) -> JobStatus:
+def _unfinished(status: JobStatus, job: Body, row: ObjectSummary, state: ClusterObjects) -> JobStatus:
     pods = state.pods_of(job) if state.pods is not None else ()
     workload = state.workload_of(job) if state.workloads is not None else None
     if workload is not None and mapping(workload.get("spec")).get("active") is False:
@@ -119,7 +119,7 @@ _STARTING = frozenset({"Image", "Config", "Crash", "Volume"})
 """Reasons of pods that have a node already, or whose volume no queue can give."""
 
 
-def _suspended(status: JobStatus, job: Body, row: ObjectSummary, state: LiveState) -> JobStatus:
+def _suspended(status: JobStatus, job: Body, row: ObjectSummary, state: ClusterObjects) -> JobStatus:
     """Tell a job that Kueue holds from one that the repository suspends."""
     if left := _left(status):
         return replace(status, phase=Phase.TERMINATING, reason="Suspended", message=f"{plural(left, 'pod')} left")
@@ -139,7 +139,7 @@ def _with(status: JobStatus, phase: Phase, waiting: Waiting | None) -> JobStatus
     return replace(status, phase=phase, reason=waiting.reason, message=waiting.message)
 
 
-def absent_status(cluster: str, key: ObjectKey, run: FinishedRun | None, state: LiveState) -> JobStatus:
+def absent_status(cluster: str, key: ObjectKey, run: FinishedRun | None, state: ClusterObjects) -> JobStatus:
     """Return the status of a job that the repository renders and the cluster does not have."""
     if run is not None:
         return JobStatus(
@@ -165,7 +165,11 @@ def gone_status(before: JobStatus) -> JobStatus:
 
 
 def job_statuses(
-    kinds: Kinds, cluster: str, state: LiveState, rendered: Iterable[ObjectKey], runs: Mapping[ObjectKey, FinishedRun]
+    kinds: Kinds,
+    cluster: str,
+    state: ClusterObjects,
+    rendered: Iterable[ObjectKey],
+    runs: Mapping[ObjectKey, FinishedRun],
 ) -> tuple[JobStatus, ...]:
     """Return the jobs that are ours or that the repository renders, sorted by namespace and name."""
     wanted = set(rendered)

@@ -1,4 +1,4 @@
-"""`LiveState`: the objects of a live cluster that the status of its jobs depends on, found by owner."""
+"""`ClusterObjects`: the objects of a live cluster that the status of its jobs depends on, found by owner."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -14,7 +14,7 @@ Body = Mapping[str, Any]
 _MAX_DEPTH = 8  # owners above a pod
 
 
-class LiveState(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class ClusterObjects(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Objects by what they are, None where they could not be read. `jobs` are of all kinds that end."""
 
     jobs: Sequence[Body] = ()

@@ -8,7 +8,7 @@ from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.kinds.kueue import CLUSTER_QUEUE, QUEUE_LABEL
 from reconciler.core.kinds.progress import conditions, holds
 from reconciler.core.quantities import parse_quantity
-from reconciler.core.status.live import LiveState
+from reconciler.core.status.live import ClusterObjects
 from reconciler.core.status.pods import Waiting, why_pods_wait
 from reconciler.core.summary import ObjectSummary
 from reconciler.core.summary.object_summary import Demand
@@ -20,7 +20,7 @@ _QUOTA = ("quota", "exceeds", "borrowing", "limit")
 _FLAVOR = ("taint", "affinity", "flavor", "topology")
 
 
-def why_waiting(job: Body, row: ObjectSummary, state: LiveState) -> Waiting | None:
+def why_waiting(job: Body, row: ObjectSummary, state: ClusterObjects) -> Waiting | None:
     """Return the first thing that keeps a job from running; None if nothing says so."""
     for finding in (_queue(row, state), _gpus(row, state), _workload(job, state), _pod_groups(job, state)):
         if finding is not None:
@@ -30,7 +30,7 @@ def why_waiting(job: Body, row: ObjectSummary, state: LiveState) -> Waiting | No
     return why_pods_wait(state.pods_of(job))
 
 
-def _queue(row: ObjectSummary, state: LiveState) -> Waiting | None:
+def _queue(row: ObjectSummary, state: ClusterObjects) -> Waiting | None:
     """Check the queue that the job names."""
     if not row.queue:
         return None
@@ -41,7 +41,7 @@ def _queue(row: ObjectSummary, state: LiveState) -> Waiting | None:
     return None
 
 
-def _alias(row: ObjectSummary, state: LiveState) -> Waiting | None:
+def _alias(row: ObjectSummary, state: ClusterObjects) -> Waiting | None:
     if state.aliases is None or state.queues is None:
         return None
     same = [body for body in state.aliases if _metadata(body, "name") == row.queue]
@@ -67,7 +67,7 @@ def _alias(row: ObjectSummary, state: LiveState) -> Waiting | None:
     return None
 
 
-def _gpus(row: ObjectSummary, state: LiveState) -> Waiting | None:
+def _gpus(row: ObjectSummary, state: ClusterObjects) -> Waiting | None:
     """Compare the GPUs that the job requests with those of all nodes, whether they are free or not."""
     if state.nodes is None:
         return None
@@ -97,7 +97,7 @@ def _offered(nodes: Sequence[Body], demand: Demand) -> Iterator[int]:
             yield int(exact or 0)
 
 
-def _workload(job: Body, state: LiveState) -> Waiting | None:
+def _workload(job: Body, state: ClusterObjects) -> Waiting | None:
     """Read what Kueue says."""
     workload = None if state.workloads is None else state.workload_of(job)
     if workload is None or holds(workload, "Admitted") is not None:
@@ -133,7 +133,7 @@ def _evicted(workload: Body) -> str:
     return text(evicted.get("message")) if evicted is not None else ""
 
 
-def _pod_groups(job: Body, state: LiveState) -> Waiting | None:
+def _pod_groups(job: Body, state: ClusterObjects) -> Waiting | None:
     """Read what KAI says about the pod groups of a job."""
     for group in state.pod_groups_of(job) if state.pod_groups is not None else ():
         for condition in map(mapping, sequence(mapping(group.get("status")).get("schedulingConditions"))):

@@ -11,7 +11,7 @@ from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.objects import ObjectKey
 from reconciler.core.runs import FinishedRun
 from reconciler.core.status.job_status import JobStatus, gone_status, job_statuses, live_status
-from reconciler.core.status.live import LiveState
+from reconciler.core.status.live import ClusterObjects
 
 OWNED = {"app.kubernetes.io/managed-by": "gpu-reconciler"}
 
@@ -54,7 +54,7 @@ def node(gpus: int, product: str = "", **labels: str) -> dict[str, Any]:
 
 
 def status_of(body: dict[str, Any], **state: Any) -> JobStatus:
-    return live_status(BUILT_IN, "main", body, LiveState(**({"nodes": [node(8), node(8)]} | state)))
+    return live_status(BUILT_IN, "main", body, ClusterObjects(**({"nodes": [node(8), node(8)]} | state)))
 
 
 def cut(status: JobStatus) -> tuple[str, str, str]:
@@ -251,14 +251,14 @@ def test_jobs_that_are_not_in_the_cluster() -> None:
     )
     foreign = job()
     foreign["metadata"] |= {"name": "foreign", "labels": {}}
-    state = LiveState(jobs=[job(), foreign], nodes=None)
+    state = ClusterObjects(jobs=[job(), foreign], nodes=None)
     found = job_statuses(BUILT_IN, "main", state, [key("old"), key("new"), key("train")], {run.key: run})
     assert [(one.key.name, *cut(one)) for one in found] == [
         ("new", "Pending", "NotApplied", "the cluster does not have it; it is not applied yet"),
         ("old", "Failed", "", "ended, and is gone from the cluster"),
         ("train", "Pending", "", ""),
     ]
-    unread = LiveState(unread={("batch", "Job"): "jobs is forbidden"})
+    unread = ClusterObjects(unread={("batch", "Job"): "jobs is forbidden"})
     (one,) = job_statuses(BUILT_IN, "main", unread, [key("new")], {})
     assert cut(one) == ("Unknown", "Unread", "jobs is forbidden")
 
