@@ -206,6 +206,7 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         inventories=index.context.evidence.inventories,
         inventories_before=judged.inventories_before,
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
+        active_queues=index.context.evidence.queues,
         verdicts=blame(runtime, index, renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,

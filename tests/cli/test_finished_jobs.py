@@ -140,3 +140,23 @@ def test_a_ttl_is_fine_where_finished_jobs_are_recorded(fleet: Fleet) -> None:
     assert warnings() == [
         "the job is deleted 60 s after it ends, perhaps before its end is recorded and synced; then it runs again"
     ]
+
+
+def test_a_queue_in_use_is_named_by_the_risk_of_its_deletion(fleet: Fleet) -> None:
+    """The evidence says which queues workloads use; deleting one of them says so."""
+    fleet.write(
+        "evidence/main/queues.yaml",
+        "apiVersion: gpureconciler.io/v1alpha1\nkind: ActiveQueues\nmetadata: {name: main}\nspec:\n  cluster: main\n"
+        "  queues: [{group: scheduling.run.ai, kind: Queue, name: h100}]\n",
+    )
+    settle(fleet)
+    for path in (
+        "queues/h100.yaml",
+        "jobs/language/probe.yaml",
+        "jobs/language/llama-lora.yaml",
+        "jobs/vision/vit.yaml",
+    ):
+        (fleet.root / path).unlink()
+    risks = [risk["message"] for risk in plan(fleet)["risks"] if risk["rule"] == "risk.queue-delete"]
+    assert len(risks) == 1
+    assert risks[0].endswith("; workloads run or wait in it, as the evidence says")

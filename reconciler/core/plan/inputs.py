@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from reconciler.core.active_queues import ActiveQueues
 from reconciler.core.config import Config
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.inventory import Inventory
@@ -62,6 +63,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories, inventories_before: measured nodes by cluster, of the head and of the base (None: the same).
     evidence_ages: ages of inventories in days, as far as a reviewer should see them.
+    active_queues: the queues that workloads use, by cluster, as the evidence says.
     edited: rendered files of the head that were edited by hand; whole paths.
     lost: objects that an annotation keeps but the head removes.
     behind: what the base branch has besides the merge base.
@@ -94,6 +96,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     inventories_before: Mapping[str, Inventory] | None = None
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
+    active_queues: Mapping[str, ActiveQueues] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

@@ -129,6 +129,9 @@ def _deletion(edit: Edit, context: RiskContext) -> Iterator[Risk]:
     users = context.references.get((cluster, (key.group, key.kind), key.namespace, key.name), 0)
     if users and deletion.names_users:
         message += f"; {users} object{' still refers' if users == 1 else 's still refer'} to it"
+    active = context.inputs.active_queues.get(cluster)
+    if active is not None and key in active.queues:
+        message += "; workloads run or wait in it, as the evidence says"
     yield _risk(edit, deletion.rule, RiskText(message, deletion.hint))
 
 

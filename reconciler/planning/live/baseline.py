@@ -109,6 +109,7 @@ class LiveBaseline:
     ) -> None:
         """Read one cluster and ask it about every create and update. `known`: paths of rendered files in Git."""
         desired = {path: blob for path, blob in index.desired.items() if path.startswith(f"{name}/")}
+        ended = desired.keys() & index.context.finished().keys()  # jobs that are never applied again
         keys = {row.path: row.key for row in index.first_summaries() if row.path in desired}
         owned = read_owned(
             cluster,
@@ -121,15 +122,17 @@ class LiveBaseline:
         before = load_proofs(self._runtime.cache, cluster.server)
         proofs: dict[str, tuple[str, str, str]] = {}
         for path, one in owned.identities.items():
+            if path in ended:
+                continue
             if path in desired and before.get(path) == proof(desired[path], one.version) and not one.is_terminating:
                 proofs[path] = before[path]
                 self._versions[path] = desired[path]
             elif path in desired or not one.is_terminating:
                 self._identities[path] = one
                 self._versions[path] = f"{one.version.uid}/{one.version.resource_version}"
-        for path in blind:
+        for path in (*blind, *ended):
             self._versions[path] = desired[path]
-        asked = [path for path in desired if path not in proofs and path not in blind]
+        asked = [path for path in desired if path not in proofs and path not in blind and path not in ended]
         unchecked: list[str] = []
         for path in self._ask(cluster, renderer, asked, keys, unchecked):
             proofs[path] = proof(desired[path], self._identities.pop(path).version)

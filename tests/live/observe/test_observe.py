@@ -41,11 +41,15 @@ class Observer:
     def __init__(self, fleet: Fleet, server: ApiServer, live: KubernetesCluster) -> None:
         self.fleet, self.server, self.live = fleet, server, live
 
+    @property
+    def kubeconfig(self) -> str:
+        return str(self.server.kubeconfig)
+
     def run(self, *arguments: str) -> Ran:
-        return self.fleet.run("observe", "--kubeconfig", str(self.server.kubeconfig), *arguments)
+        return self.fleet.run("observe", "--kubeconfig", self.kubeconfig, *arguments)
 
     def status(self, *arguments: str) -> Ran:
-        return self.fleet.run("status", "--kubeconfig", str(self.server.kubeconfig), *arguments)
+        return self.fleet.run("status", "--kubeconfig", self.kubeconfig, *arguments)
 
     def add(self, *bodies: dict[str, Any]) -> None:
         for body in bodies:
@@ -188,6 +192,8 @@ def test_a_job_that_its_ttl_removed_is_not_created_again(observer: Observer) -> 
     again = observer.run()
     assert (again.code, "no changes" in again.out) == (0, True)
     assert "No changes" in fleet.run("plan").out
+    live_plan = json.loads(fleet.run("plan", "--live", "-o", "json", "--kubeconfig", observer.kubeconfig).out)
+    assert "probe" not in {change["key"]["name"] for change in live_plan["changes"]}
     marked = yaml.safe_load(fleet.files()["main/default/job-probe.yaml"])
     assert marked["metadata"]["annotations"]["kustomize.toolkit.fluxcd.io/reconcile"] == "disabled"
     page = observer.status("probe").out
