@@ -24,7 +24,7 @@ _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts; the last o
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 65.0  # the server gives up after 60 s by itself
 _CHUNK_BYTES = 1 << 18
 _MAX_BYTES = 256 << 20
-_OK, _BUSY = 300, 429
+_OK, _UNAUTHORIZED, _BUSY = 300, 401, 429
 _REPEATED = frozenset({429, 502, 503, 504})
 
 
@@ -61,15 +61,18 @@ class Transport:
     def send(self, call: ApiCall) -> ApiAnswer:
         """Send a request, again where that is safe and may help. Raises `ClusterError`."""
         deadline = monotonic() + self._patience
+        renewals = self.access.renewals
         for attempt in count():
             try:
                 return self._exchange(call)
             except ClusterUnavailable as error:
                 pause = max(_PAUSES[min(attempt, len(_PAUSES) - 1)], error.retry_after)
-                if not _may_repeat(call, error) or monotonic() + pause > deadline:
+                if not _may_repeat(call, error) or monotonic() + pause > deadline or self._closed.wait(pause):
                     raise
-                if self._closed.wait(pause):
+            except ClusterError as error:
+                if error.status != _UNAUTHORIZED or self.access.renewals != renewals:
                     raise
+                self.access.renew(renewals)
         raise AssertionError  # unreachable
 
     def open(self, call: ApiCall, read_seconds: float) -> urllib3.BaseHTTPResponse:
