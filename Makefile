@@ -54,6 +54,7 @@ features: $(READY) ## print every feature id with the tests that cover it
 
 docs: $(READY) ## generate docs/reference from --help, schemas and rules
 	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.crds
 
 schemas: $(READY) ## regenerate the Kubernetes schemas from a real API server
 	@$(BIN)/python -m tools.refresh_schemas

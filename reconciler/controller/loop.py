@@ -4,7 +4,7 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -36,8 +36,8 @@ class Runner(Protocol):
         """Make one pass. Every failure is part of the outcome."""
         ...
 
-    def interrupt(self) -> None:
-        """Ask all running passes to end."""
+    def interrupt(self, keys: Iterable[str] | None = None) -> None:
+        """Ask the running passes of these sources to end; None: all, and those that start later."""
         ...
 
 
@@ -46,6 +46,10 @@ class ShardHolder(Protocol):
 
     def holds(self, key: str) -> bool:
         """Return whether this replica may work on a source at this moment."""
+        ...
+
+    def keeps(self, key: str) -> bool:
+        """Return whether work on a source that has begun may go on."""
         ...
 
     @property
@@ -62,6 +66,8 @@ class AllShards:
     def holds(self, key: str) -> bool:  # noqa: ARG002 - it holds every key
         """Return True."""
         return True
+
+    keeps = holds
 
 
 class LoopOptions(Struct, frozen=True, kw_only=True):
@@ -126,12 +132,17 @@ class Controller:
         self._queue.add(key)
 
     def shards_changed(self) -> None:
-        """Forget what other replicas may have changed, and look at all sources again."""
+        """Forget what other replicas may have changed, end what is no longer ours, and look at all sources again."""
+        self._runner.interrupt([key for key in self._queue.taken() if not self._shards.keeps(key)])
         with self._lock:
             self._statuses = {key: status for key, status in self._statuses.items() if self._shards.holds(key)}
             keys = [*self._sources]
         for key in keys:
             self._queue.add(key)
+
+    def running(self) -> frozenset[str]:
+        """Return the keys of the sources that workers are at."""
+        return self._queue.taken()
 
     def sources(self) -> dict[str, ConfigSource]:
         """Return all sources by key."""

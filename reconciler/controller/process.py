@@ -1,6 +1,8 @@
 """The controller as a process: what it is made of, and how it starts and stops."""
 
 import os
+import re
+import secrets
 import socket
 import threading
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from msgspec import Struct
 
 from reconciler import wiring
 from reconciler.controller.exporting import SpanExporter
+from reconciler.controller.leases import LeaseShards, LeaseTimes, shard_of
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.reconcile import Request, reconcile
@@ -19,9 +22,14 @@ from reconciler.controller.runner import ChildRunner
 from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.store import FileStore, SourceStore
 from reconciler.controller.web.server import HttpListener, Webhooks, probes
+from reconciler.core.kinds.own import SOURCE
 from reconciler.errors import ConfigError, OutsideError
 from reconciler.outputs.terminal.logs import Log, set_up
+from reconciler.ports.cluster import LiveCluster
 from reconciler.wiring.cluster import ClusterFlags, open_cluster
+
+POD_NAMESPACE = "POD_NAMESPACE"
+"""Variable with the namespace of the pod, which holds the leases."""
 
 _log = Log(__name__)
 
@@ -42,6 +50,9 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
     spans: Path | None = None
     log_level: str = "info"
     log_format: str = "json"
+    shards: int = 1
+    lease_namespace: str = ""
+    lease_seconds: float = 15.0
     cluster: ClusterFlags = ClusterFlags()
 
 
@@ -56,37 +67,58 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
     state = _state_folder(flags.state)
     with ExitStack() as stack:
         metrics = Metrics()
-        store = _store(flags, state, environ, stack)
+        cluster = None if flags.config else stack.enter_context(open_cluster(flags.cluster, environ))
+        store = _store(flags, state, cluster)
+        leases = _leases(flags, environ, cluster) if cluster else None
         exporter = SpanExporter(environ, metrics, file=flags.spans)
         stack.callback(exporter.close)
         runner = ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20)
         options = LoopOptions(
             state=state, workers=flags.workers, retry=flags.retry, max_repository=flags.max_repository << 20
         )
-        controller = Controller(store, runner, metrics, exporter, options, environ=environ)
+        controller = Controller(store, runner, metrics, exporter, options, environ=environ, shards=leases)
         listeners = [HttpListener(flags.listen, probes(controller, metrics))]
         if flags.webhooks:
             listeners.append(HttpListener(flags.webhooks, Webhooks(controller, store, metrics).answer))
         for listener in listeners:
             listener.start()
             stack.callback(listener.stop)
+        if leases is not None:
+            leases.changed = controller.shards_changed
+            leases.is_busy = lambda shard: any(shard_of(key, flags.shards) == shard for key in controller.running())
+            leases.start()
+            stack.callback(leases.stop)
         controller.start()
-        stack.callback(controller.stop)
+        stack.callback(controller.stop)  # before the leases are handed over
         stack.callback(_log.event, "info", "stopping")
         ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())
         threading.Event().wait()  # until a signal
 
 
-def _store(flags: ControllerFlags, state: Path, environ: Mapping[str, str], stack: ExitStack) -> SourceStore:
+def _store(flags: ControllerFlags, state: Path, cluster: LiveCluster | None) -> SourceStore:
     if flags.config is not None:
         store = FileStore(flags.config, state=state, secrets=flags.secrets, catalogue=wiring.catalogue())
         store.load()  # a wrong file is an error at the start, and only logged later
         return store
     if flags.secrets is not None:
         raise ConfigError("--secrets needs --config", hint="in a cluster, Secrets are objects beside the ConfigSource")
-    cluster = stack.enter_context(open_cluster(flags.cluster, environ))
+    assert cluster is not None  # noqa: S101 - opened unless there is a file
+    cluster.resource(*SOURCE)  # a missing CRD is an error at the start
     return ClusterStore(cluster, namespace=flags.namespace, instance=socket.gethostname())
+
+
+def _leases(flags: ControllerFlags, environ: Mapping[str, str], cluster: LiveCluster) -> LeaseShards:
+    """Compete for shards in the namespace of this pod, under a name that no other process has."""
+    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().lower()).strip("-")[:40] or "replica"
+    seconds = flags.lease_seconds
+    return LeaseShards(
+        cluster,
+        namespace=flags.lease_namespace or environ.get(POD_NAMESPACE) or flags.namespace or "default",
+        identity=f"{host}-{secrets.token_hex(4)}",
+        shards=flags.shards,
+        times=LeaseTimes(duration=seconds, deadline=seconds * 2 / 3, renew=min(2.0, seconds / 6)),
+    )
 
 
 def _state_folder(path: Path) -> Path:

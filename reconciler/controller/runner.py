@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,7 @@ class ChildRunner:
 
     def __init__(self, environ: Mapping[str, str], *, folder: Path, memory_bytes: int) -> None:
         self._environ, self._folder, self._memory = environ, folder, memory_bytes
-        self._children: set[ChildProcess] = set()
+        self._children: dict[str, ChildProcess] = {}  # by key of the source: one pass at a time for each
         self._lock = threading.Lock()
         self._is_stopping = False
 
@@ -39,7 +39,7 @@ class ChildRunner:
         except ProcessError as error:
             return PassOutcome(failure=PassFailure(reason="InternalError", message=error.message))
         with self._lock:
-            self._children.add(child)
+            self._children[request.source.key] = child
             is_stopping = self._is_stopping
         try:
             if is_stopping:
@@ -55,12 +55,13 @@ class ChildRunner:
             return PassOutcome(failure=PassFailure(reason="InternalError", message=text))
         finally:
             with self._lock:
-                self._children.discard(child)
+                del self._children[request.source.key]
             child.end()
 
-    def interrupt(self) -> None:
-        """Ask all running passes to end, and all that start later."""
+    def interrupt(self, keys: Iterable[str] | None = None) -> None:
+        """Ask running passes to end."""
         with self._lock:
-            self._is_stopping = True
-            for child in self._children:
-                child.ask_to_end()
+            self._is_stopping |= keys is None
+            for key in [*self._children] if keys is None else keys:
+                if key in self._children:
+                    self._children[key].ask_to_end()

@@ -67,6 +67,27 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="File to add the spans of every pass to, as OTLP in JSON lines.",
 )
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Leases among which the sources are shared. With one, a single replica works at a time.",
+)
+@click.option(
+    "--lease-namespace",
+    metavar="NAME",
+    default="",
+    help="Namespace of the leases. [default: POD_NAMESPACE, else --namespace, else default]",
+)
+@click.option(
+    "--lease-seconds",
+    type=click.FloatRange(1, 600),
+    default=15.0,
+    show_default=True,
+    help="Time after which the lease of a replica that does not renew it is free.",
+)
+@options.access
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
 @click.option("--log-format", type=click.Choice(("text", "json")), default="json", show_default=True)
 @click.option("--pass", "is_pass", is_flag=True, hidden=True)
@@ -77,13 +98,17 @@ def command(*, is_pass: bool, **flags: Any) -> int:
     come from Secrets. Metrics are listed in docs/reference/metrics.md.
     """
     from reconciler.controller.process import ControllerFlags, run_controller, run_pass  # noqa: PLC0415 - as elsewhere
+    from reconciler.wiring.cluster import access_flags  # noqa: PLC0415
 
     environ = options.environment()
     if is_pass:
         emit(run_pass(sys.stdin.buffer.readline(), environ).decode(), form="json")
         return 0
     try:
-        run_controller(ControllerFlags(**flags), environ)
+        known: dict[str, Any] = {
+            name: value for name, value in flags.items() if name in ControllerFlags.__struct_fields__
+        }
+        run_controller(ControllerFlags(**known, cluster=access_flags(flags)), environ)
     except (Terminated, KeyboardInterrupt):
         return 0
     return 0
