@@ -58,3 +58,5 @@ def test_a_typo_in_the_product_of_a_queue_is_reported_at_the_queue(fleet: Fleet)
     fleet.edit("queues/h100.yaml", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-80GB-HBM")
     code, _, denials = findings(fleet, "plan")
     assert (code, denials) == (4, [("quota.product", "queues/h100.yaml")])
+    jobs = json.loads(fleet.run("plan", "-o", "json").out)["jobs"]
+    assert {job["key"]["name"]: job["word"] for job in jobs} == {"vit": "changed", "probe": "refused"}

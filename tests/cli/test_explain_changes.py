@@ -74,7 +74,7 @@ def test_an_object_with_problems_says_so(fleet: Fleet, job: str) -> None:
     fleet.edit(PROBE, "jobQueue: h100", "jobQueue: h200")
     out = explain(fleet, job)
     assert "left as it is, because its source has errors" in out
-    assert "found no valid TorchrunQueue 'h200'" in out
+    assert "TorchrunQueue 'h200' not found" in out
 
 
 def test_a_denied_object_says_so(fleet: Fleet, job: str) -> None:

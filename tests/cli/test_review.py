@@ -35,6 +35,7 @@ def test_a_page_tells_gpus_and_risks_within_a_minute(review: Fleet) -> None:
         "11 must be replaced",
         "+8 GPUs requested on edge",
         "+16 GPUs requested on main",
+        "Data may be lost: PersistentVolumeClaim language/corpus-2025 on main",
         "1 data loss",
         "2 budgets exceeded",
     ):

@@ -185,7 +185,7 @@ def job_changes(edits: Iterable[Edit]) -> tuple[JobChange, ...]:
         word = _word(edit)
         if row is not None and row.is_workload and edit.change.operation is Operation.REPLACE:
             new_word = "refused" if edit.change.is_refused else "replaced"
-            word = new_word if word in ("", "resized", "renamed") else word
+            word = new_word if word in ("", "resized", "changed", "renamed") else word
         if row is None or not word:
             continue
         jobs.append(
@@ -244,4 +244,10 @@ def _word(edit: Edit) -> str:
         return "renamed" if before.key.name != after.key.name else "moved"
     if before.suspended != after.suspended:
         return "suspended" if after.suspended else "resumed"
-    return "resized" if (before.demands, before.pods) != (after.demands, after.pods) else ""
+    if _size(before) != _size(after):
+        return "resized"
+    return "changed" if before.demands != after.demands else ""  # other GPUs, as many
+
+
+def _size(row: ObjectSummary) -> tuple[object, ...]:
+    return (row.pods, *((demand.gpus_per_pod, demand.pods) for demand in row.demands))

@@ -122,9 +122,8 @@ class EvidenceChange(Struct, frozen=True, kw_only=True):
 class JobChange(Struct, frozen=True, kw_only=True):
     """A workload that is added, removed, resized, renamed, moved, replaced, suspended, resumed, finished or run again.
 
-    `word` is one of these.
-
-    `refused`: it would have to be replaced, and is not (`onImmutableChange: refuse`).
+    `word` is one of these, `changed` (as many GPUs of another product) or `refused` (it would have to be replaced, and
+    `onImmutableChange: refuse` forbids that).
 
     key_before, cluster_before: what it was, if it is renamed or moved.
     """

@@ -114,8 +114,17 @@ def _existing_key(edit: Edit) -> ObjectKey:
     return edit.row_before.key if edit.row_before else edit.change.key
 
 
-def _deleted_or_renamed(edit: Edit) -> str:
-    return "renamed, which deletes the old one" if edit.change.operation is Operation.MOVE else "deleted"
+def _deleted_or_moved(edit: Edit) -> str:
+    if edit.change.operation is not Operation.MOVE:
+        return "deleted"
+    before, after = edit.row_before, edit.row_after
+    word = "renamed"
+    if before is not None and after is not None:
+        if before.cluster != after.cluster:
+            word = f"moved to cluster {after.cluster}"
+        elif before.namespace != after.namespace:
+            word = f"moved to namespace {after.namespace}"
+    return f"{word}, which deletes the old one"
 
 
 def _deletion(edit: Edit, context: RiskContext) -> Iterator[Risk]:
@@ -124,7 +133,7 @@ def _deletion(edit: Edit, context: RiskContext) -> Iterator[Risk]:
     deletion = context.inputs.kinds.find(key.group, key.kind).deletion
     if deletion is None:
         return
-    message = f"the {deletion.noun} is {_deleted_or_renamed(edit)}{deletion.effect}"
+    message = f"the {deletion.noun} is {_deleted_or_moved(edit)}{deletion.effect}"
     cluster = edit.row_before.cluster if edit.row_before else edit.change.cluster
     users = context.references.get((cluster, (key.group, key.kind), key.namespace, key.name), 0)
     if users and deletion.names_users:
@@ -142,7 +151,7 @@ def _workload_delete(edit: Edit, context: RiskContext) -> RiskText | None:
     if context.inputs.kinds.find(key.group, key.kind).deletion is not None:
         return None
     return RiskText(
-        f"the workload is {_deleted_or_renamed(edit)}; its pods on {plural(edit.change.gpus_before, 'GPU')} stop",
+        f"the workload is {_deleted_or_moved(edit)}; its pods on {plural(edit.change.gpus_before, 'GPU')} stop",
         "let it finish or save a checkpoint first",
     )
 

@@ -36,6 +36,7 @@ _WORD_STYLES = {
     "added": Style.CREATED,
     "removed": Style.DELETED,
     "resized": Style.UPDATED,
+    "changed": Style.UPDATED,
     "replaced": Style.DELETED,
     "refused": Style.ERROR,
 }

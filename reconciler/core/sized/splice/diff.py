@@ -133,7 +133,7 @@ class SpliceBuilder:
                 continue
             found = _DASH.search(self.text, position, start)
             if found is None:
-                raise CannotSpliceError("an item of its list has no own dash")
+                raise CannotSpliceError("an item of its list is not on a line of its own")
             yield found.end() - 1
             position = self._line_end(end)
 

@@ -99,7 +99,7 @@ def unknown_queue(job: TorchrunJob, known_queues: tuple[str, ...]) -> Rendered:
 
     near = get_close_matches(job.queue, known_queues, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known queues: {', '.join(known_queues) or 'none'}"
-    message = f"found no valid TorchrunQueue {job.queue!r} in the job's namespace"
+    message = f"TorchrunQueue {job.queue!r} not found in the job's namespace"
     return Rendered(problems=(problem_at(job.queue_ref, "torchrun.queue-unknown", message, hint),))
 
 
