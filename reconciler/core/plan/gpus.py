@@ -244,9 +244,14 @@ def _word(edit: Edit) -> str:
         return "renamed" if before.key.name != after.key.name else "moved"
     if before.suspended != after.suspended:
         return "suspended" if after.suspended else "resumed"
+    return _resized_word(before, after)
+
+
+def _resized_word(before: ObjectSummary, after: ObjectSummary) -> str:
+    """Return the word of a job by its GPUs: as many of another product are a change."""
     if _size(before) != _size(after):
         return "resized"
-    return "changed" if before.demands != after.demands else ""  # other GPUs, as many
+    return "changed" if before.demands != after.demands else ""
 
 
 def _size(row: ObjectSummary) -> tuple[object, ...]:
