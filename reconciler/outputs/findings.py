@@ -1,7 +1,7 @@
 """Findings: everything a plan reports as wrong or risky, in one form for every output."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from reconciler.core.plan import Approval, Breach, ExceptionInForce, Harm, Plan,
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.values import plural
+from reconciler.outputs.terminal.printable import clip_middle, printable
 
 
 class Level(StrEnum):
@@ -144,6 +145,18 @@ def qualified_name(key: ObjectKey) -> str:
 def subject_of(cluster: str, key: ObjectKey) -> str:
     """Name an object for people: `Job research/gpt on main`."""
     return " ".join(part for part in (key.kind, qualified_name(key), f"on {cluster}" if cluster else "") if part)
+
+
+def loss_headline(plan: Plan) -> Iterator[str]:
+    """Yield a sentence that names what data may be lost: the one thing that no revert brings back."""
+    lost = [subject_of(risk.cluster, risk.key) for risk in plan.risks if risk.harm is Harm.DATA_LOSS]
+    if lost:
+        names = ", ".join(clip_middle(printable(name), _NAME_CELLS) for name in lost[:_NAMES])
+        more = f" and {len(lost) - _NAMES:,} more" if len(lost) > _NAMES else ""
+        yield f"Data may be lost: {names}{more}"
+
+
+_NAMES, _NAME_CELLS = 2, 60  # of a headline
 
 
 def where(place: SourceRef | None) -> str:

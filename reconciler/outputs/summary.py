@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from reconciler.core.plan import Approval, Harm, Operation, Plan
 from reconciler.core.plan.replacements import ABOUT_CHANGES
 from reconciler.core.values import plural
-from reconciler.outputs.findings import Category, Level, findings, subject_of
+from reconciler.outputs.findings import Category, Level, findings, loss_headline
 from reconciler.outputs.terminal.printable import clip_middle, printable
 
-_HEADLINE_QUEUES = 2  # and other names
+_HEADLINE_QUEUES = 2
 _HEADLINE_NAME_CELLS = 60  # Kubernetes allows names of 63 and 253 characters
 _PAST_TENSE = {
     Operation.CREATE: "created",
@@ -236,7 +236,7 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     rows = queue_rows(plan)
     refused = sum(change.is_refused for change in plan.changes)
     first = [f"{refused:,} must be replaced: the API server refuses to change them in place"] if refused else []
-    first += (*_incomplete_headline(plan), *_loss_headline(plan))
+    first += (*_incomplete_headline(plan), *loss_headline(plan))
     sentences = (*first, *_request_headlines(rows), *_quota_headlines(rows), *_capacity_headlines(plan))
     sentences = (*sentences, *_replacement_headlines(plan))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
@@ -264,14 +264,6 @@ def _incomplete_headline(plan: Plan) -> Iterable[str]:
     cause = f"{plural(files, 'file')} with errors" if files else "jobs wait for a sizing answer"
     kept = f", {plural(len(plan.held_back), 'rendered file')} left unchanged" if plan.held_back else ""
     yield f"Incomplete plan: {cause}{kept}"
-
-
-def _loss_headline(plan: Plan) -> Iterable[str]:
-    """Yield a sentence that names what data may be lost: the one thing that no revert brings back."""
-    lost = [subject_of(risk.cluster, risk.key) for risk in plan.risks if risk.harm is Harm.DATA_LOSS]
-    if lost:
-        more = f" and {len(lost) - _HEADLINE_QUEUES:,} more" if len(lost) > _HEADLINE_QUEUES else ""
-        yield f"Data may be lost: {', '.join(_short(name) for name in lost[:_HEADLINE_QUEUES])}{more}"
 
 
 def headline(plan: Plan) -> str:
