@@ -215,7 +215,7 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         behind=None if sides.is_against_head else find_behind(runtime.repository, revision, sides.base),
         settings=judgement.changes,
         folders=_folder_sizes(index, sides.base, folders_before),
-        judged_by=digest_files(*revision.files.judging),
+        judged_by=_judged_by(index),
         approvals=_approvals(index, sides.base, judged.day),
         live=_live_facts(sides, differences),
     )
@@ -305,6 +305,17 @@ def _last_rendered(runtime: Runtime, index: CompiledRevision) -> RevisionFiles:
         return files
     last = runtime.repository.last_change(commit.oid, config.rendered)
     return files if last is None else read_past_files(runtime.repository, last, config)
+
+
+def _judged_by(index: CompiledRevision) -> str:
+    """Return a digest of what decides how changes are judged, for approvals.
+
+    Queues in use decide nothing, and finished jobs are among the rendered objects: an observation voids no approval.
+    """
+    evidence, files = index.context.evidence, index.revision.files
+    observed = [one.document for found in (evidence.queues, evidence.runs) for one in found.values()]
+    paths = {document.source.path for document in observed if document is not None}
+    return digest_files(files.settings, files.policies, {p: b for p, b in files.evidence.items() if p not in paths})
 
 
 def _folder_sizes(index: CompiledRevision, base: LoadedRevision, before: RevisionFiles) -> dict[str, tuple[int, int]]:

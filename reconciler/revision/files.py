@@ -46,11 +46,6 @@ class RevisionFiles(Struct, frozen=True, kw_only=True):
         """Everything that people write, except approvals: a plan is the same before and after its approval."""
         return self.settings, self.sources, self.policies, self.evidence
 
-    @property
-    def judging(self) -> tuple[BlobIds, ...]:
-        """What the changes of a plan are judged by."""
-        return self.settings, self.policies, self.evidence
-
 
 def split_tree(tree: Tree, folder: str) -> TreeFiles:
     """Separate rendered objects, which are below `folder`, from what people write."""

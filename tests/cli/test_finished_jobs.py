@@ -160,3 +160,17 @@ def test_a_queue_in_use_is_named_by_the_risk_of_its_deletion(fleet: Fleet) -> No
     risks = [risk["message"] for risk in plan(fleet)["risks"] if risk["rule"] == "risk.queue-delete"]
     assert len(risks) == 1
     assert risks[0].endswith("; workloads run or wait in it, as the evidence says")
+
+
+def test_observations_void_no_approval(fleet: Fleet) -> None:
+    """Queues in use and finished jobs change all day; an approval is about the rendered objects that change."""
+    fleet.edit("queues/h100.yaml", "quota: 32", "quota: 16")
+    before = plan(fleet)["approvalDigest"]
+    fleet.write(
+        "evidence/main/queues.yaml",
+        "apiVersion: gpureconciler.io/v1alpha1\nkind: ActiveQueues\nmetadata: {name: main}\nspec:\n  queues: []\n",
+    )
+    fleet.write(RUNS, ENDED.replace("NAME", "other"))
+    assert plan(fleet)["approvalDigest"] == before
+    fleet.write(RUNS, ENDED.replace("NAME", "probe"))
+    assert plan(fleet)["approvalDigest"] != before
