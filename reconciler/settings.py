@@ -35,6 +35,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     processes: maximum number of worker processes (0: one per CPU).
     log_level: lowest level to log.
     log_format: format of log messages on standard error.
+    inventory_namespace: namespace on each cluster that keeps the inventory and the records of applied plans.
+    decision_log: file that applied plans are recorded in (empty: `decisions.jsonl` in the user's state folder).
     """
 
     base: str = ""
@@ -49,6 +51,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     processes: int = 0
     log_level: str = "warning"
     log_format: str = "text"
+    decision_log: str = ""
+    inventory_namespace: str = "gpu-reconciler"
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -64,7 +68,7 @@ TODAY = "today"
 """The date of the run: for pipelines on a schedule. Not in a file, so that the same commit gives the same plan."""
 _DATE = "%Y-%m-%d"
 # A repository must not choose where the user's files are written.
-_NOT_IN_FILE = frozenset({"cache_dir", "revision"})
+_NOT_IN_FILE = frozenset({"cache_dir", "revision", "decision_log"})
 NAMES = Settings.__struct_fields__
 
 

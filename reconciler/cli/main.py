@@ -21,6 +21,9 @@ COMMANDS: dict[str, str] = {
     "render": "Render all manifests to a folder or to standard output.",
     "approve": "Approve a plan that exceeds its budgets.",
     "commit": "Render the sources of HEAD and commit the result.",
+    "apply": "Carry out a saved plan on live clusters.",
+    "history": "List the plans that were applied.",
+    "rollback": "Restore the sources of an earlier revision, as a commit.",
     "resolve": "Resolve conflicts in rendered/ by rendering again.",
     "verify": "Check that rendered/ matches its sources.",
     "explain": "Explain why an object or a field has its value.",
@@ -39,7 +42,7 @@ COMMANDS: dict[str, str] = {
 
 _FOLDERS = {
     **dict.fromkeys(("schema", "version", "completion"), "about"),
-    **dict.fromkeys(("observe", "status", "propose", "controller"), "live"),
+    **dict.fromkeys(("observe", "status", "propose", "apply", "history", "rollback", "controller"), "live"),
 }
 """The folders of commands whose modules are not beside this one."""
 

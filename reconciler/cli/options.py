@@ -62,6 +62,11 @@ judging_base = click.option(
     help="Revision whose settings and rules count as well, at the merge base. [default: the upstream's default branch, "
     "else none]",
 )
+inventory_namespace = click.option(
+    "--inventory-namespace",
+    metavar="NAME",
+    help="Namespace on each cluster that keeps the inventory. [default: gpu-reconciler]",
+)
 exit_code = click.option("--exit-code", is_flag=True, help="Exit with 1 if there are changes.")
 _ACCESS = {"kubeconfig": "--kubeconfig", "context": "--context", "as_user": "--as", "as_groups": "--as-group"}
 access = stack(

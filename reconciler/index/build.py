@@ -63,6 +63,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     processes: int = 1
     cluster: str = ""  # empty: all
     progress: Progress = no_progress
+    inventory_namespace: str = "gpu-reconciler"  # on live clusters
 
     @property
     def engine(self) -> str:

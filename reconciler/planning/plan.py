@@ -76,6 +76,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     plan: Plan
     index: CompiledRevision
     renderer: Renderer
+    baseline: Baseline
 
     def contents(self) -> dict[str, bytes | None]:
         """Return what the plan writes, by path below the repository's root; None deletes."""
@@ -117,7 +118,7 @@ def plan_tree(
         excepted = apply_exceptions(whole, sides.index.context.exceptions, day).verdicts
         made = make_plan(replace(inputs, verdicts=tuple(stricter_verdicts(inputs.verdicts, excepted))))
     save_tools(runtime, sides.index.context)
-    return Planned(plan=made, index=sides.index, renderer=sides.renderer)
+    return Planned(plan=made, index=sides.index, renderer=sides.renderer, baseline=sides.baseline)
 
 
 def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: str = "") -> Plan:

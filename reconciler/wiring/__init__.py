@@ -93,6 +93,7 @@ def runtime(
         bundle_digest=_engine_digest(registry, policies),
         processes=settings.processes or usable_processors(),
         cluster=settings.cluster,
+        inventory_namespace=settings.inventory_namespace,
         progress=lambda title, total: progress(title, total=total),
     )
 

@@ -13,6 +13,7 @@ from reconciler.core.secrets import KnownSecrets, mask_text
 from reconciler.errors import one_line
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable, Expired, FieldError
 
+_NOT_IN_SCHEMA = "field not declared in schema"  # server-side apply answers 500 to an unknown field
 _LONGEST = 2000  # characters of a server's message
 _UNAUTHORIZED, _FORBIDDEN, _GONE, _BUSY, _FAILED = 401, 403, 410, 429, 500
 _HINTS: Mapping[int, str] = {
@@ -53,9 +54,10 @@ def refusal(
     message = masked(told.message, secrets) or "the server gives no reason"
     words = f"{status} {told.reason}" if told.reason else str(status)
     kind: type[ClusterError] = ClusterError
+    is_failure = status >= _FAILED and _NOT_IN_SCHEMA not in told.message
     if status == _GONE:
         kind = Expired
-    elif status == _BUSY or status >= _FAILED:
+    elif status == _BUSY or is_failure:
         kind = ClusterUnavailable
     error = kind(
         f"cannot {purpose}: {words}: {message}",
@@ -67,7 +69,7 @@ def refusal(
             for cause in details.causes or ()
         ],
         retry_after=retry_after or details.retry_after,
-        outcome_unknown=is_write and status >= _FAILED,
+        outcome_unknown=is_write and is_failure,
     )
     if isinstance(error, Expired) and told.metadata:
         error.next_page = told.metadata.next_page

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from reconciler.core.config.sizing import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.core.objects import FieldPath, SourceRef
 from reconciler.core.problems import Problem, Violation
+from reconciler.core.values import text
 
 if TYPE_CHECKING:
     from reconciler.core.documents import Document
@@ -100,6 +101,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """The whole of `reconciler.yaml`."""
 
     clusters: tuple[Cluster, ...]
+    name: str = ""  # `metadata.name`, which is part of the name of the inventory on clusters
     sources: tuple[str, ...] = DEFAULT_FOLDERS["sources"]
     policies: tuple[str, ...] = DEFAULT_FOLDERS["policies"]
     evidence: str = DEFAULT_EVIDENCE
@@ -128,6 +130,7 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
     return (
         Config(
             clusters=tuple(_cluster(entry, spec.get("sizing", {})) for entry in spec["clusters"]),
+            name=text(document.metadata.get("name")),
             sources=tuple(_normalize(written) for written in spec.get("sources", shipped.sources)),
             policies=tuple(_normalize(written) for written in spec.get("policies", shipped.policies)),
             evidence=_normalize(_evidence_folder(spec)[1]),

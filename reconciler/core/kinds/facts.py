@@ -1,5 +1,6 @@
 """What the functions of a `Kind` return about an object: pods, quotas, references, and its role in queueing."""
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -68,6 +69,19 @@ class Deletion(Struct, frozen=True, kw_only=True):
     effect: str = ""
     hint: str
     names_users: bool = False  # the message counts the objects that still refer to it
+
+
+class Users(Struct, frozen=True, kw_only=True):
+    """The live objects that run in an object, such as the pods of a queue: it must not be deleted while there are any.
+
+    labels: selectors, each of which finds some of them; empty: all objects of the kind in the namespace.
+    runs: whether one of these objects runs in it.
+    """
+
+    kind: KindId
+    namespace: str = ""
+    labels: tuple[str, ...] = ("",)
+    runs: Callable[[Mapping[str, Any]], bool]
 
 
 class Refusal(Struct, frozen=True, kw_only=True):

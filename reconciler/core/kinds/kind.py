@@ -10,7 +10,7 @@ from msgspec import Struct
 from reconciler.core.config import Backend, Cluster
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
-from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, PodSet, QueueRole, Refusal, Relations
+from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, PodSet, QueueRole, Refusal, Relations, Users
 from reconciler.core.kinds.pods import replicated
 from reconciler.core.kinds.progress import ProgressReader
 from reconciler.core.kinds.rendered import Rendered
@@ -117,6 +117,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         unapplied: names the fields that differ, are accepted, and reach no running pod.
         has_generations: a new generation may run under another name, because no other object names it.
         deletion: the risk of deleting or renaming an object.
+        users: how to find the live objects that run in an object, and keep it from being deleted.
         is_stateful: it holds data, or others depend on it: a rename counts as a deletion for budgets.
         never_moves: a deletion and a creation are never shown as one move.
         runs_on_each_node: one pod runs on every matching node, so the number of pods is unknown.
@@ -165,6 +166,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     unapplied: Callable[[Body, Body], Sequence[str]] | None = None
     has_generations: bool = False
     deletion: Deletion | None = None
+    users: Callable[[Body], Users] | None = None
     is_stateful: bool = False
     never_moves: bool = False
     runs_on_each_node: bool = False

@@ -5,7 +5,10 @@ None of that is a difference. What is one, the server says itself, by the result
 """
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
+
+import msgspec
 
 from reconciler.core.items import ListKeys, match_items
 from reconciler.core.live.managers import OURS, is_covered, owned_by
@@ -24,6 +27,12 @@ def plain(body: Body) -> dict[str, Any]:
     """Return a live object without its status and what only servers write."""
     metadata = {name: value for name, value in body["metadata"].items() if name not in _SERVER_METADATA}
     return {**{name: value for name, value in body.items() if name != "status"}, "metadata": metadata}
+
+
+def content_version(live: Body) -> str:
+    """Return the UID of a live object with a digest of its content. What servers and controllers report has no part."""
+    content = msgspec.json.encode(plain(live), order="sorted")
+    return f"{live['metadata']['uid']}/{blake2b(content, digest_size=16).hexdigest()}"
 
 
 def is_same(live: Body, result: Body) -> bool:

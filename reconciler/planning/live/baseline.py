@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.kinds.kind import Kinds
-from reconciler.core.live.projection import holds, is_same, plain, project
+from reconciler.core.live.projection import content_version, holds, is_same, plain, project
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan import LiveState, LiveVersion
@@ -17,6 +17,7 @@ from reconciler.core.summary import summarize
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
 from reconciler.planning.baseline import ExistingObject
+from reconciler.planning.live.inventory import place_of, read_inventory
 from reconciler.planning.live.probe import Probe, ServerReply, probe
 from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
 from reconciler.planning.live.reading import (
@@ -28,8 +29,9 @@ from reconciler.planning.live.reading import (
     read_owned,
     version_of,
 )
-from reconciler.ports.cluster import Body, LiveCluster
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
 
+_NO_UIDS: frozenset[str] = frozenset()
 _CHUNK = 256  # source files that are rendered at one time
 
 
@@ -62,7 +64,7 @@ class LiveBaseline:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Blob ids of what is as desired, else UIDs and resource versions, by path."""
+        """Blob ids of what is as desired, else UIDs with a digest of the content, by path."""
         return self._versions
 
     def differing(self, desired: Mapping[str, str]) -> list[str]:
@@ -111,11 +113,12 @@ class LiveBaseline:
         desired = {path: blob for path, blob in index.desired.items() if path.startswith(f"{name}/")}
         ended = desired.keys() & index.context.finished().keys()  # jobs that are never applied again
         keys = {row.path: row.key for row in index.first_summaries() if row.path in desired}
+        inventory = self._inventory(name, cluster, index)
         owned = read_owned(
             cluster,
             self._runtime.kinds,
             name,
-            {(key.group, key.kind) for key in keys.values()},
+            {(key.group, key.kind) for key in (*keys.values(), *inventory)},
             {kind_token(path) for path in known if path.startswith(f"{name}/")},
         )
         blind = self._doubt_kinds(name, owned, keys)
@@ -127,7 +130,9 @@ class LiveBaseline:
             if path in desired and before.get(path) == proof(desired[path], one.version) and not one.is_terminating:
                 proofs[path] = before[path]
                 self._versions[path] = desired[path]
-            elif path in desired or not one.is_terminating:
+            elif path in desired or (
+                not one.is_terminating and {one.version.uid, ""} & inventory.get(one.key, _NO_UIDS)
+            ):
                 self._identities[path] = one
                 self._versions[path] = f"{one.version.uid}/{one.version.resource_version}"
         for path in (*blind, *ended):
@@ -148,6 +153,18 @@ class LiveBaseline:
                 unknown=tuple(sorted(str(keys[path]) for path in blind)),
             )
         )
+
+    def _inventory(
+        self, name: str, cluster: LiveCluster, index: CompiledRevision
+    ) -> Mapping[ObjectKey, frozenset[str]]:
+        """Return the UIDs of our objects: what is not in the inventory is never deleted."""
+        place = place_of(index.revision.config.name, name, self._runtime.inventory_namespace)
+        try:
+            return read_inventory(cluster, place).uids()
+        except ClusterError as error:
+            text = f"it is not known which objects of {name} may be deleted: {error.message}"
+            self.doubts.append(Doubt(path="", message=text, hint=f"allow `list` on ConfigMaps in {place.namespace}"))
+            return {}
 
     def _doubt_kinds(self, name: str, owned: Owned, keys: Mapping[str, ObjectKey]) -> set[str]:
         """Note which kinds could not be read, and return the desired objects of these kinds."""
@@ -232,8 +249,13 @@ class LiveBaseline:
 
     def _keep(self, path: str, live: Body, desired: Mapping[str, Any], result: Body | None) -> None:
         key = _key(desired)
-        self._live[path] = msgspec.json.encode(live)
+        self._remember(path, live)
         self._projected[path] = msgspec.json.encode(project(desired, live, result, self._list_keys(key)))
+
+    def _remember(self, path: str, live: Body) -> None:
+        self._live[path] = msgspec.json.encode(live)
+        if path not in self._foreign:
+            self._versions[path] = content_version(live)
 
     def _list_keys(self, key: ObjectKey) -> Callable[[FieldPath], tuple[str, ...] | None]:
         return lambda path: self._runtime.catalogue.list_keys(key.group, key.kind, path)
@@ -242,7 +264,7 @@ class LiveBaseline:
         for name, cluster in self._clusters.items():
             wanted = {path: self._identities[path] for path in paths if path.startswith(f"{name}/")}
             for path, body in read_bodies(cluster, wanted, {}):
-                self._live[path] = msgspec.json.encode(body)
+                self._remember(path, body)
 
     def _object(self, path: str) -> ExistingObject:
         body = self.live(path)
@@ -268,6 +290,11 @@ def read_live(
     for name, cluster in clusters.items():
         baseline.read(name, cluster, index, renderer, known)
     return baseline
+
+
+def _is_listed(inventory: Mapping[ObjectKey, frozenset[str]], one: LiveIdentity) -> bool:
+    """Return whether an object is in the inventory, or its creation was begun."""
+    return not inventory.get(one.key, _NO_UIDS).isdisjoint({one.version.uid, ""})
 
 
 class Places(Struct, frozen=True, kw_only=True):

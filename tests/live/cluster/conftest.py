@@ -8,9 +8,13 @@ import pytest
 import yaml
 
 from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.app.apply.stored import change_inventory
 from reconciler.cli.main import run
+from reconciler.core.apply.inventory import Member
+from reconciler.planning.live.inventory import place_of
 from tests.cli.fleet import IDENTITY, Fleet, Ran
 from tests.cluster.server import ApiServer
+from tests.live.cluster.fixtures import key_of
 
 
 class LiveFleet:
@@ -34,10 +38,13 @@ class LiveFleet:
 
     def apply_rendered(self) -> None:
         """Apply every file of `rendered/` as an apply does, namespaces and CRDs first."""
+        members: list[Member] = []
         for body in sorted(
             self.rendered(), key=lambda body: body["kind"] not in ("Namespace", "CustomResourceDefinition")
         ):
-            self.cluster.apply(body, force=True)
+            uid = self.cluster.apply(body, force=True).body["metadata"]["uid"]
+            members.append(Member(key=key_of(body), uid=uid))
+        change_inventory(self.cluster, place_of("fleet", "main", "gpu-reconciler"), add=members)
 
 
 @pytest.fixture

@@ -3,13 +3,14 @@
 from math import isfinite
 from typing import Any
 
-from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations
+from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations, Users
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.values import mapping, text
 
 GROUP = "scheduling.run.ai"
 QUEUE = (GROUP, "Queue")
 POD_GROUP = (GROUP, "PodGroup")
+POD = ("", "Pod")
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
 _MAX_QUOTA = 1e15
 
@@ -37,6 +38,17 @@ def _pod_group(body: Body) -> Relations:
     return Relations(references=(Reference(*QUEUE, "", queue, "spec.queue"),) if queue else ())
 
 
+def _pods_in(queue: Body) -> Users:
+    name = text(mapping(queue.get("metadata")).get("name"))
+    return Users(kind=POD, labels=tuple(f"{label}={name}" for label in QUEUE_LABELS), runs=_is_running)
+
+
+def _is_running(pod: Body) -> bool:
+    """Return whether a pod may hold GPUs: it has a node, and has not ended."""
+    is_over = mapping(pod.get("status")).get("phase") in ("Succeeded", "Failed")
+    return bool(mapping(pod.get("spec")).get("nodeName")) and not is_over
+
+
 KINDS = (
     Kind(
         group=GROUP,
@@ -50,6 +62,7 @@ KINDS = (
             hint="drain it first, or move its workloads to another queue",
             names_users=True,
         ),
+        users=_pods_in,
         reference_rule="reference.queue",
         is_cluster_scoped=True,
         naming_labels=QUEUE_LABELS,

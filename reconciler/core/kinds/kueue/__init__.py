@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.core.devices import WHOLE_GPUS, is_gpu, product_label
 from reconciler.core.documents import Document
-from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations
+from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations, Users
 from reconciler.core.kinds.immutable import Body, all_but, value_of, while_set
 from reconciler.core.kinds.kind import Kind, Lookup, Offer
 from reconciler.core.kinds.quantities import gpu_quantity
@@ -17,6 +17,7 @@ QUEUE_LABEL = f"{GROUP}/queue-name"
 PRIORITY_LABEL = f"{GROUP}/priority-class"
 CLUSTER_QUEUE = (GROUP, "ClusterQueue")
 LOCAL_QUEUE = (GROUP, "LocalQueue")
+WORKLOAD = (GROUP, "Workload")
 COHORT = (GROUP, "Cohort")
 RESOURCE_FLAVOR = (GROUP, "ResourceFlavor")
 TOPOLOGY = (GROUP, "Topology")
@@ -115,6 +116,35 @@ def _flavor_names(spec: Mapping[str, Any]) -> Iterator[str]:
             yield text(mapping(flavor).get("name"))
 
 
+def _admitted_to(cluster_queue: Body) -> Users:
+    name = text(mapping(cluster_queue.get("metadata")).get("name"))
+
+    def runs(workload: Body) -> bool:
+        return _admission(workload).get("clusterQueue") == name
+
+    return Users(kind=WORKLOAD, runs=runs)
+
+
+def _admitted_through(local_queue: Body) -> Users:
+    metadata = mapping(local_queue.get("metadata"))
+    name = text(metadata.get("name"))
+
+    def runs(workload: Body) -> bool:
+        return bool(_admission(workload)) and mapping(workload.get("spec")).get("queueName") == name
+
+    return Users(kind=WORKLOAD, namespace=text(metadata.get("namespace")), runs=runs)
+
+
+def _admission(workload: Body) -> Mapping[str, Any]:
+    """Return where a workload is admitted; empty if it is not, or has ended."""
+    status = mapping(workload.get("status"))
+    ended = any(
+        mapping(condition).get("type") == "Finished" and mapping(condition).get("status") == "True"
+        for condition in sequence(status.get("conditions"))
+    )
+    return {} if ended else mapping(status.get("admission"))
+
+
 KINDS = (
     Kind(
         group=GROUP,
@@ -124,6 +154,7 @@ KINDS = (
         is_definition=True,
         is_stateful=True,
         deletion=DELETION,
+        users=_admitted_through,
         reference_rule="reference.queue",
         naming_labels=(QUEUE_LABEL,),
         offers=_offered_products,
@@ -137,6 +168,7 @@ KINDS = (
         is_definition=True,
         is_stateful=True,
         deletion=DELETION,
+        users=_admitted_to,
         reference_rule="reference.cluster-queue",
         is_cluster_scoped=True,
         queue_role=QueueRole.FLAVORED,
@@ -177,5 +209,5 @@ KINDS = (
         is_cluster_scoped=True,
         naming_labels=(PRIORITY_LABEL,),
     ),
-    Kind(group=GROUP, kind="Workload", has_group_in_path=True),
+    Kind(group=GROUP, kind=WORKLOAD[1], has_group_in_path=True),
 )

@@ -1,0 +1,284 @@
+"""Carry out a saved plan on a cluster: refuse a stale one, run its steps, and leave a record."""
+
+import datetime as dt
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.app.apply.execution import Executed, execute
+from reconciler.app.apply.requests import Rules, Target, carry_out, existing_object
+from reconciler.app.apply.stored import add_record, change_inventory, read_records
+from reconciler.app.apply.waiting import Waiter, settle, wait_ready
+from reconciler.core.apply.annotations import wave
+from reconciler.core.apply.inventory import Member, owns
+from reconciler.core.apply.order import order
+from reconciler.core.apply.results import Ending, Record, StepResult, count, encode_record, failures
+from reconciler.core.apply.steps import Step, Verb, moved_inputs, moved_objects, planned_objects
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.objects import ObjectKey
+from reconciler.core.plan import Plan
+from reconciler.core.values import mapping, text
+from reconciler.errors import ConfigError, ReconcilerError, StalePlan
+from reconciler.outputs.terminal.logs import Log
+from reconciler.planning.gate import refuse
+from reconciler.planning.live.inventory import Place, read_inventory
+from reconciler.ports.clock import Clock
+from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster
+
+_log = Log(__name__)
+_MAX_NAMED = 5  # objects in one message
+_MAX_FAILURES = 20  # in a record
+SETTLE_SECONDS = 120.0
+"""How long steps wait for what they need: an established kind, an old gang that stops."""
+
+
+class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
+    """Where and how a plan is carried out on one cluster.
+
+    log: appends a line to the decision log; it raises `OutsideError` if it cannot.
+    tell: is told each result as it comes, and then how many objects are not ready.
+    """
+
+    live: LiveCluster
+    clock: Clock
+    place: Place
+    log: Callable[[bytes], None]
+    wait_seconds: float = 300.0
+    advance: Callable[[StepResult], None] = lambda _: None
+    tell: Callable[[int], None] = lambda _: None
+
+
+class Work(Struct, frozen=True, kw_only=True, eq=False):
+    """What the current plan has to do: its steps, the desired objects by path, and the versions of live objects.
+
+    keys: all desired objects, by cluster.
+    """
+
+    plan: Plan
+    keys: AbstractSet[tuple[str, ObjectKey]]
+    folder: str
+    kinds: Kinds
+    steps: Sequence[Step]
+    desired: Mapping[str, Mapping[str, Any]]
+    version_of: Callable[[str, Mapping[str, Any]], str]
+
+
+class Applied(Struct, frozen=True, kw_only=True):
+    """What became of a plan. `not_ready`: reasons by path. `notes`: what could not be recorded."""
+
+    record: Record
+    results: tuple[StepResult, ...] = ()
+    not_ready: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    interruption: BaseException | None = None
+
+
+def apply(runs: Mapping[str, ApplyRun], saved: Plan, work: Work) -> tuple[Applied, ...]:
+    """Carry out what is left of a saved plan, one cluster after the other.
+
+    Raises what forbids the plan, such as `StalePlan`, before anything is changed. Later failures are results, and so is
+    an interruption, after which no other cluster is begun.
+    """
+    begun = {name for name, run in runs.items() if _has_begun(saved, read_records(run.live, run.place))}
+    require_current(saved, work, begun)
+    applied: list[Applied] = []
+    for name, run in runs.items():
+        steps = [step for step in work.steps if step.summary.cluster == name]
+        if steps or name in begun:
+            applied.append(_apply_to(run, name, saved, replace(work, steps=steps)))
+            if applied[-1].interruption is not None:
+                break
+    return tuple(applied)
+
+
+def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
+    """Raise what forbids to carry out a saved plan now: it is stale, or it was refused from the start.
+
+    A plan that was carried out in part may go on on the clusters where it has `begun`: everything that is left is as it
+    was planned, and the whole plan was allowed when it began.
+    """
+    current = work.plan
+    if not saved.is_live or not saved.head.commit:
+        which = "of the working tree" if saved.is_live else "against rendered/"
+        raise ConfigError(f"a plan {which} cannot be applied", hint=f"commit your changes, then: {_NEW_PLAN}")
+    before, now = planned_objects(saved, work.folder), planned_objects(current, work.folder)
+    moved = [*moved_inputs(saved, current), *moved_objects(before, now)]
+    if moved:
+        more = f" and {len(moved) - _MAX_NAMED} more" if len(moved) > _MAX_NAMED else ""
+        raise StalePlan(
+            f"the plan is stale: {'; '.join(moved[:_MAX_NAMED])}{more}", hint=f"review a new plan: {_NEW_PLAN}"
+        )
+    if before == now:
+        refuse(current)
+        return
+    if not now:  # an earlier run carried out everything
+        return
+    refuse(current, budgets=False)
+    done = sorted(one.path for one in before - now if one.path.partition("/")[0] not in begun)
+    if done:
+        what = f"{done[0]} is" if len(done) == 1 else f"{done[0]} and {len(done) - 1} more are"
+        raise StalePlan(
+            f"the plan is stale: {what} as planned already, and this plan was never begun here",
+            hint=f"review a new plan: {_NEW_PLAN}",
+        )
+
+
+_NEW_PLAN = "reconciler plan --live --revision HEAD --out plan.json"
+
+
+def _has_begun(saved: Plan, records: Sequence[Record]) -> bool:
+    """Return whether the last run of a plan did not carry out all of it."""
+    runs = [record for record in records if record.plan == saved.digest]
+    return bool(runs) and runs[-1].result != "Applied"
+
+
+def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work) -> Applied:
+    """Carry out the steps of one cluster. Nothing changes unless the decision log and the inventory are written."""
+    uids = read_inventory(run.live, run.place).uids()
+    record = Record(
+        cluster=cluster,
+        server=run.live.server,
+        user=who_am_i(run.live),
+        plan=saved.digest,
+        commit=work.plan.head.commit,
+        base=work.plan.base.commit,
+        started=_time(run.clock.now()),
+        engine=work.plan.engine,
+    )
+    run.log(encode_record(record))
+    add_record(run.live, run.place, record)
+    creations = [step.key for step in work.steps if step.verb is Verb.CREATE]
+    change_inventory(run.live, run.place, add=[Member(key=key) for key in creations if key not in uids])
+    rules = Rules(
+        kinds=work.kinds,
+        version_of=work.version_of,
+        uids=uids,
+        approved=any(not approval.ignored for approval in work.plan.approvals),
+    )
+    return _finish(run, work, record, _execute(run, work, rules))
+
+
+def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
+    planned = {one.path: one.before for one in planned_objects(work.plan, work.folder)}
+    waves = {path: wave(body) for path, body in work.desired.items()}
+    waiter = Waiter(live=run.live, kinds=work.kinds, clock=run.clock, seconds=SETTLE_SECONDS)
+
+    def carry(step: Step) -> StepResult:
+        desired = None if step.verb is Verb.DELETE else work.desired[step.path]
+        return carry_out(run.live, rules, Target(step=step, desired=desired, planned=planned[step.path]))
+
+    return execute(order(work.kinds, work.steps, waves), carry, lambda steps: settle(waiter, steps), run.advance)
+
+
+def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed) -> Applied:
+    """Note what became of every object, wait for it, and close the record, whatever of that fails."""
+    results, interruption = executed
+    notes: list[str] = []
+    note = _noting(notes)
+    note(lambda: _note_results(run, results))
+    not_ready: dict[str, str] = {}
+    steps = {step.path: step for step in work.steps}
+    done = [result for result in results if result.ending is Ending.DONE]
+    if interruption is None:
+        waiter = Waiter(live=run.live, kinds=work.kinds, clock=run.clock, seconds=run.wait_seconds, tell=run.tell)
+        try:
+            not_ready.update(wait_ready(waiter, [steps[result.path] for result in done]))
+        except KeyboardInterrupt as error:
+            interruption = error
+    if interruption is None:
+        note(lambda: _tidy_inventory(run, work, record.cluster))
+    record = replace(
+        record,
+        finished=_time(run.clock.now()),
+        interrupted=interruption is not None,
+        counts=count(results),
+        failures=failures(results)[:_MAX_FAILURES],
+    )
+    note(lambda: add_record(run.live, run.place, record))
+    note(lambda: _emit_event(run, record))
+    note(lambda: run.log(encode_record(record)))
+    _log.info("plan %s on %s: %s", record.plan, record.cluster, record.result)
+    return Applied(record=record, results=results, not_ready=not_ready, notes=tuple(notes), interruption=interruption)
+
+
+def _noting(notes: list[str]) -> Callable[[Callable[[], object]], None]:
+    """Return a function that calls another one, and notes why it failed."""
+
+    def note(action: Callable[[], object]) -> None:
+        try:
+            action()
+        except ReconcilerError as error:
+            notes.append(str(error))
+
+    return note
+
+
+def _note_results(run: ApplyRun, results: Sequence[StepResult]) -> None:
+    """Confirm what exists, and forget creations that certainly did not happen and objects that were gone."""
+    written = [one for one in results if one.verb is not Verb.DELETE and one.uid]
+    nothing = (Ending.DENIED, Ending.STALE, Ending.SKIPPED, Ending.EXCLUDED, Ending.NOT_STARTED, Ending.FAILED)
+    forgotten = [one.key for one in results if one.verb is Verb.CREATE and one.ending in nothing]
+    forgotten += [one.key for one in results if one.verb is Verb.DELETE and one.ending is Ending.UNCHANGED]
+    change_inventory(
+        run.live,
+        run.place,
+        add=[Member(key=one.key, uid=one.uid) for one in written],
+        remove=[*forgotten, *(one.key for one in written)],
+    )
+
+
+def _tidy_inventory(run: ApplyRun, work: Work, cluster: str) -> None:
+    """Forget what is gone, and confirm creations that an earlier run began, which may have been killed after them."""
+    uids = read_inventory(run.live, run.place).uids()
+    add: list[Member] = []
+    remove: list[ObjectKey] = []
+    for key in sorted(key for key, known in uids.items() if "" in known or (cluster, key) not in work.keys):
+        body = existing_object(run.live, key)
+        if body is None:
+            remove.append(key)
+        elif "" in uids[key] and owns(uids[key], body, MANAGER):
+            remove.append(key)
+            add.append(Member(key=key, uid=body["metadata"]["uid"]))
+    if add or remove:
+        change_inventory(run.live, run.place, add=add, remove=remove)
+
+
+def who_am_i(live: LiveCluster) -> str:
+    """Return the user name that the cluster knows us by."""
+    try:
+        answer = live.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+    except ClusterError:
+        return "unknown"
+    return text(mapping(mapping(answer.body.get("status")).get("userInfo")).get("username")) or "unknown"
+
+
+def _emit_event(run: ApplyRun, record: Record) -> None:
+    """Leave an event at the records of applied plans, where `kubectl get events` shows it."""
+    counts = ", ".join(f"{number} {name}" for name, number in record.counts.items())
+    run.live.create(
+        {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{run.place.name}-", "namespace": run.place.namespace},
+            "eventTime": record.finished,
+            "reportingController": "gpureconciler.io/reconciler",
+            "reportingInstance": record.user[:128] or "unknown",
+            "type": "Normal" if record.result == "Applied" else "Warning",
+            "reason": f"Plan{record.result}",
+            "action": "Apply",
+            "note": f"{record.user} applied plan {record.plan} of commit {record.commit}: {counts}"[:1024],
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": f"{run.place.name}-records",
+                "namespace": run.place.namespace,
+            },
+        }
+    )
+
+
+def _time(moment: dt.datetime) -> str:
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

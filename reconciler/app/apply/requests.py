@@ -1,0 +1,214 @@
+"""Carry out one step on a cluster, with preconditions: an object that is not as planned is left as it is."""
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.apply.annotations import why_not_applied, why_not_deleted
+from reconciler.core.apply.inventory import owns
+from reconciler.core.apply.results import Ending, StepResult
+from reconciler.core.apply.steps import Step, Verb
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.objects import ObjectKey
+from reconciler.core.secrets import KnownSecrets, mask_text, secret_leaves
+from reconciler.core.values import mapping, plural, sequence, text
+from reconciler.errors import one_line
+from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster, UnknownKind, Written
+
+_ATTEMPTS = 5  # for an object whose status changes while we write it
+_CONFLICT = 409
+
+
+class Target(Struct, frozen=True, kw_only=True, eq=False):
+    """One step with what it sends: the desired object (None: it is deleted), and the version that was planned on."""
+
+    step: Step
+    desired: Mapping[str, Any] | None
+    planned: str
+
+
+class Rules(Struct, frozen=True, kw_only=True, eq=False):
+    """What the requests of a run obey.
+
+    version_of: the version of a live object, as plans name it.
+    uids: the inventory: UIDs by object.
+    approved: an approval lets the plan delete queues in which work runs.
+    """
+
+    kinds: Kinds
+    version_of: Callable[[str, Mapping[str, Any]], str]
+    uids: Mapping[ObjectKey, AbstractSet[str]]
+    approved: bool
+
+
+def carry_out(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
+    """Carry out one step. Every failure is a result; secrets of the object are masked in it."""
+    steps = {Verb.CREATE: _create, Verb.UPDATE: _update, Verb.DELETE: _delete}
+    try:
+        result = steps[target.step.verb](live, rules, target)
+    except ClusterError as error:
+        result = _failed(target.step, error)
+    secrets = KnownSecrets(secret_leaves(target.desired or {}))
+    return replace(
+        result,
+        message=_clean(result.message, secrets),
+        warnings=tuple(_clean(warning, secrets) for warning in result.warnings),
+    )
+
+
+def _clean(message: str, secrets: KnownSecrets) -> str:
+    return one_line(mask_text(secrets.mask(message)), 500)
+
+
+def _result(step: Step, ending: Ending, message: str = "", written: Written | None = None) -> StepResult:
+    uid = text(mapping(written.body.get("metadata")).get("uid")) if written else ""
+    warnings = written.warnings if written else ()
+    return StepResult(
+        verb=step.verb, key=step.key, path=step.path, ending=ending, message=message, uid=uid, warnings=warnings
+    )
+
+
+def _failed(step: Step, error: ClusterError) -> StepResult:
+    if error.outcome_unknown:
+        return _result(step, Ending.UNKNOWN, f"no answer, so it may have been done: {error.message}")
+    is_denial = bool(error.status) and not error.retryable
+    return _result(step, Ending.DENIED if is_denial else Ending.FAILED, error.message)
+
+
+def _create(live: LiveCluster, _: Rules, target: Target) -> StepResult:
+    """Create an object. One that appeared meanwhile is left as it was."""
+    step, desired = target.step, target.desired or {}
+    if excluded := why_not_applied(desired, None):
+        return _result(step, Ending.EXCLUDED, excluded)
+    try:
+        written = live.apply(desired)
+    except ClusterError as error:
+        if error.status == _CONFLICT:
+            return _result(step, Ending.STALE, "another object of this name appeared after the plan was made")
+        raise
+    if written.is_new or _is_ours_alone(written.body):
+        return _result(step, Ending.DONE, written=written)
+    metadata = mapping(written.body.get("metadata"))
+    identity = {name: metadata[name] for name in ("name", "namespace", "uid") if name in metadata}
+    # Applying nothing takes back exactly the fields that only we set.
+    live.apply({"apiVersion": desired["apiVersion"], "kind": desired["kind"], "metadata": identity})
+    return _result(step, Ending.STALE, "another object of this name appeared after the plan was made; it is as it was")
+
+
+def _is_ours_alone(body: Mapping[str, Any]) -> bool:
+    """Return whether nobody else wrote the object: then an earlier try of ours, without an answer, created it."""
+    entries = [mapping(entry) for entry in sequence(mapping(body.get("metadata")).get("managedFields"))]
+    writers = {text(entry.get("manager")) for entry in entries if not entry.get("subresource")}
+    return writers == {MANAGER}
+
+
+def _update(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
+    """Update an object that still is as planned. Its status may change meanwhile, as it does all the time."""
+    step, desired = target.step, target.desired or {}
+    for _ in range(_ATTEMPTS):
+        body = live.get(step.key, version=text(desired.get("apiVersion")).rpartition("/")[2])
+        if body is None:
+            return _result(step, Ending.STALE, "it was deleted after the plan was made")
+        if problem := _moved(rules, target, body):
+            return _result(step, Ending.STALE, problem)
+        if excluded := why_not_applied(desired, body):
+            return _result(step, Ending.EXCLUDED, excluded)
+        metadata = mapping(body["metadata"])
+        exactly = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        try:
+            written = live.apply({**desired, "metadata": {**desired["metadata"], **exactly}}, force=True)
+        except ClusterError as error:
+            if error.status == _CONFLICT:
+                continue
+            raise
+        is_same = mapping(written.body.get("metadata")).get("resourceVersion") == metadata["resourceVersion"]
+        return _result(step, Ending.UNCHANGED if is_same else Ending.DONE, written=written)
+    return _result(step, Ending.STALE, "it changes too often to be written safely")
+
+
+def _delete(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
+    """Delete an object that is ours, still is as planned, and in which nothing runs."""
+    step = target.step
+    for _ in range(_ATTEMPTS):
+        body = existing_object(live, step.key)
+        if body is None:
+            return _result(step, Ending.UNCHANGED, "it was gone")
+        if kept := _kept(live, rules, target, body):
+            return kept
+        metadata = mapping(body["metadata"])
+        propagation = "Foreground" if step.summary.is_workload else "Background"
+        try:
+            version = metadata["resourceVersion"]
+            live.delete(step.key, uid=metadata["uid"], resource_version=version, propagation=propagation)
+        except ClusterError as error:
+            if error.status == _CONFLICT:
+                continue
+            raise
+        return _result(step, Ending.DONE)
+    return _result(step, Ending.STALE, "it changes too often to be deleted safely")
+
+
+def existing_object(live: LiveCluster, key: ObjectKey) -> Mapping[str, Any] | None:
+    """Return an object; None if it or its kind does not exist."""
+    try:
+        return live.get(key)
+    except UnknownKind:  # its kind is gone, and all objects with it
+        return None
+
+
+def _kept(live: LiveCluster, rules: Rules, target: Target, body: Mapping[str, Any]) -> StepResult | None:
+    """Return why an existing object is not deleted; None if it is."""
+    step = target.step
+    if not owns(rules.uids.get(step.key, frozenset()), body, MANAGER):
+        return _result(step, Ending.REFUSED, "it is not in the inventory with its UID, so it is not ours to delete")
+    if excluded := why_not_deleted(body):
+        return _result(step, Ending.EXCLUDED, excluded)
+    if mapping(body["metadata"]).get("deletionTimestamp"):
+        return _result(step, Ending.DONE, "it was being deleted already")
+    if problem := _moved(rules, target, body):
+        return _result(step, Ending.STALE, problem)
+    if running := "" if rules.approved else what_runs_in(live, rules.kinds, body):
+        return _result(step, Ending.REFUSED, f"{running} in it; stop or move them, or approve the plan")
+    return None
+
+
+def _moved(rules: Rules, target: Target, body: Mapping[str, Any]) -> str:
+    """Return why an object is not as planned, with who changed it last; empty if it is as planned."""
+    if mapping(body["metadata"]).get("deletionTimestamp"):
+        return "it is being deleted"
+    if rules.version_of(target.step.path, body) == target.planned:
+        return ""
+    who = last_writer(body)
+    return f"it changed after the plan was made{f', last by {who}' if who else ''}"
+
+
+def last_writer(body: Mapping[str, Any]) -> str:
+    """Return the field manager, other than ours, that wrote an object last, with the time."""
+    entries = [mapping(entry) for entry in sequence(mapping(body.get("metadata")).get("managedFields"))]
+    others = [entry for entry in entries if entry.get("manager") != MANAGER and not entry.get("subresource")]
+    if not others:
+        return ""
+    last = max(others, key=lambda entry: text(entry.get("time")))
+    return f"{text(last.get('manager'))} at {text(last.get('time'))}"
+
+
+def what_runs_in(live: LiveCluster, kinds: Kinds, body: Mapping[str, Any]) -> str:
+    """Return what runs in a queue, in words; empty if nothing does. Raises `ClusterError` if that cannot be read."""
+    row = kinds.of(body)
+    if row.users is None:
+        return ""
+    users = row.users(body)
+    try:
+        resource = live.resource(*users.kind)
+    except UnknownKind:
+        return ""
+    running = {
+        mapping(one["metadata"])["uid"]
+        for labels in users.labels
+        for one in live.list(resource, namespace=users.namespace, labels=labels).objects
+        if users.runs(one)
+    }
+    return f"{plural(len(running), resource.kind)} run" + ("s" if len(running) == 1 else "") if running else ""

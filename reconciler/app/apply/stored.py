@@ -1,0 +1,114 @@
+"""The inventory and the records of a cluster: ConfigMaps, read and written with preconditions."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from reconciler.core.apply import inventory as form
+from reconciler.core.apply.inventory import Member
+from reconciler.core.apply.results import Record, decode_record, encode_record
+from reconciler.core.kinds.workloads import CONFIG_MAP
+from reconciler.core.objects import ObjectKey
+from reconciler.core.values import mapping, text
+from reconciler.errors import OutsideError, StalePlan
+from reconciler.planning.live.inventory import Place, read_stored
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
+
+_ATTEMPTS = 5
+_MAX_RECORDS = 20
+_CONFLICT, _NOT_FOUND = 409, 404
+_RECORDS = "records"
+
+
+def change_inventory(
+    live: LiveCluster, place: Place, *, add: Iterable[Member] = (), remove: Iterable[ObjectKey] = ()
+) -> None:
+    """Add and remove objects. Only ConfigMaps that change are written; another writer loses nothing."""
+    add, remove = tuple(add), tuple(remove)
+    for _ in range(_ATTEMPTS):
+        inventory, existing = read_stored(live, place)
+        wanted = form.shards(place.name, inventory.changed(add=add, remove=remove))
+        try:
+            for shard in wanted:
+                _write(
+                    live, form.config_map(place.name, shard, namespace=place.namespace, source=place.source), existing
+                )
+            # The new ones are complete, so what the old ones say is said twice.
+            for name in existing.keys() - {shard.name for shard in wanted}:
+                metadata = existing[name]["metadata"]
+                live.delete(_key(place, name), uid=metadata["uid"], propagation="Background")
+        except ClusterError as error:
+            if error.status != _CONFLICT:
+                raise
+            continue
+        return
+    raise StalePlan(
+        f"the inventory {place.namespace}/{place.name} is written by another program all the time",
+        hint="let one `reconciler apply` run at a time",
+    )
+
+
+def _write(live: LiveCluster, body: Mapping[str, Any], existing: Mapping[str, Body]) -> None:
+    """Create a ConfigMap, or replace one that differs and has not changed since it was read."""
+    name = body["metadata"]["name"]
+    old = existing.get(name)
+    if old is None:
+        _create(live, body)
+    elif old.get("data") != body["data"]:
+        version = {"resourceVersion": old["metadata"]["resourceVersion"]}
+        live.replace({**body, "metadata": {**body["metadata"], **version}})
+
+
+def _create(live: LiveCluster, body: Mapping[str, Any]) -> None:
+    try:
+        live.create(body)
+    except ClusterError as error:
+        if error.status != _NOT_FOUND:
+            raise
+        name = body["metadata"]["namespace"]
+        live.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        live.create(body)
+
+
+def _key(place: Place, name: str) -> ObjectKey:
+    return ObjectKey(group=CONFIG_MAP[0], kind=CONFIG_MAP[1], namespace=place.namespace, name=name)
+
+
+# Records of what was applied.
+
+
+def read_records(live: LiveCluster, place: Place) -> tuple[Record, ...]:
+    """Return the last runs, the oldest first."""
+    return _records(live.get(_key(place, _records_name(place))))
+
+
+def add_record(live: LiveCluster, place: Place, record: Record) -> None:
+    """Add a record, or finish the one that began at the same time. The oldest ones are dropped."""
+    name = _records_name(place)
+    for _ in range(_ATTEMPTS):
+        old = live.get(_key(place, name))
+        kept = [one for one in _records(old) if (one.started, one.plan) != (record.started, record.plan)]
+        lines = b"".join(encode_record(one) for one in [*kept, record][-_MAX_RECORDS:]).decode()
+        metadata = {"name": name, "namespace": place.namespace}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_RECORDS: lines}}
+        try:
+            _write(live, body, {} if old is None else {name: old})
+        except ClusterError as error:
+            if error.status != _CONFLICT:
+                raise
+            continue
+        return
+    raise StalePlan(f"ConfigMap {place.namespace}/{name} is written by another program all the time")
+
+
+def _records_name(place: Place) -> str:
+    return f"{place.name}-records"
+
+
+def _records(body: Mapping[str, Any] | None) -> tuple[Record, ...]:
+    lines = text(mapping((body or {}).get("data")).get(_RECORDS)).splitlines()
+    try:
+        return tuple(decode_record(line) for line in lines)
+    except msgspec.MsgspecError as error:
+        raise OutsideError(f"the records of applied plans are damaged: {error}", hint="delete the ConfigMap") from error

@@ -1,0 +1,107 @@
+"""Wait until objects of a cluster are ready or gone."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.apply.readiness import Readiness, State, is_established, readiness
+from reconciler.core.apply.steps import Step, Verb
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.pods import is_suspended
+from reconciler.core.values import mapping
+from reconciler.ports.clock import Clock
+from reconciler.ports.cluster import ClusterError, ClusterUnavailable, LiveCluster, UnknownKind
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
+
+
+class Waiter(Struct, frozen=True, kw_only=True, eq=False):
+    """How to wait: on which cluster, for how long, and who is told how many objects are left."""
+
+    live: LiveCluster
+    kinds: Kinds
+    clock: Clock
+    seconds: float
+    tell: Callable[[int], None] = lambda _: None
+
+
+def settle(waiter: Waiter, steps: Sequence[Step]) -> Mapping[str, str]:
+    """Wait until later steps can rely on these; return why some cannot be relied on, by path.
+
+    Kinds are established, namespaces active, and deleted workloads gone, or suspended without a running pod.
+    """
+    return _wait(waiter, [step for step in steps if _matters(waiter.kinds, step)], _reliable)
+
+
+def wait_ready(waiter: Waiter, steps: Sequence[Step]) -> Mapping[str, str]:
+    """Wait until objects are ready, or gone where they are deleted; return why some are not, by path.
+
+    A workload is ready unless it failed: it may wait in its queue for days.
+    """
+    return _wait(waiter, steps, _ready)
+
+
+def _wait(
+    waiter: Waiter, steps: Iterable[Step], check: Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]
+) -> Mapping[str, str]:
+    pending = list(steps)
+    reasons: dict[str, str] = {}
+    end, pause = waiter.clock.elapsed() + waiter.seconds, _FIRST_PAUSE
+    while pending:
+        left: list[Step] = []
+        for step in pending:
+            found = _look(waiter, step, check)
+            reasons.pop(step.path, None)
+            if found.state is not State.READY:
+                reasons[step.path] = found.message
+            if found.state is State.IN_PROGRESS:
+                left.append(step)
+        pending = left
+        waiter.tell(len(pending))
+        if not pending or waiter.clock.elapsed() >= end:
+            break
+        waiter.clock.pause(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return reasons
+
+
+def _look(waiter: Waiter, step: Step, check: Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]) -> Readiness:
+    try:
+        return check(waiter.kinds, step, waiter.live.get(step.key))
+    except UnknownKind:
+        return check(waiter.kinds, step, None)
+    except ClusterUnavailable as error:
+        return Readiness(State.IN_PROGRESS, error.message)
+    except ClusterError as error:
+        return Readiness(State.FAILED, error.message)
+
+
+def _matters(kinds: Kinds, step: Step) -> bool:
+    row = kinds.find(step.summary.group, step.summary.kind)
+    return step.verb is Verb.DELETE or row.defines_kinds or row.is_namespace
+
+
+def _reliable(kinds: Kinds, step: Step, body: Mapping[str, Any] | None) -> Readiness:
+    row = kinds.find(step.summary.group, step.summary.kind)
+    if step.verb is not Verb.DELETE and row.defines_kinds and body is not None and not is_established(body):
+        return Readiness(State.IN_PROGRESS, "its kind is not served yet (condition Established)")
+    if step.verb is Verb.DELETE and body is not None and is_suspended(body) and not _has_running_pods(body):
+        return Readiness(State.READY)
+    return _ready(kinds, step, body)
+
+
+def _has_running_pods(body: Mapping[str, Any]) -> bool:
+    return bool(mapping(body.get("status")).get("active"))
+
+
+def _ready(kinds: Kinds, step: Step, body: Mapping[str, Any] | None) -> Readiness:
+    if step.verb is Verb.DELETE:
+        return Readiness(State.READY) if body is None else Readiness(State.IN_PROGRESS, readiness(body).message)
+    if body is None:
+        return Readiness(State.FAILED, "it is gone")
+    row = kinds.find(step.summary.group, step.summary.kind)
+    found = readiness(body, waits_for_user=row.storage is not None)
+    if step.summary.is_workload and found.state is State.IN_PROGRESS and step.summary.gpus:
+        return Readiness(State.READY)
+    return found

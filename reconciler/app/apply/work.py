@@ -1,0 +1,40 @@
+"""From a revision and live clusters to what is to do there: the plan of now, its steps, and what they send."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.app.apply import Work
+from reconciler.app.plan import plan
+from reconciler.app.workspace import Workspace
+from reconciler.core.apply.steps import planned_objects, steps_of
+from reconciler.core.live.projection import content_version
+from reconciler.index.renderer import Renderer
+from reconciler.ports.cluster import LiveCluster
+
+
+def plan_work(workspace: Workspace, clusters: Mapping[str, LiveCluster], *, base: str = "", date: str = "") -> Work:
+    """Plan a revision against live clusters, and return what is to do there."""
+    planned = plan(workspace, base=base, date=date, clusters=clusters)
+    made, index, folder = planned.plan, planned.index, planned.index.revision.config.rendered
+    changed = planned_objects(made, folder)
+    desired = sorted(one.path for one in changed if one.after)
+    found = planned.baseline.objects(sorted(one.path for one in changed if one.before))
+    existing = {path: one.summary for path, one in found.items() if one.summary is not None}
+    return Work(
+        plan=made,
+        keys=frozenset((row.cluster, row.key) for row in index.first_summaries()),
+        folder=folder,
+        kinds=workspace.runtime.kinds,
+        steps=steps_of(made, folder, index.summaries(desired), existing),
+        desired=_bodies(planned.renderer, desired),
+        version_of=lambda _, body: content_version(body),
+    )
+
+
+def _bodies(renderer: Renderer, paths: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    groups = renderer.group(paths)
+    sources = sorted(groups)
+    bodies: dict[str, Mapping[str, Any]] = {}
+    for source, objects in zip(sources, renderer.compile(sources), strict=True):
+        bodies.update((path, objects[path].manifest.body) for path in groups[source])
+    return bodies

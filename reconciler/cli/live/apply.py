@@ -1,0 +1,127 @@
+"""`reconciler apply`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.console import emit, emit_report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reconciler.app.apply import Applied
+    from reconciler.settings import Settings
+
+_FORMATS = ("text", "json")
+
+
+@click.command(
+    "apply",
+    epilog="""\b
+Examples:
+  reconciler plan --live --revision HEAD --out plan.json && reconciler apply plan.json
+  reconciler apply plan.json --context gpu-a --timeout 600
+  reconciler apply plan.json --no-wait -o json
+""",
+)
+@click.argument("plan_file", metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@options.repo
+@options.judging_base
+@options.cluster
+@options.access
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    default=300.0,
+    show_default=True,
+    help="How long to wait until the applied objects are ready.",
+)
+@click.option("--no-wait", is_flag=True, help="Do not wait until the applied objects are ready.")
+@options.inventory_namespace
+@click.option(
+    "--decision-log",
+    metavar="FILE",
+    help="File to append a line of JSON to. [default: gpu-reconciler/decisions.jsonl in the user's state folder]",
+)
+@options.output(_FORMATS)
+@options.date
+@options.run_options
+def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flags: Any) -> int:
+    """Carry out a saved plan on the live clusters that it was made for. PLAN is a file of `plan --live --out`.
+
+    Plans HEAD again, and exits with 5 if the sources, the settings, the evidence or an object on the cluster that the
+    plan changes is not as it was then. Every request names the version that it expects, so that an edit at the last
+    moment is not overwritten. Namespaces and kinds come first, then classes, queues and workloads; deletions come last,
+    and only objects of the inventory are deleted. An object that fails stops only those that need it.
+
+    A run that was interrupted or killed can be repeated with the same plan.
+    """
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.apply import apply  # noqa: PLC0415
+    from reconciler.app.apply.work import plan_work  # noqa: PLC0415
+    from reconciler.cli.display import format_plan  # noqa: PLC0415
+    from reconciler.outputs.summary import blockers  # noqa: PLC0415
+    from reconciler.outputs.terminal.progress import progress  # noqa: PLC0415
+    from reconciler.wiring.apply import apply_runs  # noqa: PLC0415
+    from reconciler.wiring.cluster import access_flags, open_clusters  # noqa: PLC0415
+
+    saved, environ = wiring.load_plan(plan_file), options.environment()
+    run = wiring.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, environ)
+    with open_clusters(access_flags(flags), environ, run) as clusters:
+        work = plan_work(run.workspace, clusters, base=run.settings.base, date=run.settings.date)
+        if blockers(work.plan):
+            emit_report(format_plan(work.plan, run.settings), run.settings)
+        with progress("applying", total=len(work.steps)) as advance:
+            runs = apply_runs(
+                run,
+                clusters,
+                environ,
+                wait_seconds=0.0 if no_wait else timeout,
+                advance=lambda _: advance(1),
+                tell=lambda _: advance(0),
+            )
+            applied = apply(runs, saved, work)
+    _report(applied, run.settings)
+    return _end(applied, waited=not no_wait)
+
+
+def _report(applied: "Sequence[Applied]", settings: "Settings") -> None:
+    from reconciler.outputs.live.applied import applied_json, render_applied  # noqa: PLC0415 - as above
+
+    if settings.output == "json":
+        plain = [applied_json(one.record, one.results, one.not_ready, one.notes) for one in applied]
+        emit(json.dumps(plain, indent=2, ensure_ascii=False), form="json")
+    elif not applied:
+        emit("nothing to apply: everything is as planned", err=True)
+    for one in applied if settings.output == "text" else ():
+        emit_report(render_applied(one.record, one.results, one.not_ready, one.notes), settings)
+
+
+def _end(applied: "Sequence[Applied]", *, waited: bool) -> int:
+    """Return 0, or raise what went wrong: the interruption, what a new plan has to solve, then other failures."""
+    from reconciler.core.apply.results import UNSAFE  # noqa: PLC0415 - as above
+    from reconciler.core.values import plural  # noqa: PLC0415
+    from reconciler.errors import OutsideError, UnsafePlan  # noqa: PLC0415
+
+    for one in applied:
+        if one.interruption is not None:
+            emit("Run the same command again to go on.", err=True)
+            raise one.interruption
+    results = [result for one in applied for result in one.results]
+    failed = [result for result in results if not result.ending.is_success]
+    if any(result.ending in UNSAFE for result in failed):
+        hint = "review a new plan: reconciler plan --live --revision HEAD --out plan.json"
+        raise UnsafePlan(f"{plural(len(failed), 'object')} not applied, shown above", hint=hint)
+    if failed:
+        hint = "remove the causes, then run the same command again"
+        raise OutsideError(f"{plural(len(failed), 'object')} not applied, shown above", hint=hint)
+    late = sum(len(one.not_ready) for one in applied)
+    if late and waited:
+        raise OutsideError(f"applied, but {plural(late, 'object')} not ready in time, shown above")
+    if any(one.notes for one in applied):
+        raise OutsideError("applied, but the record is incomplete: see the warnings above")
+    return 0

@@ -1,0 +1,217 @@
+"""`reconciler apply` on the real API server, as a person uses it."""
+
+import json
+
+from reconciler.core.objects import ObjectKey
+from tests.live.apply.conftest import Site
+
+
+def test_a_plan_is_carried_out_once(site: Site) -> None:
+    """F-141, F-142: everything is created in order, nothing is left to do, and the same plan again does nothing."""
+    site.config_map("one")
+    site.config_map("two")
+    site.queue("team-q")
+    assert site.plan().code == 0
+    ran, (applied,) = site.apply_json()
+    assert ran.code == 0, ran.err
+    assert [result["key"]["kind"] for result in applied["results"]] == ["Namespace", "Queue", "ConfigMap", "ConfigMap"]
+    assert {result["ending"] for result in applied["results"]} == {"done"}
+    assert site.live("ConfigMap", "one")["metadata"]["managedFields"][0]["manager"] == "reconciler"
+    uids = {str(key): uids for key, uids in site.inventory().uids().items()}
+    assert uids[f"ConfigMap/{site.name}/one"] == {site.live("ConfigMap", "one")["metadata"]["uid"]}
+    assert len(uids) == 4
+    version = site.live("ConfigMap", "one")["metadata"]["resourceVersion"]
+    again = site.apply()
+    assert (again.code, again.out) == (0, "")
+    assert "nothing to apply" in again.err
+    assert site.plan("--exit-code").code == 0
+    assert site.changes() == []
+    assert site.live("ConfigMap", "one")["metadata"]["resourceVersion"] == version
+
+
+def test_an_update_and_a_deletion(site: Site) -> None:
+    """F-142: what left Git is deleted, what changed is updated, and nothing else is written."""
+    for name in ("one", "two", "three"):
+        site.config_map(name)
+    assert site.reconcile().code == 0
+    before = site.live("ConfigMap", "three")["metadata"]["resourceVersion"]
+    site.config_map("one", a="2")
+    site.remove("jobs/two.yaml")
+    assert site.plan().code == 0
+    assert site.changes() == ["update ConfigMap/one", "delete ConfigMap/two"]
+    ran = site.apply()
+    assert ran.code == 0, ran.out + ran.err
+    assert "updated     ConfigMap/" in ran.out
+    assert "deleted     ConfigMap/" in ran.out
+    assert site.live("ConfigMap", "one")["data"] == {"a": "2"}
+    assert not site.exists("ConfigMap", "two")
+    assert site.live("ConfigMap", "three")["metadata"]["resourceVersion"] == before
+    assert site.key("ConfigMap", "two") not in site.inventory().uids()
+
+
+def test_the_audit_says_who_what_and_with_which_result(site: Site) -> None:
+    """The decision log, an event and the history tell the same."""
+    site.config_map("one")
+    assert site.reconcile().code == 0
+    digest = json.loads(site.plan_file.read_bytes())["digest"]
+    begun, ended = site.records()
+    assert (begun["result"], ended["result"]) == ("Started", "Applied")
+    assert {begun["plan"], ended["plan"]} == {digest}
+    assert ended["user"] == "admin"
+    assert ended["commit"] == site.fleet.git("rev-parse", "HEAD")
+    assert ended["counts"] == {"create done": 2}
+    events = list(
+        site.cluster.list(site.cluster.resource("events.k8s.io", "Event"), namespace=site.place.namespace).objects
+    )
+    assert [event["reason"] for event in events] == ["PlanApplied"]
+    assert digest in events[0]["note"]
+    history = site.fleet.run("history", *site.flags)
+    assert history.code == 0, history.err
+    assert "Applied" in history.out
+    assert digest.removeprefix("sha256:")[:12] in history.out
+    (record,) = json.loads(site.fleet.run("history", "-o", "json", *site.flags).out)
+    assert (record["result"], record["user"]) == ("Applied", "admin")
+
+
+def test_an_edit_on_the_cluster_makes_the_plan_stale(site: Site) -> None:
+    """F-143: `kubectl edit` between plan and apply; nothing is written."""
+    site.config_map("one")
+    site.config_map("other")
+    assert site.reconcile().code == 0
+    site.config_map("one", a="2")
+    site.config_map("other", a="2")
+    assert site.plan().code == 0
+    site.cluster.patch(site.key("ConfigMap", "one"), {"data": {"a": "9"}}, manager="kubectl-edit")
+    ran = site.apply()
+    assert ran.code == 5
+    assert "the plan is stale: main/" in ran.err
+    assert site.live("ConfigMap", "one")["data"] == {"a": "9"}
+    assert site.live("ConfigMap", "other")["data"] == {"a": "1"}
+
+
+def test_a_status_is_no_edit(site: Site) -> None:
+    """Controllers report all the time: that does not make a plan stale."""
+    site.queue("q")
+    assert site.reconcile().code == 0
+    site.queue("q", quota=10)
+    assert site.plan().code == 0
+    key = ObjectKey(group="scheduling.run.ai", kind="Queue", namespace="", name="q")
+    site.cluster.patch(
+        key, {"status": {"allocated": {"nvidia.com/gpu": "1"}}}, manager="queuecontroller", subresource="status"
+    )
+    ran = site.apply()
+    assert ran.code == 0, ran.out + ran.err
+
+
+def test_new_commits_evidence_and_settings_make_the_plan_stale(site: Site) -> None:
+    site.config_map("one")
+    assert site.plan().code == 0
+    site.fleet.edit("jobs/one.yaml", "'1'", "'2'")
+    site.fleet.commit()
+    ran = site.apply()
+    assert ran.code == 5
+    assert "the plan is stale: the head" in ran.err
+    assert not site.exists("ConfigMap", "one")
+    assert site.plan().code == 0
+    evidence = next((site.fleet.root / "evidence").rglob("*.yaml"))
+    evidence.write_text(evidence.read_text().replace("count: 4", "count: 5") + "\n# edited\n")
+    site.fleet.commit()
+    assert site.apply().code == 5
+    assert not site.exists("ConfigMap", "one")
+
+
+def test_a_plan_of_uncommitted_work_is_not_applied(site: Site) -> None:
+    site.config_map("one")
+    site.fleet.run("plan", "--live", "--out", str(site.plan_file), *site.flags)
+    ran = site.apply()
+    assert ran.code == 2
+    assert "a plan of the working tree cannot be applied" in ran.err
+
+
+def test_a_plan_against_rendered_is_not_applied(site: Site) -> None:
+    site.config_map("one")
+    site.fleet.commit()
+    site.fleet.run("plan", "--revision", "HEAD", "--out", str(site.plan_file))
+    ran = site.apply()
+    assert ran.code == 2
+    assert "a plan against rendered/ cannot be applied" in ran.err
+
+
+def test_an_edited_plan_file_is_refused(site: Site) -> None:
+    site.config_map("one")
+    assert site.plan().code == 0
+    site.plan_file.write_text(site.plan_file.read_text().replace('"main"', '"main2"', 1))
+    assert site.apply().code == 5
+    assert not site.exists("ConfigMap", "one")
+
+
+def test_a_namespace_that_goes_away_makes_the_plan_stale(site: Site) -> None:
+    """Someone deletes a namespace between plan and apply: objects in it are never half applied."""
+    other = f"{site.name}-other"
+    site.write("queues/other.yaml", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    assert site.reconcile().code == 0
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bad", "namespace": other}, "data": {}}
+    site.write("jobs/bad.yaml", body)
+    site.config_map("better")
+    assert site.plan().code == 0
+    key = ObjectKey(group="", kind="Namespace", namespace="", name=other)
+    namespace = site.cluster.get(key)
+    assert namespace is not None
+    site.cluster.delete(key, uid=namespace["metadata"]["uid"])
+    ran = site.apply()
+    assert ran.code in (5, 6)
+    assert not site.exists("ConfigMap", "better")
+
+
+def test_a_failure_stops_only_what_needs_it(site: Site) -> None:
+    """What only the real apply can find out: an address that the server refuses, in a namespace of the same plan."""
+    spec = {"clusterIP": "192.0.2.1", "ports": [{"port": 80}]}
+    site.config_map("good")
+    site.write(
+        "jobs/bad.yaml",
+        {"apiVersion": "v1", "kind": "Service", "metadata": site.metadata("bad"), "spec": spec},
+    )
+    assert site.plan().code == 0
+    ran, (applied,) = site.apply_json()
+    assert ran.code == 6
+    assert "1 object not applied, shown above; remove the causes" in ran.err
+    endings = {result["key"]["name"]: result["ending"] for result in applied["results"]}
+    assert endings == {site.name: "done", "good": "done", "bad": "denied"}
+    assert site.records()[-1]["result"] == "Failed"
+    assert "192.0.2.1" in site.records()[-1]["failures"][0]["message"]
+    # The cause is removed in Git: a new plan has only what is left.
+    site.remove("jobs/bad.yaml")
+    assert site.plan().code == 0
+    assert site.changes() == []
+
+
+def test_objects_that_are_not_ours_are_neither_changed_nor_deleted(site: Site) -> None:
+    """F-142: one with our label that another tool applied, one that is in the way, one that only shares the namespace."""
+    site.config_map("one")
+    assert site.reconcile().code == 0
+    label = {"app.kubernetes.io/managed-by": "gpu-reconciler"}
+    for name, labels in (("labelled", label), ("plain", {})):
+        metadata = {**site.metadata(name), "labels": labels}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "theirs"}}
+        site.cluster.create(body, manager="kubectl")
+    assert site.plan().code == 0
+    assert site.changes() == []
+    site.config_map("plain")
+    ran = site.plan()
+    assert ran.code == 3
+    assert "is not ours" in " ".join(ran.out.split())
+    ran = site.apply()
+    assert ran.code == 3
+    assert "is not ours" in " ".join(ran.out.split())
+    assert [entry["manager"] for entry in site.live("ConfigMap", "plain")["metadata"]["managedFields"]] == ["kubectl"]
+
+
+def test_two_repositories_on_one_cluster(site: Site) -> None:
+    """F-142: what another repository applied there is not in our inventory, so it never is a deletion of ours."""
+    site.config_map("one")
+    assert site.reconcile().code == 0
+    site.fleet.edit("reconciler.yaml", "name: fleet", "name: other")
+    site.remove("jobs/one.yaml")
+    assert site.plan().code == 0
+    assert site.changes() == []
+    assert site.exists("ConfigMap", "one")
