@@ -6,7 +6,7 @@ PATHS := reconciler tests benchmarks tools
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench sizing-report features verify docs schemas kubectl-records cluster cluster-kind test-scheduler clean
+.PHONY: help demo test lint types fmt golden bench sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -55,6 +55,12 @@ features: $(READY) ## print every feature id with the tests that cover it
 docs: $(READY) ## generate docs/reference from --help, schemas and rules
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.crds
+
+chart: $(READY) ## generate the files of the Helm chart, and manifests/ from the chart
+	@$(BIN)/python -m tools.chart.build
+
+lock: $(READY) ## pin what the container image installs
+	@$(BIN)/python -m tools.lock
 
 schemas: $(READY) ## regenerate the Kubernetes schemas from a real API server
 	@$(BIN)/python -m tools.refresh_schemas

@@ -26,6 +26,7 @@ from tests.cluster.parts import (
     CRD_MODULES,
     KUBERNETES,
     KUBERNETES_MINOR,
+    MONITORING_MODULE,
     PARTS,
     REDIS,
     SYNC_MODULES,
@@ -220,6 +221,13 @@ def _downloaded(modules: tuple[Module, ...], say: Say) -> dict[Module, Path]:
     return {names[f"{answer['Path']}@{answer['Version']}"]: Path(answer["Dir"]) for answer in answers}
 
 
+class _CrdLoader(yaml.CSafeLoader):
+    """Reads `=`, which YAML 1.1 reserves, as a string, as Kubernetes does."""
+
+
+_CrdLoader.add_constructor("tag:yaml.org,2002:value", lambda _, node: node.value)
+
+
 def _extract_crds(modules: tuple[Module, ...], scratch: Path, say: Say) -> None:
     ticker = Ticker(f"fetching the CRDs of {len(modules)} modules", say)
     say(f"fetching the CRDs of {len(modules)} modules …")
@@ -227,7 +235,7 @@ def _extract_crds(modules: tuple[Module, ...], scratch: Path, say: Say) -> None:
         found = 0
         for path in sorted((folder / module.crds).glob("*.yaml")):
             text = path.read_text(encoding="utf-8")
-            body = yaml.load(text, Loader=yaml.CSafeLoader)
+            body = yaml.load(text, Loader=_CrdLoader)  # noqa: S506 - a safe loader
             if not body or body.get("kind") != "CustomResourceDefinition":
                 continue
             found += 1
@@ -259,6 +267,7 @@ def _steps() -> dict[str, Callable[[], Path]]:
         "control-plane": lambda: control_plane().apiserver,
         "crds": crds,
         "sync-crds": lambda: crds(modules=SYNC_MODULES),
+        "monitoring-crds": lambda: crds(modules=(MONITORING_MODULE,)),
         "state": lambda: stored_state(control_plane(), crds(), to_stderr),
         **{what.name: partial(part, what) for what in PARTS},
         REDIS: redis,

@@ -156,7 +156,18 @@ ARGO_CD = Part(
         Edit(file="controller/appcontroller.go", old='"0.0.0.0:%d", metricsPort', new='"127.0.0.1:%d", metricsPort'),
     ),
 )
+MONITORING_MODULE = Module(
+    path="github.com/prometheus-operator/prometheus-operator",
+    version="v0.85.0",
+    crds="example/prometheus-operator-crd",
+)
+HELM = Part(name="helm", module=Module(path="helm.sh/helm/v4", version="v4.3.1"), programs=(("helm", "./cmd/helm"),))
+PROMTOOL = Part(
+    name="promtool",
+    module=Module(path="github.com/prometheus/prometheus", version="v0.309.1"),
+    programs=(("promtool", "./cmd/promtool"),),
+)
 REDIS = "redis"
 """The folder with our own module of the store in memory that Argo CD asks for."""
 
-PARTS = (KWOK, KAI, TRAINING_OPERATOR, KUEUE, JOBSET, FLUX_SOURCE, FLUX_KUSTOMIZE, GITEA, ARGO_CD, KIND)
+PARTS = (KWOK, KAI, TRAINING_OPERATOR, KUEUE, JOBSET, FLUX_SOURCE, FLUX_KUSTOMIZE, GITEA, ARGO_CD, KIND, HELM, PROMTOOL)

@@ -23,6 +23,10 @@ from tests.cluster.client import Client, Endpoint
 from tests.cluster.parts import ControlPlane
 from tests.cluster.store import Say, cache_folder, made_once
 
+AUDIT_LOG = "requests.jsonl"
+"""The requests of service accounts, one event a line, beside the logs of the API server."""
+
+_AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
 _READY_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 # RFC 5915 without the optional public key, on the curve prime256v1: what stands before and after 32 random bytes.
@@ -198,6 +202,8 @@ class _Launch:
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-cluster-ip-range": "10.0.0.0/24",
             "disable-admission-plugins": "ServiceAccount",
+            "audit-policy-file": str(_AUDIT_POLICY),
+            "audit-log-path": str(self._folder / AUDIT_LOG),
             "allow-privileged": "true",  # as kubeadm and kind set it: policies judge what the server would take
         }
         return (

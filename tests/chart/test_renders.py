@@ -1,0 +1,119 @@
+"""The chart as helm renders it: expected files for typical values, and values that it refuses."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from reconciler.cli.main import reconciler
+from tests.outputs.goldens import agrees_with
+from tools.chart.build import CHART, MANIFESTS, manifests, template
+
+CASES = sorted(path.parent for path in Path(__file__).parent.glob("cases/*/values.yaml"))
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def values(case: Path) -> dict[str, Any]:
+    body: dict[str, Any] = yaml.safe_load((case / "values.yaml").read_text(encoding="utf-8"))
+    return body
+
+
+@every_case
+def test_typical_values_render_as_expected(helm: Path, case: Path) -> None:
+    """F-132: golden files; `GOLDEN=1` writes them again."""
+    agrees_with(case / "expected.yaml", template(helm, values(case)))
+
+
+def test_plain_manifests_are_up_to_date(helm: Path) -> None:
+    """F-132: run `make chart` if this fails."""
+    assert manifests(helm) == {path.name: path.read_text(encoding="utf-8") for path in MANIFESTS.glob("*.yaml")}
+
+
+def test_helm_lints_the_chart(helm: Path) -> None:
+    done = subprocess.run([helm, "lint", "--strict", CHART], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@every_case
+def test_every_object_carries_the_recommended_labels(helm: Path, case: Path) -> None:
+    for body in yaml.safe_load_all(template(helm, values(case))):
+        if body["kind"] == "CustomResourceDefinition":
+            continue
+        labels = body["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "gpu-reconciler"
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+
+
+@every_case
+def test_the_arguments_are_those_of_the_command(helm: Path, case: Path) -> None:
+    (deployment,) = (
+        body for body in yaml.safe_load_all(template(helm, values(case))) if body and body["kind"] == "Deployment"
+    )
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    name, *arguments = container["args"]
+    with reconciler.make_context("reconciler", [name]) as group:
+        command = reconciler.get_command(group, name)
+    assert command is not None
+    with command.make_context(name, [*arguments]) as context:
+        assert context.params["log_format"] == values(case).get("log", {}).get("format", "json")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"mode": "aply"}, "/mode"),
+        ({"replicas": 0}, "/replicas"),
+        ({"replica": 2}, "replica"),
+        ({"image": {"repository": "registry.example.com/reconciler:1.2"}}, "/image/repository"),
+        ({"image": {"digest": "0123"}}, "/image/digest"),
+        ({"rbac": {"resources": ["Jobs.batch"]}}, "/rbac/resources/0"),
+        ({"rbac": {"credentials": [{"namespace": "team-a"}]}}, "/rbac/credentials/0"),
+        ({"rbac": {"impersonate": [{"name": "deployer"}]}}, "/rbac/impersonate/0"),
+        ({"log": {"level": "warn"}}, "/log/level"),
+        ({"tracing": {"endpoint": "collector:4317"}}, "/tracing/endpoint"),
+        ({"webhook": {"service": {"port": 70000}}}, "/webhook/service/port"),
+        ({"metrics": {"serviceMonitor": {"interval": "30"}}}, "/metrics/serviceMonitor/interval"),
+        ({"podDisruptionBudget": {"maxUnavailable": "half"}}, "/podDisruptionBudget/maxUnavailable"),
+        ({"state": {"sizeLimit": "2 Gi"}}, "/state/sizeLimit"),
+        ({"env": [{"name": "A-B"}]}, "/env/0/name"),
+        ({"podLabels": {"team": 1}}, "/podLabels/team"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused_with_their_place(helm: Path, wrong: dict[str, Any], place: str) -> None:
+    with pytest.raises(ValueError, match=place):
+        template(helm, wrong)
+
+
+def test_the_schema_knows_every_default_and_nothing_else() -> None:
+    """A value that has no default cannot be found by reading values.yaml, and one without a schema is not checked."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(defaults, schema)
+    assert set(_paths(schema)) - {"global"} == _keys(defaults)
+
+
+def _paths(schema: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for name, inner in schema.get("properties", {}).items():
+        path = f"{prefix}{name}"
+        found += _paths(inner, f"{path}.") if inner.get("properties") and path not in _FREE else [path]
+    return found
+
+
+_FREE = {"resources"}
+"""Values that are copied into a pod as they are: their schema is for typing errors only."""
+
+
+def _keys(values: dict[str, Any], prefix: str = "") -> set[str]:
+    found: set[str] = set()
+    for name, inner in values.items():
+        path = f"{prefix}{name}"
+        nested = isinstance(inner, dict) and inner and path not in _FREE and name not in {"labels", "annotations"}
+        found |= _keys(inner, f"{path}.") if nested else {path}
+    return found

@@ -1,0 +1,91 @@
+"""What the controller may do in a cluster, by mode: the rules of its roles, from the registry of kinds."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kind import ANY_KIND, Kind, Kinds, Role
+from reconciler.core.kinds.kueue import LOCAL_QUEUE, WORKLOAD
+from reconciler.core.kinds.own import GROUP
+from reconciler.core.kinds.workloads import NODE, POD
+
+Rule = dict[str, list[str]]
+"""A `PolicyRule` of Kubernetes for one API group."""
+
+MODES = ("observe", "commit", "apply")
+
+OBSERVED: tuple[KindId, ...] = (NODE, POD, WORKLOAD, LOCAL_QUEUE)
+"""What evidence is made from, besides the jobs of a repository."""
+
+_REPORTS: tuple[KindId, ...] = (("", "Event"), ("events.k8s.io", "Event"))
+"""What programs write about objects; no repository holds them for long."""
+
+_OBSERVE = ("list",)
+_MANAGE = ("get", "list", "create", "patch", "delete")
+_SOURCES: tuple[Rule, ...] = (
+    {"apiGroups": [GROUP], "resources": ["configsources"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [GROUP], "resources": ["configsources/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+)
+_REPLICAS: tuple[Rule, ...] = (
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "update", "delete"]},
+)
+_INVENTORY: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create", "update", "delete"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+)
+
+
+def access(kinds: Kinds) -> dict[str, Any]:
+    """Return the rules by their purpose.
+
+    sources: on ConfigSources, where they are. replicas: in the namespace of the release. inventory: the same, for the
+    mode `apply`. observed: for evidence, in the whole cluster. objects: by mode, on those of repositories.
+    """
+    return {
+        "sources": list(_SOURCES),
+        "replicas": list(_REPLICAS),
+        "inventory": list(_INVENTORY),
+        "observed": _rules(dict.fromkeys(OBSERVED, _OBSERVE)),
+        "objects": {mode: _object_rules(kinds, mode) for mode in MODES},
+    }
+
+
+def managed_kinds(kinds: Kinds) -> list[Kind]:
+    """Return the kinds whose objects a repository renders to a cluster."""
+    rows = (row for row in kinds.values() if row.group not in kinds.own_groups and row.kind != ANY_KIND)
+    return [row for row in rows if row.role is Role.SOURCE and row.refusal is None and row.id not in _REPORTS]
+
+
+def plural(kind: str) -> str:
+    """Return the resource of a kind, such as `priorityclasses`, as API servers name it by convention."""
+    name = kind.lower()
+    if name.endswith(("s", "x", "ch", "sh")):
+        return f"{name}es"
+    return f"{name[:-1]}ies" if name.endswith("y") and name[-2] not in "aeiou" else f"{name}s"
+
+
+def _object_rules(kinds: Kinds, mode: str) -> list[Rule]:
+    """Return the rules on objects of repositories; what `observed` grants is not repeated."""
+    if mode != "apply":
+        return _rules({kind: _OBSERVE for kind in _jobs(kinds) if kind not in OBSERVED})
+    managed = [row.id for row in managed_kinds(kinds)]
+    unseen = tuple(verb for verb in _MANAGE if verb not in _OBSERVE)
+    return _rules({kind: unseen if kind in OBSERVED else _MANAGE for kind in managed})
+
+
+def _rules(verbs: Mapping[KindId, tuple[str, ...]]) -> list[Rule]:
+    """Return one rule for each API group and set of verbs."""
+    resources: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (group, kind), allowed in verbs.items():
+        resources[group, allowed].append(plural(kind))
+    return [
+        {"apiGroups": [group], "resources": sorted(names), "verbs": list(allowed)}
+        for (group, allowed), names in sorted(resources.items())
+    ]
+
+
+def _jobs(kinds: Kinds) -> Iterable[KindId]:
+    """Yield the kinds that end, which are observed once they have."""
+    return (row.id for row in kinds.values() if row.progress is not None)

@@ -1,0 +1,110 @@
+"""Alerts about the controller: the groups of a `PrometheusRule`. They name metrics of the catalogue only."""
+
+from typing import Any
+
+from tools.chart.queries import metric
+
+_RUNBOOK = "See the section on alerts in docs/installation.md."
+
+
+def groups() -> dict[str, Any]:
+    """Return the body of a rule file."""
+    return {"groups": [{"name": "reconciler", "rules": _rules()}]}
+
+
+def _rules() -> list[dict[str, Any]]:
+    condition, sync = metric("reconcile_condition"), metric("last_sync_timestamp_seconds")
+    return [
+        _rule(
+            "ReconcilerAbsent",
+            f"absent({metric('build_info')})",
+            wait="10m",
+            severity="critical",
+            summary="No replica of the controller exports metrics",
+            description="Sources are neither observed nor applied while no replica runs.",
+        ),
+        _rule(
+            "ReconcilerNoLeader",
+            f"sum by (namespace) ({metric('shards_held')}) == 0",
+            wait="5m",
+            severity="critical",
+            summary="No replica in {{ $labels.namespace }} holds a shard",
+            description="Replicas run, but none holds a Lease. Check their access to leases and the API server.",
+        ),
+        _rule(
+            "ReconcilerSourceNotReady",
+            f'sum by (namespace) ({condition}{{type="Ready",status="False"}}) > 0',
+            wait="15m",
+            severity="warning",
+            summary="Sources not ready: {{ $value }}",
+            description="`kubectl get configsources -A` shows them with the reason.",
+        ),
+        _rule(
+            "ReconcilerSourceStalled",
+            f'sum by (namespace) ({condition}{{type="Stalled",status="True"}}) > 0',
+            wait="5m",
+            severity="warning",
+            summary="Sources stalled: {{ $value }}",
+            description="They are not tried again until their spec, their credentials or their repository changes.",
+        ),
+        _rule(
+            "ReconcilerSyncStale",
+            f"time() - min by (namespace) ({sync} > 0) > 3600",
+            wait="5m",
+            severity="warning",
+            summary="A source has not been synced for {{ $value | humanizeDuration }}",
+            description="No pass over this source has succeeded for an hour.",
+        ),
+        _rule(
+            "ReconcilerDeletionBlocked",
+            f"sum by (namespace) (increase({metric('deletion_budget_blocked_total')}[1h])) > 0",
+            wait="0m",
+            severity="warning",
+            summary="A deletion budget stopped a source",
+            description="The plan deletes more than its budget allows. Approve it with `reconciler approve`, or restore"
+            " what is missing in Git.",
+        ),
+        _rule(
+            "ReconcilerFight",
+            f"sum by (namespace) (increase({metric('resource_fights_total')}[30m])) > 0",
+            wait="0m",
+            severity="warning",
+            summary="Another controller changes objects back",
+            description="The Ready condition of the source names the objects and the other field manager.",
+        ),
+        _rule(
+            "ReconcilerApplyFailing",
+            f'sum by (namespace) (increase({metric("apply_operations_total")}{{result="failure"}}[15m])) > 0',
+            wait="15m",
+            severity="warning",
+            summary="Objects not applied within 15 minutes: {{ $value | humanize }}",
+            description="Events of the source list the objects with the answer of the API server.",
+        ),
+        _rule(
+            "ReconcilerDrift",
+            f"sum by (namespace) ({metric('drift_objects')}) > 0",
+            wait="1h",
+            severity="info",
+            summary="Live objects that differ from Git: {{ $value }}",
+            description="`reconciler plan --live` shows them with the field manager that changed them.",
+        ),
+        _rule(
+            "ReconcilerGitFailing",
+            f'sum by (namespace, type) (rate({metric("git_request_total")}{{result="failure"}}[15m]))'
+            f" / sum by (namespace, type) (rate({metric('git_request_total')}[15m])) > 0.5",
+            wait="15m",
+            severity="warning",
+            summary="More than half of all {{ $labels.type }} requests to Git servers fail",
+            description="Check the server, the credentials and the network policy.",
+        ),
+    ]
+
+
+def _rule(name: str, expr: str, *, wait: str, severity: str, summary: str, description: str) -> dict[str, Any]:
+    return {
+        "alert": name,
+        "expr": expr,
+        "for": wait,
+        "labels": {"severity": severity},
+        "annotations": {"summary": summary, "description": f"{description} {_RUNBOOK}"},
+    }

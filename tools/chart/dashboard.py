@@ -1,0 +1,200 @@
+"""The Grafana dashboard of the controller, from a table of panels. It queries metrics of the catalogue only."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tools.chart.queries import buckets, metric, process
+
+_SELECT = 'namespace=~"$namespace"'
+_WIDTH, _COLUMNS, _HEIGHT = 8, 3, 8
+_DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+class Panel(NamedTuple):
+    """One panel: its queries with their legends, and a unit of Grafana."""
+
+    title: str
+    queries: tuple[tuple[str, str], ...]
+    unit: str = "short"
+    type: str = "timeseries"
+    description: str = ""
+
+
+def dashboard() -> dict[str, Any]:
+    """Return the JSON model."""
+    return {
+        "uid": "gpu-reconciler",
+        "title": "gpu-reconciler",
+        "tags": ["gitops", "gpu"],
+        "schemaVersion": 39,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [_datasource(), _namespaces()]},
+        "panels": list(_placed()),
+    }
+
+
+def _sections() -> tuple[tuple[str, tuple[Panel, ...]], ...]:
+    return (
+        ("Sources", _sources()),
+        ("Changes", _changes()),
+        ("Git", _git()),
+        ("Controller", _controller()),
+    )
+
+
+def _sources() -> tuple[Panel, ...]:
+    condition = metric("reconcile_condition")
+    sync = metric("last_sync_timestamp_seconds")
+    return (
+        Panel("Ready", ((f'sum by (status) ({condition}{{{_SELECT},type="Ready"}})', "{{status}}"),)),
+        Panel(
+            "Stalled and suspended",
+            (
+                (f'sum({condition}{{{_SELECT},type="Stalled",status="True"}})', "stalled"),
+                (f"sum({metric('suspend_status')}{{{_SELECT}}})", "suspended"),
+            ),
+        ),
+        Panel(
+            "Age of the oldest sync",
+            ((f"time() - min({sync}{{{_SELECT}}} > 0)", "age"),),
+            unit="s",
+            description="Time since the last successful pass of the source that waits longest for one.",
+        ),
+        Panel("Duration of a pass", _quantiles("reconcile_duration_seconds"), unit="s"),
+        Panel(
+            "Passes",
+            ((_per_second("reconcile_duration_seconds", "result", count=True), "{{result}}"),),
+            "ops",
+        ),
+        Panel("Commit to applied", _quantiles("commit_to_applied_seconds"), unit="s"),
+    )
+
+
+def _changes() -> tuple[Panel, ...]:
+    return (
+        Panel("Planned changes", ((f"sum by (action) ({metric('plan_changes')}{{{_SELECT}}})", "{{action}}"),)),
+        Panel(
+            "Planned quota",
+            ((f"sum by (flavor, direction) ({metric('gpu_quota_delta')}{{{_SELECT}}})", "{{flavor}} {{direction}}"),),
+            description="Guaranteed GPUs that the last plans add to or remove from queues.",
+        ),
+        Panel(
+            "Policy results",
+            ((f"sum by (severity, result) ({metric('policy_results')}{{{_SELECT}}})", "{{severity}} {{result}}"),),
+        ),
+        Panel("Applied objects", ((_per_second("apply_operations_total", "action"), "{{action}}"),), "ops"),
+        Panel("Duration of an apply", _quantiles("apply_duration_seconds"), unit="s"),
+        Panel(
+            "Drift, fights, conflicts",
+            (
+                (f"sum({metric('drift_objects')}{{{_SELECT}}})", "drift"),
+                (f"sum(increase({metric('resource_fights_total')}{{{_SELECT}}}[15m]))", "fights"),
+                (f"sum(increase({metric('resource_conflicts_total')}{{{_SELECT}}}[15m]))", "conflicts"),
+                (f"sum(increase({metric('deletion_budget_blocked_total')}{{{_SELECT}}}[15m]))", "blocked deletions"),
+            ),
+        ),
+    )
+
+
+def _git() -> tuple[Panel, ...]:
+    return (
+        Panel("Requests", ((_per_second("git_request_total", "type, result"), "{{type}} {{result}}"),), "reqps"),
+        Panel("Duration of a request", _quantiles("git_request_duration_seconds"), unit="s"),
+        Panel("Pushed commits", ((_per_second("commit_request_total", "result"), "{{result}}"),), "ops"),
+        Panel(
+            "Webhooks",
+            ((_per_second("webhook_request_total", "provider, result"), "{{provider}} {{result}}"),),
+            "reqps",
+        ),
+    )
+
+
+def _controller() -> tuple[Panel, ...]:
+    return (
+        Panel("Shards by replica", ((f"{metric('shards_held')}{{{_SELECT}}}", "{{pod}}"),)),
+        Panel("Sources that wait for a worker", ((f"sum({metric('queue_depth')}{{{_SELECT}}})", "waiting"),)),
+        Panel("Version", ((f"count by (version) ({metric('build_info')}{{{_SELECT}}})", "{{version}}"),)),
+        Panel("Memory", ((f"{process('process_resident_memory_bytes')}{{{_JOB}}}", "{{pod}}"),), "bytes"),
+        Panel("CPU", ((f"rate({process('process_cpu_seconds_total')}{{{_JOB}}}[$__rate_interval])", "{{pod}}"),)),
+        Panel(
+            "Writes of status, spans",
+            (
+                (_per_second("status_write_total", "result"), "status {{result}}"),
+                (_per_second("spans_total", "result"), "spans {{result}}"),
+            ),
+            "ops",
+        ),
+    )
+
+
+_JOB = f'{_SELECT},service=~".*-metrics"'
+
+
+def _per_second(name: str, labels: str, *, count: bool = False) -> str:
+    series = buckets(name).removesuffix("_bucket") + "_count" if count else metric(name)
+    return f"sum by ({labels}) (rate({series}{{{_SELECT}}}[$__rate_interval]))"
+
+
+def _quantiles(name: str) -> tuple[tuple[str, str], ...]:
+    rate = f"sum by (le) (rate({buckets(name)}{{{_SELECT}}}[$__rate_interval]))"
+    return tuple((f"histogram_quantile({quantile}, {rate})", f"p{quantile * 100:.0f}") for quantile in (0.5, 0.95))
+
+
+def _placed() -> Iterator[dict[str, Any]]:
+    """Yield rows and panels, three to a line."""
+    top, number = 0, 0
+    for section, panels in _sections():
+        number += 1
+        yield {
+            "id": number,
+            "type": "row",
+            "title": section,
+            "collapsed": False,
+            "panels": [],
+            "gridPos": {"h": 1, "w": _WIDTH * _COLUMNS, "x": 0, "y": top},
+        }
+        top += 1
+        for index, panel in enumerate(panels):
+            number += 1
+            line, column = divmod(index, _COLUMNS)
+            place = {"h": _HEIGHT, "w": _WIDTH, "x": column * _WIDTH, "y": top + line * _HEIGHT}
+            yield _drawn(panel, number, place)
+        top += -(-len(panels) // _COLUMNS) * _HEIGHT
+
+
+def _drawn(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
+    return {
+        "id": number,
+        "type": panel.type,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": _DATASOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True}},
+        "targets": [
+            {"refId": chr(ord("A") + index), "datasource": _DATASOURCE, "expr": expr, "legendFormat": legend}
+            for index, (expr, legend) in enumerate(panel.queries)
+        ],
+    }
+
+
+def _datasource() -> dict[str, Any]:
+    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
+
+
+def _namespaces() -> dict[str, Any]:
+    return {
+        "name": "namespace",
+        "label": "Namespace",
+        "type": "query",
+        "datasource": _DATASOURCE,
+        "query": f"label_values({metric('build_info')}, namespace)",
+        "includeAll": True,
+        "multi": True,
+        "current": {"text": "All", "value": "$__all"},
+        "refresh": 2,
+    }
