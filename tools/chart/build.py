@@ -48,7 +48,7 @@ def manifests(helm: Path) -> dict[str, str]:
 
 def template(helm: Path, values: Mapping[str, Any], *, release: str = RELEASE) -> str:
     """Return what helm renders the chart to; the values are given as a file."""
-    argv = [helm, "template", release, CHART, "--namespace", NAMESPACE, "--values", "-"]
+    argv = [str(helm), "template", release, str(CHART), "--namespace", NAMESPACE, "--values", "-"]
     done = subprocess.run(argv, input=json.dumps(values), capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(done.stderr.strip())
