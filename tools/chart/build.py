@@ -6,7 +6,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from tests.cluster.build import part, to_stderr
 from tests.cluster.parts import HELM
 from tools.chart.access import MODES, access
 from tools.chart.alerts import groups
-from tools.chart.crd import definition
 from tools.chart.dashboard import dashboard
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,19 +35,21 @@ def files(kinds: Kinds) -> dict[str, str]:
         "Chart.yaml": _chart(),
         "files/access.yaml": _NOTE + _yaml(access(kinds)),
         "files/alerts.yaml": _yaml(groups()),
-        "files/configsources.yaml": _NOTE + _yaml(definition()),
         "files/dashboard.json": json.dumps(dashboard(), indent=1) + "\n",
     }
 
 
 def manifests(helm: Path) -> dict[str, str]:
     """Return a plain manifest of the release for each mode, with its namespace, by file name."""
-    return {f"{mode}.yaml": _NOTE + _namespace() + template(helm, {"mode": mode}) for mode in MODES}
+    return {
+        f"{mode}.yaml": _NOTE + _namespace() + template(helm, {"mode": mode}, options=("--include-crds",))
+        for mode in MODES
+    }
 
 
-def template(helm: Path, values: Mapping[str, Any], *, release: str = RELEASE) -> str:
+def template(helm: Path, values: Mapping[str, Any], *, release: str = RELEASE, options: Sequence[str] = ()) -> str:
     """Return what helm renders the chart to; the values are given as a file."""
-    argv = [str(helm), "template", release, str(CHART), "--namespace", NAMESPACE, "--values", "-"]
+    argv = [str(helm), "template", release, str(CHART), "--namespace", NAMESPACE, "--values", "-", *options]
     done = subprocess.run(argv, input=json.dumps(values), capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(done.stderr.strip())

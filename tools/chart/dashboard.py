@@ -83,7 +83,7 @@ def _changes() -> tuple[Panel, ...]:
         ),
         Panel(
             "Policy results",
-            ((f"sum by (severity, result) ({metric('policy_results')}{{{_SELECT}}})", "{{severity}} {{result}}"),),
+            ((f"sum by (result) ({metric('policy_results')}{{{_SELECT}}})", "{{result}}"),),
         ),
         Panel("Applied objects", ((_per_second("apply_operations_total", "action"), "{{action}}"),), "ops"),
         Panel("Duration of an apply", _quantiles("apply_duration_seconds"), unit="s"),

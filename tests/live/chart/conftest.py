@@ -43,7 +43,7 @@ def cluster_with_monitoring(api_server: ApiServer, tmp_path_factory: pytest.Temp
 @pytest.fixture(scope="session")
 def cluster(api_server: ApiServer) -> ApiServer:
     """Return the API server with the definition of ConfigSource."""
-    definition = yaml.safe_load((CHART / "files" / "configsources.yaml").read_text(encoding="utf-8"))
+    definition = yaml.safe_load((CHART / "crds" / "configsources.gpureconciler.io.yaml").read_text(encoding="utf-8"))
     assert_all_accepted(api_server.client.apply([definition]))
     wait_until(lambda: api_server.client.request("GET", SOURCES).ok, "ConfigSource")
     return api_server
