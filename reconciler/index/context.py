@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -18,7 +18,6 @@ from reconciler.core.policy.admission import PolicySet
 from reconciler.core.policy.exceptions import PolicyException
 from reconciler.core.policy.rule_book import RuleBook, load_rules
 from reconciler.core.problems import Problem
-from reconciler.core.runs import FinishedRun
 from reconciler.core.schemas import Catalogue
 from reconciler.core.secrets import mask_findings
 from reconciler.core.sizing.tables import SizingTables
@@ -27,6 +26,9 @@ from reconciler.index.evaluator import Subject
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
 from reconciler.revision.files import selects
+
+if TYPE_CHECKING:
+    from reconciler.core.runs import FinishedRun
 
 
 class Definition:
@@ -85,7 +87,7 @@ class Context(Struct, frozen=True, kw_only=True):
         """The exceptions from rules."""
         return self.rules.exceptions
 
-    def finished(self) -> dict[str, FinishedRun]:
+    def finished(self) -> "dict[str, FinishedRun]":
         """Return the recorded ends of jobs by the path of each job."""
         return {
             self.kinds.manifest_path(cluster, run.key): run

@@ -16,9 +16,9 @@ from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.objects import ObjectKey
 from reconciler.core.reasons import Origin
-from reconciler.core.runs import FinishedRun
 
 if TYPE_CHECKING:
+    from reconciler.core.runs import FinishedRun
     from reconciler.core.sizing.answers import Answer, Answers
     from reconciler.core.sizing.tables import SizingTables
     from reconciler.index.context import Context
@@ -151,7 +151,7 @@ class RecordingLookup:
             self._dependencies.add(GenerationDependency(path))
         return suffix
 
-    def finished(self, key: ObjectKey) -> FinishedRun | None:
+    def finished(self, key: ObjectKey) -> "FinishedRun | None":
         """Return the recorded end of a job; None if it has not ended."""
         runs = self._context.evidence.runs.get(self._cluster.name)
         run = runs.runs.get(key) if runs is not None else None
@@ -159,7 +159,7 @@ class RecordingLookup:
             self._dependencies.add(RunDependency(self._context.kinds.manifest_path(self._cluster.name, key)))
         return run
 
-    def origin(self, run: FinishedRun) -> Origin | None:
+    def origin(self, run: "FinishedRun") -> Origin | None:
         """Return where the evidence records the end of a job."""
         document = self._context.evidence.runs[self._cluster.name].document
         return None if document is None else Origin(document=document, field=run.origin)
@@ -273,7 +273,7 @@ class DependencyDigests:
         return self._context.generations.get(dependency.path, "")
 
     @cached_property
-    def _runs(self) -> Mapping[str, FinishedRun]:
+    def _runs(self) -> "Mapping[str, FinishedRun]":
         return self._context.finished()
 
     @cached_property

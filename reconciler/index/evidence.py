@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from reconciler.core.active_queues import ActiveQueues
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import EvidenceUse, Kinds
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
-from reconciler.core.runs import FinishedRuns
 from reconciler.index.parsed import ParsedFile
 
 if TYPE_CHECKING:
+    from reconciler.core.active_queues import ActiveQueues
+    from reconciler.core.runs import FinishedRuns
     from reconciler.core.sizing.answers import Answers
 
 _Value = TypeVar("_Value")
@@ -26,8 +26,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     inventories: Mapping[str, Inventory]
     answers: "Mapping[str, Answers]"
-    runs: Mapping[str, FinishedRuns]
-    queues: Mapping[str, ActiveQueues]
+    runs: "Mapping[str, FinishedRuns]"
+    queues: "Mapping[str, ActiveQueues]"
     problems: tuple[Problem, ...]
 
 

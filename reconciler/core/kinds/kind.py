@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -12,7 +12,6 @@ from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, PodSet, QueueRole, Refusal, Relations, Users
 from reconciler.core.kinds.pods import replicated
-from reconciler.core.kinds.progress import ProgressReader
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.objects import FieldPath, ObjectKey, format_path, split_api_version
 from reconciler.core.problems import Parsed, Problem
@@ -20,6 +19,9 @@ from reconciler.core.reasons import Origin
 from reconciler.core.training.job import TrainingJob
 from reconciler.core.training.reader import JobReader
 from reconciler.core.values import mapping, text
+
+if TYPE_CHECKING:
+    from reconciler.core.kinds.progress import Progress
 
 Body = Mapping[str, Any]
 """A Kubernetes object as plain data."""
@@ -157,7 +159,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     affects_all_files: bool = False
     defines_kinds: bool = False
     training: Callable[[JobReader], TrainingJob | None] | None = None
-    progress: ProgressReader | None = None
+    progress: "Callable[[Body], Progress] | None" = None
 
     pods: Callable[[Body, str], Iterable[PodSet]] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None

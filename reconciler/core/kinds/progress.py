@@ -1,6 +1,6 @@
 """How far a job is, as its own status says: phase, workers, restarts, times. Each kind of job has a reader."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -53,9 +53,6 @@ class Progress(Struct, frozen=True, kw_only=True):
     started_at: str = ""
     finished_at: str = ""
     message: str = ""
-
-
-ProgressReader = Callable[[Body], Progress]
 
 
 def status_of(body: Body) -> Mapping[str, Any]:

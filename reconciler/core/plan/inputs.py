@@ -1,11 +1,10 @@
 """`Inputs`: everything that a plan depends on."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from reconciler.core.active_queues import ActiveQueues
 from reconciler.core.config import Config
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.inventory import Inventory
@@ -19,6 +18,9 @@ from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
 from reconciler.core.queues import QueueUsage
 from reconciler.core.summary import ObjectSummary
+
+if TYPE_CHECKING:
+    from reconciler.core.active_queues import ActiveQueues
 
 
 class Common(Struct, frozen=True, kw_only=True):
@@ -96,7 +98,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     inventories_before: Mapping[str, Inventory] | None = None
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
-    active_queues: Mapping[str, ActiveQueues] = field(default_factory=dict)
+    active_queues: "Mapping[str, ActiveQueues]" = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

@@ -4,6 +4,7 @@ The head's own `rendered/` says what ran, so `plan`, `commit` and `verify` compu
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -11,12 +12,14 @@ from reconciler.core.manifests.finished import RULE, mark_finished
 from reconciler.core.objects import ObjectKey
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
-from reconciler.core.runs import FinishedRun
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.compile import RenderedObject, serialize_object
 from reconciler.index.renderer import Renderer
 from reconciler.planning.baseline import Baseline
 from reconciler.revision.revision import LoadedRevision
+
+if TYPE_CHECKING:
+    from reconciler.core.runs import FinishedRun
 
 
 def settle_finished(runtime: Runtime, index: CompiledRevision, own: Baseline) -> CompiledRevision:
@@ -38,7 +41,7 @@ def settle_finished(runtime: Runtime, index: CompiledRevision, own: Baseline) ->
 
 
 def _settle(
-    index: CompiledRevision, rendered: RenderedObject, own: Baseline, path: str, run: FinishedRun
+    index: CompiledRevision, rendered: RenderedObject, own: Baseline, path: str, run: "FinishedRun"
 ) -> RenderedObject:
     body = own.body(path) or rendered.manifest.body
     document = index.context.evidence.runs[rendered.manifest.cluster].document
@@ -63,7 +66,7 @@ def _is_as_rendered(index: CompiledRevision, path: str) -> bool:
     return blobs[path] == index.settled[path].summary.digest
 
 
-def _unused(key: ObjectKey, one: RenderedObject, run: FinishedRun, index: CompiledRevision) -> Problem:
+def _unused(key: ObjectKey, one: RenderedObject, run: "FinishedRun", index: CompiledRevision) -> Problem:
     document = index.context.evidence.runs[one.manifest.cluster].document
     recorded = f" ({document.at(run.origin)})" if document is not None else ""
     return Problem(

@@ -1,11 +1,14 @@
 """CodeFlare's AppWrapper (`workload.codeflare.dev`): objects that are queued together."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from reconciler.core.kinds.kind import Body, Kind
-from reconciler.core.kinds.progress import ENDED, Phase, Progress, conditions, status_of
 from reconciler.core.objects import FieldPath
-from reconciler.core.values import mapping, sequence, text
+from reconciler.core.values import mapping, sequence
+
+if TYPE_CHECKING:
+    from reconciler.core.kinds.progress import Progress
 
 
 def _components(body: Body) -> Iterator[tuple[FieldPath, Body]]:
@@ -15,23 +18,12 @@ def _components(body: Body) -> Iterator[tuple[FieldPath, Body]]:
             yield ("spec", "components", index, "template"), template
 
 
-_PHASES = {
-    "": Phase.PENDING,
-    "Suspended": Phase.SUSPENDED,
-    "Resuming": Phase.STARTING,
-    "Running": Phase.RUNNING,
-    "Resetting": Phase.STARTING,
-    "Suspending": Phase.TERMINATING,
-    "Succeeded": Phase.SUCCEEDED,
-    "Failed": Phase.FAILED,
-    "Terminating": Phase.TERMINATING,
-}
+def _app_wrapper_progress(body: Body) -> "Progress":
+    from reconciler.core.kinds.appwrapper.progress import app_wrapper_progress  # noqa: PLC0415 - few commands need it
+
+    return app_wrapper_progress(body)
 
 
-def _progress(body: Body) -> Progress:
-    phase = _PHASES.get(text(status_of(body).get("phase")), Phase.UNKNOWN)
-    times = [text(one.get("lastTransitionTime")) for one in conditions(body).values()]
-    return Progress(phase=phase, finished_at=max(times, default="") if phase in ENDED else "")
-
-
-KINDS = (Kind(group="workload.codeflare.dev", kind="AppWrapper", components=_components, progress=_progress),)
+KINDS = (
+    Kind(group="workload.codeflare.dev", kind="AppWrapper", components=_components, progress=_app_wrapper_progress),
+)

@@ -1,15 +1,17 @@
 """JobSet (`jobset.x-k8s.io`): several replicated Jobs that run together."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.immutable import Body, differing, value_of
-from reconciler.core.kinds.jobset.progress import job_set_progress
 from reconciler.core.kinds.jobset.training import job_set_training
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.pods import batch_job, of_spec
 from reconciler.core.values import count, mapping, sequence
+
+if TYPE_CHECKING:
+    from reconciler.core.kinds.progress import Progress
 
 
 def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
@@ -26,6 +28,12 @@ def _immutable(before: Body, after: Body) -> list[str]:
     return differing(before, after, *jobs, "spec.successPolicy", "spec.failurePolicy", "spec.network", "spec.managedBy")
 
 
+def _job_set_progress(body: Body) -> "Progress":
+    from reconciler.core.kinds.jobset.progress import job_set_progress  # noqa: PLC0415 - few commands need it
+
+    return job_set_progress(body)
+
+
 KINDS = (
     Kind(
         group="jobset.x-k8s.io",
@@ -34,6 +42,6 @@ KINDS = (
         immutable=_immutable,
         has_generations=True,
         training=job_set_training,
-        progress=job_set_progress,
+        progress=_job_set_progress,
     ),
 )

@@ -1,15 +1,17 @@
 """Kubeflow: the jobs of the training operator (`kubeflow.org`) and TrainJob (`trainer.kubeflow.org`)."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.immutable import Body, only, value_of
 from reconciler.core.kinds.kind import Kind
-from reconciler.core.kinds.kubeflow.progress import operator_job_progress, train_job_progress
 from reconciler.core.kinds.kubeflow.training import pytorch_job_training, train_job_training
 from reconciler.core.kinds.pods import Reader, of_spec, replicated
 from reconciler.core.values import count, mapping, sequence
+
+if TYPE_CHECKING:
+    from reconciler.core.kinds.progress import Progress
 
 _GROUP = "kubeflow.org"
 _OVERRIDES = ("podTemplateOverrides", "podSpecOverrides")
@@ -53,6 +55,18 @@ def _unapplied(before: Body, after: Body) -> list[str]:
     return fields
 
 
+def _operator_job_progress(body: Body) -> "Progress":
+    from reconciler.core.kinds.kubeflow.progress import operator_job_progress  # noqa: PLC0415 - few commands need it
+
+    return operator_job_progress(body)
+
+
+def _train_job_progress(body: Body) -> "Progress":
+    from reconciler.core.kinds.kubeflow.progress import train_job_progress  # noqa: PLC0415 - few commands need it
+
+    return train_job_progress(body)
+
+
 def _job(kind: str, field: str) -> Kind:
     return Kind(
         group=_GROUP,
@@ -60,7 +74,7 @@ def _job(kind: str, field: str) -> Kind:
         pods=of_spec(_roles(field)),
         unapplied=_unapplied,
         has_generations=True,
-        progress=operator_job_progress,
+        progress=_operator_job_progress,
     )
 
 
@@ -72,7 +86,7 @@ KINDS = (
         unapplied=_unapplied,
         has_generations=True,
         training=pytorch_job_training,
-        progress=operator_job_progress,
+        progress=_operator_job_progress,
     ),
     _job("TFJob", "tfReplicaSpecs"),
     _job("MPIJob", "mpiReplicaSpecs"),
@@ -86,6 +100,6 @@ KINDS = (
         immutable=only("spec.runtimeRef", "spec.managedBy"),  # transition rules of its CRD
         has_generations=True,
         training=train_job_training,
-        progress=train_job_progress,
+        progress=_train_job_progress,
     ),
 )

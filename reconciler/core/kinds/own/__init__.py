@@ -2,13 +2,11 @@
 
 from typing import Any
 
-from reconciler.core.active_queues import parse_active_queues
 from reconciler.core.documents import Document
 from reconciler.core.inventory import parse_inventory
 from reconciler.core.kinds.facts import Refusal
 from reconciler.core.kinds.kind import ANY_KIND, EvidenceReader, EvidenceUse, Kind, Role
 from reconciler.core.problems import Problem
-from reconciler.core.runs import parse_runs
 
 GROUP = "gpureconciler.io"
 CONFIG = (GROUP, "ReconcilerConfig")
@@ -27,6 +25,18 @@ def _answers(document: Document, cluster: str) -> tuple[Any | None, tuple[Proble
     from reconciler.core.sizing.answers import parse_answers  # noqa: PLC0415 - most plans have no such file
 
     return parse_answers(document, cluster)
+
+
+def _runs(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
+    from reconciler.core.runs import parse_runs  # noqa: PLC0415 - as above
+
+    return parse_runs(document, cluster)
+
+
+def _queues(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
+    from reconciler.core.active_queues import parse_active_queues  # noqa: PLC0415 - as above
+
+    return parse_active_queues(document, cluster)
 
 
 KINDS = (
@@ -50,14 +60,14 @@ KINDS = (
         kind="FinishedRuns",
         role=Role.EVIDENCE,
         refusal=_REFUSAL,
-        evidence=EvidenceReader(parse=parse_runs, use=EvidenceUse.RUNS),
+        evidence=EvidenceReader(parse=_runs, use=EvidenceUse.RUNS),
     ),
     Kind(
         group=GROUP,
         kind="ActiveQueues",
         role=Role.EVIDENCE,
         refusal=_REFUSAL,
-        evidence=EvidenceReader(parse=parse_active_queues, use=EvidenceUse.QUEUES),
+        evidence=EvidenceReader(parse=_queues, use=EvidenceUse.QUEUES),
     ),
     Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
     Kind(group=GROUP, kind="PlanApproval", role=Role.APPROVAL, refusal=_REFUSAL),

@@ -1,14 +1,16 @@
 """KubeRay (`ray.io`): clusters of a head and groups of workers, alone or for a job or a service."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import PodSet
-from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.pods import Reader, of_spec
-from reconciler.core.kinds.ray.progress import ray_job_progress
 from reconciler.core.kinds.ray.training import ray_job_training
 from reconciler.core.values import count, mapping, sequence
+
+if TYPE_CHECKING:
+    from reconciler.core.kinds.progress import Progress
 
 _GROUP = "ray.io"
 
@@ -33,6 +35,12 @@ def _with_cluster(field: str) -> Reader:
     return read
 
 
+def _ray_job_progress(body: Body) -> "Progress":
+    from reconciler.core.kinds.ray.progress import ray_job_progress  # noqa: PLC0415 - few commands need it
+
+    return ray_job_progress(body)
+
+
 KINDS = (
     Kind(group=_GROUP, kind="RayCluster", pods=of_spec(_cluster)),
     Kind(
@@ -40,7 +48,7 @@ KINDS = (
         kind="RayJob",
         pods=of_spec(_with_cluster("rayClusterSpec")),
         training=ray_job_training,
-        progress=ray_job_progress,
+        progress=_ray_job_progress,
     ),
     Kind(group=_GROUP, kind="RayService", pods=of_spec(_with_cluster("rayClusterConfig"))),
 )

@@ -1,7 +1,7 @@
 """Built-in kinds of Kubernetes: pods and what runs them, storage, configuration, access."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.core.config import Backend
 from reconciler.core.devices import WHOLE_GPUS, is_gpu
@@ -10,10 +10,12 @@ from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.pods import batch_job, of_spec, replicated
 from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.kinds.workloads import immutable
-from reconciler.core.kinds.workloads.progress import job_progress
 from reconciler.core.kinds.workloads.training import job_training
 from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.values import mapping, text
+
+if TYPE_CHECKING:
+    from reconciler.core.kinds.progress import Progress
 
 _MAX_DATA = 1 << 20
 """Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
@@ -57,6 +59,13 @@ SERVICE_ACCOUNT = ("", "ServiceAccount")
 STORAGE_CLASS = ("storage.k8s.io", "StorageClass")
 PRIORITY_CLASS = ("scheduling.k8s.io", "PriorityClass")
 
+
+def _job_progress(body: Body) -> "Progress":
+    from reconciler.core.kinds.workloads.progress import job_progress  # noqa: PLC0415 - few commands need it
+
+    return job_progress(body)
+
+
 _RUNNING = (
     Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod),
     Kind(group="", kind="ReplicationController", pods=of_spec(replicated)),
@@ -83,7 +92,7 @@ _RUNNING = (
         immutable=immutable.job,
         has_generations=True,
         training=job_training,
-        progress=job_progress,
+        progress=_job_progress,
     ),
     Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job)),
 )
