@@ -10,6 +10,7 @@ from reconciler.outputs.filters import apply_filters
 from reconciler.outputs.findings import lint_headline
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
+from reconciler.outputs.sections.live import refusal_words
 from reconciler.outputs.sections.model import View
 from reconciler.outputs.summary import (
     approved_headline,
@@ -93,7 +94,7 @@ def _lint(plan: Plan, view: View, rows: int) -> Iterator[str]:
 def _status(plan: Plan) -> Iterator[str]:
     blocking = blockers(plan)
     if blocking:
-        yield f"> [!CAUTION]\n> **Cannot be committed:** {', '.join(blocking)}"
+        yield f"> [!CAUTION]\n> **{refusal_words(plan)}:** {', '.join(blocking)}"
     elif plan.breaches:
         yield f"> [!WARNING]\n> {approved_headline(plan)}"
 

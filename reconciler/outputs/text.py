@@ -5,6 +5,7 @@ from reconciler.outputs.filters import apply_filters
 from reconciler.outputs.findings import lint_headline
 from reconciler.outputs.registry import DEFAULTS, RenderOptions
 from reconciler.outputs.sections import plan_sections
+from reconciler.outputs.sections.live import refusal_words
 from reconciler.outputs.sections.model import View
 from reconciler.outputs.summary import (
     approved_headline,
@@ -59,7 +60,7 @@ def _headline(page: Page, plan: Plan, note: str) -> None:
         page.write(Styled(risk_counts(plan), Style.WARNING))
     blocking = blockers(plan)
     if blocking:
-        page.write(Styled("Cannot be committed: ", Style.ERROR), Styled(", ".join(blocking), Style.ERROR))
+        page.write(Styled(f"{refusal_words(plan)}: ", Style.ERROR), Styled(", ".join(blocking), Style.ERROR))
     elif plan.breaches:
         page.write(Styled(approved_headline(plan), Style.WARNING))
     if note:

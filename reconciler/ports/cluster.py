@@ -204,7 +204,8 @@ class LiveCluster(Protocol):
     ) -> Written:
         """Apply an object (server-side apply, unknown fields are errors). `force` takes fields from other managers.
 
-        `metadata.uid` and `metadata.resourceVersion` in the body are preconditions: 409 if the object has others.
+        `metadata.resourceVersion` and `metadata.uid` in the body are preconditions: 409 if the object has another
+        version, 422 if it has another UID.
         """
         ...
 

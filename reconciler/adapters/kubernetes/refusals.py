@@ -52,7 +52,8 @@ def refusal(
     told = _parse(raw)
     details = told.details or _Details()
     message = masked(told.message, secrets) or "the server gives no reason"
-    words = f"{status} {told.reason}" if told.reason else str(status)
+    reason = masked(told.reason, secrets)
+    words = f"{status} {reason}".rstrip()
     kind: type[ClusterError] = ClusterError
     is_failure = status >= _FAILED and _NOT_IN_SCHEMA not in told.message
     if status == _GONE:
@@ -63,9 +64,13 @@ def refusal(
         f"cannot {purpose}: {words}: {message}",
         hint=_HINTS.get(status, ""),
         status=status,
-        reason=told.reason,
+        reason=reason,
         causes=[
-            FieldError(reason=cause.reason, message=masked(cause.message, secrets), field=masked(cause.field, secrets))
+            FieldError(
+                reason=masked(cause.reason, secrets),
+                message=masked(cause.message, secrets),
+                field=masked(cause.field, secrets),
+            )
             for cause in details.causes or ()
         ],
         retry_after=retry_after or details.retry_after,

@@ -20,6 +20,7 @@ from reconciler.outputs.sections.checks import (
     warnings,
 )
 from reconciler.outputs.sections.gpus import capacity, jobs, queues
+from reconciler.outputs.sections.live import clusters, drift
 from reconciler.outputs.sections.model import PageSection, View
 from reconciler.outputs.sections.settings import settings
 from reconciler.outputs.sections.sizing import sizing
@@ -40,12 +41,14 @@ class SectionRow(NamedTuple):
 
 
 SECTIONS: tuple[SectionRow, ...] = (
+    SectionRow(clusters, in_summary=True),
     SectionRow(behind),
     SectionRow(settings, in_summary=True),
     SectionRow(queues, in_summary=True),
     SectionRow(capacity),
     SectionRow(jobs),
     SectionRow(sizing),
+    SectionRow(drift, in_summary=True),
     SectionRow(errors, in_lint=True),
     SectionRow(edited),
     SectionRow(held_back, in_lint=True),

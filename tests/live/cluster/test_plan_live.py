@@ -109,3 +109,16 @@ def test_access_flags_need_live(live_fleet: LiveFleet) -> None:
     ran = live_fleet.fleet.run("plan", "--context", "a")
     assert ran.code == 2
     assert "--context has no effect without --live" in ran.err
+
+
+def test_the_page_shows_the_cluster_and_the_drift(live_fleet: LiveFleet) -> None:
+    """F-143: who changed what, for people: in text and in Markdown."""
+    live_fleet.apply_rendered()
+    live_fleet.cluster.patch(QUEUE, {"spec": {"resources": {"gpu": {"quota": 64}}}}, manager="kubectl-edit")
+    for output in ("text", "markdown"):
+        page = live_fleet.plan("-o", output).out
+        assert "Live clusters" in page
+        assert "https://127.0.0.1" in page
+        (line,) = [line for line in page.splitlines() if "overQuotaWeight" not in line and "kubectl-edit" in line]
+        assert "Update" in line
+        assert "spec.resources.gpu.quota" in page
