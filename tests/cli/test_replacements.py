@@ -382,3 +382,14 @@ def test_a_multi_node_job_under_kueue_moves_with_its_service(fleet: Fleet) -> No
     assert f"batch.kubernetes.io/job-name: {name}" in service
     assert f"subdomain: {name}" in vit
     assert f"--rdzv-endpoint={name}-0.{name}:29500" in vit
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteMany", "ReadOnlyMany"])
+def test_a_mode_that_someone_removes_is_refused(fleet: Fleet, mode: str) -> None:
+    """Only computed access modes stay as they are: this one was written."""
+    claim = CLAIM.replace("[ReadWriteOnce]", f"[ReadWriteOnce, {mode}]")
+    fleet.write("jobs/data.yaml", claim)
+    settle(fleet)
+    fleet.edit("jobs/data.yaml", f", {mode}]", "]")
+    assert plan(fleet)["keptSpecs"] == []
+    assert fleet.run("plan").code == 3

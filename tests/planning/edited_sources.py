@@ -171,7 +171,7 @@ spec:
       value: "8"
   storage:
     checkpoints:
-      size: 1Ti
+      size: 100Gi
       accessModes: [ReadWriteMany]
 ---
 apiVersion: torchrun.ai/v1alpha1
@@ -470,8 +470,8 @@ EDITS = tuple(
         ("job: variable added", _GPT, "- {name: NCCL_DEBUG, value: INFO}", "    - {name: EXTRA, value: x}"),
         ("job: access modes", _GPT, "accessModes: [ReadWriteMany]", "accessModes: [ReadWriteOnce]"),
         ("job: access modes removed", _GPT, "      accessModes: [ReadWriteMany]", ""),
-        ("job: storage size", _GPT, "size: 1Ti", "size: 2Ti"),
-        ("job: storage size removed", _GPT, "      size: 1Ti", ""),
+        ("job: storage size", _GPT, "size: 100Gi", "size: 2Ti"),
+        ("job: storage size removed", _GPT, "      size: 100Gi", ""),
         ("job: renamed", _BERT, "name: bert", "name: roberta"),
         ("job: renamed", _GPT, "name: gpt", "name: gpt2"),
         ("job: label", _BERT, "owner: ada", "owner: eva"),

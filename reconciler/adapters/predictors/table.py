@@ -75,7 +75,7 @@ class TableHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             raise ValueError("the ranges are not those of ado-autoconf")
         for borders in self.borders:
             if list(borders) != sorted(set(borders)) or not all(map(isfinite, borders)):
-                raise ValueError("the borders are not in ascending order")
+                raise ValueError("the boundaries are not in ascending order")
         if not 0 < self.threshold < 1 or not set(self.renamed.values()) <= set(self.models):
             raise ValueError("the threshold or the model names are not valid")
 

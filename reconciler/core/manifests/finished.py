@@ -29,7 +29,7 @@ def mark_finished(manifest: Manifest, body: Mapping[str, Any], mark: str, origin
     added = {FINISHED: mark, **_NOT_APPLIED}
     reason = Reason(
         rule=RULE,
-        text="the job has ended, so it is not created again, also after its TTL removed it",
+        text="the job has ended, so it is not created again, even after its TTL removed it",
         origins=(origin,) if origin is not None else (),
     )
     return Manifest(

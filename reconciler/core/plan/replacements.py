@@ -64,14 +64,14 @@ def has_spare(comparison: Comparison) -> bool:
     size = next(fields_below(comparison.fields, _STORAGE), None)
     modes = tuple(fields_below(comparison.fields, _MODES))
     smaller = size is not None and _is_computed(size) and shrinks(comparison)
-    narrower = bool(modes) and all(
-        field.before == _SHARED or (field.after != _SHARED and _is_computed(field)) for field in modes
-    )
+    new = [field for field in modes if field.has_after]
+    narrower = bool(new) and all(field.after != _SHARED and _is_computed(field) for field in new)
+    narrower = narrower and {field.before for field in modes if field.has_before} == {_SHARED}
     return (smaller or (narrower and size is None)) and set(comparison.frozen) <= ({_MODES} if narrower else set())
 
 
 def _is_computed(field: FieldChange) -> bool:
-    return field.why is not None and bool(field.why.text)
+    return field.has_after and field.why is not None and bool(field.why.text)
 
 
 def _choice(comparison: Comparison, config: Config) -> str:

@@ -153,7 +153,7 @@ _GOVERNING = (
             rule="risk.namespace-delete",
             noun="namespace",
             effect=" with everything in it",
-            hint="first move what must survive to another namespace",
+            hint="first move what you want to keep to another namespace",
         ),
     ),
     Kind(
