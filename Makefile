@@ -6,7 +6,7 @@ PATHS := reconciler tests benchmarks tools
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler clean
+.PHONY: help demo test lint types fmt golden bench soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ kubectl-records: $(READY) ## record how the kubectl on PATH reads YAML and print
 test-scheduler: $(READY) ## run the gang tests with the real KAI scheduler
 	@$(BIN)/python -m tests.cluster.build control-plane crds state kwok kai training-operator
 	@$(BIN)/python -m pytest -q -m scheduler $(PYTEST)
+
+soak: $(READY) ## two controllers under random commits, kills and faults for an hour; MINUTES=5 for less
+	@$(BIN)/python -m tests.live.controller.soak --minutes $(or $(MINUTES),60)
 
 cluster: $(READY) ## start a cluster with 100 simulated GPU nodes, Kueue, KAI, Flux, Argo CD and Gitea; Ctrl-C stops it
 	@$(BIN)/python -m tests.cluster.build
