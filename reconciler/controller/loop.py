@@ -18,11 +18,12 @@ from reconciler.controller.queue import WorkQueue
 from reconciler.controller.reconcile import Request, open_remote
 from reconciler.controller.reporting import count_pass, set_gauges
 from reconciler.controller.sources.source import ConfigSource, Mode
-from reconciler.controller.sources.status import READY, SourceStatus, finished, started, timestamp
+from reconciler.controller.sources.status import READY, SourceStatus, finished, is_news, started, timestamp
 from reconciler.controller.sources.store import SourceStore
 from reconciler.core.secrets import mask_text
 from reconciler.errors import ReconcilerError
 from reconciler.outputs.terminal.logs import Log
+from reconciler.wiring.cluster import ClusterFlags
 
 _REFRESH_SECONDS = 60.0  # the list of sources is read again at least this often
 _LONGEST_RETRY = 600.0
@@ -77,6 +78,7 @@ class LoopOptions(Struct, frozen=True, kw_only=True):
     workers: int = 4
     retry: float = 2.0
     max_repository: int = 1 << 30
+    access: ClusterFlags = ClusterFlags()
 
 
 class Controller:
@@ -243,7 +245,8 @@ class Controller:
             return None  # the pass was interrupted: the next process makes it again
         after = finished(status, source, outcome, timestamp(self._now()))
         self._remember(key, after)
-        self._save(source, after)
+        if is_news(status, after):
+            self._save(source, after)
         self._report(source, status, after, outcome, self._now() - start)
         if outcome.failure is not None and not outcome.failure.stalled:
             pause = self._options.retry * 2.0 ** min(after.failures - 1, 20)
@@ -259,6 +262,7 @@ class Controller:
                 folder=str(self._options.state / "sources" / _place(source)),
                 secret=secret,
                 accepted=status.last_commit,
+                access=self._options.access,
                 max_repository=self._options.max_repository,
             )
             if self._is_current(request, status):
@@ -272,7 +276,7 @@ class Controller:
         """Ask the Git server whether the references are where the last pass left them."""
         source = request.source
         if (
-            source.mode is Mode.APPLY  # drift does not show in Git
+            (source.evidence and source.mode is Mode.COMMIT)  # nodes do not show in Git
             or not status.is_ready
             or status.observed_generation != source.generation
             or status.last_handled_reconcile_at != source.requested_at

@@ -74,7 +74,11 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         stack.callback(exporter.close)
         runner = ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20)
         options = LoopOptions(
-            state=state, workers=flags.workers, retry=flags.retry, max_repository=flags.max_repository << 20
+            state=state,
+            workers=flags.workers,
+            retry=flags.retry,
+            max_repository=flags.max_repository << 20,
+            access=flags.cluster,
         )
         controller = Controller(store, runner, metrics, exporter, options, environ=environ, shards=leases)
         listeners = [HttpListener(flags.listen, probes(controller, metrics))]

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from reconciler import wiring
 from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
 from reconciler.app.commit import commit, plan_commit
-from reconciler.controller.outcome import PassOutcome, failure, summarize
+from reconciler.controller.evidence import commit_evidence
+from reconciler.controller.outcome import PassFailure, PassOutcome, failure, summarize
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
 from reconciler.core.plan import Plan
@@ -24,6 +25,7 @@ from reconciler.errors import (
 from reconciler.planning.gate import refuse
 from reconciler.planning.plan import Planned
 from reconciler.ports import Repository
+from reconciler.wiring.cluster import ClusterFlags
 
 _ATTEMPTS = 3  # of a push, when the branch moves meanwhile
 
@@ -35,7 +37,7 @@ class Request(Struct, frozen=True, kw_only=True):
     folder: str  # of the mirror and the cache, for this source alone
     secret: dict[str, bytes] = {}
     accepted: str = ""  # the commit that the last successful pass read, by whose settings and rules the next is judged
-    date: str = ""
+    access: ClusterFlags = ClusterFlags()
     max_repository: int = 1 << 30  # bytes
     trace: str = ""
 
@@ -88,17 +90,24 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
                 "revision": head.oid,
                 "base": head.oid,
                 "cluster": source.cluster or None,
-                "date": request.date or None,
                 "cache_dir": str(Path(request.folder) / "cache"),
             }
             run = wiring.open_repository(repository, flags, environ)
+        notes: PassFailure | None = None
+        if source.evidence and source.mode is Mode.COMMIT:
+            with trace.stage("observe"):
+                made, notes = commit_evidence(source, run, request.access, environ)
+            if made:
+                head = repository.resolve(made)
+                run = wiring.open_repository(repository, flags | {"revision": made, "base": made}, environ)
         base = request.accepted if request.accepted and _is_known(repository, request.accepted, head.oid) else head.oid
         with trace.stage("plan"):
             planned = plan_commit(run.workspace, base=base, date=run.settings.date)
         outcome = replace(outcome, plan=summarize(planned.plan), message=summarize(planned.plan).text)
         _refuse(planned.plan)
         if source.mode is Mode.COMMIT:
-            return _commit(source, run, planned, remote=remote, outcome=outcome, trace=trace)
+            done = _commit(source, run, planned, remote=remote, outcome=outcome, trace=trace)
+            return done if done.failure else replace(done, failure=notes)
     except Exception as error:  # noqa: BLE001 - told as the failure of this revision
         return replace(outcome, failure=failure(error))
     return outcome
@@ -133,12 +142,14 @@ def _commit(
         raise ConfigError("spec.ref is not a branch", hint="name the branch to push to in spec.commit.branch")
     with trace.stage("commit"):
         made = commit(run.workspace, planned, branch=source.target)
-    if made is None:
+    head = run.workspace.tree.commit
+    new = made.oid if made else head.oid if head and head.oid != outcome.commit else ""  # evidence alone
+    if not new:
         return replace(outcome, push_result="unchanged", message="rendered/ is up to date")
     ref = f"refs/heads/{source.target}"
     with trace.stage("push"):
         try:
-            remote.push(source.target, made.oid, expected=outcome.tips.get(ref))
+            remote.push(source.target, new, expected=outcome.tips.get(ref))
         except (StalePlan, UnsafePlan) as error:
             return replace(outcome, push_result="stale", failure=failure(error))
         except RemoteError as error:
@@ -147,11 +158,11 @@ def _commit(
     return replace(
         outcome,
         push_result="pushed",
-        pushed=made.oid,
-        revision=source.revision(made.oid) if is_own else outcome.revision,
-        commit=made.oid if is_own else outcome.commit,
-        tips=outcome.tips | {ref: made.oid},
-        message=f"pushed {made.oid[:12]} to {source.target}: {outcome.message.removesuffix(' pending')}",
+        pushed=new,
+        revision=source.revision(new) if is_own else outcome.revision,
+        commit=new if is_own else outcome.commit,
+        tips=outcome.tips | {ref: new},
+        message=f"pushed {new[:12]} to {source.target}: {outcome.message.removesuffix(' pending')}",
     )
 
 

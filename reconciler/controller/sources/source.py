@@ -21,7 +21,6 @@ class Mode(StrEnum):
 
     OBSERVE = "observe"
     COMMIT = "commit"
-    APPLY = "apply"
 
 
 class ConfigSource(Struct, frozen=True, kw_only=True):
@@ -36,6 +35,7 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
     path: str = ""
     cluster: str = ""
     mode: Mode = Mode.OBSERVE
+    evidence: bool = False
     interval: float = 60.0  # seconds
     timeout: float = 300.0
     suspend: bool = False
@@ -86,6 +86,7 @@ def parse_source(body: Mapping[str, Any]) -> ConfigSource:
         path=spec.get("path", ""),
         cluster=spec.get("cluster", ""),
         mode=Mode(spec.get("mode", Mode.OBSERVE)),
+        evidence=spec.get("evidence", False),
         interval=max(seconds(spec.get("interval", "1m")), _MIN_INTERVAL),
         timeout=max(seconds(spec.get("timeout", "5m")), _MIN_INTERVAL),
         suspend=spec.get("suspend", False),

@@ -112,6 +112,15 @@ def finished(status: SourceStatus, source: ConfigSource, outcome: PassOutcome, n
     return replace(done, last_revision=outcome.revision, last_commit=outcome.commit, last_sync_time=now)
 
 
+def is_news(before: SourceStatus, after: SourceStatus) -> bool:
+    """Tell whether a status differs in more than times: an object that is written at every pass wakes its watchers."""
+
+    def content(status: SourceStatus) -> SourceStatus:
+        return replace(status, last_sync_time="", history=())
+
+    return content(before) != content(after)
+
+
 def _changed(failed: PassFailure | None, outcome: PassOutcome) -> dict[str, tuple[str, str, str]]:
     """Return the conditions to have, by type: status, reason and message."""
     if failed is None:

@@ -1,0 +1,57 @@
+"""Evidence of live clusters, committed to the branch that a source reads."""
+
+import datetime as dt
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from reconciler import wiring
+from reconciler.app.observe.evidence import Observed, observe
+from reconciler.controller.outcome import PassFailure
+from reconciler.controller.sources.source import ConfigSource
+from reconciler.core.secrets import mask_text
+from reconciler.errors import ConfigError, one_line
+from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, commit
+from reconciler.version import __version__
+from reconciler.wiring.cluster import ClusterFlags, cluster_opener
+
+
+def commit_evidence(
+    source: ConfigSource, run: wiring.Run, access: ClusterFlags, environ: Mapping[str, str]
+) -> tuple[str, PassFailure | None]:
+    """Observe the clusters of a source and commit what changed in the mirror.
+
+    Returns the id of the commit, empty if nothing changed, and what could not be observed: evidence of it stays.
+    """
+    head = run.workspace.tree.commit
+    if head is None or not source.target or f"refs/heads/{source.target}" != source.ref:
+        raise ConfigError("spec.evidence commits to the branch of spec.ref", hint="leave spec.commit.branch out")
+    if source.service_account:
+        user = f"system:serviceaccount:{source.namespace}:{source.service_account}"
+        access = replace(access, user=user, groups=())
+    opener = cluster_opener(access, environ, run.workspace.config, chosen=run.settings.cluster)
+    seen = list(observe(run.workspace, opener, now=dt.datetime.now(dt.UTC)))
+    files = {path: content for one in seen for path, content in one.files.items()}
+    if not files:
+        return "", _notes(seen)
+    clusters = ", ".join(one.cluster for one in seen if one.files)
+    made = commit(
+        run.workspace.runtime.repository,
+        files=files,
+        message=f"Evidence of {clusters}",
+        trailers={SOURCE_COMMIT: head.oid, ENGINE: __version__},
+        branch=source.target,
+        expected_head=head.oid,
+    )
+    return made.oid if made else "", _notes(seen)
+
+
+def _notes(seen: list[Observed]) -> PassFailure | None:
+    refused = [f"{one.cluster}: {one.refused}" for one in seen if one.refused]
+    kept = [f"{one.cluster}: {path} {why}" for one in seen for path, why in one.kept]
+    if not refused and not kept:
+        return None
+    reason = "EvidenceRefused" if refused else "EvidenceNotRead"
+    return PassFailure(
+        reason=reason, message=one_line(mask_text("; ".join(refused or kept)), 1000), stalled=bool(refused)
+    )
