@@ -276,7 +276,7 @@ class Controller:
         """Ask the Git server whether the references are where the last pass left them."""
         source = request.source
         if (
-            (source.evidence and source.mode is Mode.COMMIT)  # nodes do not show in Git
+            source.is_live  # what changes on a cluster does not show in Git
             or not status.is_ready
             or status.observed_generation != source.generation
             or status.last_handled_reconcile_at != source.requested_at

@@ -17,10 +17,11 @@ _BRANCHES = "refs/heads/"
 
 
 class Mode(StrEnum):
-    """What a source may do. Each mode does all that the one before it does."""
+    """What a source may do."""
 
     OBSERVE = "observe"
     COMMIT = "commit"
+    APPLY = "apply"
 
 
 class ConfigSource(Struct, frozen=True, kw_only=True):
@@ -62,6 +63,11 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
     def target(self) -> str:
         """The branch to push to; empty if a tag is read and no branch is named."""
         return self.branch or (self.ref.removeprefix(_BRANCHES) if self.ref.startswith(_BRANCHES) else "")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a pass looks at clusters, so that it is due at every interval."""
+        return self.mode is Mode.APPLY or (self.mode is Mode.COMMIT and self.evidence)
 
     def revision(self, commit: str) -> str:
         """Name a commit as Flux does: `main@sha1:<id>`."""
