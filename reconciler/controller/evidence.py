@@ -3,8 +3,6 @@
 import datetime as dt
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from reconciler import wiring
 from reconciler.app.observe.evidence import Observed, observe
 from reconciler.controller.outcome import PassFailure
@@ -26,9 +24,6 @@ def commit_evidence(
     head = run.workspace.tree.commit
     if head is None or not source.target or f"refs/heads/{source.target}" != source.ref:
         raise ConfigError("spec.evidence commits to the branch of spec.ref", hint="leave spec.commit.branch out")
-    if source.service_account:
-        user = f"system:serviceaccount:{source.namespace}:{source.service_account}"
-        access = replace(access, user=user, groups=())
     opener = cluster_opener(access, environ, run.workspace.config, chosen=run.settings.cluster)
     seen = list(observe(run.workspace, opener, now=dt.datetime.now(dt.UTC)))
     files = {path: content for one in seen for path, content in one.files.items()}

@@ -17,7 +17,7 @@ from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.queue import WorkQueue
 from reconciler.controller.reconcile import Request, open_remote
 from reconciler.controller.reporting import count_pass, set_gauges
-from reconciler.controller.sources.source import ConfigSource, Mode
+from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.status import READY, SourceStatus, finished, is_news, started, timestamp
 from reconciler.controller.sources.store import SourceStore
 from reconciler.core.secrets import mask_text

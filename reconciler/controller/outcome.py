@@ -31,6 +31,7 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     changes: dict[str, int] = {}  # by operation
     results: dict[str, int] = {}  # verdicts, by result
     gpus: dict[str, float] = {}  # guaranteed GPUs, by product: after minus before
+    drift: int = 0  # changes on a cluster since the same revision was applied
     breaches: tuple[str, ...] = ()  # budgets that are exceeded without an approval
 
     @property
@@ -62,6 +63,8 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
     plan: PlanSummary | None = None
     pushed: str = ""  # the id of a new commit
     push_result: str = ""  # pushed, unchanged, stale or rejected
+    operations: dict[str, int] = {}  # applied objects, by action and result: `created success`
+    conflicts: int = 0
     message: str = ""
     failure: PassFailure | None = None
     spans: tuple[TraceSpan, ...] = ()

@@ -8,21 +8,19 @@ from msgspec.structs import replace
 from reconciler import wiring
 from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
 from reconciler.app.commit import commit, plan_commit
+from reconciler.controller.applying import acting_as, apply_revision
 from reconciler.controller.evidence import commit_evidence
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure, summarize
+from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
-from reconciler.core.plan import Plan
 from reconciler.errors import (
     ConfigError,
-    InvalidInput,
-    PolicyDenied,
     RemoteError,
     RepositoryError,
     StalePlan,
     UnsafePlan,
 )
-from reconciler.planning.gate import refuse
 from reconciler.planning.plan import Planned
 from reconciler.ports import Repository
 from reconciler.wiring.cluster import ClusterFlags
@@ -90,41 +88,33 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
                 "revision": head.oid,
                 "base": head.oid,
                 "cluster": source.cluster or None,
+                "decision_log": str(Path(request.folder).parent.parent / "decisions.jsonl"),
                 "cache_dir": str(Path(request.folder) / "cache"),
             }
             run = wiring.open_repository(repository, flags, environ)
         notes: PassFailure | None = None
         if source.evidence and source.mode is Mode.COMMIT:
             with trace.stage("observe"):
-                made, notes = commit_evidence(source, run, request.access, environ)
+                made, notes = commit_evidence(source, run, acting_as(source, request.access), environ)
             if made:
                 head = repository.resolve(made)
                 run = wiring.open_repository(repository, flags | {"revision": made, "base": made}, environ)
         base = request.accepted if request.accepted and _is_known(repository, request.accepted, head.oid) else head.oid
+        if source.mode is Mode.APPLY:
+            access = acting_as(source, request.access)
+            return apply_revision(
+                outcome, run, access, environ=environ, base=base, accepted=request.accepted, trace=trace
+            )
         with trace.stage("plan"):
             planned = plan_commit(run.workspace, base=base, date=run.settings.date)
         outcome = replace(outcome, plan=summarize(planned.plan), message=summarize(planned.plan).text)
-        _refuse(planned.plan)
+        refuse_in_full(planned.plan)
         if source.mode is Mode.COMMIT:
             done = _commit(source, run, planned, remote=remote, outcome=outcome, trace=trace)
             return done if done.failure else replace(done, failure=notes)
     except Exception as error:  # noqa: BLE001 - told as the failure of this revision
         return replace(outcome, failure=failure(error))
     return outcome
-
-
-def _refuse(plan: Plan) -> None:
-    """Refuse a plan as every verb does. Nothing was shown before, so that errors carry their details."""
-    try:
-        refuse(plan)
-    except InvalidInput as error:
-        raise InvalidInput(plan.errors) from error
-    except PolicyDenied as error:
-        first, more = plan.denials[0], len(plan.denials) - 1
-        text = f"{first.place}: {first.message} [{first.rule}]" + (f" and {more} more" if more else "")
-        raise PolicyDenied(text, hint=error.hint) from error
-    except UnsafePlan as error:
-        raise UnsafePlan(error.message.replace(", shown above", ""), hint=error.hint) from error
 
 
 def _is_known(repository: Repository, commit: str, head: str) -> bool:

@@ -20,12 +20,24 @@ def count_pass(metrics: Metrics, source: ConfigSource, outcome: PassOutcome, sec
         if span.name in ("fetch", "push"):
             metrics.count("git_request_total", type=span.name, result="failure" if span.error else "success")
             metrics.observe("git_request_duration_seconds", span.seconds, type=span.name)
+        if span.name == "apply":
+            metrics.observe("apply_duration_seconds", span.seconds, result="failure" if failed else "success")
     if outcome.push_result:
         metrics.count("commit_request_total", result=outcome.push_result)
     if outcome.plan and any(name.startswith("deletes.") for name in outcome.plan.breaches):
         metrics.count("deletion_budget_blocked_total")
-    if outcome.pushed and outcome.committed_at:
+    for name, count in outcome.operations.items():
+        action, _, ending = name.partition(" ")
+        metrics.count("apply_operations_total", count, action=action, result=ending)
+    metrics.count("resource_conflicts_total", outcome.conflicts)
+    if (outcome.pushed or _changed(outcome)) and outcome.committed_at:
         metrics.observe("commit_to_applied_seconds", now - unix_time(outcome.committed_at), mode=source.mode.value)
+
+
+def _changed(outcome: PassOutcome) -> bool:
+    """Whether a pass changed objects of a cluster, and all that it had to."""
+    words = {name.partition(" ")[0] for name in outcome.operations}
+    return outcome.failure is None and bool(words & {"created", "configured", "deleted"})
 
 
 def set_gauges(metrics: Metrics, statuses: Sequence[SourceStatus], suspended: int) -> None:
@@ -44,6 +56,7 @@ def set_gauges(metrics: Metrics, statuses: Sequence[SourceStatus], suspended: in
     metrics.replace("plan_changes", changes)
     metrics.replace("policy_results", results)
     metrics.replace("gpu_quota_delta", gpus)
+    metrics.set("drift_objects", sum(status.plan.drift for status in statuses if status.plan))
     if statuses:
         metrics.set("last_sync_timestamp_seconds", min(unix_time(status.last_sync_time) for status in statuses))
 

@@ -1,0 +1,87 @@
+"""Mode apply: what is merged arrives on the real API server, and drift is reverted."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.controller.outcome import PassOutcome
+from reconciler.controller.reconcile import Request, reconcile
+from reconciler.controller.sources.source import ConfigSource, Mode
+from reconciler.core.objects import ObjectKey
+from reconciler.wiring.cluster import ClusterFlags
+from tests.cluster.server import ApiServer
+from tests.fakes.gitrepo import Sandbox
+from tests.live.controller.gitserver import GitServer
+from tests.live.controller.test_pass import push
+
+Pass = Callable[..., PassOutcome]
+_SOURCE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: app, namespace: {namespace}}}
+data: {{greeting: {text}}}
+"""
+
+
+def sources(namespace: str, text: str) -> dict[str, bytes | None]:
+    return {"jobs/app.yaml": _SOURCE.format(namespace=namespace, text=text).encode()}
+
+
+@pytest.fixture
+def run(server: GitServer, api_server: ApiServer, tmp_path: Path) -> Pass:
+    source = ConfigSource(namespace="default", name="fleet", url=server.url, mode=Mode.APPLY, timeout=60)
+
+    def make(accepted: str = "", **changes: object) -> PassOutcome:
+        access = ClusterFlags(kubeconfig=str(api_server.kubeconfig))
+        request = Request(
+            source=replace(source, **changes),
+            folder=str(tmp_path / "state/sources/x"),
+            accepted=accepted,
+            access=access,
+        )
+        return reconcile(request, dict(os.environ))
+
+    return make
+
+
+def test_a_revision_is_applied_and_drift_is_reverted(
+    server: GitServer, person: Sandbox, run: Pass, live: KubernetesCluster, namespace: str
+) -> None:
+    key = ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")
+    others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
+    tip = push(person, dict.fromkeys(others) | sources(namespace, "hello"))
+
+    first = run()
+    assert first.failure is None, first.failure
+    assert (first.operations, first.message) == ({"created success": 1}, "applied 1 change")
+    assert (live.get(key) or {})["data"] == {"greeting": "hello"}
+    assert server.tip() == tip, "nothing is written to Git"
+    names = [span.name for span in first.spans]
+    assert names == ["fetch", "open", "plan", "apply", "reconcile"]
+
+    quiet = run(accepted=tip)
+    assert (quiet.failure, quiet.operations, quiet.message) == (None, {}, "as planned: nothing to apply")
+
+    live.patch(key, {"data": {"greeting": "edited"}}, manager="kubectl-edit")
+    drifted = run(accepted=tip)
+    assert drifted.plan is not None
+    assert (drifted.failure, drifted.plan.drift) == (None, 1)
+    assert (live.get(key) or {})["data"] == {"greeting": "hello"}
+
+    tip = push(person, sources(namespace, "bye"))
+    assert run().operations == {"configured success": 1}
+    assert (live.get(key) or {})["data"] == {"greeting": "bye"}
+
+
+def test_a_service_account_without_rights_changes_nothing(
+    person: Sandbox, run: Pass, live: KubernetesCluster, namespace: str
+) -> None:
+    others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
+    push(person, dict.fromkeys(others) | sources(namespace, "hello"))
+    refused = run(service_account="nobody")
+    assert refused.failure is not None, refused
+    assert live.get(ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")) is None
