@@ -33,7 +33,7 @@ _REPLICAS: tuple[Rule, ...] = (
 )
 _INVENTORY: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create", "update", "delete"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
 )
 
 

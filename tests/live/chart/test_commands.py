@@ -5,20 +5,25 @@ the server refuses the request that needs it.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.core.kinds.registry import BUILT_IN
 from tests.cli.fleet import Fleet
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer, wait_until
 from tests.fakes.gitrepo import Sandbox
+from tests.live.apply.conftest import Site
 from tests.live.chart.installed import Installed, installed
-from tests.live.chart.permissions import Permission
+from tests.live.chart.permissions import Permission, specimens
 from tests.live.chart.rendering import Chart
 from tests.live.controller.gitserver import PASSWORD, USER, GitServer
 from tests.live.controller.process import controller
+from tools.chart.access import managed_kinds, plural
 
 
 def offered(server: ApiServer, found: set[Permission]) -> set[Permission]:
@@ -41,6 +46,72 @@ def test_observe_uses_every_permission_of_its_mode(fleet: Fleet, observing: Inst
     assert not [one for one in observing.asked() if one.is_refused]
     own = {one for one in observing.granted() if one.group == "gpureconciler.io" or one.resource == "events"}
     assert observing.used() == offered(observing.server, observing.granted()) - own
+
+
+@pytest.fixture
+def site(  # noqa: PLR0917 - fixtures
+    fleet: Fleet,
+    cluster: ApiServer,
+    live: KubernetesCluster,
+    applying: Installed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Site:
+    """Return an empty repository, whose commands act as the service account of a release of mode `apply`."""
+    monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", applying.namespace)
+    monkeypatch.setenv("RECONCILER_DECISION_LOG", str(tmp_path / "decisions.jsonl"))
+    for folder in ("jobs", "queues", "rendered"):
+        for path in (fleet.root / folder).rglob("*.yaml"):
+            path.unlink()
+    return Site(fleet, live, replace(cluster, kubeconfig=applying.kubeconfig), tmp_path, "team-a")
+
+
+@pytest.fixture
+def applying(cluster: ApiServer, restricted: str, chart: Chart, tmp_path: Path) -> Iterator[Installed]:
+    bodies = chart({"mode": "apply", "rbac": {"exclude": []}}, release="applying-reconciler")
+    with installed(cluster, bodies, tmp_path) as release:
+        yield release
+
+
+def test_plan_live_reads_and_tries_every_kind(site: Site, applying: Installed) -> None:
+    """F-132: an object of every kind that a repository can hold is listed and dry-run; nothing is refused."""
+    found = specimens()
+    wanted = [row for row in managed_kinds(BUILT_IN) if row.id in found]
+    for row in wanted:
+        site.write(f"jobs/{row.group}-{row.kind}.yaml", found[row.id])
+    site.server.client.ensure_namespaces(found[row.id]["metadata"].get("namespace", "") for row in wanted)
+    site.plan()
+    used = applying.used()
+    assert not [one for one in applying.asked() if one.is_refused]
+    assert used <= applying.granted() | applying.granted(applying.namespace)
+    for verb in ("list", "patch"):
+        tried = {(one.group, one.resource) for one in used if one.verb == verb}
+        assert tried >= {(row.group, plural(row.kind)) for row in wanted} - _NOT_INSTALLED
+
+
+_NOT_INSTALLED = {("batch.volcano.sh", "jobs")}
+
+
+def test_apply_and_prune_need_what_is_granted(site: Site, applying: Installed) -> None:
+    """F-132, F-142: create, update and delete, with the inventory, as the service account."""
+    for name in "abcdef":
+        site.config_map(f"pruned-{name}")
+    ran = site.reconcile()
+    assert ran.code == 0, ran.out + ran.err
+    site.config_map("pruned-a", changed="yes")
+    site.remove("jobs/pruned-f.yaml")
+    ran = site.reconcile()
+    assert ran.code == 0, ran.out + ran.err
+    assert not site.exists("ConfigMap", "pruned-f")
+    asked = applying.asked()
+    assert not [one for one in asked if one.is_refused]
+    assert applying.used() <= applying.granted() | applying.granted(applying.namespace)
+    inventory = {str(needed) for one in asked if one.namespace == applying.namespace for needed in one.needs}
+    assert inventory == {
+        *("create configmaps", "get configmaps", "list configmaps", "update configmaps", "create events.events.k8s.io")
+    }
+    objects = {needed.verb for one in asked if one.namespace == "team-a" for needed in one.needs}
+    assert objects == {"get", "create", "patch", "delete"}
 
 
 def test_the_controller_uses_every_permission_on_sources(  # noqa: PLR0917 - fixtures
