@@ -1,15 +1,15 @@
 """Observe live clusters: nodes, queues in use and finished jobs become evidence files, if they changed."""
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.app.observe.reading import KindObjects, read_kind
+from reconciler.app.observe.reading import KindObjects, OpenCluster, open_all, read_kind
 from reconciler.app.workspace import Workspace
 from reconciler.core.active_queues import ActiveQueues, write_active_queues
-from reconciler.core.config import Cluster
 from reconciler.core.inventory import Inventory, same_nodes, write_inventory
 from reconciler.core.kinds.kai import QUEUE_LABELS
 from reconciler.core.kinds.kueue import LOCAL_QUEUE, WORKLOAD
@@ -25,8 +25,6 @@ from reconciler.core.runs import FinishedRuns, write_runs
 from reconciler.core.values import plural
 from reconciler.index.build import CompiledRevision
 from reconciler.ports.cluster import ClusterError, LiveCluster
-
-OpenCluster = Callable[[Cluster], LiveCluster]
 
 _OURS = f"{LABEL}={OWNER}"
 
@@ -63,14 +61,13 @@ def observe(
 ) -> Iterator[Observed]:
     """Observe every chosen cluster. One that cannot be reached keeps all its evidence."""
     index = workspace.compile()
-    for cluster in index.clusters:
-        try:
-            with open_cluster(cluster) as live:
-                live.version()
+    with ExitStack() as stack:
+        for cluster, live in open_all(stack, open_cluster, index.clusters):
+            if isinstance(live, ClusterError):
+                yield _unreachable(index, cluster.name, now, live.message)
+            else:
                 sight = _Sight(index=index, name=cluster.name, live=live, now=now)
                 yield _observe(sight, allow_shrink=allow_shrink)
-        except ClusterError as error:
-            yield _unreachable(index, cluster.name, now, error.message)
 
 
 def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:

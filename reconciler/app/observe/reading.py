@@ -1,9 +1,11 @@
 """Read the objects of a live cluster kind by kind: what cannot be read is a failure of that kind alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 
 from msgspec import Struct
 
+from reconciler.core.config import Cluster
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.objects import ObjectKey
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster, UnknownKind
@@ -14,6 +16,25 @@ class KindObjects(Struct, frozen=True, kw_only=True, eq=False):
 
     objects: Sequence[Body] = ()
     failure: str = ""
+
+
+OpenCluster = Callable[[Cluster], LiveCluster]
+
+
+def open_all(
+    stack: ExitStack, open_cluster: OpenCluster, clusters: Iterable[Cluster]
+) -> list[tuple[Cluster, LiveCluster | ClusterError]]:
+    """Open the clusters, so that a wrong setting fails before anything is written; one may be a failure of its own."""
+    return [(cluster, _opened(stack, open_cluster, cluster)) for cluster in clusters]
+
+
+def _opened(stack: ExitStack, open_cluster: OpenCluster, cluster: Cluster) -> LiveCluster | ClusterError:
+    try:
+        live = stack.enter_context(open_cluster(cluster))
+        live.version()
+    except ClusterError as error:
+        return error
+    return live
 
 
 def read_kind(cluster: LiveCluster, kind: KindId, *, labels: str = "", namespace: str = "") -> KindObjects:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 from msgspec import Struct
 
-from reconciler.app.observe.evidence import OpenCluster
-from reconciler.app.observe.reading import KindObjects, read_kind
+from reconciler.app.observe.reading import KindObjects, OpenCluster, open_all, read_kind
 from reconciler.app.workspace import Workspace
 from reconciler.core.config import Cluster
 from reconciler.core.kinds.facts import KindId
@@ -70,13 +70,13 @@ def status(index: CompiledRevision, jobs: RenderedJobs, live: LiveCluster) -> Cl
 def statuses(workspace: Workspace, open_cluster: OpenCluster) -> Iterator[ClusterStatus]:
     """Return the status of every chosen cluster."""
     index, clusters = rendered_jobs(workspace)
-    for jobs in clusters:
-        try:
-            with open_cluster(jobs.cluster) as live:
-                live.version()
+    with ExitStack() as stack:
+        opened = open_all(stack, open_cluster, [jobs.cluster for jobs in clusters])
+        for jobs, (cluster, live) in zip(clusters, opened, strict=True):
+            if isinstance(live, ClusterError):
+                yield ClusterStatus(cluster=cluster.name, failures=(live.message,))
+            else:
                 yield status(index, jobs, live)
-        except ClusterError as error:
-            yield ClusterStatus(cluster=jobs.cluster.name, failures=(error.message,))
 
 
 _OTHERS: tuple[KindId, ...] = (POD, WORKLOAD, POD_GROUP, LOCAL_QUEUE, CLUSTER_QUEUE, QUEUE, NODE)

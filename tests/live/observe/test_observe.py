@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,13 @@ def observer(fleet: Fleet, api_server: ApiServer, live: KubernetesCluster) -> It
         live.delete(key, uid=body["metadata"]["uid"], propagation="Background")
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up at once where a server does not answer."""
+    hasty = partial(KubernetesCluster, patience_seconds=0.05)
+    monkeypatch.setattr("reconciler.adapters.kubernetes.KubernetesCluster", hasty)
+
+
 def test_nodes_become_an_inventory(observer: Observer) -> None:
     """Only what decisions use, sorted; a second observation changes nothing."""
     observer.add(*(h100(f"gpu-{number}") for number in (2, 1, 3)))
@@ -120,6 +128,7 @@ def test_a_fleet_that_shrinks_is_refused(observer: Observer) -> None:
     assert observer.text("nodes.yaml").count("- name: gpu-") == 2
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_unreachable_cluster_keeps_its_evidence(observer: Observer, tmp_path: Path) -> None:
     """Old evidence stays, with its age; nothing is guessed."""
     before = observer.fleet.files("evidence")
@@ -222,3 +231,36 @@ def test_queues_in_use(observer: Observer, namespace: str) -> None:
 def test_a_wrong_name_of_a_job(observer: Observer) -> None:
     ran = observer.status("prob")
     assert (ran.code, "did you mean probe?" in ran.err) == (2, True)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_several_clusters_have_contexts_of_their_names(observer: Observer, tmp_path: Path) -> None:
+    """F-133: one cluster that cannot be reached does not keep another from being observed."""
+    fleet = observer.fleet
+    observer.add(*(h100(f"gpu-{number}") for number in range(8)))
+    config = yaml.safe_load(observer.server.kubeconfig.read_text())
+    (entry,) = config["clusters"]
+    (context,) = config["contexts"]
+    gone = {**entry, "name": "gone", "cluster": {**entry["cluster"], "server": "https://127.0.0.1:1"}}
+    config["clusters"] += [gone]
+    config["contexts"] = [
+        {"name": "main", "context": context["context"]},
+        {"name": "second", "context": {**context["context"], "cluster": "gone"}},
+    ]
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    fleet.edit(
+        "reconciler.yaml", "  clusters:\n", "  clusters:\n    - {name: second, select: {folders: [jobs/none]}}\n"
+    )
+    fleet.write("jobs/none/empty.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: second}\n")
+    ran = fleet.run("observe", "--kubeconfig", str(path))
+    assert ran.code == 6
+    assert "second: could not be read" in ran.out
+    assert "wrote evidence/main/nodes.yaml" in ran.out
+    named = fleet.run("observe", "--kubeconfig", str(path), "--context", "main")
+    assert (named.code, "choose one with --cluster" in named.err) == (2, True)
+    before = fleet.files("evidence")
+    config["contexts"] = [context]
+    path.write_text(yaml.safe_dump(config))
+    assert fleet.run("observe", "--kubeconfig", str(path)).code == 2
+    assert fleet.files("evidence") == before
