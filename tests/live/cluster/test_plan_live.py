@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.core.objects import ObjectKey
 from tests.live.cluster.conftest import LiveFleet
 
@@ -122,3 +125,35 @@ def test_the_page_shows_the_cluster_and_the_drift(live_fleet: LiveFleet) -> None
         (line,) = [line for line in page.splitlines() if "overQuotaWeight" not in line and "kubectl-edit" in line]
         assert "Update" in line
         assert "spec.resources.gpu.quota" in page
+
+
+def test_a_second_plan_asks_only_for_lists(live_fleet: LiveFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found equal, and has not changed on either side, needs no request of its own."""
+    live_fleet.apply_rendered()
+    _, first = live_fleet.plan_json()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a request for a single object")
+
+    for name in ("apply", "get"):
+        monkeypatch.setattr(KubernetesCluster, name, refuse)
+    ran, second = live_fleet.plan_json()
+    assert ran.code == 0, ran.err
+    assert first == second
+
+
+def test_objects_in_a_new_namespace_are_checked_by_the_apply(live_fleet: LiveFleet) -> None:
+    """No server can check an object whose namespace the same plan creates; a namespace that nobody creates is an error."""
+    live_fleet.fleet.write(
+        "jobs/fresh.yaml",
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: fresh}\n---\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: fresh}\ndata: {a: b}\n",
+    )
+    ran, plan = live_fleet.plan_json()
+    assert ran.code == 0, ran.err
+    assert plan["clusters"][0]["unchecked"] == ["ConfigMap/fresh/settings"]
+    assert "to be checked when the namespace or the CRD exists" in live_fleet.plan().out
+    live_fleet.fleet.edit("jobs/fresh.yaml", "name: fresh}\n---", "name: other}\n---")
+    _, plan = live_fleet.plan_json()
+    refused = [problem for problem in plan["problems"] if problem["rule"] == "live.refused"]
+    assert ["fresh" in problem["message"] for problem in refused] == [True]
