@@ -13,6 +13,7 @@ from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan import LiveState, LiveVersion
 from reconciler.core.problems import Problem
+from reconciler.core.secrets import KnownSecrets, secret_leaves
 from reconciler.core.summary import summarize
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
@@ -217,7 +218,8 @@ class LiveBaseline:
     ) -> bool:
         """Note what the server said to one object; return whether the object is in sync."""
         if answer.warnings:
-            self.warnings[path] = answer.warnings
+            secrets = KnownSecrets(secret_leaves(body))
+            self.warnings[path] = tuple(map(secrets.mask, answer.warnings))
         if answer.reply is ServerReply.ACCEPTED and live is not None and answer.result is not None:
             if is_same(live, answer.result):
                 return True
@@ -229,12 +231,12 @@ class LiveBaseline:
         elif answer.reply is ServerReply.NO_PLACE and creates.has(key):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
-            self._refuse(path, answer)
+            self._refuse(path, answer, KnownSecrets(secret_leaves(body)))
         if live is not None:
             self._keep(path, live, body, answer.result)
         return False
 
-    def _refuse(self, path: str, answer: Probe) -> None:
+    def _refuse(self, path: str, answer: Probe, secrets: KnownSecrets) -> None:
         hints = {
             ServerReply.NO_PLACE: "add its namespace or its CRD to the sources, or create it",
             ServerReply.REFUSED: "change the object, or what refuses it",
@@ -242,7 +244,7 @@ class LiveBaseline:
         }
         is_refused = answer.reply is not ServerReply.UNKNOWN
         field = answer.causes[0].field if len(answer.causes) == 1 else ""
-        self._doubt(path, answer.message, field=field, hint=hints[answer.reply], is_refused=is_refused)
+        self._doubt(path, secrets.mask(answer.message), field=field, hint=hints[answer.reply], is_refused=is_refused)
 
     def _doubt(self, path: str, message: str, *, field: str = "", hint: str, is_refused: bool = False) -> None:
         self.doubts.append(Doubt(path=path, message=message, field=field, hint=hint, is_refused=is_refused))

@@ -156,6 +156,34 @@ def test_a_policy_on_the_cluster_refuses(live_fleet: LiveFleet) -> None:
     assert "forty is not allowed" in problem["message"]
 
 
+def test_what_a_policy_repeats_of_a_secret_is_masked(live_fleet: LiveFleet) -> None:
+    """A message of the cluster that holds a secret of the object shows it in no output."""
+    canary = "canary-5f2d91c07ab3"
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: default}\ndata: {password: %s}\n"
+    live_fleet.fleet.write("jobs/settings.yaml", text % canary)
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    check = {"expression": "!('password' in object.data)", "messageExpression": "'refused ' + object.data.password"}
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "telling"},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [check]},
+    }
+    binding = {
+        **policy,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "spec": {"policyName": "telling", "validationActions": ["Deny"]},
+    }
+    body: Body = dict(config_map("default", "probe", password="other"))
+    with installed(live_fleet.cluster, policy, binding):
+        wait_until(lambda: refusal_of(live_fleet.cluster, body), "the policy")
+        for output in ("text", "json", "markdown", "sarif", "junit", "github"):
+            ran = live_fleet.plan("-o", output)
+            assert ran.code in (3, 4)
+            assert "refused" in ran.out
+            assert canary not in ran.out + ran.err
+
+
 def test_a_kind_that_may_not_be_read_is_unknown(live_fleet: LiveFleet) -> None:
     """Forbidden for one kind: its objects are unknown, never in sync and never created; the others are compared."""
     live_fleet.apply_rendered()
