@@ -23,7 +23,7 @@ from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.store import FileStore, SourceStore
 from reconciler.controller.web.server import HttpListener, Webhooks, probes
 from reconciler.core.kinds.own import SOURCE
-from reconciler.errors import ConfigError, OutsideError
+from reconciler.errors import TERMINATED, ConfigError, OutsideError
 from reconciler.outputs.terminal.logs import Log, set_up
 from reconciler.ports.cluster import LiveCluster
 from reconciler.wiring.cluster import ClusterFlags, open_cluster
@@ -59,6 +59,16 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
 def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
     """Make the pass that a line of JSON asks for, and return the outcome as one."""
     return msgspec.json.encode(reconcile(msgspec.json.decode(line, type=Request), dict(environ)))
+
+
+def end_with_parent() -> None:
+    """End this process as SIGTERM does once the parent, which holds the other end of standard input, is gone."""
+
+    def wait() -> None:
+        os.read(0, 1)  # not `sys.stdin`, whose lock a forked worker would inherit
+        os.kill(os.getpid(), TERMINATED - 128)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
 def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:

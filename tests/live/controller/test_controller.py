@@ -142,3 +142,28 @@ def test_one_broken_source_does_not_stop_another(
 def test_a_wrong_file_is_refused_with_every_problem(config: Callable[..., Path], tmp_path: Path) -> None:
     path = config(fleet={"mode": "deploy", "interval": "soon"})
     assert run(["controller", "--config", str(path), "--state", str(tmp_path / "s")]) == 3
+
+
+def test_a_pass_ends_with_a_controller_that_is_killed(
+    config: Callable[..., Path], server: GitServer, person: Sandbox, tmp_path: Path
+) -> None:
+    """F-134: what a killed leader began must not go on beside its successor."""
+    begun: list[str] = []
+
+    def hang(name: str) -> None:
+        if "receive-pack" in name:
+            begun.append(name)
+            server.released.wait(30)
+
+    with controller(tmp_path / "c", "--config", str(config(fleet={"mode": "commit"}))) as running:
+        wait_for(running, "reconciled")
+        server.before = hang
+        tip = push(person, job("blue"))
+        wait_until(lambda: begun, "a push")
+        pid = running.process.pid
+        tasks = (Path("/proc") / str(pid) / "task").iterdir()
+        children = [child for task in tasks for child in (task / "children").read_text().split()]
+        assert children
+        running.process.kill()
+        wait_until(lambda: not any((Path("/proc") / child).exists() for child in children), "the end of the pass")
+        assert server.tip() == tip

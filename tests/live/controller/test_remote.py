@@ -180,3 +180,38 @@ def test_unsafe_urls_are_refused_without_being_shown(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
         checked_url(url, Credentials(password="x"))
     assert "canary" not in str(refused.value)
+
+
+_SSH = """\
+#!/bin/sh
+# Stands for the network alone: checks what OpenSSH would need, then runs the command on this machine.
+for argument in "$@"; do case "$argument" in
+  -oIdentityFile=*) cat "${argument#-oIdentityFile=}" > LOG.key; stat -c %a "${argument#-oIdentityFile=}" > LOG.mode;;
+esac; last="$argument"; done
+echo "$@" >> LOG.arguments
+exec sh -c "$last"
+"""
+
+
+def test_ssh_uses_the_key_of_the_secret_and_checks_the_host(server: GitServer, person: Sandbox, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    log = tmp_path / "ssh"
+    (programs / "ssh").write_text(_SSH.replace("LOG", str(log)))
+    (programs / "ssh").chmod(0o755)
+    environ = environment(tmp_path / "home")
+    environ |= {"PATH": f"{programs}:{environ['PATH']}", "GIT_SSH_COMMAND": "false", "SSH_ASKPASS": "false"}
+    credentials = Credentials.from_secret({"identity": b"canary-key", "known_hosts": b"host ssh-ed25519 AAAA"})
+    remote = GitRemote(tmp_path / "mirror", f"ssh://git@host{server.bare}", environ=environ, credentials=credentials)
+    tip = remote.fetch([MAIN])[MAIN]
+    made = _commit(remote, tip, {"rendered/a.yaml": b"a\n"})
+    remote.push("main", made, expected=tip)
+    assert server.tip() == made
+    arguments = Path(f"{log}.arguments").read_text()
+    assert "-oStrictHostKeyChecking=yes" in arguments
+    assert "-oBatchMode=yes" in arguments
+    assert "canary" not in arguments
+    assert Path(f"{log}.key").read_text() == "canary-key\n"
+    assert Path(f"{log}.mode").read_text() == "600\n"
+    key = arguments.split("-oIdentityFile=")[1].split()[0]
+    assert not Path(key).exists(), "the key is removed with the request"
