@@ -147,7 +147,12 @@ def site(  # noqa: PLR0917
     ]:
         path.unlink()
     config = yaml.safe_load((root / "reconciler.yaml").read_text())
-    config["spec"]["budgets"] = {"emptySources": "allow"}
+    config["spec"]["budgets"] = {
+        "emptySources": "allow",
+        "deletes": {"share": 1},
+        "disruption": {"share": 1},
+        "gpuQuotaChange": {"share": 1},
+    }
     config["spec"].pop("defaults", None)
     (root / "reconciler.yaml").write_text(yaml.safe_dump(config))
     made.write(

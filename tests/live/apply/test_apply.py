@@ -215,3 +215,35 @@ def test_two_repositories_on_one_cluster(site: Site) -> None:
     assert site.plan().code == 0
     assert site.changes() == []
     assert site.exists("ConfigMap", "one")
+
+
+def test_drift_is_reverted_by_an_apply(site: Site) -> None:
+    """F-143: the plan names who changed what; applying it takes the field back, and then nothing differs."""
+    site.config_map("one")
+    assert site.reconcile().code == 0
+    site.cluster.patch(site.key("ConfigMap", "one"), {"data": {"a": "9"}}, manager="kubectl-edit")
+    assert site.plan().code == 0
+    (drift,) = json.loads(site.plan_file.read_bytes())["drift"]
+    assert drift["managers"][0].startswith("kubectl-edit")
+    ran = site.apply()
+    assert ran.code == 0, ran.out + ran.err
+    assert site.live("ConfigMap", "one")["data"] == {"a": "1"}
+    assert site.plan().code == 0
+    assert site.changes() == []
+
+
+def test_an_object_that_was_excluded_on_the_cluster_stays(site: Site) -> None:
+    """Flux's own switch is heard: neither updated nor deleted."""
+    site.config_map("one")
+    assert site.reconcile().code == 0
+    annotation = {"kustomize.toolkit.fluxcd.io/reconcile": "disabled"}
+    site.cluster.patch(site.key("ConfigMap", "one"), {"metadata": {"annotations": annotation}}, manager="kubectl")
+    site.config_map("one", a="2")
+    assert site.plan().code == 0
+    ran = site.apply()
+    assert ran.code == 0, ran.out + ran.err
+    assert "excluded    ConfigMap" in ran.out
+    site.remove("jobs/one.yaml")
+    assert site.plan().code == 0
+    assert "excluded    ConfigMap" in site.apply().out
+    assert site.live("ConfigMap", "one")["data"] == {"a": "1"}

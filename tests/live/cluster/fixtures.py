@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey, split_api_version
-from reconciler.ports.cluster import Body
+from reconciler.ports.cluster import ApiResource, Body, ClusterError
 from tests.cluster import server
 from tests.cluster.build import to_stderr
 from tests.cluster.parts import ControlPlane
@@ -70,12 +71,21 @@ def _private_cluster(private_server: ApiServer) -> Iterator[KubernetesCluster]:
 @pytest.fixture
 def empty_cluster(_private_cluster: KubernetesCluster) -> KubernetesCluster:
     """Return a cluster on which we own nothing."""
-    resources = {(row.group, row.kind): row for row in reversed(_private_cluster.discover().resources)}
+    resources = {(row.group, row.kind): row for row in reversed(_private_cluster.discover(again=True).resources)}
     for row in resources.values():
         if {"list", "delete"} <= row.verbs:
-            for body in _private_cluster.list(row, labels=f"{LABEL}={OWNER}").objects:
+            for body in _listed(_private_cluster, row):
                 _remove(_private_cluster, body)
     return _private_cluster
+
+
+def _listed(cluster: KubernetesCluster, row: ApiResource) -> list[Body]:
+    try:
+        return list(cluster.list(row, labels=f"{LABEL}={OWNER}").objects)
+    except ClusterError as error:
+        if error.status == HTTPStatus.NOT_FOUND:  # its CRD was just deleted
+            return []
+        raise
 
 
 def _remove(cluster: KubernetesCluster, body: Body) -> None:
