@@ -49,9 +49,10 @@ class Doubt(Struct, frozen=True, kw_only=True):
 class LiveBaseline:
     """What exists on live clusters, by path. An object that is as desired has the blob id of its desired content."""
 
-    def __init__(self, runtime: Runtime, clusters: Mapping[str, LiveCluster]) -> None:
+    def __init__(self, runtime: Runtime, clusters: Mapping[str, LiveCluster], folder: str) -> None:
         self._runtime = runtime
         self._clusters = clusters
+        self._folder = folder
         self._versions: dict[str, str] = {}
         self._identities: dict[str, LiveIdentity] = {}
         self._foreign: set[str] = set()
@@ -91,7 +92,7 @@ class LiveBaseline:
         """Return the problem of a live object that is not ours."""
         return Problem(
             rule="live.foreign",
-            place=SourceRef(path=f"rendered/{path}"),
+            place=SourceRef(path=f"{self._folder}/{path}"),
             message=f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER})",
             hint=f"choose another name, or adopt the object: label it {LABEL}={OWNER}",
         )
@@ -288,7 +289,7 @@ def read_live(
 
     known: paths of rendered files in Git, whose kinds are looked at besides those of the sources.
     """
-    baseline = LiveBaseline(runtime, clusters)
+    baseline = LiveBaseline(runtime, clusters, index.revision.config.rendered)
     for name, cluster in clusters.items():
         baseline.read(name, cluster, index, renderer, known)
     return baseline
