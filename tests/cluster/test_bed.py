@@ -69,12 +69,13 @@ def workload(bed: Bed, job_name: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("kueue")
 def test_kueues_webhook_speaks(bed: Bed) -> None:
-    """A flavor that misses a covered resource is refused in Kueue's own words."""
+    """A flavor with another resource than the covered one is refused in Kueue's own words."""
     wrong = cluster_queue("wrong", 16, flavor="any")
-    wrong["spec"]["resourceGroups"][0]["coveredResources"].append("cpu")
+    wrong["spec"]["resourceGroups"][0]["coveredResources"] = ["cpu"]
     (result,) = bed.judge(wrong)
     assert not result.ok
-    assert "spec.resourceGroups[0].flavors[0].resources" in result.message
+    assert 'admission webhook "vclusterqueue.kb.io" denied the request' in result.message
+    assert "must match the name in coveredResources" in result.message
 
 
 @pytest.mark.usefixtures("kueue")

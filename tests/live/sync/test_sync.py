@@ -81,7 +81,9 @@ def fleet(bed: Bed, git_server: GitServer, tmp_path: Path, request: pytest.Fixtu
 
 
 def test_a_fleet_is_synced(fleet: Fleet) -> None:
-    """F-142: the objects appear, changes and deletions arrive, kept claims survive, nothing is changed twice."""
+    """F-055, F-056, F-062: the objects appear, changes and deletions arrive, kept claims survive, nothing is changed twice."""
+    deadline = "activeDeadlineSeconds: 3600"
+    fleet.repository.edit("jobs/language/probe.yaml", deadline, f"ttlSecondsAfterFinished: 86400\n    {deadline}")
     commit = fleet.repository.push("The template")
     fleet.engine.follow()
     fleet.engine.sync(commit)
@@ -90,6 +92,7 @@ def test_a_fleet_is_synced(fleet: Fleet) -> None:
     a_suspended_job_stays(fleet)
     a_replacement_goes_through(fleet)
     nothing_is_changed_twice(fleet)
+    a_finished_job_is_not_created_again(fleet)
     a_deletion_prunes_and_keeps_claims(fleet)
 
 
@@ -139,8 +142,7 @@ def a_replacement_goes_through(fleet: Fleet) -> None:
     before = fleet.get("v1", "PersistentVolumeClaim", "probe-checkpoints", "kai")
     fleet.repository.edit("jobs/language/probe.yaml", "--checkpoint latest", "--checkpoint best")
     fleet.arrive("Probe the best checkpoint")
-    (rendered,) = (path for path in fleet.repository.rendered("kai") if "/job-probe" in path)
-    name = Path(rendered).stem.removeprefix("job-")
+    name = probe(fleet)
     assert name.startswith("probe-g")
     assert fleet.find("batch/v1", "Job", "probe", "kai") is None
     job = fleet.get("batch/v1", "Job", name, "kai")
@@ -149,6 +151,38 @@ def a_replacement_goes_through(fleet: Fleet) -> None:
         fleet.get("v1", "PersistentVolumeClaim", "probe-checkpoints", "kai")["metadata"]["uid"]
         == (before["metadata"]["uid"])
     )
+
+
+def probe(fleet: Fleet) -> str:
+    """Return the name of the generation of the job `probe` that is rendered."""
+    (path,) = (path for path in fleet.repository.rendered("kai") if "/job-probe" in path)
+    return Path(path).stem.removeprefix("job-")
+
+
+def a_finished_job_is_not_created_again(fleet: Fleet) -> None:
+    """Record the end of a job; when its time to live is over, three syncs of new commits create nothing."""
+    name = probe(fleet)
+    job = ("batch/v1", "Job", name, "kai")
+    fleet.bed.wait(lambda: fleet.get(*job).get("status", {}).get("succeeded") == 1, "the job complete")
+    fleet.repository.observe(fleet.bed.kubeconfig, "kai")
+    fleet.arrive("Observed")
+    assert (
+        "gpureconciler.io/finished" in fleet.repository.rendered("kai")[f"{fleet.repository.name}-kai/job-{name}.yaml"]
+    )
+    assert fleet.find(*job) is not None, "the job stays until its time to live is over"
+
+    body = {**fleet.get(*job), "spec": {"ttlSecondsAfterFinished": 1}}  # its own is a day
+    path = fleet.bed.server.client.path(body)
+    assert path is not None
+    answer = fleet.bed.server.client.request(
+        "PATCH", path, {"spec": body["spec"]}, content_type="application/merge-patch+json"
+    )
+    assert answer.ok, answer.body
+    fleet.bed.wait(lambda: fleet.find(*job) is None, "the job removed by its time to live")
+    for number in range(3):
+        (fleet.repository.folder / "README.md").write_text(f"Sync {number}.\n", encoding="utf-8")
+        fleet.arrive(f"Sync {number}")
+        assert fleet.find(*job) is None
 
 
 def nothing_is_changed_twice(fleet: Fleet) -> None:
