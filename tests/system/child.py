@@ -12,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 MEMORY = 256 << 20
 """Bytes of address space over what the program has when it starts to work."""
-SECONDS = 1
+SECONDS = 2
 """Of processor time over what it has taken to start, rounded up."""
 DEADLINE = 120
 """Of wall clock: for a machine that does many other things meanwhile."""
