@@ -141,18 +141,13 @@ def fold_consequences(runtime: Runtime, index: CompiledRevision, findings: PlanF
 
     The files of what needs it are `blocked`: what they rendered stays as it is.
     """
-    missing = {finding: names for finding in _candidates(findings) if (names := _missing_names(index, finding))}
-    texts = _broken_files(runtime, index, findings.problems) if missing else {}
-    waiting: dict[str, list[Problem | Verdict]] = {}
-    for finding, names in missing.items():
-        for path, text in texts.items():
-            if path != finding.place.path and _may_define(text, names):
-                waiting.setdefault(path, []).append(finding)
-                break
+    broken = _first_errors(index, findings.problems)
+    missing = _missing_names(index, findings) if broken else {}
+    waiting = _waiting(_broken_files(runtime, index, broken), missing) if missing else {}
     if not waiting:
         return findings
     folded = {finding for found in waiting.values() for finding in found}
-    notes = [_note(findings.problems, path, found) for path, found in waiting.items()]
+    notes = [_note(broken[path], found) for path, found in waiting.items()]
     problems = [*(problem for problem in findings.problems if problem not in folded), *notes]
     return replace(
         findings,
@@ -162,60 +157,84 @@ def fold_consequences(runtime: Runtime, index: CompiledRevision, findings: PlanF
     )
 
 
-def _candidates(findings: PlanFindings) -> Iterator[Problem | Verdict]:
-    yield from (problem for problem in findings.problems if problem.rule == _NO_DEFINITION)
-    yield from (
-        verdict
+Finding = Problem | Verdict
+Names = frozenset[tuple[str, str]]  # kinds and names of definitions or objects
+
+
+def _first_errors(index: CompiledRevision, problems: Sequence[Problem]) -> dict[str, Problem]:
+    """Return the first error of each source file that has errors of its own, by path."""
+    sources = index.revision.files.sources
+    errors: dict[str, Problem] = {}
+    for problem in problems:
+        is_own = problem.severity is Severity.ERROR and problem.rule != _NO_DEFINITION
+        if is_own and problem.place.path in sources:
+            errors.setdefault(problem.place.path, problem)
+    return errors
+
+
+def _missing_names(index: CompiledRevision, findings: PlanFindings) -> dict[Finding, Names]:
+    """Return what each finding misses, if it says that something is missing."""
+    unknown = [problem for problem in findings.problems if problem.rule == _NO_DEFINITION]
+    needed = {path: _missing_definitions(index, path) for path in dict.fromkeys(one.place.path for one in unknown)}
+    dangling = {
+        verdict: index.context.kinds.manifest_path(verdict.cluster, verdict.key)
         for verdict in findings.verdicts
         if verdict.rule.startswith(_NO_OBJECT) and verdict.result in (Result.DENY, Result.WARN)
-    )
-
-
-def _missing_names(index: CompiledRevision, finding: Problem | Verdict) -> frozenset[tuple[str, str]]:
-    """Return the kinds and names of the definitions or objects that a finding misses."""
-    if isinstance(finding, Problem):
-        definitions = index.context.definitions
-        return frozenset(
-            (needed.kind, needed.name)
-            for needed in decode_dependencies(index.records[finding.place.path].dependencies)
-            if isinstance(needed, DefinitionDependency)
-            and needed.name not in definitions.get((needed.cluster, (needed.group, needed.kind), needed.namespace), ())
-        )
-    path = index.context.kinds.manifest_path(finding.cluster, finding.key)
-    rows = index.summaries([path]).values() if path in index.sources else ()
-    return frozenset((one.kind, one.name) for row in rows for one in row.references if one.field == finding.field)
-
-
-def _broken_files(runtime: Runtime, index: CompiledRevision, problems: Sequence[Problem]) -> Mapping[str, bytes]:
-    """Return the source files with errors of their own that may define what other files need."""
-    sources = index.revision.files.sources
-    paths = {
-        problem.place.path
-        for problem in problems
-        if problem.severity is Severity.ERROR and problem.rule != _NO_DEFINITION
     }
-    return dict(read_files(runtime.repository, sources, sorted(path for path in paths if path in sources)))
+    summaries = index.summaries({path for path in dangling.values() if path in index.sources})
+    missing: dict[Finding, Names] = {problem: needed[problem.place.path] for problem in unknown}
+    for verdict, path in dangling.items():
+        references = summaries[path].references if path in summaries else ()
+        missing[verdict] = frozenset((one.kind, one.name) for one in references if one.field == verdict.field)
+    return missing
 
 
-def _may_define(text: bytes, names: Collection[tuple[str, str]]) -> bool:
-    """Return whether a file that has errors may define one of these objects. A TorchrunQueue renders to a Queue."""
-    return any(
-        kind.encode() in text and re.search(_NAMED % re.escape(name.encode()), text) is not None for kind, name in names
+def _missing_definitions(index: CompiledRevision, path: str) -> Names:
+    definitions = index.context.definitions
+    return frozenset(
+        (needed.kind, needed.name)
+        for needed in decode_dependencies(index.records[path].dependencies)
+        if isinstance(needed, DefinitionDependency)
+        and needed.name not in definitions.get((needed.cluster, (needed.group, needed.kind), needed.namespace), ())
     )
 
 
-_NAMED = rb"""\b(?:name|kaiQueue)["']?\s*:\s*["']?%s(?:["'\s,}]|$)"""
+def _broken_files(runtime: Runtime, index: CompiledRevision, broken: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Return the texts of files that may define what other files need."""
+    return iter(read_files(runtime.repository, index.revision.files.sources, sorted(broken)))
 
 
-def _note(problems: Sequence[Problem], path: str, found: Sequence[Problem | Verdict]) -> Problem:
-    place = next(one.place for one in problems if one.place.path == path and one.severity is Severity.ERROR)
+def _waiting(texts: Iterable[tuple[str, bytes]], missing: Mapping[Finding, Names]) -> dict[str, list[Finding]]:
+    """Return the findings about what a file with errors may define, by its path; each with the first such file."""
+    waiting: dict[str, list[Finding]] = {}
+    left = dict(missing)
+    for path, text in texts:
+        may_define = _defined(text, {kind for names in left.values() for kind, _ in names})
+        found = [finding for finding, names in left.items() if path != finding.place.path and names & may_define]
+        if found:
+            waiting[path] = found
+        for finding in found:
+            del left[finding]
+    return waiting
+
+
+_NAMED = re.compile(rb"""\b(?:name|kaiQueue)["']?\s*:\s*["']?([^"'\s,}]+)""")
+
+
+def _defined(text: bytes, kinds: Collection[str]) -> Names:
+    """Return what a file that has errors may define, by its text. A TorchrunQueue renders to a Queue."""
+    named = {name.decode("utf-8", "replace") for name in _NAMED.findall(text)}
+    return frozenset((kind, name) for kind in kinds if kind.encode() in text for name in named)
+
+
+def _note(error: Problem, found: Sequence[Finding]) -> Problem:
     files = sorted({finding.place.path for finding in found})
     count = len({str(finding.place) for finding in found})
     shown = ", ".join(files[:_MAX_FILES]) + (" …" if len(files) > _MAX_FILES else "")
     message = f"needed by {plural(count, 'object')} in {plural(len(files), 'other file')}: {shown}"
     return Problem(
         rule="source.referenced",
-        place=place,
+        place=error.place,
         message=message,
         hint="their objects are left unchanged until this file is valid",
         severity=Severity.NOTE,

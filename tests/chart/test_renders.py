@@ -58,7 +58,7 @@ def test_the_arguments_are_those_of_the_command(helm: Path, case: Path) -> None:
     with reconciler.make_context("reconciler", [name]) as group:
         command = reconciler.get_command(group, name)
     assert command is not None
-    with command.make_context(name, [*arguments]) as context:
+    with command.make_context(name, [*arguments], parent=group) as context:
         assert context.params["log_format"] == values(case).get("log", {}).get("format", "json")
 
 

@@ -154,5 +154,7 @@ def specimens() -> dict[tuple[str, str], dict[str, Any]]:
             group, _, _ = body["apiVersion"].rpartition("/")
             if "roleRef" in body:  # of a role that exists, and whose permissions everybody has
                 body["roleRef"] |= {"kind": "ClusterRole", "name": "system:basic-user"}
+            if body["kind"] == "StorageClass":  # others use the name of the specimen, and its fields cannot change
+                body["metadata"]["name"] = "permissions"
             found.setdefault((group, body["kind"]), body)
     return found

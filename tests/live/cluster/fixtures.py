@@ -63,20 +63,21 @@ def private_server(
 
 
 @pytest.fixture(scope="session")
-def _private_cluster(private_server: ApiServer) -> Iterator[KubernetesCluster]:
+def private_cluster(private_server: ApiServer) -> Iterator[KubernetesCluster]:
+    """Return that API server as the port sees it."""
     with KubernetesCluster(load_access({}, kubeconfig=str(private_server.kubeconfig))) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def empty_cluster(_private_cluster: KubernetesCluster) -> KubernetesCluster:
+def empty_cluster(private_cluster: KubernetesCluster) -> KubernetesCluster:
     """Return a cluster on which we own nothing."""
-    resources = {(row.group, row.kind): row for row in reversed(_private_cluster.discover(again=True).resources)}
+    resources = {(row.group, row.kind): row for row in reversed(private_cluster.discover(again=True).resources)}
     for row in resources.values():
         if {"list", "delete"} <= row.verbs:
-            for body in _listed(_private_cluster, row):
-                _remove(_private_cluster, body)
-    return _private_cluster
+            for body in _listed(private_cluster, row):
+                _remove(private_cluster, body)
+    return private_cluster
 
 
 def _listed(cluster: KubernetesCluster, row: ApiResource) -> list[Body]:

@@ -42,13 +42,13 @@ def result(case: Mutation, answer: Probe) -> Result:
     return Result(name=case.name, ok=is_good, message=answer.message, causes=causes, body=answer.result or {})
 
 
-def test_offline_and_live_verdicts_agree(live: KubernetesCluster, api_server: Any) -> None:
+def test_offline_and_live_verdicts_agree(private_cluster: KubernetesCluster, private_server: Any) -> None:
     """500 varied objects, good and broken: what the schemas refuse the server refuses, and the other way round."""
     cases = [(case, good) for good in SPECIMENS for case in list(mutations(good))[::EVERY]]
-    api_server.client.ensure_namespaces(body["metadata"].get("namespace", "") for body in SPECIMENS)
+    private_server.client.ensure_namespaces(body["metadata"].get("namespace", "") for body in SPECIMENS)
     cases = [(case, good) for case, good in cases if isinstance(case.body.get("metadata"), dict)]
     assert len(cases) >= 500
-    answers = at_once(lambda pair: probe(live, pair[0].body), cases)
+    answers = at_once(lambda pair: probe(private_cluster, pair[0].body), cases)
     wrong = []
     for (case, good), answer in zip(cases, answers, strict=True):
         ours = [one for one in CATALOGUE.violations(case.body) if one.severity is Severity.ERROR]
@@ -65,9 +65,9 @@ def test_offline_and_live_verdicts_agree(live: KubernetesCluster, api_server: An
 
 
 @pytest.fixture(scope="module")
-def stored(live: KubernetesCluster, api_server: Any) -> list[tuple[Body, Body]]:
+def stored(private_cluster: KubernetesCluster, private_server: Any) -> list[tuple[Body, Body]]:
     """Apply a specimen of every kind for real; return what was applied and what is stored."""
-    api_server.client.ensure_namespaces(["stored"])
+    private_server.client.ensure_namespaces(["stored"])
     pairs = []
     for position, good in enumerate(SPECIMENS):
         body = copy.deepcopy(good)
@@ -75,10 +75,10 @@ def stored(live: KubernetesCluster, api_server: Any) -> list[tuple[Body, Body]]:
         if "namespace" in body["metadata"]:
             body["metadata"]["namespace"] = "stored"
         try:
-            live.apply(body)
+            private_cluster.apply(body)
         except ClusterError:
             continue  # a kind whose name is not free to choose
-        found = live.get(key_of(body), version=body["apiVersion"].rpartition("/")[2])
+        found = private_cluster.get(key_of(body), version=body["apiVersion"].rpartition("/")[2])
         assert found is not None
         pairs.append((body, found))
     assert len(pairs) > len(SPECIMENS) * 3 // 4
@@ -90,9 +90,11 @@ def list_keys(body: Body) -> ListKeys:
     return lambda path: CATALOGUE.list_keys(key.group, key.kind, path)
 
 
-def test_what_was_applied_differs_in_nothing(live: KubernetesCluster, stored: list[tuple[Body, Body]]) -> None:
+def test_what_was_applied_differs_in_nothing(
+    private_cluster: KubernetesCluster, stored: list[tuple[Body, Body]]
+) -> None:
     """Defaults, quantities, dropped fields and other managers are no difference."""
-    answers = at_once(lambda pair: probe(live, pair[0]), stored)
+    answers = at_once(lambda pair: probe(private_cluster, pair[0]), stored)
     for (body, found), answer in zip(stored, answers, strict=True):
         name = f"{body['apiVersion']}/{body['kind']}"
         assert answer.result is not None, f"{name}: {answer.message}"

@@ -32,11 +32,19 @@ def sources(namespace: str, text: str) -> dict[str, bytes | None]:
 
 
 @pytest.fixture
-def run(server: GitServer, api_server: ApiServer, tmp_path: Path) -> Pass:
+def namespace(empty_cluster: KubernetesCluster, private_server: ApiServer) -> str:
+    """Return a new namespace of a cluster on which we own nothing; the inventory has its own."""
+    name = f"apply-mode-{os.urandom(4).hex()}"
+    private_server.client.ensure_namespaces([name, "gpu-reconciler"])
+    return name
+
+
+@pytest.fixture
+def run(server: GitServer, private_server: ApiServer, tmp_path: Path) -> Pass:
     source = ConfigSource(namespace="default", name="fleet", url=server.url, mode=Mode.APPLY, timeout=60)
 
     def make(accepted: str = "", **changes: object) -> PassOutcome:
-        access = ClusterFlags(kubeconfig=str(api_server.kubeconfig))
+        access = ClusterFlags(kubeconfig=str(private_server.kubeconfig))
         request = Request(
             source=replace(source, **changes),
             folder=str(tmp_path / "state/sources/x"),
@@ -49,7 +57,7 @@ def run(server: GitServer, api_server: ApiServer, tmp_path: Path) -> Pass:
 
 
 def test_a_revision_is_applied_and_drift_is_reverted(
-    server: GitServer, person: Sandbox, run: Pass, live: KubernetesCluster, namespace: str
+    server: GitServer, person: Sandbox, run: Pass, empty_cluster: KubernetesCluster, namespace: str
 ) -> None:
     key = ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")
     others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
@@ -58,7 +66,7 @@ def test_a_revision_is_applied_and_drift_is_reverted(
     first = run()
     assert first.failure is None, first.failure
     assert (first.operations, first.message) == ({"created success": 1}, "applied 1 change")
-    assert (live.get(key) or {})["data"] == {"greeting": "hello"}
+    assert (empty_cluster.get(key) or {})["data"] == {"greeting": "hello"}
     assert server.tip() == tip, "nothing is written to Git"
     names = [span.name for span in first.spans]
     assert names == ["fetch", "open", "plan", "apply", "reconcile"]
@@ -66,22 +74,22 @@ def test_a_revision_is_applied_and_drift_is_reverted(
     quiet = run(accepted=tip)
     assert (quiet.failure, quiet.operations, quiet.message) == (None, {}, "as planned: nothing to apply")
 
-    live.patch(key, {"data": {"greeting": "edited"}}, manager="kubectl-edit")
+    empty_cluster.patch(key, {"data": {"greeting": "edited"}}, manager="kubectl-edit")
     drifted = run(accepted=tip)
     assert drifted.plan is not None
     assert (drifted.failure, drifted.plan.drift) == (None, 1)
-    assert (live.get(key) or {})["data"] == {"greeting": "hello"}
+    assert (empty_cluster.get(key) or {})["data"] == {"greeting": "hello"}
 
     tip = push(person, sources(namespace, "bye"))
     assert run().operations == {"configured success": 1}
-    assert (live.get(key) or {})["data"] == {"greeting": "bye"}
+    assert (empty_cluster.get(key) or {})["data"] == {"greeting": "bye"}
 
 
 def test_a_service_account_without_rights_changes_nothing(
-    person: Sandbox, run: Pass, live: KubernetesCluster, namespace: str
+    person: Sandbox, run: Pass, empty_cluster: KubernetesCluster, namespace: str
 ) -> None:
     others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
     push(person, dict.fromkeys(others) | sources(namespace, "hello"))
     refused = run(service_account="nobody")
     assert refused.failure is not None, refused
-    assert live.get(ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")) is None
+    assert empty_cluster.get(ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")) is None

@@ -63,8 +63,9 @@ class Observer:
 
 
 @pytest.fixture
-def observer(fleet: Fleet, api_server: ApiServer, live: KubernetesCluster) -> Iterator[Observer]:
-    yield Observer(fleet, api_server, live)
+def observer(fleet: Fleet, private_server: ApiServer, private_cluster: KubernetesCluster) -> Iterator[Observer]:
+    live = private_cluster
+    yield Observer(fleet, private_server, live)
     nodes = list(live.list(live.resource("", "Node")).objects)
     for body in nodes:
         key = ObjectKey(group="", kind="Node", namespace="", name=body["metadata"]["name"])
@@ -210,8 +211,10 @@ def test_a_job_that_its_ttl_removed_is_not_created_again(observer: Observer) -> 
     assert re.search(r"2026-11-01 10:00Z +2026-11-01 12:00Z", page)
 
 
-def test_queues_in_use(observer: Observer, namespace: str) -> None:
+def test_queues_in_use(observer: Observer) -> None:
     """A queue is in use while a workload waits or runs in it."""
+    namespace = "queues-in-use"
+    observer.server.client.ensure_namespaces([namespace])
     queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "metadata": {"namespace": namespace}}
     observer.live.create({**queue, "kind": "LocalQueue", "metadata": {"name": "team", "namespace": namespace}, "spec": {"clusterQueue": "gpus"}})  # fmt: skip
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
