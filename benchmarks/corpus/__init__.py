@@ -66,5 +66,6 @@ spec:
       external: [Namespace, Queue/default, PriorityClass, StorageClass, ConfigMap, Secret, ServiceAccount,
                  PersistentVolumeClaim]
   sources: [queues, jobs, manifests]
-  budgets: {{deletes: {{count: null, share: null}}, gpuQuotaChange: {{share: null}}}}
+  onImmutableChange: replace
+  budgets: {{deletes: {{count: null, share: null}}, gpuQuotaChange: {{share: null}}, disruption: {{share: null}}}}
 """

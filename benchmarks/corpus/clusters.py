@@ -34,7 +34,8 @@ apiVersion: gpureconciler.io/v1alpha1
 kind: ReconcilerConfig
 metadata: {name: clusters}
 spec:
-  budgets: {deletes: {count: null, share: null}, gpuQuotaChange: {share: null}}
+  onImmutableChange: replace
+  budgets: {deletes: {count: null, share: null}, gpuQuotaChange: {share: null}, disruption: {share: null}}
   clusters:
 """
 _QUEUE = """\
