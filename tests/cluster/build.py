@@ -27,7 +27,6 @@ from tests.cluster.parts import (
     KUBERNETES,
     KUBERNETES_MINOR,
     MONITORING_MODULE,
-    ON_DEMAND,
     PARTS,
     REDIS,
     SYNC_MODULES,
@@ -250,15 +249,15 @@ def _extract_crds(modules: tuple[Module, ...], scratch: Path, say: Say) -> None:
 
 
 def main() -> int:
-    """Build what is asked for; say what had to be left out, which with `CI=true` is a failure."""
+    """Build everything; say what had to be left out, which with `CI=true` is a failure."""
     parser = argparse.ArgumentParser(description="Build the real parts that the tests run against.")
-    parser.add_argument("only", nargs="*", metavar="PART", help="a part by its name; what the tests need if none")
-    wanted = set(parser.parse_args().only)
+    parser.add_argument("only", nargs="*", metavar="PART", help="a part by its name; all where none is named")
+    wanted = parser.parse_args().only
     steps = _steps()
     unknown = set(wanted) - steps.keys()
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(steps)}")
-    problems = [_problem(name, step) for name, step in steps.items() if name in (wanted or _for_tests())]
+    problems = [_problem(name, step) for name, step in steps.items() if not wanted or name in wanted]
     return int(any(problems) and os.environ.get("CI", "").lower() in {"1", "true"})
 
 
@@ -270,13 +269,9 @@ def _steps() -> dict[str, Callable[[], Path]]:
         "sync-crds": lambda: crds(modules=SYNC_MODULES),
         "monitoring-crds": lambda: crds(modules=(MONITORING_MODULE,)),
         "state": lambda: stored_state(control_plane(), crds(), to_stderr),
-        **{what.name: partial(part, what) for what in (*PARTS, *ON_DEMAND)},
+        **{what.name: partial(part, what) for what in PARTS},
         REDIS: redis,
     }
-
-
-def _for_tests() -> set[str]:
-    return _steps().keys() - {REDIS, *(what.name for what in ON_DEMAND)}
 
 
 def _problem(name: str, step: Callable[[], Path]) -> str:

@@ -170,7 +170,4 @@ PROMTOOL = Part(
 REDIS = "redis"
 """The folder with our own module of the store in memory that Argo CD asks for."""
 
-PARTS = (KWOK, KAI, TRAINING_OPERATOR, KUEUE, HELM, PROMTOOL)
-"""What the tests need."""
-ON_DEMAND = (JOBSET, FLUX_SOURCE, FLUX_KUSTOMIZE, GITEA, ARGO_CD, KIND)
-"""What `make cluster` needs besides."""
+PARTS = (KWOK, KAI, TRAINING_OPERATOR, KUEUE, JOBSET, FLUX_SOURCE, FLUX_KUSTOMIZE, GITEA, ARGO_CD, KIND, HELM, PROMTOOL)

@@ -1,5 +1,6 @@
 """The parts of the bed do what they do in a real cluster: pods run, quotas hold, webhooks speak, Git takes pushes."""
 
+import base64
 import os
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from tests.cluster import shared
 from tests.cluster.bed.bed import GPU, Bed
 from tests.cluster.bed.git_http import PASSWORD, GitServer
+from tests.cluster.bed.gitea import USER, Gitea
 from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
 from tests.cluster.server import wait_until
 
@@ -84,6 +86,25 @@ def test_kueue_converts_between_its_versions(bed: Bed) -> None:
     assert bed.get("/apis/kueue.x-k8s.io/v1beta1/clusterqueues/both")["spec"]["cohort"] == "shared"
 
 
+@pytest.mark.usefixtures("jobset", "kwok", "scheduler")
+def test_a_jobset_makes_jobs(bed: Bed) -> None:
+    """Its controller makes the Jobs; they complete, and so does the set."""
+    bed.node("sets-a", "sets")
+    body = job("unused", "sets")["spec"]
+    bed.apply(
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "set", "namespace": "sets"},
+            "spec": {"replicatedJobs": [{"name": "a", "replicas": 2, "template": {"spec": body}}]},
+        }
+    )
+    path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/sets/jobsets/set"
+    bed.wait(lambda: bed.get(path).get("status", {}).get("terminalState") == "Completed", "the JobSet complete")
+    jobs = bed.get("/apis/batch/v1/namespaces/sets/jobs")["items"]
+    assert sorted(item["metadata"]["name"] for item in jobs) == ["set-a-0", "set-a-1"]
+
+
 def git(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "credential.helper=")
     return subprocess.run(["git", *identity, *arguments], capture_output=True, text=True, check=check, timeout=60)
@@ -111,6 +132,24 @@ def test_the_git_server_takes_pushes(git_server: GitServer, work: Path) -> None:
     private = git_server.create("private/closed")
     assert git("-c", "core.askPass=true", "ls-remote", private, check=False).returncode != 0
     git("-C", str(work), "push", "-q", private.replace("://", f"://git:{PASSWORD}@"), "main")
+
+
+def test_gitea_takes_a_pull_request(gitea: Gitea, work: Path) -> None:
+    """Push with a token, open a pull request, comment, merge."""
+    url = gitea.with_token(gitea.create("bed"))
+    git("-C", str(work), "push", "-q", url, "main")
+    (work / "a").write_text("a")
+    git("-C", str(work), "checkout", "-q", "-b", "change")
+    git("-C", str(work), "add", "a")
+    git("-C", str(work), "commit", "-q", "-m", "change")
+    git("-C", str(work), "push", "-q", url, "change")
+    repository = f"/repos/{USER}/bed"
+    request = gitea.call("POST", f"{repository}/pulls", {"title": "Change", "head": "change", "base": "main"})
+    gitea.call("POST", f"{repository}/issues/{request['number']}/comments", {"body": "plan"})
+    wait_until(lambda: gitea.call("GET", f"{repository}/pulls/{request['number']}")["mergeable"], "mergeable")
+    gitea.call("POST", f"{repository}/pulls/{request['number']}/merge", {"Do": "merge"})
+    content = gitea.call("GET", f"{repository}/contents/a?ref=main")
+    assert base64.b64decode(content["content"]) == b"a"
 
 
 def test_a_part_ends_with_its_host(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.cluster import build, kubeconfig, server, shared, store
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.git_http import GitServer
+from tests.cluster.bed.gitea import Gitea
 from tests.cluster.parts import ControlPlane
 from tests.cluster.server import ApiServer, wait_until
 
@@ -240,22 +241,23 @@ def test_everything_listens_on_loopback(api_server: ApiServer) -> None:
 
 
 @linux_only
-@pytest.mark.usefixtures("kwok", "scheduler", "kueue", "kai", "training_operator")
+@pytest.mark.usefixtures("kwok", "scheduler", "kueue", "kai", "training_operator", "jobset", "flux", "argo_cd")
 def test_the_bed_listens_on_loopback(bed: Bed) -> None:
-    """Nor the controllers, the schedulers, the operators."""
+    """Nor the controllers, the schedulers, the operators and what syncs."""
     if bed.folder is None:
         pytest.skip("left out: a cluster of the user's own listens where it likes")
     assert_loopback_only(bed.server.logs)
     parts = sorted(path.parent for path in bed.folder.glob("*/ready"))
-    assert len(parts) == 6
+    assert len(parts) == 9
     for part in parts:
         assert_loopback_only(part)
 
 
 @linux_only
-def test_the_git_server_listens_on_loopback(git_server: GitServer) -> None:
-    """It holds repositories that anybody may push to."""
+def test_the_git_servers_listen_on_loopback(git_server: GitServer, gitea: Gitea) -> None:
+    """Both hold repositories that anybody may push to."""
     assert_loopback_only(git_server.folder)
+    assert_loopback_only(gitea.folder)
 
 
 def test_kubectl_reads_what_the_server_holds(api_server: ApiServer, kubectl: Path) -> None:

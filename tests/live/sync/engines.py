@@ -1,0 +1,150 @@
+"""Flux and Argo CD behind one face: follow a config repository, bring a commit to the cluster, say what is wrong."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import yaml
+
+from tests.cluster.bed import argo_cd, flux
+from tests.cluster.bed.bed import Bed
+from tests.live.sync.config_repository import TEMPLATE, ConfigRepository
+
+CLUSTERS = ("kai", "kueue")
+_SOURCES = "/apis/source.toolkit.fluxcd.io/v1"
+_KUSTOMIZATIONS = "/apis/kustomize.toolkit.fluxcd.io/v1"
+_APPLICATIONS = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications"
+
+
+class Engine(ABC):
+    """What syncs a repository to the bed, with the objects of the template."""
+
+    def __init__(self, bed: Bed, repository: ConfigRepository) -> None:
+        self._bed, self._repository = bed, repository
+
+    @abstractmethod
+    def follow(self) -> None:
+        """Apply what the template says to apply once."""
+
+    @abstractmethod
+    def sync(self, commit: str) -> None:
+        """Ask for a sync and wait until it has brought a commit to the cluster."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Remove what `follow` made; what was synced stays."""
+
+    def _annotate(self, path: str, name: str, value: str) -> None:
+        body = {"metadata": {"annotations": {name: value}}}
+        answer = self._bed.server.client.request("PATCH", path, body, content_type="application/merge-patch+json")
+        assert answer.ok, answer.body
+
+
+class Flux(Engine):
+    """A GitRepository, and a Kustomization for each cluster."""
+
+    def follow(self) -> None:
+        source, kustomization = _template("flux/main.yaml")
+        source["metadata"]["name"] = self._repository.name
+        source["spec"]["url"] = self._repository.url
+        self._bed.apply(source)
+        for cluster in CLUSTERS:
+            spec = {
+                **kustomization["spec"],
+                "path": f"./rendered/{cluster}",
+                "sourceRef": {"kind": "GitRepository", "name": self._repository.name},
+            }
+            self._bed.apply(
+                {**kustomization, "metadata": {"name": self._name(cluster), "namespace": flux.NAMESPACE}, "spec": spec}
+            )
+
+    def sync(self, commit: str) -> None:
+        revision, request = f"main@sha1:{commit}", str(time.time_ns())
+        self._annotate(self._source, "reconcile.fluxcd.io/requestedAt", request)
+        self._bed.wait(lambda: _has_fetched(self._bed.get(self._source), revision), f"Flux fetched {revision}")
+        for cluster in CLUSTERS:
+            self._annotate(self._path(cluster), "reconcile.fluxcd.io/requestedAt", request)
+        for path in map(self._path, CLUSTERS):
+            self._bed.wait(partial(self._is_applied, path, revision, request), f"Flux applied {revision}")
+
+    def leave(self) -> None:
+        for cluster in CLUSTERS:
+            body = {"spec": {"prune": False}}
+            self._bed.server.client.request(
+                "PATCH", self._path(cluster), body, content_type="application/merge-patch+json"
+            )
+            self._bed.delete(self._path(cluster))
+        self._bed.delete(self._source)
+
+    def _is_applied(self, path: str, revision: str, request: str) -> bool:
+        body = self._bed.get(path)
+        status = body.get("status", {})
+        ready: dict[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+        handled = status.get("lastHandledReconcileAt") == request
+        # A refusal of the server is final here: the same commit would be refused again.
+        assert not (handled and ready.get("status") == "False"), ready
+        return handled and ready.get("status") == "True" and status.get("lastAppliedRevision") == revision
+
+    def _name(self, cluster: str) -> str:
+        return f"{self._repository.name}-{cluster}"
+
+    @property
+    def _source(self) -> str:
+        return f"{_SOURCES}/namespaces/{flux.NAMESPACE}/gitrepositories/{self._repository.name}"
+
+    def _path(self, cluster: str) -> str:
+        return f"{_KUSTOMIZATIONS}/namespaces/{flux.NAMESPACE}/kustomizations/{self._name(cluster)}"
+
+
+class ArgoCd(Engine):
+    """The ApplicationSet of the template: one Application for each folder of `rendered/`."""
+
+    def follow(self) -> None:
+        for cluster in CLUSTERS:
+            self._bed.apply(argo_cd.cluster_secret(cluster, self._bed.kubeconfig))
+        (applications,) = _template("argocd/applicationset.yaml")
+        applications["metadata"]["name"] = self._repository.name
+        (generator,) = applications["spec"]["generators"]
+        generator["git"]["repoURL"] = self._repository.url
+        applications["spec"]["template"]["spec"]["source"]["repoURL"] = self._repository.url
+        self._bed.apply(applications)
+        for path in map(self._path, CLUSTERS):
+            self._bed.wait(partial(self._bed.find, path), path)
+
+    def sync(self, commit: str) -> None:
+        for cluster in CLUSTERS:
+            self._annotate(self._path(cluster), "argocd.argoproj.io/refresh", "normal")
+        for path in map(self._path, CLUSTERS):
+            self._bed.wait(partial(self._is_applied, path, commit), f"Argo CD synced {commit}")
+
+    def leave(self) -> None:
+        sets = f"/apis/argoproj.io/v1alpha1/namespaces/{argo_cd.NAMESPACE}/applicationsets/{self._repository.name}"
+        self._bed.delete(sets)
+
+    def _is_applied(self, path: str, commit: str) -> bool:
+        body = self._bed.get(path)
+        status, asked = body.get("status", {}), body["metadata"].get("annotations") or {}
+        failed = [one for one in status.get("conditions") or () if one["type"].endswith("Error")]
+        assert not failed, failed
+        operation = status.get("operationState", {})
+        done = operation.get("phase") == "Succeeded" and "operation" not in body
+        synced = status.get("sync", {})
+        return (
+            "argocd.argoproj.io/refresh" not in asked
+            and done
+            and synced.get("status") == "Synced"
+            and synced.get("revision") == commit
+        )
+
+    def _path(self, cluster: str) -> str:
+        return f"{_APPLICATIONS}/gpu-{cluster}"
+
+
+def _has_fetched(source: dict[str, Any], revision: str) -> bool:
+    return bool(source.get("status", {}).get("artifact", {}).get("revision") == revision)
+
+
+def _template(path: str) -> Iterator[Any]:
+    return yaml.load_all((TEMPLATE / path).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
