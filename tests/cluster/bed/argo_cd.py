@@ -42,6 +42,7 @@ def _programs(bed: Bed, folder: Path, argocd: Path, ports: dict[str, int]) -> tu
     redis, repo = f"--redis=127.0.0.1:{ports['redis']}", f"127.0.0.1:{ports['repo']}"
     access = (f"--kubeconfig={bed.kubeconfig}", f"--namespace={NAMESPACE}")
     environment = (
+        ("KUBECONFIG", str(bed.kubeconfig)),  # the ApplicationSet controller reads it beside its flags
         ("ARGOCD_GPG_ENABLED", "false"),
         ("ARGOCD_TLS_DATA_PATH", str(folder)),
         ("ARGOCD_SSH_DATA_PATH", str(folder)),
@@ -50,7 +51,6 @@ def _programs(bed: Bed, folder: Path, argocd: Path, ports: dict[str, int]) -> tu
     )
     commands = {
         "argocd-repo-server": (
-            *access,
             "--address=127.0.0.1",
             f"--port={ports['repo']}",
             "--metrics-address=127.0.0.1",
