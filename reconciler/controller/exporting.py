@@ -4,6 +4,7 @@ import queue
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import IO
 
 from reconciler.adapters.http import Endpoint, HttpClient, HttpError
@@ -16,6 +17,7 @@ from reconciler.version import __version__
 ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 HEADERS, SERVICE = "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_SERVICE_NAME"
 _WAITING = 256  # passes; more are dropped
+_SECONDS = 5.0
 _OK = 300
 _log = Log(__name__)
 
@@ -53,8 +55,12 @@ class SpanExporter:
             assert self._client is not None  # noqa: S101 - else the thread is not started
             result = "dropped"
             try:
-                if self._client.send("POST", "", otlp(spans, self._resource)).status < _OK:
+                until = monotonic() + _SECONDS
+                status = self._client.send_until(until, "POST", "", otlp(spans, self._resource)).status
+                if status < _OK:
                     result = "exported"
+                else:
+                    _log.event("warning", "spans were not accepted", error=f"the endpoint answered {status}")
             except HttpError as error:
                 _log.event("warning", "spans were not accepted", error=error.message)
             self._metrics.count("spans_total", len(spans), result=result)
@@ -86,7 +92,7 @@ def _client(environ: Mapping[str, str]) -> HttpClient | None:
     if not url:
         return None
     endpoint = Endpoint.parse(url, token=_token(environ), purpose="OpenTelemetry endpoint")
-    return HttpClient(endpoint, timeout_seconds=5.0)
+    return HttpClient(endpoint, timeout_seconds=_SECONDS)
 
 
 def _token(environ: Mapping[str, str]) -> str:

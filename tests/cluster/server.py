@@ -18,13 +18,16 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import kubeconfig, shared
+from tests.cluster import certificates, kubeconfig, shared
 from tests.cluster.client import Client, Endpoint
 from tests.cluster.parts import ControlPlane
 from tests.cluster.store import Say, cache_folder, made_once
 
 AUDIT_LOG = "requests.jsonl"
 """The requests of service accounts, one event a line, beside the logs of the API server."""
+
+CERTIFIED_USER = "certified"
+"""Whom `client.crt` and `client.key`, beside the logs of the API server, let in."""
 
 _AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
 _READY_SECONDS = 60.0
@@ -172,6 +175,9 @@ class _Launch:
         self._port, self._token = free_port(), secrets.token_hex(24)
         tokens, key = self._folder / "tokens.csv", self._folder / "service-account.key"
         _private(tokens, f'{self._token},admin,admin,"system:masters"\n')
+        signer = certificates.authority()
+        (self._folder / "client-ca.crt").write_bytes(signer.pem)
+        signer.client(self._folder, CERTIFIED_USER, "system:masters")
         encoded = base64.encodebytes(_EC_KEY_HEAD + secrets.token_bytes(32) + _EC_KEY_TAIL).decode()
         _private(key, f"-----BEGIN EC PRIVATE KEY-----\n{encoded}-----END EC PRIVATE KEY-----\n")
         client_url, peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -195,6 +201,7 @@ class _Launch:
             "bind-address": "127.0.0.1",
             "secure-port": str(self._port),
             "cert-dir": str(self._certificates),
+            "client-ca-file": str(self._folder / "client-ca.crt"),
             "token-auth-file": str(tokens),
             "authorization-mode": "RBAC",
             "service-account-key-file": str(key),
