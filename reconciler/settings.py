@@ -36,6 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_level: lowest level to log.
     log_format: format of log messages on standard error.
     inventory_namespace: namespace on each cluster that keeps the inventory and the records of applied plans.
+    server_patience: seconds to ask a busy or restarting API server again.
     decision_log: file that applied plans are recorded in (empty: `decisions.jsonl` in the user's state folder).
     """
 
@@ -53,6 +54,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_format: str = "text"
     decision_log: str = ""
     inventory_namespace: str = "gpu-reconciler"
+    server_patience: int = 30
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -62,7 +64,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("text", "json"),
 }
-_NUMBERS = {"width": (0, 1000), "processes": (0, 256)}
+_NUMBERS = {"width": (0, 1000), "processes": (0, 256), "server_patience": (0, 3600)}
 CONFIG_FILE = "reconciler.yaml"
 TODAY = "today"
 """The date of the run: for pipelines on a schedule. Not in a file, so that the same commit gives the same plan."""

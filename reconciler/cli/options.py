@@ -68,7 +68,13 @@ inventory_namespace = click.option(
     help="Namespace on each cluster that keeps the inventory. [default: gpu-reconciler]",
 )
 exit_code = click.option("--exit-code", is_flag=True, help="Exit with 1 if there are changes.")
-_ACCESS = {"kubeconfig": "--kubeconfig", "context": "--context", "as_user": "--as", "as_groups": "--as-group"}
+_ACCESS = {
+    "kubeconfig": "--kubeconfig",
+    "context": "--context",
+    "as_user": "--as",
+    "as_groups": "--as-group",
+    "server_patience": "--server-patience",
+}
 access = stack(
     click.option(
         "--kubeconfig",
@@ -81,6 +87,11 @@ access = stack(
     click.option(
         "--as-group", "as_groups", metavar="GROUP", multiple=True, help="Group to impersonate. May be repeated."
     ),
+)
+server_patience = click.option(
+    "--server-patience",
+    metavar="SECONDS",
+    help="How long to ask a busy or restarting API server again; an absent one is asked once. [default: 30]",
 )
 full = click.option("--full", is_flag=True, help="Show every field of created and deleted objects.")
 

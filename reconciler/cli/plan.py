@@ -51,6 +51,7 @@ Examples:
     help="Compare with live clusters instead of rendered/ of the base, and ask them about every change (dry run).",
 )
 @options.access
+@options.server_patience
 @options.width
 @options.date
 @options.exit_code

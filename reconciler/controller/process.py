@@ -77,7 +77,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
     state = _state_folder(flags.state)
     with ExitStack() as stack:
         metrics = Metrics()
-        cluster = None if flags.config else stack.enter_context(open_cluster(flags.cluster, environ))
+        cluster = None if flags.config else stack.enter_context(open_cluster(flags.cluster, environ, is_expected=True))
         store = _store(flags, state, cluster)
         leases = _leases(flags, environ, cluster) if cluster else None
         exporter = SpanExporter(environ, metrics, file=flags.spans)

@@ -119,9 +119,13 @@ class ClusterError(OutsideError):
 
 
 class ClusterUnavailable(ClusterError):
-    """The server did not answer, was busy, or a webhook failed. Asking again may help."""
+    """The server did not answer, was busy, or a webhook failed. Asking again may help.
+
+    is_connected: whether there was a connection to the server at all.
+    """
 
     retryable: ClassVar[bool] = True
+    is_connected: bool = True
 
 
 class UnknownKind(ClusterError):

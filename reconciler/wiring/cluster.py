@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, Config
 from reconciler.errors import ConfigError
+from reconciler.settings import Settings
 
 if TYPE_CHECKING:
     from reconciler.ports.cluster import LiveCluster
@@ -24,13 +25,23 @@ class ClusterFlags(Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
 
 
-def open_cluster(flags: ClusterFlags, environ: Mapping[str, str]) -> "LiveCluster":
-    """Open the cluster that the flags name: a context of a kubeconfig, or the one that this process runs in."""
+def open_cluster(
+    flags: ClusterFlags,
+    environ: Mapping[str, str],
+    *,
+    patience: float = Settings().server_patience,
+    is_expected: bool = False,
+) -> "LiveCluster":
+    """Open the cluster that the flags name: a context of a kubeconfig, or the one that this process runs in.
+
+    patience: seconds to ask a busy or restarting server again. is_expected: also one that never answered before.
+    """
     from reconciler.adapters.kubernetes import KubernetesCluster, load_access  # noqa: PLC0415 - only for live commands
 
-    return KubernetesCluster(
-        load_access(environ, kubeconfig=flags.kubeconfig, context=flags.context, user=flags.user, groups=flags.groups)
+    access = load_access(
+        environ, kubeconfig=flags.kubeconfig, context=flags.context, user=flags.user, groups=flags.groups
     )
+    return KubernetesCluster(access, patience_seconds=patience, is_expected=is_expected)
 
 
 def access_flags(flags: Mapping[str, Any]) -> ClusterFlags:
@@ -41,18 +52,19 @@ def access_flags(flags: Mapping[str, Any]) -> ClusterFlags:
 
 
 def cluster_opener(
-    flags: ClusterFlags, environ: Mapping[str, str], config: Config, *, chosen: str = ""
+    flags: ClusterFlags, environ: Mapping[str, str], config: Config, settings: Settings
 ) -> "Callable[[Cluster], LiveCluster]":
     """Return what opens a cluster of the repository.
 
-    The flags name the only cluster, or the `chosen` one. Of several clusters each has a context of its own name.
+    The flags name the only cluster, or the chosen one. Of several clusters each has a context of its own name.
     """
-    is_one = bool(chosen) or len(config.clusters) == 1
+    is_one = bool(settings.cluster) or len(config.clusters) == 1
     if flags.context and not is_one:
         raise ConfigError("--context names one cluster, but several are chosen", hint="choose one with --cluster")
 
     def opener(cluster: Cluster) -> "LiveCluster":
-        return open_cluster(flags if is_one else replace(flags, context=cluster.name), environ)
+        named = flags if is_one else replace(flags, context=cluster.name)
+        return open_cluster(named, environ, patience=settings.server_patience)
 
     return opener
 
@@ -61,7 +73,7 @@ def cluster_opener(
 def open_clusters(flags: ClusterFlags, environ: Mapping[str, str], run: "Run") -> "Iterator[Mapping[str, LiveCluster]]":
     """Open the clusters of a run, by name, while the block runs: all of them, or the chosen one."""
     chosen, config = run.settings.cluster, run.workspace.config
-    opener = cluster_opener(flags, environ, config, chosen=chosen)
+    opener = cluster_opener(flags, environ, config, run.settings)
     with ExitStack() as stack:
         clusters = [cluster for cluster in config.clusters if chosen in ("", cluster.name)]
         yield {cluster.name: stack.enter_context(opener(cluster)) for cluster in clusters}

@@ -36,8 +36,11 @@ _APPLY, _MERGE, _JSON = (f"application/{name}" for name in ("apply-patch+yaml", 
 class KubernetesCluster:
     """One API server; see `LiveCluster`."""
 
-    def __init__(self, access: Access, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self._transport = Transport(access, patience_seconds=patience_seconds)
+    def __init__(
+        self, access: Access, *, patience_seconds: float = PATIENCE_SECONDS, is_expected: bool = False
+    ) -> None:
+        """See `Transport`."""
+        self._transport = Transport(access, patience_seconds=patience_seconds, is_expected=is_expected)
         self._lock = Lock()
         self._discovery: Discovery | None = None
 

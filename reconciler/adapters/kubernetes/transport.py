@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 import urllib3
 from msgspec import Struct
-from urllib3.exceptions import HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError, SSLError
 
 from reconciler.adapters.kubernetes.access import Access
 from reconciler.adapters.kubernetes.refusals import refusal, retry_after, unreachable
@@ -53,13 +53,21 @@ class ApiAnswer(Struct, frozen=True, kw_only=True):
 class Transport:
     """Sends requests with the credentials of an access. Threads may share it."""
 
-    def __init__(self, access: Access, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, access: Access, *, patience_seconds: float = PATIENCE_SECONDS, is_expected: bool = False
+    ) -> None:
+        """`is_expected`: the server is there, or will be within the patience."""
         self.access = access
         self._patience = patience_seconds
+        self._is_expected = is_expected
         self._closed = Event()
 
     def send(self, call: ApiCall) -> ApiAnswer:
-        """Send a request, again where that is safe and may help. Raises `ClusterError`."""
+        """Send a request, again where that is safe and may help. Raises `ClusterError`.
+
+        A server that never answered and cannot be connected to is not asked again: it is not there. One that answered
+        before may be restarting.
+        """
         deadline = monotonic() + self._patience
         renewals = self.access.renewals
         for attempt in count():
@@ -67,7 +75,10 @@ class Transport:
                 return self._exchange(call)
             except ClusterUnavailable as error:
                 pause = max(_PAUSES[min(attempt, len(_PAUSES) - 1)], error.retry_after)
-                if not _may_repeat(call, error) or monotonic() + pause > deadline or self._closed.wait(pause):
+                is_absent = not error.status and not error.is_connected and not self._is_expected
+                if is_absent or not _may_repeat(call, error):
+                    raise
+                if monotonic() + pause > deadline or self._closed.wait(pause):
                     raise
             except ClusterError as error:
                 if error.status != _UNAUTHORIZED or self.access.renewals != renewals:
@@ -91,9 +102,11 @@ class Transport:
 
     def unreachable(self, call: ApiCall, error: BaseException) -> ClusterUnavailable:
         """Return the error of a connection that failed."""
-        is_unsent = isinstance(error, NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
+        is_unsent = isinstance(error, NewConnectionError | ConnectTimeoutError)
         is_write = call.method != "GET" and "dryRun" not in call.query
-        return unreachable(call.purpose, self.access.server, error, outcome_unknown=is_write and not is_unsent)
+        found = unreachable(call.purpose, self.access.server, error, outcome_unknown=is_write and not is_unsent)
+        found.is_connected = not (is_unsent or isinstance(error, SSLError | ProxyError))
+        return found
 
     def _exchange(self, call: ApiCall) -> ApiAnswer:
         response = self._request(call, urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS))
@@ -122,7 +135,7 @@ class Transport:
         if call.query:
             url += f"?{urlencode(call.query)}"
         try:
-            return self.access.pool.urlopen(
+            response = self.access.pool.urlopen(
                 call.method,
                 url,
                 body=call.body,
@@ -134,6 +147,8 @@ class Transport:
             )
         except (HTTPError, OSError) as error:
             raise self.unreachable(call, error) from None
+        self._is_expected = True
+        return response
 
     def _refused(self, call: ApiCall, response: urllib3.BaseHTTPResponse, raw: bytes) -> ClusterError:
         return refusal(

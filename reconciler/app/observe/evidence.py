@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.app.observe.reading import KindObjects, OpenCluster, open_all, read_kind
+from reconciler.app.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind
 from reconciler.app.workspace import Workspace
 from reconciler.core.active_queues import ActiveQueues, write_active_queues
+from reconciler.core.config import Cluster
 from reconciler.core.inventory import Inventory, same_nodes, write_inventory
 from reconciler.core.kinds.kai import QUEUE_LABELS
 from reconciler.core.kinds.kueue import LOCAL_QUEUE, WORKLOAD
@@ -61,13 +62,16 @@ def observe(
 ) -> Iterator[Observed]:
     """Observe every chosen cluster. One that cannot be reached keeps all its evidence."""
     index = workspace.compile()
+
+    def seen(opened: tuple[Cluster, LiveCluster | ClusterError]) -> Observed:
+        cluster, live = opened
+        if isinstance(live, ClusterError):
+            return _unreachable(index, cluster.name, now, live.message)
+        sight = _Sight(index=index, name=cluster.name, live=live, now=now)
+        return _observe(sight, allow_shrink=allow_shrink)
+
     with ExitStack() as stack:
-        for cluster, live in open_all(stack, open_cluster, index.clusters):
-            if isinstance(live, ClusterError):
-                yield _unreachable(index, cluster.name, now, live.message)
-            else:
-                sight = _Sight(index=index, name=cluster.name, live=live, now=now)
-                yield _observe(sight, allow_shrink=allow_shrink)
+        yield from for_each_cluster(seen, open_all(stack, open_cluster, index.clusters))
 
 
 def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:

@@ -1,14 +1,19 @@
 """Read the objects of a live cluster kind by kind: what cannot be read is a failure of that kind alone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import TypeVar
 
 from msgspec import Struct
 
 from reconciler.core.config import Cluster
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.objects import ObjectKey
-from reconciler.ports.cluster import Body, ClusterError, LiveCluster, UnknownKind
+from reconciler.ports.cluster import CONCURRENCY, Body, ClusterError, LiveCluster, UnknownKind
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class KindObjects(Struct, frozen=True, kw_only=True, eq=False):
@@ -24,13 +29,35 @@ OpenCluster = Callable[[Cluster], LiveCluster]
 def open_all(
     stack: ExitStack, open_cluster: OpenCluster, clusters: Iterable[Cluster]
 ) -> list[tuple[Cluster, LiveCluster | ClusterError]]:
-    """Open the clusters, so that a wrong setting fails before anything is written; one may be a failure of its own."""
-    return [(cluster, _opened(stack, open_cluster, cluster)) for cluster in clusters]
+    """Open the clusters, so that a wrong setting fails before anything is written; one may be a failure of its own.
+
+    They are asked at one time: those that do not answer cost as much time as one of them.
+    """
+    rows = list(clusters)
+    opened = [_opened(stack, open_cluster, cluster) for cluster in rows]
+    return list(zip(rows, for_each_cluster(_answering, opened), strict=True))
+
+
+def for_each_cluster(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """Yield what work on each cluster returns, in order; it waits for all clusters at one time."""
+    if not items:
+        return
+    with ThreadPoolExecutor(min(len(items), CONCURRENCY), thread_name_prefix="cluster") as pool:
+        yield from pool.map(work, items)
 
 
 def _opened(stack: ExitStack, open_cluster: OpenCluster, cluster: Cluster) -> LiveCluster | ClusterError:
     try:
-        live = stack.enter_context(open_cluster(cluster))
+        return stack.enter_context(open_cluster(cluster))
+    except ClusterError as error:
+        return error
+
+
+def _answering(live: LiveCluster | ClusterError) -> LiveCluster | ClusterError:
+    """Return a cluster that answers, or why it does not."""
+    if isinstance(live, ClusterError):
+        return live
+    try:
         live.version()
     except ClusterError as error:
         return error

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from msgspec import Struct
 
-from reconciler.app.observe.reading import KindObjects, OpenCluster, open_all, read_kind
+from reconciler.app.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind
 from reconciler.app.workspace import Workspace
 from reconciler.core.config import Cluster
 from reconciler.core.kinds.facts import KindId
@@ -70,13 +70,16 @@ def status(index: CompiledRevision, jobs: RenderedJobs, live: LiveCluster) -> Cl
 def statuses(workspace: Workspace, open_cluster: OpenCluster) -> Iterator[ClusterStatus]:
     """Return the status of every chosen cluster."""
     index, clusters = rendered_jobs(workspace)
+
+    def seen(opened: tuple[RenderedJobs, LiveCluster | ClusterError]) -> ClusterStatus:
+        jobs, live = opened
+        if isinstance(live, ClusterError):
+            return ClusterStatus(cluster=jobs.cluster.name, failures=(live.message,))
+        return status(index, jobs, live)
+
     with ExitStack() as stack:
-        opened = open_all(stack, open_cluster, [jobs.cluster for jobs in clusters])
-        for jobs, (cluster, live) in zip(clusters, opened, strict=True):
-            if isinstance(live, ClusterError):
-                yield ClusterStatus(cluster=cluster.name, failures=(live.message,))
-            else:
-                yield status(index, jobs, live)
+        lives = [live for _, live in open_all(stack, open_cluster, [jobs.cluster for jobs in clusters])]
+        yield from for_each_cluster(seen, list(zip(clusters, lives, strict=True)))
 
 
 _OTHERS: tuple[KindId, ...] = (POD, WORKLOAD, POD_GROUP, LOCAL_QUEUE, CLUSTER_QUEUE, QUEUE, NODE)

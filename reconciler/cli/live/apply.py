@@ -32,6 +32,7 @@ Examples:
 @options.judging_base
 @options.cluster
 @options.access
+@options.server_patience
 @click.option(
     "--timeout",
     metavar="SECONDS",

@@ -20,6 +20,7 @@ Examples:
 @options.repo
 @options.cluster
 @options.access
+@options.server_patience
 @options.inventory_namespace
 @options.output(("text", "json"))
 @options.run_options

@@ -25,6 +25,7 @@ Examples:
 @options.repo
 @options.cluster
 @options.access
+@options.server_patience
 @click.option("--allow-shrink", is_flag=True, help="Accept a fleet that shrinks by more than spec.evidence.maxShrink.")
 @options.run_options
 def command(*, repo: str, allow_shrink: bool, **flags: Any) -> int:
@@ -41,7 +42,7 @@ def command(*, repo: str, allow_shrink: bool, **flags: Any) -> int:
 
     environ = options.environment()
     run = wiring.open_run(repo, options.setting_flags(flags), environ)
-    opener = cluster_opener(access_flags(flags), environ, run.workspace.config, chosen=run.settings.cluster)
+    opener = cluster_opener(access_flags(flags), environ, run.workspace.config, run.settings)
     is_refused = is_failed = False
     for seen in observe(run.workspace, opener, now=dt.datetime.now(dt.UTC), allow_shrink=allow_shrink):
         wiring.write_edits(seen.files, run)

@@ -29,6 +29,7 @@ Examples:
 @options.repo
 @options.cluster
 @options.access
+@options.server_patience
 @options.output(("text", "json"))
 @click.option("--watch", is_flag=True, help="Print again when something changes, until Ctrl-C.")
 @click.option(
@@ -53,7 +54,7 @@ def command(*, job: str, repo: str, watch: bool, interval: float, **flags: Any) 
 
     environ = options.environment()
     run = wiring.open_run(repo, options.setting_flags(flags), environ)
-    opener = cluster_opener(access_flags(flags), environ, run.workspace.config, chosen=run.settings.cluster)
+    opener = cluster_opener(access_flags(flags), environ, run.workspace.config, run.settings)
     show = _printer(run.settings)
     if not watch:
         found = choose(list(statuses(run.workspace, opener)), job)

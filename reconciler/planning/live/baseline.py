@@ -18,19 +18,21 @@ from reconciler.core.summary import summarize
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
 from reconciler.planning.baseline import ExistingObject
-from reconciler.planning.live.inventory import place_of, read_inventory
+from reconciler.planning.live.inventory import place_of
 from reconciler.planning.live.probe import Probe, ServerReply, probe
 from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
 from reconciler.planning.live.reading import (
+    ClusterReading,
     LiveIdentity,
     Owned,
+    Wanted,
     at_once,
     kind_token,
     read_bodies,
-    read_owned,
+    read_clusters,
     version_of,
 )
-from reconciler.ports.cluster import Body, ClusterError, LiveCluster
+from reconciler.ports.cluster import Body, LiveCluster
 
 _NO_UIDS: frozenset[str] = frozenset()
 _CHUNK = 256  # source files that are rendered at one time
@@ -108,21 +110,20 @@ class LiveBaseline:
         """Return the versions of all live objects that differ, by path."""
         return {path: one.version for path, one in self._identities.items()}
 
-    def read(
-        self, name: str, cluster: LiveCluster, index: CompiledRevision, renderer: Renderer, known: set[str]
+    def judge(
+        self,
+        name: str,
+        reading: ClusterReading,
+        index: CompiledRevision,
+        renderer: Renderer,
+        keys: Mapping[str, ObjectKey],
     ) -> None:
-        """Read one cluster and ask it about every create and update. `known`: paths of rendered files in Git."""
-        desired = {path: blob for path, blob in index.desired.items() if path.startswith(f"{name}/")}
+        """Compare one cluster, as it was read, with its desired objects; ask it about every create and update."""
+        cluster, owned = self._clusters[name], reading.owned
+        desired = {path: index.desired[path] for path in keys}
         ended = desired.keys() & index.context.finished().keys()  # jobs that are never applied again
-        keys = {row.path: row.key for row in index.first_summaries() if row.path in desired}
-        inventory = self._inventory(name, cluster, index)
-        owned = read_owned(
-            cluster,
-            self._runtime.kinds,
-            name,
-            {(key.group, key.kind) for key in (*keys.values(), *inventory)},
-            {kind_token(path) for path in known if path.startswith(f"{name}/")},
-        )
+        if reading.inventory_failure:
+            self._doubt_inventory(name, reading.inventory_failure)
         blind = self._doubt_kinds(name, owned, keys)
         before = load_proofs(self._runtime.cache, cluster.server)
         proofs: dict[str, tuple[str, str, str]] = {}
@@ -133,7 +134,7 @@ class LiveBaseline:
                 proofs[path] = before[path]
                 self._versions[path] = desired[path]
             elif path in desired or (
-                not one.is_terminating and {one.version.uid, ""} & inventory.get(one.key, _NO_UIDS)
+                not one.is_terminating and {one.version.uid, ""} & reading.uids.get(one.key, _NO_UIDS)
             ):
                 self._identities[path] = one
                 self._versions[path] = f"{one.version.uid}/{one.version.resource_version}"
@@ -149,24 +150,18 @@ class LiveBaseline:
             LiveState(
                 cluster=name,
                 server=cluster.server,
-                version=cluster.version(),
+                version=reading.version,
                 objects=len(owned.identities),
                 unchecked=tuple(sorted(unchecked)),
                 unknown=tuple(sorted(str(keys[path]) for path in blind)),
             )
         )
 
-    def _inventory(
-        self, name: str, cluster: LiveCluster, index: CompiledRevision
-    ) -> Mapping[ObjectKey, frozenset[str]]:
-        """Return the UIDs of our objects: what is not in the inventory is never deleted."""
-        place = place_of(index.revision.config.name, name, self._runtime.inventory_namespace)
-        try:
-            return read_inventory(cluster, place).uids()
-        except ClusterError as error:
-            text = f"it is not known which objects of {name} may be deleted: {error.message}"
-            self.doubts.append(Doubt(path="", message=text, hint=f"allow `list` on ConfigMaps in {place.namespace}"))
-            return {}
+    def _doubt_inventory(self, name: str, failure: str) -> None:
+        """Note that it is not known what is ours: what is not in the inventory is never deleted."""
+        text = f"it is not known which objects of {name} may be deleted: {failure}"
+        hint = f"allow `list` on ConfigMaps in {self._runtime.inventory_namespace}"
+        self.doubts.append(Doubt(path="", message=text, hint=hint))
 
     def _doubt_kinds(self, name: str, owned: Owned, keys: Mapping[str, ObjectKey]) -> set[str]:
         """Note which kinds could not be read, and return the desired objects of these kinds."""
@@ -290,14 +285,21 @@ def read_live(
     known: paths of rendered files in Git, whose kinds are looked at besides those of the sources.
     """
     baseline = LiveBaseline(runtime, clusters, index.revision.config.rendered)
-    for name, cluster in clusters.items():
-        baseline.read(name, cluster, index, renderer, known)
+    keys: dict[str, dict[str, ObjectKey]] = {name: {} for name in clusters}
+    for row in index.first_summaries():
+        if row.cluster in keys and row.path in index.desired:
+            keys[row.cluster][row.path] = row.key
+    wanted = {
+        name: Wanted(
+            place=place_of(index.revision.config.name, name, runtime.inventory_namespace),
+            kinds=frozenset((key.group, key.kind) for key in keys[name].values()),
+            tokens=frozenset(kind_token(path) for path in known if path.startswith(f"{name}/")),
+        )
+        for name in clusters
+    }
+    for name, reading in read_clusters(clusters, runtime.kinds, wanted).items():
+        baseline.judge(name, reading, index, renderer, keys[name])
     return baseline
-
-
-def _is_listed(inventory: Mapping[ObjectKey, frozenset[str]], one: LiveIdentity) -> bool:
-    """Return whether an object is in the inventory, or its creation was begun."""
-    return not inventory.get(one.key, _NO_UIDS).isdisjoint({one.version.uid, ""})
 
 
 class Places(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Reading what we own on a live cluster: identities of everything, whole objects only where they are needed."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import LiveVersion
 from reconciler.core.values import mapping, sequence, text
+from reconciler.planning.live.inventory import Place, read_inventory
 from reconciler.ports.cluster import (
     CONCURRENCY,
     ApiResource,
@@ -43,13 +45,62 @@ class Owned(Struct, frozen=True, kw_only=True):
     failed: Mapping[GroupKind, str]
 
 
+class ClusterReading(Struct, frozen=True, kw_only=True, eq=False):
+    """What one cluster says before it is asked about single objects.
+
+    version: of the server. uids: the inventory; `inventory_failure` is why it could not be read.
+    """
+
+    version: str
+    owned: Owned
+    uids: Mapping[ObjectKey, frozenset[str]]
+    inventory_failure: str = ""
+
+
+class Wanted(Struct, frozen=True, kw_only=True, eq=False):
+    """What to read of one cluster: the kinds of its desired objects, and those of its rendered files, by token."""
+
+    place: Place
+    kinds: frozenset[GroupKind]
+    tokens: frozenset[str]
+
+
+def read_clusters(
+    clusters: Mapping[str, LiveCluster], kinds: Kinds, wanted: Mapping[str, Wanted]
+) -> dict[str, ClusterReading]:
+    """Read what we own on clusters, by name, all of them at one time."""
+    rows = at_once(lambda name: _read_cluster(clusters[name], kinds, name, wanted[name]), clusters)
+    return dict(zip(clusters, rows, strict=True))
+
+
+def _read_cluster(cluster: LiveCluster, kinds: Kinds, name: str, wanted: Wanted) -> ClusterReading:
+    cluster.discover()  # a server that is not there fails here, once
+    uids, failure = _read_uids(cluster, wanted.place)
+    needed = wanted.kinds | {(key.group, key.kind) for key in uids}
+    return ClusterReading(
+        version=cluster.version(),
+        owned=read_owned(cluster, kinds, name, needed, wanted.tokens),
+        uids=uids,
+        inventory_failure=failure,
+    )
+
+
+def _read_uids(cluster: LiveCluster, place: Place) -> tuple[Mapping[ObjectKey, frozenset[str]], str]:
+    try:
+        return read_inventory(cluster, place).uids(), ""
+    except ClusterError as error:
+        return {}, error.message
+
+
 def at_once(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Do work that waits for the server, for several items at one time; the results are in order."""
     with ThreadPoolExecutor(CONCURRENCY) as pool:
         return list(pool.map(work, items))
 
 
-def read_owned(cluster: LiveCluster, kinds: Kinds, name: str, wanted: Collection[GroupKind], tokens: set[str]) -> Owned:
+def read_owned(
+    cluster: LiveCluster, kinds: Kinds, name: str, wanted: Collection[GroupKind], tokens: AbstractSet[str]
+) -> Owned:
     """List the identities of our objects: of the wanted kinds, and of those whose rendered files have these names.
 
     Objects that a controller made from ours, with our label, are its own.

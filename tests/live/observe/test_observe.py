@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +71,6 @@ def observer(fleet: Fleet, private_server: ApiServer, private_cluster: Kubernete
         live.delete(key, uid=body["metadata"]["uid"], propagation="Background")
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up at once where a server does not answer."""
-    hasty = partial(KubernetesCluster, patience_seconds=0.05)
-    monkeypatch.setattr("reconciler.adapters.kubernetes.KubernetesCluster", hasty)
-
-
 def test_nodes_become_an_inventory(observer: Observer) -> None:
     """Only what decisions use, sorted; a second observation changes nothing."""
     observer.add(*(h100(f"gpu-{number}") for number in (2, 1, 3)))
@@ -129,7 +121,6 @@ def test_a_fleet_that_shrinks_is_refused(observer: Observer) -> None:
     assert observer.text("nodes.yaml").count("- name: gpu-") == 2
 
 
-@pytest.mark.usefixtures("impatient")
 def test_an_unreachable_cluster_keeps_its_evidence(observer: Observer, tmp_path: Path) -> None:
     """Old evidence stays, with its age; nothing is guessed."""
     before = observer.fleet.files("evidence")
@@ -236,7 +227,6 @@ def test_a_wrong_name_of_a_job(observer: Observer) -> None:
     assert (ran.code, "did you mean probe?" in ran.err) == (2, True)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_several_clusters_have_contexts_of_their_names(observer: Observer, tmp_path: Path) -> None:
     """F-133: one cluster that cannot be reached does not keep another from being observed."""
     fleet = observer.fleet

@@ -61,6 +61,6 @@ def test_the_life_of_a_terminated_job(
     flags = ClusterFlags(kubeconfig=str(api_server.kubeconfig))
     seen: list[list[ClusterStatus]] = []
     with contextlib.suppress(KeyboardInterrupt):
-        seen.extend(watch_statuses(run.workspace, cluster_opener(flags, {}, run.workspace.config), wait))
+        seen.extend(watch_statuses(run.workspace, cluster_opener(flags, {}, run.workspace.config, run.settings), wait))
     phases = [job.phase.value for found in seen for one in found for job in one.jobs if job.key == key]
     assert phases == ["Pending", "Running", "Terminating", "Terminated"]
