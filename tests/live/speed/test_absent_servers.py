@@ -8,20 +8,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import yaml
 
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.app.observe.reading import open_all
-from reconciler.core.config import Cluster
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.planning.live.inventory import Place
 from reconciler.planning.live.reading import Wanted, read_clusters
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable, LiveCluster
 from tests.cli.fleet import Fleet
-from tests.cluster.server import ApiServer, free_port
+from tests.cluster.server import ApiServer, free_port, wait_until
+
+if TYPE_CHECKING:
+    from reconciler.core.config import Cluster
 
 _SOON = 5.0  # seconds; the patience with a restarting server is 30
 _MEETING = 20.0  # seconds within which all threads arrive, or the test fails
@@ -79,7 +81,15 @@ def test_a_server_that_answered_before_is_awaited(api_server: ApiServer, tmp_pat
     port, target = free_port(), api_server.client.endpoint.server.rpartition(":")[2]
     text = api_server.kubeconfig.read_text().replace(f":{target}", f":{port}")
     (tmp_path / "kubeconfig").write_text(text)
-    with KubernetesCluster(load_access({}, kubeconfig=str(tmp_path / "kubeconfig"))) as cluster:
+    access = load_access({}, kubeconfig=str(tmp_path / "kubeconfig"))
+    headers, attempts = access.headers, [0]
+
+    def counted() -> Iterator[tuple[str, str]]:
+        attempts[0] += 1
+        return headers()
+
+    access.headers = counted  # type: ignore[method-assign]
+    with KubernetesCluster(access) as cluster:
         with forwarded(port, int(target)):
             assert cluster.version()
         with pytest.raises(ConnectionRefusedError):
@@ -87,6 +97,8 @@ def test_a_server_that_answered_before_is_awaited(api_server: ApiServer, tmp_pat
         found: list[str] = []
         asking = threading.Thread(target=lambda: found.append(cluster.version()))
         asking.start()
+        # One succeeded, one found its connection broken, others were refused.
+        wait_until(lambda: attempts[0] >= 4, "attempts", seconds=_MEETING)
         with forwarded(port, int(target)):
             asking.join(_MEETING)
         assert found
