@@ -25,7 +25,7 @@ from reconciler.planning.live.reading import (
     ClusterReading,
     LiveIdentity,
     Owned,
-    Wanted,
+    ReadingScope,
     at_once,
     kind_token,
     read_bodies,
@@ -290,7 +290,7 @@ def read_live(
         if row.cluster in keys and row.path in index.desired:
             keys[row.cluster][row.path] = row.key
     wanted = {
-        name: Wanted(
+        name: ReadingScope(
             place=place_of(index.revision.config.name, name, runtime.inventory_namespace),
             kinds=frozenset((key.group, key.kind) for key in keys[name].values()),
             tokens=frozenset(kind_token(path) for path in known if path.startswith(f"{name}/")),

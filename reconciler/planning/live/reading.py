@@ -57,7 +57,7 @@ class ClusterReading(Struct, frozen=True, kw_only=True, eq=False):
     inventory_failure: str = ""
 
 
-class Wanted(Struct, frozen=True, kw_only=True, eq=False):
+class ReadingScope(Struct, frozen=True, kw_only=True, eq=False):
     """What to read of one cluster: the kinds of its desired objects, and those of its rendered files, by token."""
 
     place: Place
@@ -66,14 +66,14 @@ class Wanted(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def read_clusters(
-    clusters: Mapping[str, LiveCluster], kinds: Kinds, wanted: Mapping[str, Wanted]
+    clusters: Mapping[str, LiveCluster], kinds: Kinds, wanted: Mapping[str, ReadingScope]
 ) -> dict[str, ClusterReading]:
     """Read what we own on clusters, by name, all of them at one time."""
     rows = at_once(lambda name: _read_cluster(clusters[name], kinds, name, wanted[name]), clusters)
     return dict(zip(clusters, rows, strict=True))
 
 
-def _read_cluster(cluster: LiveCluster, kinds: Kinds, name: str, wanted: Wanted) -> ClusterReading:
+def _read_cluster(cluster: LiveCluster, kinds: Kinds, name: str, wanted: ReadingScope) -> ClusterReading:
     cluster.discover()  # a server that is not there fails here, once
     uids, failure = _read_uids(cluster, wanted.place)
     needed = wanted.kinds | {(key.group, key.kind) for key in uids}

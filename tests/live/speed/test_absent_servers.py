@@ -17,7 +17,7 @@ from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.app.observe.reading import open_all
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.planning.live.inventory import Place
-from reconciler.planning.live.reading import Wanted, read_clusters
+from reconciler.planning.live.reading import ReadingScope, read_clusters
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable, LiveCluster
 from tests.cli.fleet import Fleet
 from tests.cluster.server import ApiServer, free_port, wait_until
@@ -200,7 +200,7 @@ def test_clusters_are_opened_at_one_time() -> None:
 
 def test_clusters_of_a_plan_are_read_at_one_time() -> None:
     meeting = Meeting(3)
-    wanted = Wanted(place=Place(namespace="n", name="n", source="s"), kinds=frozenset(), tokens=frozenset())
+    wanted = ReadingScope(place=Place(namespace="n", name="n", source="s"), kinds=frozenset(), tokens=frozenset())
     names = ("a", "b", "c")
     with pytest.raises(ClusterError, match="here"):
         read_clusters({name: meeting.cluster() for name in names}, BUILT_IN, dict.fromkeys(names, wanted))
