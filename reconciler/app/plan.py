@@ -21,6 +21,7 @@ def plan(
     date: str = "",
     against_head: bool = False,
     clusters: "Mapping[str, LiveCluster] | None" = None,
+    adopt: frozenset[str] = frozenset(),
 ) -> Planned:
     """Compare what the sources of a revision render to with `rendered/` of the base, or with live clusters.
 
@@ -29,6 +30,7 @@ def plan(
     against_head: compare the revision with its own `rendered/` instead, as `commit` and `verify` do. The base, or else
         the merge base with the upstream's default branch, then only decides how the revision is judged.
     clusters: live clusters to compare with instead, by name. Nothing is stored there.
+    adopt: live objects that are not ours and become ours, such as `ConfigMap/team-a/settings`.
     """
     planned = plan_tree(
         workspace.runtime,
@@ -38,6 +40,7 @@ def plan(
         date=date,
         against_head=against_head,
         clusters=clusters,
+        adopt=adopt,
     )
     changes, errors = len(planned.plan.changes), len(planned.plan.errors)
     _log.info("plan %s: %d changes, %d errors", planned.plan.digest, changes, errors)

@@ -75,6 +75,7 @@ _ACCESS = {
     "as_groups": "--as-group",
     "server_patience": "--server-patience",
 }
+_LIVE = {**_ACCESS, "adopt": "--adopt", "inventory_namespace": "--inventory-namespace"}
 access = stack(
     click.option(
         "--kubeconfig",
@@ -116,8 +117,8 @@ def setting_flags(flags: dict[str, Any]) -> dict[str, Any]:
 
 def check_access(flags: dict[str, Any], *, live: bool) -> None:
     """Refuse flags about live clusters in a command that looks at none."""
-    for name, flag in _ACCESS.items():
-        if flags[name] and not live:
+    for name, flag in _LIVE.items():
+        if flags.get(name) and not live:
             raise click.UsageError(f"{flag} has no effect without --live")
 
 

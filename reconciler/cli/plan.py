@@ -13,6 +13,7 @@ from reconciler.outputs.registry import output_names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from reconciler.core.plan import Plan
     from reconciler.ports.cluster import LiveCluster
     from reconciler.wiring import Run
 
@@ -50,8 +51,15 @@ Examples:
     is_flag=True,
     help="Compare with live clusters instead of rendered/ of the base, and ask them about every change (dry run).",
 )
+@click.option(
+    "--adopt",
+    metavar="KIND/NAMESPACE/NAME",
+    multiple=True,
+    help="Adopt a live object that is not ours, with --live; KIND/NAME if it is in no namespace. May be repeated.",
+)
 @options.access
 @options.server_patience
+@options.inventory_namespace
 @options.width
 @options.date
 @options.exit_code
@@ -65,6 +73,7 @@ def command(
     out: Path | None,
     merge_result: bool,
     live: bool,
+    adopt: tuple[str, ...],
     exit_code: bool,
     **flags: Any,
 ) -> int:
@@ -81,17 +90,29 @@ def command(
     from reconciler.cli.display import format_plan  # noqa: PLC0415
     from reconciler.planning.gate import refuse  # noqa: PLC0415
 
-    options.check_access(flags, live=live)
+    options.check_access(flags | {"adopt": adopt}, live=live)
     named = ({"revision": "HEAD"} if merge_result else {}) | options.setting_flags(flags)
     run = wiring.open_run(repo, named, options.environment(), merge=merge_result)
     settings = run.settings
     with _clusters(run, flags) if live else nullcontext() as clusters:
-        planned = plan(run.workspace, base=settings.base, date=settings.date, clusters=clusters)
+        planned = plan(run.workspace, base=settings.base, date=settings.date, clusters=clusters, adopt=frozenset(adopt))
+    _check_adopted(planned.plan, adopt)
     if out is not None:
         wiring.save_plan(planned.plan, out)
     emit_report(format_plan(planned.plan, settings, full=full, summary=summary, filters=filters), settings)
     refuse(planned.plan)
     return 1 if exit_code and planned.plan.has_changes else 0
+
+
+def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
+    """Refuse names that adopt nothing: they are misspelled, or the object is ours already."""
+    from reconciler.errors import ConfigError  # noqa: PLC0415 - as above
+
+    known = {str(change.key) for change in plan.changes if change.adopts}
+    for name in adopt:
+        if name not in known:
+            hint = "it is ours already, does not exist, or no source defines it; write KIND/NAMESPACE/NAME or KIND/NAME"
+            raise ConfigError(f"--adopt: there is no object {name} to adopt", hint=hint)
 
 
 def _clusters(run: "Run", flags: dict[str, Any]) -> AbstractContextManager["Mapping[str, LiveCluster]"]:

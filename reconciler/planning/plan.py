@@ -100,13 +100,15 @@ def plan_tree(
     date: str = "",
     against_head: bool = False,
     clusters: Mapping[str, "LiveCluster"] | None = None,
+    adopt: frozenset[str] = frozenset(),
 ) -> Planned:
     """Plan a tree against a base; `against_head` compares a revision with its own `rendered/`.
 
     date: current date, for exceptions that expire (empty: date of the head commit).
     clusters: live clusters by name, whose objects are what exists; the base then only decides how the plan is judged.
+    adopt: live objects that are not ours and become ours, such as `ConfigMap/team-a/settings`.
     """
-    sides = load_sides(runtime, tree, config, base=base, against_head=against_head, clusters=clusters)
+    sides = load_sides(runtime, tree, config, base=base, against_head=against_head, clusters=clusters, adopt=adopt)
     differences = compare(runtime, sides)
     judgement = judge(runtime, sides.index, sides.base)
     judged = _apply(runtime, sides, differences, judgement, date)

@@ -108,6 +108,7 @@ def load_sides(
     base: str,
     against_head: bool,
     clusters: "Clusters | None" = None,
+    adopt: frozenset[str] = frozenset(),
 ) -> Sides:
     """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
@@ -124,7 +125,7 @@ def load_sides(
     if clusters is not None:
         from reconciler.planning.live.baseline import read_live  # noqa: PLC0415 - few plans look at live clusters
 
-        live = read_live(runtime, clusters, index, renderer, {*own.versions, *existing.versions})
+        live = read_live(runtime, clusters, index, renderer, {*own.versions, *existing.versions}, adopt)
     return Sides(
         index=index,
         totals=totals,

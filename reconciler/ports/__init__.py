@@ -113,6 +113,13 @@ class Repository(Protocol):
         """Return the newest commit, `commit` itself or an ancestor, that changed anything at or below `path`."""
         ...
 
+    def identity(self, commit: str) -> str:
+        """Return what all clones of a repository share: the first commit of a history, and the folder if it is one.
+
+        `<id>` or `<id>:team-a`; empty if the history is cut.
+        """
+        ...
+
     def upstream_default(self) -> str | None:
         """Return the full name of the upstream's default branch (`refs/remotes/origin/main`); None if unknown."""
         ...

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def place_of(run: "Run", cluster: str) -> Place:
     """Return where a cluster keeps the inventory of a config repository."""
-    return inventory.place_of(run.workspace.config.name, cluster, run.settings.inventory_namespace)
+    repository, head = run.workspace.runtime.repository, inventory.head_of(run.workspace.tree)
+    identity = repository.identity(head) if head else ""
+    return inventory.place_of(run.workspace.config.name, cluster, run.settings.inventory_namespace, identity)
 
 
 def apply_runs(
@@ -33,6 +35,9 @@ def apply_runs(
     tell: Callable[[int], None],
 ) -> dict[str, ApplyRun]:
     """Return how each cluster of a run is applied to."""
+    if run.workspace.runtime.repository.is_shallow:
+        text = "the clone is shallow, so it is not known which repository it is, and whose objects it may delete"
+        raise ConfigError(text, hint="git fetch --unshallow")
     log = decision_log(run.settings, environ)
     clock = SystemClock()
     return {

@@ -90,6 +90,12 @@ class MemoryRepository:
                 return oid
         return None
 
+    def identity(self, commit: str) -> str:
+        """Follow the first parents."""
+        while parents := self._commits[commit].parents:
+            commit = parents[0]
+        return commit
+
     def upstream_default(self) -> str | None:
         """Know no upstream."""
         return None

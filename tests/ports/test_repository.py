@@ -318,3 +318,11 @@ def test_messages_are_as_git_keeps_them() -> None:
     assert compose("S", {"A": "1\nB: 2"}) == "S\n\nA: 1 B: 2\n"
     assert trailers_of("S: x\n\nno trailer\nA: 1") == {}
     assert trailers_of("") == {}
+
+
+def test_the_first_commit_identifies_a_repository(bench: Bench) -> None:
+    """F-142: every commit of a history has the same identity."""
+    first = bench.save({"a.txt": b"1"})
+    second = bench.save({"a.txt": b"2"})
+    repository = bench.open()
+    assert repository.identity(second) == repository.identity(first) == first

@@ -661,3 +661,17 @@ def test_files_are_opened_without_following_links_even_if_git_was_deceived(tmp_p
     files.write("file", b"mine")  # takes the place of the link
     assert (top / "file").read_bytes() == b"mine"
     assert [(path.name, path.read_bytes()) for path in outside.iterdir()] == [("a", b"secret")]
+
+
+def test_a_folder_is_part_of_the_identity_and_a_cut_history_has_none(tmp_path: Path) -> None:
+    """F-142: two config repositories in one Git repository differ; a shallow clone does not know what it is."""
+    box = Sandbox.init(tmp_path / "top")
+    first = box.commit({"a/reconciler.yaml": b"", "b/reconciler.yaml": b""})
+    last = box.commit({"a/jobs.yaml": b"1"})
+    assert [_open(tmp_path / "top" / name).identity(last) for name in ("a", "b")] == [f"{first}:a", f"{first}:b"]
+    box.git("clone", "--quiet", "--depth", "1", f"file://{tmp_path / 'top'}", str(tmp_path / "shallow"))
+    assert _open(tmp_path / "shallow").identity(last) == ""
+
+
+def _open(folder: Path) -> GitRepository:
+    return GitRepository.open(folder, environ=dict(os.environ))

@@ -169,6 +169,14 @@ class GitRepository:
         """Find the newest commit that changed anything at or below a path."""
         return self._git.query("rev-list", "--max-count=1", _id(commit), "--", *self._location.to_top((path,)))
 
+    def identity(self, commit: str) -> str:
+        """Return the first commit of the main line: of a merge, that of its first parent."""
+        if self.is_shallow:
+            return ""
+        first = self._git.query("rev-list", "--first-parent", "--max-parents=0", "--max-count=1", _id(commit))
+        folder = self._location.prefix.rstrip("/")
+        return f"{first or ''}{f':{folder}' if folder else ''}"
+
     def upstream_default(self) -> str | None:
         """`refs/remotes/origin/HEAD`'s target, or else `main`, or else `master` there."""
         refs = dict(line.split(" ", 1) for line in decode_path(self._git.run(*_UPSTREAM)).splitlines())

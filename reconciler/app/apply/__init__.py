@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.app.apply.execution import Executed, execute
 from reconciler.app.apply.requests import Rules, Target, carry_out, existing_object
-from reconciler.app.apply.stored import add_record, change_inventory, read_records
+from reconciler.app.apply.stored import add_record, change_inventory, forget_elsewhere, read_records
 from reconciler.app.apply.waiting import Waiter, settle, wait_ready
 from reconciler.core.apply.annotations import wave
 from reconciler.core.apply.inventory import Member, owns
@@ -24,7 +24,7 @@ from reconciler.core.values import mapping, text
 from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.gate import refuse
-from reconciler.planning.live.inventory import Place, read_inventory
+from reconciler.planning.live.inventory import Claims, Place, read_inventories, read_inventory
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster
 
@@ -152,13 +152,15 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work) -> Applied:
     add_record(run.live, run.place, record)
     creations = [step.key for step in work.steps if step.verb is Verb.CREATE]
     change_inventory(run.live, run.place, add=[Member(key=key) for key in creations if key not in uids])
+    claims = read_inventories(run.live, run.place).claims
     rules = Rules(
         kinds=work.kinds,
         version_of=work.version_of,
         uids=uids,
+        claims=claims,
         approved=any(not approval.ignored for approval in work.plan.approvals),
     )
-    return _finish(run, work, record, _execute(run, work, rules))
+    return _finish(run, work, record, _execute(run, work, rules), claims)
 
 
 def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
@@ -173,12 +175,15 @@ def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
     return execute(order(work.kinds, work.steps, waves), carry, lambda steps: settle(waiter, steps), run.advance)
 
 
-def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed) -> Applied:
+def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claims: Claims) -> Applied:
     """Note what became of every object, wait for it, and close the record, whatever of that fails."""
     results, interruption = executed
     notes: list[str] = []
     note = _noting(notes)
     note(lambda: _note_results(run, results))
+    adopted = {change.key for change in work.plan.changes if change.adopts}
+    ours = [one.key for one in results if one.uid and one.key in adopted]
+    note(lambda: forget_elsewhere(run.live, [(key, claim) for key in ours for claim in claims.get(key, ())]))
     not_ready: dict[str, str] = {}
     steps = {step.path: step for step in work.steps}
     done = [result for result in results if result.ending is Ending.DONE]

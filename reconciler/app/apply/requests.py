@@ -12,10 +12,12 @@ from reconciler.core.apply.inventory import owns
 from reconciler.core.apply.results import Ending, StepResult
 from reconciler.core.apply.steps import Step, Verb
 from reconciler.core.kinds.kind import Kinds
+from reconciler.core.live.managers import last_writer
 from reconciler.core.objects import ObjectKey
 from reconciler.core.secrets import KnownSecrets, mask_text, secret_leaves
 from reconciler.core.values import mapping, plural, sequence, text
 from reconciler.errors import one_line
+from reconciler.planning.live.inventory import Claim, Claims, claimants
 from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster, UnknownKind, Written
 
 _ATTEMPTS = 5  # for an object whose status changes while we write it
@@ -35,6 +37,8 @@ class Rules(Struct, frozen=True, kw_only=True, eq=False):
 
     version_of: the version of a live object, as plans name it.
     uids: the inventory: UIDs by object.
+    claims: what the inventories of other config repositories list, read after ours said what the plan creates, so
+        that of two that create the same object at the same time at least one sees the other.
     approved: an approval lets the plan delete queues in which work runs.
     """
 
@@ -42,6 +46,7 @@ class Rules(Struct, frozen=True, kw_only=True, eq=False):
     version_of: Callable[[str, Mapping[str, Any]], str]
     uids: Mapping[ObjectKey, AbstractSet[str]]
     approved: bool
+    claims: Claims = {}
 
 
 def carry_out(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
@@ -78,9 +83,11 @@ def _failed(step: Step, error: ClusterError) -> StepResult:
     return _result(step, Ending.DENIED if is_denial else Ending.FAILED, error.message)
 
 
-def _create(live: LiveCluster, _: Rules, target: Target) -> StepResult:
+def _create(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     """Create an object. One that appeared meanwhile is left as it was."""
     step, desired = target.step, target.desired or {}
+    if rival := _rival(live, rules, step.key):
+        return _result(step, Ending.REFUSED, f"{rival} creates or created it; define it in one of them")
     if excluded := why_not_applied(desired, None):
         return _result(step, Ending.EXCLUDED, excluded)
     try:
@@ -96,6 +103,15 @@ def _create(live: LiveCluster, _: Rules, target: Target) -> StepResult:
     # Applying nothing takes back exactly the fields that only we set.
     live.apply({"apiVersion": desired["apiVersion"], "kind": desired["kind"], "metadata": identity})
     return _result(step, Ending.STALE, "another object of this name appeared after the plan was made; it is as it was")
+
+
+def _rival(live: LiveCluster, rules: Rules, key: ObjectKey) -> Claim | None:
+    """Return the other config repository that has created an object, or is about to."""
+    if key not in rules.claims:
+        return None
+    body = existing_object(live, key)
+    uid = text(mapping((body or {}).get("metadata")).get("uid"))
+    return next(iter(claimants(rules.claims, key, uid)), None)
 
 
 def _is_ours_alone(body: Mapping[str, Any]) -> bool:
@@ -183,16 +199,6 @@ def _moved(rules: Rules, target: Target, body: Mapping[str, Any]) -> str:
         return ""
     who = last_writer(body)
     return f"it changed after the plan was made{f', last by {who}' if who else ''}"
-
-
-def last_writer(body: Mapping[str, Any]) -> str:
-    """Return the field manager, other than ours, that wrote an object last, with the time."""
-    entries = [mapping(entry) for entry in sequence(mapping(body.get("metadata")).get("managedFields"))]
-    others = [entry for entry in entries if entry.get("manager") != MANAGER and not entry.get("subresource")]
-    if not others:
-        return ""
-    last = max(others, key=lambda entry: text(entry.get("time")))
-    return f"{text(last.get('manager'))} at {text(last.get('time'))}"
 
 
 def what_runs_in(live: LiveCluster, kinds: Kinds, body: Mapping[str, Any]) -> str:

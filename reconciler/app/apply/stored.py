@@ -12,7 +12,7 @@ from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.objects import ObjectKey
 from reconciler.core.values import mapping, text
 from reconciler.errors import OutsideError, StalePlan
-from reconciler.planning.live.inventory import Place, read_stored
+from reconciler.planning.live.inventory import Claim, Place, read_stored
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster
 
 _ATTEMPTS = 5
@@ -31,9 +31,10 @@ def change_inventory(
         wanted = form.shards(place.name, inventory.changed(add=add, remove=remove))
         try:
             for shard in wanted:
-                _write(
-                    live, form.config_map(place.name, shard, namespace=place.namespace, source=place.source), existing
+                body = form.config_map(
+                    place.name, shard, namespace=place.namespace, source=place.source, repository=place.repository
                 )
+                _write(live, body, existing)
             # The new ones are complete, so what the old ones say is said twice.
             for name in existing.keys() - {shard.name for shard in wanted}:
                 metadata = existing[name]["metadata"]
@@ -49,15 +50,28 @@ def change_inventory(
     )
 
 
+def forget_elsewhere(live: LiveCluster, claims: Iterable[tuple[ObjectKey, Claim]]) -> None:
+    """Remove objects that were adopted from the inventories of other config repositories."""
+    gone: dict[Place, list[ObjectKey]] = {}
+    for key, claim in claims:
+        gone.setdefault(claim.place, []).append(key)
+    for place, keys in gone.items():
+        change_inventory(live, place, remove=keys)
+
+
 def _write(live: LiveCluster, body: Mapping[str, Any], existing: Mapping[str, Body]) -> None:
     """Create a ConfigMap, or replace one that differs and has not changed since it was read."""
     name = body["metadata"]["name"]
     old = existing.get(name)
     if old is None:
         _create(live, body)
-    elif old.get("data") != body["data"]:
+    elif old.get("data") != body["data"] or not _annotations(body).items() <= _annotations(old).items():
         version = {"resourceVersion": old["metadata"]["resourceVersion"]}
         live.replace({**body, "metadata": {**body["metadata"], **version}})
+
+
+def _annotations(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(mapping(body.get("metadata")).get("annotations"))
 
 
 def _create(live: LiveCluster, body: Mapping[str, Any]) -> None:

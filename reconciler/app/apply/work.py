@@ -8,13 +8,21 @@ from reconciler.app.plan import plan
 from reconciler.app.workspace import Workspace
 from reconciler.core.apply.steps import planned_objects, steps_of
 from reconciler.core.live.projection import content_version
+from reconciler.core.plan import Plan
 from reconciler.index.renderer import Renderer
 from reconciler.ports.cluster import LiveCluster
 
 
-def plan_work(workspace: Workspace, clusters: Mapping[str, LiveCluster], *, base: str = "", date: str = "") -> Work:
-    """Plan a revision against live clusters, and return what is to do there."""
-    planned = plan(workspace, base=base, date=date, clusters=clusters)
+def plan_work(
+    workspace: Workspace,
+    clusters: Mapping[str, LiveCluster],
+    *,
+    base: str = "",
+    date: str = "",
+    adopt: frozenset[str] = frozenset(),
+) -> Work:
+    """Plan a revision against live clusters, and return what is to do there. `adopt`: as for `app.plan`."""
+    planned = plan(workspace, base=base, date=date, clusters=clusters, adopt=adopt)
     made, index, folder = planned.plan, planned.index, planned.index.revision.config.rendered
     changed = planned_objects(made, folder)
     desired = sorted(one.path for one in changed if one.after)
@@ -29,6 +37,11 @@ def plan_work(workspace: Workspace, clusters: Mapping[str, LiveCluster], *, base
         desired=_bodies(planned.renderer, desired),
         version_of=lambda _, body: content_version(body),
     )
+
+
+def adopted(saved: Plan) -> frozenset[str]:
+    """Return the objects that a saved plan adopts: its review approved them."""
+    return frozenset(str(change.key) for change in saved.changes if change.adopts)
 
 
 def _bodies(renderer: Renderer, paths: Sequence[str]) -> dict[str, Mapping[str, Any]]:

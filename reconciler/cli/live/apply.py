@@ -63,7 +63,7 @@ def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flag
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.apply import apply  # noqa: PLC0415
-    from reconciler.app.apply.work import plan_work  # noqa: PLC0415
+    from reconciler.app.apply.work import adopted, plan_work  # noqa: PLC0415
     from reconciler.cli.display import format_plan  # noqa: PLC0415
     from reconciler.outputs.summary import blockers  # noqa: PLC0415
     from reconciler.outputs.terminal.progress import progress  # noqa: PLC0415
@@ -73,7 +73,7 @@ def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flag
     saved, environ = wiring.load_plan(plan_file), options.environment()
     run = wiring.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, environ)
     with open_clusters(access_flags(flags), environ, run) as clusters:
-        work = plan_work(run.workspace, clusters, base=run.settings.base, date=run.settings.date)
+        work = plan_work(run.workspace, clusters, base=run.settings.base, date=run.settings.date, adopt=adopted(saved))
         if blockers(work.plan):
             emit_report(format_plan(work.plan, run.settings), run.settings)
         with progress("applying", total=len(work.steps)) as advance:

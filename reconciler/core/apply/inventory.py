@@ -23,6 +23,9 @@ LABEL = "gpureconciler.io/inventory"
 SOURCE = "gpureconciler.io/source"
 """The annotation that names the config repository that the inventory belongs to."""
 
+REPOSITORY = "gpureconciler.io/repository"
+"""The annotation that identifies the Git repository: its first commit, and the folder of the config repository."""
+
 _MAX_IN_ONE = 500  # entries; about 60 kB
 _SHARDS = 16
 _KEY = "objects"
@@ -115,9 +118,10 @@ def read_lines(lines: str) -> Iterator[Member]:
         yield Member(key=ObjectKey(group=group, kind=kind, namespace=namespace, name=name), uid=uid)
 
 
-def config_map(name: str, shard: Shard, *, namespace: str, source: str) -> dict[str, Any]:
-    """Return the ConfigMap of a shard."""
-    metadata = {"name": shard.name, "namespace": namespace, "labels": {LABEL: name}, "annotations": {SOURCE: source}}
+def config_map(name: str, shard: Shard, *, namespace: str, source: str, repository: str = "") -> dict[str, Any]:
+    """Return the ConfigMap of a shard. `repository` is empty if it is not known."""
+    annotations = {SOURCE: source, **({REPOSITORY: repository} if repository else {})}
+    metadata = {"name": shard.name, "namespace": namespace, "labels": {LABEL: name}, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_KEY: shard.lines}}
 
 

@@ -49,6 +49,13 @@ def owned_by(body: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     return next(found, None)
 
 
+def last_writer(body: Mapping[str, Any]) -> str:
+    """Return the field manager, other than ours, that wrote an object last, with the time."""
+    others = [manager for manager, _ in _entries(body) if manager.name != OURS and not manager.subresource]
+    last = max(others, key=lambda manager: manager.time, default=None)
+    return f"{last.name} at {last.time}" if last is not None else ""
+
+
 def is_covered(tree: Mapping[str, Any], body: Any) -> bool:
     """Return whether every owned field still is in a body: applying it would remove nothing."""
     for step, below in tree.items():

@@ -36,12 +36,16 @@ class Common(Struct, frozen=True, kw_only=True):
 
 
 class LiveFacts(Struct, frozen=True, kw_only=True):
-    """What live clusters said: their states, versions of the existing objects by path, what they refuse, and drift."""
+    """What live clusters said: their states, versions of the existing objects by path, what they refuse, and drift.
+
+    adopted: paths of existing objects that are not ours and become ours, with whose they are, in words.
+    """
 
     clusters: tuple[LiveState, ...] = ()
     versions: Mapping[str, LiveVersion] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     drift: tuple[Drift, ...] = ()
+    adopted: Mapping[str, str] = field(default_factory=dict)
 
 
 class Inputs(Struct, frozen=True, kw_only=True):

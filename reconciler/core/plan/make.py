@@ -73,7 +73,7 @@ def _with_version(inputs: Inputs, change: Change) -> Change:
     """Add the version of the live object that is updated, deleted, moved or replaced."""
     path = (change.moved_from or change.path).removeprefix(f"{inputs.config.rendered}/")
     version = inputs.live.versions.get(path)
-    return change if version is None else replace(change, live=version)
+    return change if version is None else replace(change, live=version, adopts=path in inputs.live.adopted)
 
 
 def _usage(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, QueueUsage]:

@@ -65,6 +65,7 @@ class Change(Struct, frozen=True, kw_only=True):
     queue: str = ""  # that its GPUs are counted in; of a queue: its name
     team: str = ""  # its label `team`
     live: LiveVersion | None = None  # what exists, or is moved or replaced; only in a plan against live clusters
+    adopts: bool = False  # the live object is not ours, and becomes ours
 
     @property
     def is_refused(self) -> bool:

@@ -212,6 +212,15 @@ def _find_kept(context: RiskContext) -> Iterator[Risk]:
             )
 
 
+def _adoption(edit: Edit, context: RiskContext) -> RiskText | None:
+    path = edit.change.path.removeprefix(f"{context.inputs.config.rendered}/")
+    whose = context.inputs.live.adopted.get(path)
+    if whose is None:
+        return None
+    text = f"the object exists and is not ours, but of {whose}; it becomes ours, and can be deleted later"
+    return RiskText(text, "make sure that nothing else applies it; if it is to stay theirs, use another name")
+
+
 def _find_small_quotas(context: RiskContext) -> Iterator[Risk]:
     for line in context.queues:
         if line.after is None or not line.exists_after or line.after >= line.requested:
@@ -311,6 +320,13 @@ RISKS: tuple[RiskRule, ...] = (
         "A workload with GPUs is suspended, and its pods are deleted",
         tuple(Operation),
         _suspend,
+        harm=Harm.DISRUPTION,
+    ),
+    RiskRule(
+        "risk.adoption",
+        "An object that is not ours is adopted",
+        (Operation.UPDATE, Operation.REPLACE),
+        _adoption,
         harm=Harm.DISRUPTION,
     ),
     RiskRule("risk.kept", "An object without a source stays, because an annotation keeps it", find=_find_kept),

@@ -9,16 +9,17 @@ from msgspec import Struct
 
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.live.projection import content_version, holds, is_same, plain, project
-from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan import LiveState, LiveVersion
 from reconciler.core.problems import Problem
 from reconciler.core.secrets import KnownSecrets, secret_leaves
 from reconciler.core.summary import summarize
+from reconciler.errors import UnsafePlan
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
 from reconciler.planning.baseline import ExistingObject
-from reconciler.planning.live.inventory import place_of
+from reconciler.planning.live.inventory import head_of, place_of
+from reconciler.planning.live.ownership import Ownership, claimed, foreign, whose
 from reconciler.planning.live.probe import Probe, ServerReply, probe
 from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
 from reconciler.planning.live.reading import (
@@ -27,6 +28,7 @@ from reconciler.planning.live.reading import (
     Owned,
     ReadingScope,
     at_once,
+    is_controlled,
     kind_token,
     read_bodies,
     read_clusters,
@@ -34,7 +36,6 @@ from reconciler.planning.live.reading import (
 )
 from reconciler.ports.cluster import Body, LiveCluster
 
-_NO_UIDS: frozenset[str] = frozenset()
 _CHUNK = 256  # source files that are rendered at one time
 
 
@@ -49,15 +50,23 @@ class Doubt(Struct, frozen=True, kw_only=True):
 
 
 class LiveBaseline:
-    """What exists on live clusters, by path. An object that is as desired has the blob id of its desired content."""
+    """What exists on live clusters, by path. An object that is as desired has the blob id of its desired content.
 
-    def __init__(self, runtime: Runtime, clusters: Mapping[str, LiveCluster], folder: str) -> None:
+    adopt: names of objects that a person chose to adopt. `adopted`: whose those are that exist and
+    are not ours, in words, by path.
+    """
+
+    def __init__(
+        self, runtime: Runtime, clusters: Mapping[str, LiveCluster], folder: str, adopt: frozenset[str] = frozenset()
+    ) -> None:
         self._runtime = runtime
         self._clusters = clusters
         self._folder = folder
+        self._adopt = adopt
+        self.adopted: dict[str, str] = {}
         self._versions: dict[str, str] = {}
         self._identities: dict[str, LiveIdentity] = {}
-        self._foreign: set[str] = set()
+        self._foreign: dict[str, Problem] = {}
         self._live: dict[str, bytes] = {}  # whole live objects
         self._projected: dict[str, bytes] = {}  # as they are compared
         self.doubts: list[Doubt] = []
@@ -91,13 +100,8 @@ class LiveBaseline:
         return body
 
     def foreign(self, path: str) -> Problem:
-        """Return the problem of a live object that is not ours."""
-        return Problem(
-            rule="live.foreign",
-            place=SourceRef(path=f"{self._folder}/{path}"),
-            message=f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER})",
-            hint=f"choose another name, or adopt the object: label it {LABEL}={OWNER}",
-        )
+        """Return the problem of a live object that is not ours, or not ours alone."""
+        return self._foreign[path]
 
     # Of live clusters alone.
 
@@ -122,25 +126,24 @@ class LiveBaseline:
         cluster, owned = self._clusters[name], reading.owned
         desired = {path: index.desired[path] for path in keys}
         ended = desired.keys() & index.context.finished().keys()  # jobs that are never applied again
-        if reading.inventory_failure:
-            self._doubt_inventory(name, reading.inventory_failure)
+        ownership = self._ownership(name, reading)
         blind = self._doubt_kinds(name, owned, keys)
         before = load_proofs(self._runtime.cache, cluster.server)
         proofs: dict[str, tuple[str, str, str]] = {}
         for path, one in owned.identities.items():
-            if path in ended:
+            if path in ended or self._belongs_to_others(path, one, ownership, index, is_desired=path in desired):
                 continue
-            if path in desired and before.get(path) == proof(desired[path], one.version) and not one.is_terminating:
+            is_proven = path in desired and before.get(path) == proof(desired[path], one.version)
+            if is_proven and not one.is_terminating and path not in self.adopted:
                 proofs[path] = before[path]
                 self._versions[path] = desired[path]
-            elif path in desired or (
-                not one.is_terminating and {one.version.uid, ""} & reading.uids.get(one.key, _NO_UIDS)
-            ):
+            elif path in desired or (not one.is_terminating and ownership.is_listed(one)):
                 self._identities[path] = one
                 self._versions[path] = f"{one.version.uid}/{one.version.resource_version}"
         for path in (*blind, *ended):
             self._versions[path] = desired[path]
-        asked = [path for path in desired if path not in proofs and path not in blind and path not in ended]
+        known_already = proofs.keys() | blind | ended | self._foreign.keys()
+        asked = [path for path in desired if path not in known_already]
         unchecked: list[str] = []
         for path in self._ask(cluster, renderer, asked, keys, unchecked):
             proofs[path] = proof(desired[path], self._identities.pop(path).version)
@@ -157,11 +160,36 @@ class LiveBaseline:
             )
         )
 
-    def _doubt_inventory(self, name: str, failure: str) -> None:
-        """Note that it is not known what is ours: what is not in the inventory is never deleted."""
-        text = f"it is not known which objects of {name} may be deleted: {failure}"
-        hint = f"allow `list` on ConfigMaps in {self._runtime.inventory_namespace}"
-        self.doubts.append(Doubt(path="", message=text, hint=hint))
+    def _ownership(self, name: str, reading: ClusterReading) -> Ownership:
+        """Return what the inventories say: what is not in ours is never deleted, what is in another never changed."""
+        if isinstance(reading.failure, UnsafePlan):
+            self.doubts.append(
+                Doubt(path="", message=reading.failure.message, hint=reading.failure.hint, is_refused=True)
+            )
+        elif reading.failure is not None:
+            text = f"it is not known which objects of {name} are ours: {reading.failure.message}"
+            hint = f"allow `list` on ConfigMaps in {self._runtime.inventory_namespace}"
+            self.doubts.append(Doubt(path="", message=text, hint=hint))
+        found = reading.inventories
+        return Ownership(uids=found.own.uids(), claims=found.claims, adopt=self._adopt)
+
+    def _belongs_to_others(
+        self, path: str, one: LiveIdentity, ownership: Ownership, index: CompiledRevision, *, is_desired: bool
+    ) -> bool:
+        """Return whether another config repository applied an object. One that we define is a problem, unless adopted.
+
+        What we define no more is theirs, and not deleted.
+        """
+        claims = ownership.claims_of(one.key, one.version.uid)
+        if not claims or not is_desired:
+            return bool(claims)
+        if ownership.adopts(one.key):
+            self.adopted[path] = " and ".join(map(str, claims))
+            return False
+        place = SourceRef(path=f"{self._folder}/{path}")
+        self._foreign[path] = claimed(place, one.key, index.revision.config.name, claims)
+        self._versions[path] = one.version.uid
+        return True
 
     def _doubt_kinds(self, name: str, owned: Owned, keys: Mapping[str, ObjectKey]) -> set[str]:
         """Note which kinds could not be read, and return the desired objects of these kinds."""
@@ -192,7 +220,7 @@ class LiveBaseline:
                 if path in live and self._identities[path].is_terminating:
                     self._keep(path, live[path], body, None)
                     self._doubt(path, "the object is being deleted on the cluster", hint="plan again when it is gone")
-                elif path in live and holds(body, live[path], self._list_keys(keys[path])):
+                elif path in live and path not in self.adopted and self._holds(keys[path], body, live[path]):
                     yield path
                 else:
                     questions[path] = body
@@ -217,13 +245,12 @@ class LiveBaseline:
             secrets = KnownSecrets(secret_leaves(body))
             self.warnings[path] = tuple(map(secrets.mask, answer.warnings))
         if answer.reply is ServerReply.ACCEPTED and live is not None and answer.result is not None:
-            if is_same(live, answer.result):
+            if is_same(live, answer.result) and path not in self.adopted:
                 return True
         elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
             live = cluster.get(key, version=split_api_version(body["apiVersion"])[1])
             if live is not None:
-                self._foreign.add(path)
-                self._versions[path] = version_of(live).uid
+                self._meet(path, key, live)
         elif answer.reply is ServerReply.NO_PLACE and creates.has(key):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
@@ -231,6 +258,18 @@ class LiveBaseline:
         if live is not None:
             self._keep(path, live, body, answer.result)
         return False
+
+    def _meet(self, path: str, key: ObjectKey, live: Body) -> None:
+        """Note an existing object that is not ours: it is adopted if a person chose to, and else in the way."""
+        if str(key) in self._adopt and not is_controlled(live):
+            self.adopted[path] = whose(live)
+            self._identities[path] = LiveIdentity(key=key, version=version_of(live), is_terminating=False)
+            return
+        self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live)
+        self._versions[path] = version_of(live).uid
+
+    def _holds(self, key: ObjectKey, desired: Mapping[str, Any], live: Body) -> bool:
+        return holds(desired, live, self._list_keys(key))
 
     def _refuse(self, path: str, answer: Probe, secrets: KnownSecrets) -> None:
         hints = {
@@ -273,25 +312,29 @@ class LiveBaseline:
         return ExistingObject(is_owned=path not in self._foreign, summary=summary)
 
 
-def read_live(
+def read_live(  # noqa: PLR0917
     runtime: Runtime,
     clusters: Mapping[str, LiveCluster],
     index: CompiledRevision,
     renderer: Renderer,
     known: set[str],
+    adopt: frozenset[str] = frozenset(),
 ) -> LiveBaseline:
     """Read live clusters, by name, and ask them about every create and update.
 
     known: paths of rendered files in Git, whose kinds are looked at besides those of the sources.
+    adopt: names of objects to adopt, such as `ConfigMap/team-a/settings`.
     """
-    baseline = LiveBaseline(runtime, clusters, index.revision.config.rendered)
+    baseline = LiveBaseline(runtime, clusters, index.revision.config.rendered, adopt)
     keys: dict[str, dict[str, ObjectKey]] = {name: {} for name in clusters}
     for row in index.first_summaries():
         if row.cluster in keys and row.path in index.desired:
             keys[row.cluster][row.path] = row.key
+    head = head_of(index.revision.tree)
+    identity = runtime.repository.identity(head) if head else ""
     wanted = {
         name: ReadingScope(
-            place=place_of(index.revision.config.name, name, runtime.inventory_namespace),
+            place=place_of(index.revision.config.name, name, runtime.inventory_namespace, identity),
             kinds=frozenset((key.group, key.kind) for key in keys[name].values()),
             tokens=frozenset(kind_token(path) for path in known if path.startswith(f"{name}/")),
         )

@@ -30,6 +30,7 @@ def live_facts(
         versions=live.live_versions(),
         problems=tuple(_problems(index, live, updates, kept)),
         drift=tuple(find_drift(index, live, existing, updates)),
+        adopted=live.adopted,
     )
 
 

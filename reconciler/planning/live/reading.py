@@ -12,7 +12,8 @@ from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import LiveVersion
 from reconciler.core.values import mapping, sequence, text
-from reconciler.planning.live.inventory import Place, read_inventory
+from reconciler.errors import UnsafePlan
+from reconciler.planning.live.inventory import Inventories, Place, read_inventories
 from reconciler.ports.cluster import (
     CONCURRENCY,
     ApiResource,
@@ -48,13 +49,13 @@ class Owned(Struct, frozen=True, kw_only=True):
 class ClusterReading(Struct, frozen=True, kw_only=True, eq=False):
     """What one cluster says before it is asked about single objects.
 
-    version: of the server. uids: the inventory; `inventory_failure` is why it could not be read.
+    version: of the server. failure: why the inventories are not known: they cannot be read, or ours is another's.
     """
 
     version: str
     owned: Owned
-    uids: Mapping[ObjectKey, frozenset[str]]
-    inventory_failure: str = ""
+    inventories: Inventories = Inventories()
+    failure: ClusterError | UnsafePlan | None = None
 
 
 class ReadingScope(Struct, frozen=True, kw_only=True, eq=False):
@@ -75,21 +76,21 @@ def read_clusters(
 
 def _read_cluster(cluster: LiveCluster, kinds: Kinds, name: str, wanted: ReadingScope) -> ClusterReading:
     cluster.discover()  # a server that is not there fails here, once
-    uids, failure = _read_uids(cluster, wanted.place)
-    needed = wanted.kinds | {(key.group, key.kind) for key in uids}
+    inventories, failure = _read_inventories(cluster, wanted.place)
+    needed = wanted.kinds | {(one.key.group, one.key.kind) for one in inventories.own.members}
     return ClusterReading(
         version=cluster.version(),
         owned=read_owned(cluster, kinds, name, needed, wanted.tokens),
-        uids=uids,
-        inventory_failure=failure,
+        inventories=inventories,
+        failure=failure,
     )
 
 
-def _read_uids(cluster: LiveCluster, place: Place) -> tuple[Mapping[ObjectKey, frozenset[str]], str]:
+def _read_inventories(cluster: LiveCluster, place: Place) -> tuple[Inventories, ClusterError | UnsafePlan | None]:
     try:
-        return read_inventory(cluster, place).uids(), ""
-    except ClusterError as error:
-        return {}, error.message
+        return read_inventories(cluster, place), None
+    except (ClusterError, UnsafePlan) as error:
+        return Inventories(), error
 
 
 def at_once(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
@@ -154,7 +155,7 @@ def read_bodies(
 def _identities(cluster: LiveCluster, resource: ApiResource) -> list[LiveIdentity] | ClusterError:
     try:
         objects = cluster.list(resource, labels=_SELECTOR, metadata_only=True).objects
-        return [_identity(resource, body) for body in objects if not _is_controlled(body)]
+        return [_identity(resource, body) for body in objects if not is_controlled(body)]
     except ClusterError as error:
         return error
 
@@ -180,7 +181,8 @@ def _key(resource: ApiResource, body: Mapping[str, Any]) -> ObjectKey:
     return ObjectKey(group=resource.group, kind=resource.kind, namespace=namespace, name=metadata["name"])
 
 
-def _is_controlled(body: Mapping[str, Any]) -> bool:
+def is_controlled(body: Mapping[str, Any]) -> bool:
+    """Return whether a controller made an object from another one."""
     owners = sequence(mapping(body.get("metadata")).get("ownerReferences"))
     return any(mapping(owner).get("controller") is True for owner in owners)
 

@@ -37,7 +37,14 @@ class Site:
         self.fleet, self.cluster, self.server, self.name = fleet, cluster, server, name
         self.plan_file = folder / "plan.json"
         self.log = folder / "decisions.jsonl"
-        self.place = Place(namespace=f"inventory-{name}", name="fleet-main", source="fleet")
+        self.source = fleet.root.name
+
+    @property
+    def place(self) -> Place:
+        first = self.fleet.git("rev-list", "--max-parents=0", "HEAD")
+        return Place(
+            namespace=f"inventory-{self.name}", name=f"{self.source}-main", source=self.source, repository=first
+        )
 
     @property
     def flags(self) -> list[str]:
@@ -137,9 +144,15 @@ def site(  # noqa: PLR0917
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("RECONCILER_DECISION_LOG", str(made.log))
-    monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", made.place.namespace)
-    assert run(["init", str(tmp_path / "fleet")]) == 0
-    root = tmp_path / "fleet"
+    monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", f"inventory-{namespace_name}")
+    begin(made)
+    return made
+
+
+def begin(made: Site) -> None:
+    """Make the repository of a site: the template without its jobs and queues, with one namespace and wide budgets."""
+    root = made.fleet.root
+    assert run(["init", str(root)]) == 0
     for path in [
         *(root / "jobs").rglob("*.yaml"),
         *(root / "rendered").rglob("*.yaml"),
@@ -147,6 +160,7 @@ def site(  # noqa: PLR0917
     ]:
         path.unlink()
     config = yaml.safe_load((root / "reconciler.yaml").read_text())
+    config["metadata"]["name"] = root.name
     config["spec"]["budgets"] = {
         "emptySources": "allow",
         "deletes": {"share": 1},
@@ -157,10 +171,9 @@ def site(  # noqa: PLR0917
     (root / "reconciler.yaml").write_text(yaml.safe_dump(config))
     made.write(
         "queues/namespace.yaml",
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace_name}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.name}},
     )
     made.fleet.commit("start")
-    return made
 
 
 @pytest.fixture

@@ -1,0 +1,72 @@
+"""Whose a live object is: ours, of another config repository, or of nobody that we know."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.live.managers import last_writer
+from reconciler.core.manifests.ownership import LABEL, OWNER
+from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.problems import Problem
+from reconciler.planning.live.inventory import Claim, Claims, claimants
+from reconciler.planning.live.reading import LiveIdentity
+
+CLAIMED = "live.claimed"
+"""Rule of an object that another config repository applies as well."""
+
+FOREIGN = "live.foreign"
+"""Rule of an object of the same name that is not ours."""
+
+
+class Ownership(Struct, frozen=True, kw_only=True, eq=False):
+    """What the inventories of one cluster say, and the objects that a person chose to adopt.
+
+    uids: those of our inventory. claims: those of others. adopt: names such as `ConfigMap/team-a/settings`.
+    """
+
+    uids: Mapping[ObjectKey, frozenset[str]] = {}
+    claims: Claims = {}
+    adopt: frozenset[str] = frozenset()
+
+    def is_listed(self, one: LiveIdentity) -> bool:
+        """Whether our inventory lists an object, or its creation was begun. Only those are ever deleted."""
+        return not self._uids(one.key).isdisjoint({one.version.uid, ""})
+
+    def claims_of(self, key: ObjectKey, uid: str) -> tuple[Claim, ...]:
+        """Return the other config repositories that list an object. A creation that was begun counts if it is new."""
+        found = claimants(self.claims, key, uid)
+        return tuple(claim for claim in found if claim.uid) if uid in self._uids(key) else found
+
+    def adopts(self, key: ObjectKey) -> bool:
+        """Whether a person chose to adopt an object."""
+        return str(key) in self.adopt
+
+    def _uids(self, key: ObjectKey) -> frozenset[str]:
+        return self.uids.get(key, frozenset())
+
+
+def claimed(place: SourceRef, key: ObjectKey, source: str, claims: tuple[Claim, ...]) -> Problem:
+    """Return the problem of an object that several config repositories define."""
+    return Problem(
+        rule=CLAIMED,
+        place=place,
+        message=f"{' and '.join(map(str, claims))} applied this object, and config repository {source} defines it, too",
+        hint=f"define it in one of them; to take it over: reconciler plan --live --adopt {key}",
+    )
+
+
+def foreign(place: SourceRef, key: ObjectKey, live: Mapping[str, Any]) -> Problem:
+    """Return the problem of a live object that is not ours."""
+    return Problem(
+        rule=FOREIGN,
+        place=place,
+        message=f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER}); "
+        f"last written by {whose(live)}",
+        hint=f"choose another name, or adopt the object: reconciler plan --live --adopt {key}",
+    )
+
+
+def whose(live: Mapping[str, Any]) -> str:
+    """Return who wrote an object last, besides us."""
+    return last_writer(live) or "somebody unknown"
