@@ -17,7 +17,7 @@ from reconciler.core.objects import ObjectKey
 from reconciler.core.secrets import KnownSecrets, mask_text, secret_leaves
 from reconciler.core.values import mapping, plural, sequence, text
 from reconciler.errors import one_line
-from reconciler.planning.live.inventory import Claim, Claims, claimants
+from reconciler.planning.live.inventory import Claims, InventoryClaim, claimants
 from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster, UnknownKind, Written
 
 _ATTEMPTS = 5  # for an object whose status changes while we write it
@@ -105,7 +105,7 @@ def _create(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     return _result(step, Ending.STALE, "another object of this name appeared after the plan was made; it is as it was")
 
 
-def _rival(live: LiveCluster, rules: Rules, key: ObjectKey) -> Claim | None:
+def _rival(live: LiveCluster, rules: Rules, key: ObjectKey) -> InventoryClaim | None:
     """Return the other config repository that has created an object, or is about to."""
     if key not in rules.claims:
         return None

@@ -12,7 +12,7 @@ from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.objects import ObjectKey
 from reconciler.core.values import mapping, text
 from reconciler.errors import OutsideError, StalePlan
-from reconciler.planning.live.inventory import Claim, Place, read_stored
+from reconciler.planning.live.inventory import InventoryClaim, Place, read_stored
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster
 
 _ATTEMPTS = 5
@@ -50,7 +50,7 @@ def change_inventory(
     )
 
 
-def forget_elsewhere(live: LiveCluster, claims: Iterable[tuple[ObjectKey, Claim]]) -> None:
+def forget_elsewhere(live: LiveCluster, claims: Iterable[tuple[ObjectKey, InventoryClaim]]) -> None:
     """Remove objects that were adopted from the inventories of other config repositories."""
     gone: dict[Place, list[ObjectKey]] = {}
     for key, claim in claims:

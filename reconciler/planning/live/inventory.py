@@ -30,7 +30,7 @@ class Place(Struct, frozen=True, kw_only=True):
     repository: str = ""
 
 
-class Claim(Struct, frozen=True, kw_only=True):
+class InventoryClaim(Struct, frozen=True, kw_only=True):
     """Another inventory that lists an object, and the UID of the object there (empty: being created)."""
 
     place: Place
@@ -40,7 +40,7 @@ class Claim(Struct, frozen=True, kw_only=True):
         return f"config repository {self.place.source} (inventory {self.place.namespace}/{self.place.name})"
 
 
-Claims = Mapping[ObjectKey, tuple[Claim, ...]]
+Claims = Mapping[ObjectKey, tuple[InventoryClaim, ...]]
 
 
 class Inventories(Struct, frozen=True, kw_only=True):
@@ -74,13 +74,13 @@ def read_inventories(live: LiveCluster, place: Place) -> Inventories:
     for body in live.list(live.resource(*CONFIG_MAP), namespace=place.namespace, labels=form.LABEL).objects:
         (ours if _label(body) == place.name else others).append(body)
     require_own(place, ours)
-    claims: dict[ObjectKey, list[Claim]] = defaultdict(list)
+    claims: dict[ObjectKey, list[InventoryClaim]] = defaultdict(list)
     for body in others:
         name = _label(body)
         source, repository = _annotation(body, form.SOURCE) or name, _annotation(body, form.REPOSITORY)
         theirs = Place(namespace=place.namespace, name=name, source=source, repository=repository)
         for member in _members(place.namespace, name, [body]).members:
-            claims[member.key].append(Claim(place=theirs, uid=member.uid))
+            claims[member.key].append(InventoryClaim(place=theirs, uid=member.uid))
     found = {key: tuple(sorted(rows, key=str)) for key, rows in claims.items()}
     return Inventories(own=_members(place.namespace, place.name, ours), claims=found)
 
@@ -118,7 +118,7 @@ def require_own(place: Place, bodies: Iterable[Mapping[str, Any]]) -> None:
             )
 
 
-def claimants(claims: Claims, key: ObjectKey, uid: str) -> tuple[Claim, ...]:
+def claimants(claims: Claims, key: ObjectKey, uid: str) -> tuple[InventoryClaim, ...]:
     """Return the other inventories that list the object with this UID, or one of its name that is being created."""
     return tuple(claim for claim in claims.get(key, ()) if claim.uid in ("", uid))
 

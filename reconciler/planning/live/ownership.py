@@ -9,7 +9,7 @@ from reconciler.core.live.managers import last_writer
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.problems import Problem
-from reconciler.planning.live.inventory import Claim, Claims, claimants
+from reconciler.planning.live.inventory import Claims, InventoryClaim, claimants
 from reconciler.planning.live.reading import LiveIdentity
 
 CLAIMED = "live.claimed"
@@ -33,7 +33,7 @@ class Ownership(Struct, frozen=True, kw_only=True, eq=False):
         """Whether our inventory lists an object, or its creation was begun. Only those are ever deleted."""
         return not self._uids(one.key).isdisjoint({one.version.uid, ""})
 
-    def claims_of(self, key: ObjectKey, uid: str) -> tuple[Claim, ...]:
+    def claims_of(self, key: ObjectKey, uid: str) -> tuple[InventoryClaim, ...]:
         """Return the other config repositories that list an object. A creation that was begun counts if it is new."""
         found = claimants(self.claims, key, uid)
         return tuple(claim for claim in found if claim.uid) if uid in self._uids(key) else found
@@ -46,7 +46,7 @@ class Ownership(Struct, frozen=True, kw_only=True, eq=False):
         return self.uids.get(key, frozenset())
 
 
-def claimed(place: SourceRef, key: ObjectKey, source: str, claims: tuple[Claim, ...]) -> Problem:
+def claimed(place: SourceRef, key: ObjectKey, source: str, claims: tuple[InventoryClaim, ...]) -> Problem:
     """Return the problem of an object that several config repositories define."""
     return Problem(
         rule=CLAIMED,

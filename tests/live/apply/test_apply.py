@@ -212,6 +212,7 @@ def test_two_repositories_on_one_cluster(site: Site) -> None:
     assert site.reconcile().code == 0
     site.fleet.edit("reconciler.yaml", "name: fleet", "name: other")
     site.remove("jobs/one.yaml")
+    site.remove("queues/namespace.yaml")
     assert site.plan().code == 0
     assert site.changes() == []
     assert site.exists("ConfigMap", "one")

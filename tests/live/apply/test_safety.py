@@ -68,6 +68,12 @@ def _policy(value: str) -> bytes:
     return yaml.safe_dump_all([body, binding]).encode()
 
 
+def _names_in(plan: "Plan") -> set[str]:
+    """Return the names of all objects that a plan changes, also those that it moves away."""
+    moved = {change.moved_from.removesuffix(".yaml").rpartition("-")[2] for change in plan.changes if change.moved_from}
+    return moved | {change.key.name for change in plan.changes}
+
+
 class Machine(RuleBasedStateMachine):
     """One repository, one namespace, one saved plan. `moved`: what the saved plan was made from has changed since."""
 
@@ -205,7 +211,7 @@ class Machine(RuleBasedStateMachine):
             return
         results = [result for one in applied for result in one.results]
         changed = self._changed(before, self._snapshot())
-        planned = {change.key.name for change in self.saved.changes}
+        planned = _names_in(self.saved)
         assert changed <= planned, f"{changed - planned} is not in the plan"
         if changed:
             self.counts["changed"] += 1
@@ -225,7 +231,7 @@ class Machine(RuleBasedStateMachine):
     def _touched(self, now: dict[str, Any]) -> set[str]:
         """Return the planned objects that are not as they were when the plan was made."""
         assert self.saved is not None
-        planned = {change.key.name for change in self.saved.changes}
+        planned = _names_in(self.saved)
         return self._changed(self.before, now) & planned
 
     @staticmethod

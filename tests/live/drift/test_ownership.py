@@ -17,7 +17,12 @@ def words(ran: Ran) -> str:
 
 def foreign(site: Site, name: str) -> str:
     """Create an object of somebody else, and return its UID."""
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": site.metadata(name) | _FOREIGN, "data": {"a": "theirs"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": site.metadata(name) | _FOREIGN,
+        "data": {"a": "theirs"},
+    }
     return str(site.cluster.create(body, manager="kubectl").body["metadata"]["uid"])
 
 
