@@ -81,6 +81,7 @@ class _SourceCauses:
         self._index = index
         self._past = past
         self._edits: dict[str, FileEdit] = {}
+        self._ranges: dict[Document, LineRange] = {}
 
     def of_object(self, manifest: Manifest, old: str) -> CauseFinder | None:
         """Return what finds the causes of an object's fields; a new document has none besides itself."""
@@ -167,9 +168,8 @@ class _SourceCauses:
         contexts = (self._index.context, self._past.context())
 
         def side(part: InputPart, number: int) -> list[LineRange]:
-            document = documents[number]
             if part is InputPart.FILE:
-                return [document_lines(document)] if document is not None else []
+                return [*self._lines(documents[number])]
             if part is InputPart.SETTINGS:
                 return [*_settings_lines(settings[1 - number] or b"", cluster)]
             return [
@@ -238,12 +238,10 @@ class _SourceCauses:
             case DefinitionDependency():
                 key = (dependency.cluster, (dependency.group, dependency.kind), dependency.namespace)
                 definition = context.definitions.get(key, {}).get(dependency.name)
-                if definition is not None:
-                    yield document_lines(definition.document)
+                yield from self._lines(definition.document if definition is not None else None)
             case InventoryDependency():
                 inventory = context.evidence.inventories.get(dependency.cluster)
-                if inventory is not None and inventory.document is not None:
-                    yield document_lines(inventory.document)
+                yield from self._lines(inventory.document if inventory is not None else None)
             case AnswerDependency():
                 folder = f"{context.config.evidence}/{dependency.cluster}/"
                 yield from (_whole(path) for path in self._past.changed if path.startswith(folder))
@@ -251,6 +249,15 @@ class _SourceCauses:
                 yield _whole(dependency.path)
             case _:
                 return
+
+
+    def _lines(self, document: Document | None) -> Iterator[LineRange]:
+        """Yield the lines of a document whose file differs; many objects depend on the same document."""
+        if document is None or document.source.path not in self._past.changed:
+            return
+        if document not in self._ranges:
+            self._ranges[document] = document_lines(document)
+        yield self._ranges[document]
 
 
 def _document(manifest: Manifest | None) -> Document | None:
