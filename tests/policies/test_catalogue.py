@@ -2,7 +2,9 @@
 
 import os
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +12,7 @@ import yaml
 from reconciler.core.config import RuleSetting
 from reconciler.core.documents import read
 from reconciler.core.policy.admission import load
+from reconciler.core.policy.admission.bound import BoundPolicy, PolicyOutcome
 from reconciler.core.policy.verdict import Result
 from tests.policies.catalogue import (
     ABOUT_PLANS,
@@ -217,3 +220,19 @@ def test_the_readme_lists_every_rule_with_its_title() -> None:
         word = notes.get("gpureconciler.io/default") or words[notes["gpureconciler.io/severity"]]
         expected.append((rule, notes["gpureconciler.io/title"], word))
     assert [(rule, title.partition(" (`")[0], word) for rule, title, word in listed] == expected
+
+
+def test_an_object_that_passes_costs_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules that match an object are joined; only those of a group that does not pass are evaluated by themselves."""
+    alone: list[str] = []
+    outcomes = BoundPolicy.outcomes
+
+    def noted(unit: BoundPolicy, values: Mapping[str, Any]) -> Iterator[PolicyOutcome]:
+        alone.append(unit.policy.rule)
+        return outcomes(unit, values)
+
+    monkeypatch.setattr(BoundPolicy, "outcomes", noted)
+    assert _of(_job()) == []
+    assert alone == []
+    assert _of(_job(image="trainer:latest")) != []
+    assert 1 <= len(alone) <= len(shipped()) // 2

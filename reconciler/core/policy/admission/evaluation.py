@@ -1,10 +1,11 @@
 """Evaluate admission policies on manifests: `PolicySet`.
 
-Most objects pass, so all policies that match an object are first evaluated as one expression joined with `&&`; only if
-that is not true are they evaluated one by one. No error is lost: `error && true` is an error.
+Most objects pass, so the policies that match an object are first evaluated in groups, each as one expression joined
+with `&&`; only the policies of a group that is not true are evaluated one by one. No error is lost: `error && true` is
+an error.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +28,8 @@ from reconciler.core.policy.verdict import Result, Verdict
 
 _Kind = tuple[str, str, bool, bool]
 _Pair = tuple[Policy, Binding]
+_Group = tuple[tuple[BoundPolicy, ...], CelProgram | None]
+"""Policies with one expression that is true only if all of them pass; None if each must be evaluated by itself."""
 
 
 _OWN_GROUP = "gpureconciler.io"
@@ -49,7 +52,7 @@ class PolicySet:
         self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
         self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
-        self._programs: dict[tuple[int, ...], CelProgram | None] = {}
+        self._groups: dict[tuple[int, ...], tuple[_Group, ...]] = {}
         self._settled: dict[_Kind, tuple[BoundPolicy, ...]] = {}
 
     @property
@@ -121,10 +124,9 @@ class PolicySet:
                 self._settled[kind] = units
         if units:
             request = request or _request(manifest, self._candidates(kind)[0], old, namespace)
-            if not self._all_pass(units, request):
-                for unit in units:
-                    outcomes = unit.outcomes(_values((unit,), request, None))
-                    verdicts.extend(_verdict(unit.policy, outcome, manifest) for outcome in outcomes)
+            for unit in self._not_passing(units, request):
+                outcomes = unit.outcomes(_values((unit,), request, None))
+                verdicts.extend(_verdict(unit.policy, outcome, manifest) for outcome in outcomes)
         return tuple(sorted(dict.fromkeys(verdicts), key=lambda verdict: verdict.sort_key)) if verdicts else ()
 
     def _candidates(self, kind: _Kind) -> tuple[Resource, tuple[_Pair, ...], bool]:
@@ -184,22 +186,29 @@ class PolicySet:
             self._units[key] = unit
         return unit
 
-    def _all_pass(self, units: tuple[BoundPolicy, ...], request: AdmissionRequest) -> bool:
-        """Evaluate all policies as one expression. False only means that they must be evaluated one by one."""
+    def _not_passing(self, units: tuple[BoundPolicy, ...], request: AdmissionRequest) -> Iterator[BoundPolicy]:
+        """Yield the policies of the groups that do not pass: at least one of each group reports something."""
         key = tuple(unit.number for unit in units)
-        if key not in self._programs:
-            self._programs[key] = _combined(units, self.programs)
-        program = self._programs[key]
-        if program is None:
-            return False
-        try:
-            return program.evaluate(activation(_values(units, request, program.reads))) is True
-        except EvaluationError:
-            return False
+        if key not in self._groups:
+            self._groups[key] = tuple(_grouped(units, self.programs))
+        for group, program in self._groups[key]:
+            if program is None or not _passes(program, _values(group, request, program.reads)):
+                yield from group
 
 
 def _kind(manifest: Manifest, old: Mapping[str, Any] | None) -> _Kind:
     return (manifest.body["apiVersion"], manifest.key.kind, old is None, bool(manifest.key.namespace))
+
+
+def _grouped(units: tuple[BoundPolicy, ...], programs: ProgramCache) -> Iterator[_Group]:
+    """Yield all policies as one group, or as smaller ones where the expression would be too long or too deep."""
+    program = _combined(units, programs)
+    if program is not None or len(units) == 1:
+        yield units, program
+        return
+    middle = len(units) // 2
+    yield from _grouped(units[:middle], programs)
+    yield from _grouped(units[middle:], programs)
 
 
 def _combined(units: tuple[BoundPolicy, ...], programs: ProgramCache) -> CelProgram | None:
@@ -207,8 +216,15 @@ def _combined(units: tuple[BoundPolicy, ...], programs: ProgramCache) -> CelProg
         return None
     try:
         return programs.compose([unit.passes for unit in units])
-    except RuntimeError:  # too long or too deep as one expression
+    except RuntimeError:
         return None
+
+
+def _passes(program: CelProgram, values: Mapping[str, Any]) -> bool:
+    try:
+        return program.evaluate(activation(values)) is True
+    except EvaluationError:
+        return False
 
 
 def _may_match(bound: _Pair, resource: Resource) -> bool:

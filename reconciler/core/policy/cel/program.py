@@ -16,6 +16,8 @@ _LIVE = ("authorizer", "request.userInfo", "request.options", "request")
 """Values that only a live API server knows; `request` by itself is the whole request."""
 _MARK = "live_"
 _NO_MEMORY = "std::bad_alloc"
+_MOST_JOINED = 14
+"""Variables of several clauses in one program: each is a level of nesting, of which the engine takes 32 in all."""
 
 
 class EvaluationError(Exception):
@@ -77,7 +79,7 @@ def compose(clauses: Sequence[Clause]) -> CelProgram:
     """Join clauses with `&&` and bind the variables that they need, each distinct one once.
 
     As in Kubernetes, a variable is evaluated once, on first use. Raises RuntimeError if the engine rejects the
-    program.
+    program, and before that if several clauses need too many variables.
     """
     bound: dict[str, str] = {}  # text of a variable: its name in the program
     bodies = []
@@ -93,12 +95,20 @@ def compose(clauses: Sequence[Clause]) -> CelProgram:
         for name, source in clause.variables:
             if name in needed:
                 text = write(_prepare(source, clause.renamed, named))
-                named["variables", name] = bound.setdefault(text, f"k8s_v{len(bound)}")
+                constant = text if _is_constant(source) else ""  # each bound variable is a level of nesting
+                named["variables", name] = constant or bound.setdefault(text, f"k8s_v{len(bound)}")
         bodies.append(write(_prepare(clause.expression, clause.renamed, named)))
+    if len(clauses) > 1 and len(bound) > _MOST_JOINED:
+        raise RuntimeError(f"{len(bound)} variables are too many for one program")
     text = bodies[0] if len(bodies) == 1 else " && ".join(f"({body})" for body in bodies)
     for source, name in reversed(bound.items()):
         text = f"cel.bind({name}, {source}, {text})"
     return CelProgram(expression=environment.parse(text), reads=frozenset(reads))
+
+
+def _is_constant(expression: str) -> bool:
+    parts = tokens.tokens(expression)
+    return len(parts) == 1 and parts[0].kind in ("string", "number")
 
 
 def _needed(expression: str, variables: Mapping[str, str]) -> set[str]:
