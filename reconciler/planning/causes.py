@@ -250,7 +250,6 @@ class _SourceCauses:
             case _:
                 return
 
-
     def _lines(self, document: Document | None) -> Iterator[LineRange]:
         """Yield the lines of a document whose file differs; many objects depend on the same document."""
         if document is None or document.source.path not in self._past.changed:
