@@ -9,6 +9,7 @@ from reconciler.planning.plan import Planned, plan_tree
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from reconciler.core.plan import Plan
     from reconciler.ports.cluster import LiveCluster
 
 _log = Log(__name__)
@@ -22,6 +23,7 @@ def plan(
     against_head: bool = False,
     clusters: "Mapping[str, LiveCluster] | None" = None,
     adopt: frozenset[str] = frozenset(),
+    saved: "Plan | None" = None,
 ) -> Planned:
     """Compare what the sources of a revision render to with `rendered/` of the base, or with live clusters.
 
@@ -31,7 +33,13 @@ def plan(
         the merge base with the upstream's default branch, then only decides how the revision is judged.
     clusters: live clusters to compare with instead, by name. Nothing is stored there.
     adopt: live objects that are not ours and become ours, such as `ConfigMap/team-a/settings`.
+    saved: the plan that this one repeats, whose creations the servers have accepted in a dry run already.
     """
+    reviewed: dict[str, str] = {}
+    if saved is not None:
+        from reconciler.planning.live.creations import reviewed_creations  # noqa: PLC0415 - only to apply
+
+        reviewed = reviewed_creations(saved, workspace.config.rendered)
     planned = plan_tree(
         workspace.runtime,
         workspace.tree,
@@ -41,6 +49,7 @@ def plan(
         against_head=against_head,
         clusters=clusters,
         adopt=adopt,
+        reviewed=reviewed,
     )
     changes, errors = len(planned.plan.changes), len(planned.plan.errors)
     _log.info("plan %s: %d changes, %d errors", planned.plan.digest, changes, errors)

@@ -6,6 +6,7 @@ tree + configuration -> revision (files by role) -> index (compiled files) -> ba
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -101,14 +102,25 @@ def plan_tree(
     against_head: bool = False,
     clusters: Mapping[str, "LiveCluster"] | None = None,
     adopt: frozenset[str] = frozenset(),
+    reviewed: Mapping[str, str] = MappingProxyType({}),
 ) -> Planned:
     """Plan a tree against a base; `against_head` compares a revision with its own `rendered/`.
 
     date: current date, for exceptions that expire (empty: date of the head commit).
     clusters: live clusters by name, whose objects are what exists; the base then only decides how the plan is judged.
     adopt: live objects that are not ours and become ours, such as `ConfigMap/team-a/settings`.
+    reviewed: creations that their servers accepted in the dry run of a saved plan: blob ids by path.
     """
-    sides = load_sides(runtime, tree, config, base=base, against_head=against_head, clusters=clusters, adopt=adopt)
+    sides = load_sides(
+        runtime,
+        tree,
+        config,
+        base=base,
+        against_head=against_head,
+        clusters=clusters,
+        adopt=adopt,
+        reviewed=reviewed,
+    )
     differences = compare(runtime, sides)
     judgement = judge(runtime, sides.index, sides.base)
     judged = _apply(runtime, sides, differences, judgement, date)

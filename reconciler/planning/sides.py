@@ -1,6 +1,7 @@
 """What a plan compares: the head, the base that judges it, what exists, and where they differ."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -109,6 +110,7 @@ def load_sides(
     against_head: bool,
     clusters: "Clusters | None" = None,
     adopt: frozenset[str] = frozenset(),
+    reviewed: Mapping[str, str] = MappingProxyType({}),
 ) -> Sides:
     """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
@@ -125,7 +127,8 @@ def load_sides(
     if clusters is not None:
         from reconciler.planning.live.baseline import read_live  # noqa: PLC0415 - few plans look at live clusters
 
-        live = read_live(runtime, clusters, index, renderer, {*own.versions, *existing.versions}, adopt)
+        rendered = {*own.versions, *existing.versions}
+        live = read_live(runtime, clusters, index, renderer, known=rendered, adopt=adopt, reviewed=reviewed)
     return Sides(
         index=index,
         totals=totals,

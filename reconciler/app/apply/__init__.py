@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.app.apply.execution import Executed, execute
-from reconciler.app.apply.requests import Rules, Target, carry_out, existing_object
+from reconciler.app.apply.requests import Rules, Target, carry_out
 from reconciler.app.apply.stored import add_record, change_inventory, forget_elsewhere, read_records
 from reconciler.app.apply.waiting import Waiter, settle, wait_ready
 from reconciler.core.apply.annotations import wave
@@ -19,12 +19,15 @@ from reconciler.core.apply.results import Ending, Record, StepResult, count, enc
 from reconciler.core.apply.steps import Step, Verb, moved_inputs, moved_objects, planned_objects
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.objects import ObjectKey
-from reconciler.core.plan import Plan
+from reconciler.core.plan import LiveVersion, Plan
 from reconciler.core.values import mapping, text
 from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.gate import refuse
 from reconciler.planning.live.inventory import Claims, Place, read_inventories, read_inventory
+from reconciler.planning.live.proofs import add_proofs, proof
+from reconciler.planning.live.reading import read_now
+from reconciler.ports import Cache
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster
 
@@ -54,7 +57,7 @@ class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
 class Work(Struct, frozen=True, kw_only=True, eq=False):
     """What the current plan has to do: its steps, the desired objects by path, and the versions of live objects.
 
-    keys: all desired objects, by cluster.
+    keys: all desired objects, by cluster. cache: where later plans look up what is known to be as desired.
     """
 
     plan: Plan
@@ -64,6 +67,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     steps: Sequence[Step]
     desired: Mapping[str, Mapping[str, Any]]
     version_of: Callable[[str, Mapping[str, Any]], str]
+    cache: Cache
 
 
 class Applied(Struct, frozen=True, kw_only=True):
@@ -184,6 +188,7 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
     adopted = {change.key for change in work.plan.changes if change.adopts}
     ours = [one.key for one in results if one.uid and one.key in adopted]
     note(lambda: forget_elsewhere(run.live, [(key, claim) for key in ours for claim in claims.get(key, ())]))
+    _remember(run.live, work, results)
     not_ready: dict[str, str] = {}
     steps = {step.path: step for step in work.steps}
     done = [result for result in results if result.ending is Ending.DONE]
@@ -235,13 +240,29 @@ def _note_results(run: ApplyRun, results: Sequence[StepResult]) -> None:
     )
 
 
+def _remember(live: LiveCluster, work: Work, results: Sequence[StepResult]) -> None:
+    """Remember which objects are as desired now, so that the next plan need not read them."""
+    after = {one.path: one.after for one in planned_objects(work.plan, work.folder)}
+    add_proofs(
+        work.cache,
+        live.server,
+        {
+            one.path: proof(after[one.path], LiveVersion(uid=one.uid, resource_version=one.resource_version))
+            for one in results
+            if one.verb is not Verb.DELETE and one.ending in (Ending.DONE, Ending.UNCHANGED) and one.resource_version
+        },
+    )
+
+
 def _tidy_inventory(run: ApplyRun, work: Work, cluster: str) -> None:
     """Forget what is gone, and confirm creations that an earlier run began, which may have been killed after them."""
     uids = read_inventory(run.live, run.place).uids()
     add: list[Member] = []
     remove: list[ObjectKey] = []
-    for key in sorted(key for key, known in uids.items() if "" in known or (cluster, key) not in work.keys):
-        body = existing_object(run.live, key)
+    doubtful = sorted(key for key, known in uids.items() if "" in known or (cluster, key) not in work.keys)
+    for key, body in sorted(read_now(run.live, doubtful).items(), key=lambda row: row[0]):
+        if isinstance(body, ClusterError):
+            raise body
         if body is None:
             remove.append(key)
         elif "" in uids[key] and owns(uids[key], body, MANAGER):

@@ -69,10 +69,16 @@ def _clean(message: str, secrets: KnownSecrets) -> str:
 
 
 def _result(step: Step, ending: Ending, message: str = "", written: Written | None = None) -> StepResult:
-    uid = text(mapping(written.body.get("metadata")).get("uid")) if written else ""
-    warnings = written.warnings if written else ()
+    metadata = mapping(written.body.get("metadata")) if written else {}
     return StepResult(
-        verb=step.verb, key=step.key, path=step.path, ending=ending, message=message, uid=uid, warnings=warnings
+        verb=step.verb,
+        key=step.key,
+        path=step.path,
+        ending=ending,
+        message=message,
+        uid=text(metadata.get("uid")),
+        resource_version=text(metadata.get("resourceVersion")),
+        warnings=written.warnings if written else (),
     )
 
 

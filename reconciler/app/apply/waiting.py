@@ -10,8 +10,12 @@ from reconciler.core.apply.steps import Step, Verb
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.pods import is_suspended
 from reconciler.core.values import mapping
+from reconciler.planning.live.reading import read_now
 from reconciler.ports.clock import Clock
-from reconciler.ports.cluster import ClusterError, ClusterUnavailable, LiveCluster, UnknownKind
+from reconciler.ports.cluster import ClusterError, ClusterUnavailable, LiveCluster
+
+Check = Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]
+"""Judges an object of a step, or that it is gone."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
 
@@ -42,16 +46,15 @@ def wait_ready(waiter: Waiter, steps: Sequence[Step]) -> Mapping[str, str]:
     return _wait(waiter, steps, _ready)
 
 
-def _wait(
-    waiter: Waiter, steps: Iterable[Step], check: Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]
-) -> Mapping[str, str]:
+def _wait(waiter: Waiter, steps: Iterable[Step], check: Check) -> Mapping[str, str]:
     pending = list(steps)
     reasons: dict[str, str] = {}
     end, pause = waiter.clock.elapsed() + waiter.seconds, _FIRST_PAUSE
     while pending:
         left: list[Step] = []
+        bodies = read_now(waiter.live, [step.key for step in pending])
         for step in pending:
-            found = _look(waiter, step, check)
+            found = _judge(waiter, step, bodies[step.key], check)
             reasons.pop(step.path, None)
             if found.state is not State.READY:
                 reasons[step.path] = found.message
@@ -66,15 +69,12 @@ def _wait(
     return reasons
 
 
-def _look(waiter: Waiter, step: Step, check: Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]) -> Readiness:
-    try:
-        return check(waiter.kinds, step, waiter.live.get(step.key))
-    except UnknownKind:
-        return check(waiter.kinds, step, None)
-    except ClusterUnavailable as error:
-        return Readiness(State.IN_PROGRESS, error.message)
-    except ClusterError as error:
-        return Readiness(State.FAILED, error.message)
+def _judge(waiter: Waiter, step: Step, found: Mapping[str, Any] | ClusterError | None, check: Check) -> Readiness:
+    if isinstance(found, ClusterUnavailable):
+        return Readiness(State.IN_PROGRESS, found.message)
+    if isinstance(found, ClusterError):
+        return Readiness(State.FAILED, found.message)
+    return check(waiter.kinds, step, found)
 
 
 def _matters(kinds: Kinds, step: Step) -> bool:

@@ -20,9 +20,13 @@ def plan_work(
     base: str = "",
     date: str = "",
     adopt: frozenset[str] = frozenset(),
+    saved: Plan | None = None,
 ) -> Work:
-    """Plan a revision against live clusters, and return what is to do there. `adopt`: as for `app.plan`."""
-    planned = plan(workspace, base=base, date=date, clusters=clusters, adopt=adopt)
+    """Plan a revision against live clusters, and return what is to do there.
+
+    adopt: as for `app.plan`. saved: the plan that is carried out.
+    """
+    planned = plan(workspace, base=base, date=date, clusters=clusters, adopt=adopt, saved=saved)
     made, index, folder = planned.plan, planned.index, planned.index.revision.config.rendered
     changed = planned_objects(made, folder)
     desired = sorted(one.path for one in changed if one.after)
@@ -36,6 +40,7 @@ def plan_work(
         steps=steps_of(made, folder, index.summaries(desired), existing),
         desired=_bodies(planned.renderer, desired),
         version_of=lambda _, body: content_version(body),
+        cache=workspace.runtime.cache,
     )
 
 

@@ -73,7 +73,10 @@ def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flag
     saved, environ = wiring.load_plan(plan_file), options.environment()
     run = wiring.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, environ)
     with open_clusters(access_flags(flags), environ, run) as clusters:
-        work = plan_work(run.workspace, clusters, base=run.settings.base, date=run.settings.date, adopt=adopted(saved))
+        settings = run.settings
+        work = plan_work(
+            run.workspace, clusters, base=settings.base, date=settings.date, adopt=adopted(saved), saved=saved
+        )
         if blockers(work.plan):
             emit_report(format_plan(work.plan, run.settings), run.settings)
         with progress("applying", total=len(work.steps)) as advance:

@@ -39,7 +39,7 @@ UNSAFE = frozenset((Ending.STALE, Ending.REFUSED))
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
-    """What became of one object. `uid` is that of the object after a creation or update."""
+    """What became of one object. `uid` and `resource_version` are those of the object after a creation or update."""
 
     verb: Verb
     key: ObjectKey
@@ -47,6 +47,7 @@ class StepResult(Struct, frozen=True, kw_only=True):
     ending: Ending
     message: str = ""
     uid: str = ""
+    resource_version: str = ""
     warnings: tuple[str, ...] = ()
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.core.kinds.kind import Kinds
 from reconciler.core.live.projection import content_version, holds, is_same, plain, project
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan import LiveState, LiveVersion
@@ -18,11 +17,13 @@ from reconciler.errors import UnsafePlan
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
 from reconciler.planning.baseline import ExistingObject
+from reconciler.planning.live.creations import Places, created_places, still_absent
 from reconciler.planning.live.inventory import head_of, place_of
 from reconciler.planning.live.ownership import Ownership, claimed, foreign, whose
 from reconciler.planning.live.probe import Probe, ServerReply, probe
 from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
 from reconciler.planning.live.reading import (
+    BodyReader,
     ClusterReading,
     LiveIdentity,
     Owned,
@@ -30,7 +31,6 @@ from reconciler.planning.live.reading import (
     at_once,
     is_controlled,
     kind_token,
-    read_bodies,
     read_clusters,
     version_of,
 )
@@ -47,6 +47,22 @@ class Doubt(Struct, frozen=True, kw_only=True):
     field: str = ""
     hint: str = ""
     is_refused: bool = False
+
+
+class DesiredCluster(Struct, frozen=True, kw_only=True, eq=False):
+    """One cluster, and what is desired there.
+
+    keys: desired objects by path. places: those that others wait for.
+    reviewed: blob ids of creations that the server accepted in the dry run of a saved plan.
+    """
+
+    name: str
+    live: LiveCluster
+    index: CompiledRevision
+    renderer: Renderer
+    keys: Mapping[str, ObjectKey]
+    places: Places
+    reviewed: Mapping[str, str]
 
 
 class LiveBaseline:
@@ -114,51 +130,58 @@ class LiveBaseline:
         """Return the versions of all live objects that differ, by path."""
         return {path: one.version for path, one in self._identities.items()}
 
-    def judge(
-        self,
-        name: str,
-        reading: ClusterReading,
-        index: CompiledRevision,
-        renderer: Renderer,
-        keys: Mapping[str, ObjectKey],
-    ) -> None:
+    def judge(self, one: DesiredCluster, reading: ClusterReading) -> None:
         """Compare one cluster, as it was read, with its desired objects; ask it about every create and update."""
-        cluster, owned = self._clusters[name], reading.owned
-        desired = {path: index.desired[path] for path in keys}
-        ended = desired.keys() & index.context.finished().keys()  # jobs that are never applied again
-        ownership = self._ownership(name, reading)
-        blind = self._doubt_kinds(name, owned, keys)
-        before = load_proofs(self._runtime.cache, cluster.server)
+        owned, keys = reading.owned, one.keys
+        desired = {path: one.index.desired[path] for path in keys}
+        ended = desired.keys() & one.index.context.finished().keys()  # jobs that are never applied again
+        ownership = self._ownership(one.name, reading)
+        blind = self._doubt_kinds(one.name, owned, keys)
+        before = load_proofs(self._runtime.cache, one.live.server)
         proofs: dict[str, tuple[str, str, str]] = {}
-        for path, one in owned.identities.items():
-            if path in ended or self._belongs_to_others(path, one, ownership, index, is_desired=path in desired):
+        for path, found in owned.identities.items():
+            if path in ended or self._belongs_to_others(path, found, ownership, one.index, is_desired=path in desired):
                 continue
-            is_proven = path in desired and before.get(path) == proof(desired[path], one.version)
-            if is_proven and not one.is_terminating and path not in self.adopted:
+            is_proven = path in desired and before.get(path) == proof(desired[path], found.version)
+            if is_proven and not found.is_terminating and path not in self.adopted:
                 proofs[path] = before[path]
                 self._versions[path] = desired[path]
-            elif path in desired or (not one.is_terminating and ownership.is_listed(one)):
-                self._identities[path] = one
-                self._versions[path] = f"{one.version.uid}/{one.version.resource_version}"
+            elif path in desired or (not found.is_terminating and ownership.is_listed(found)):
+                self._identities[path] = found
+                self._versions[path] = f"{found.version.uid}/{found.version.resource_version}"
         for path in (*blind, *ended):
             self._versions[path] = desired[path]
         known_already = proofs.keys() | blind | ended | self._foreign.keys()
-        asked = [path for path in desired if path not in known_already]
         unchecked: list[str] = []
-        for path in self._ask(cluster, renderer, asked, keys, unchecked):
+        asked = [path for path in keys if path not in known_already]
+        for path in self._ask(one, self._to_ask(one, owned, asked, unchecked), unchecked):
             proofs[path] = proof(desired[path], self._identities.pop(path).version)
             self._versions[path] = desired[path]
-        save_proofs(self._runtime.cache, cluster.server, before, proofs)
+        save_proofs(self._runtime.cache, one.live.server, before, proofs)
         self.states.append(
             LiveState(
-                cluster=name,
-                server=cluster.server,
+                cluster=one.name,
+                server=one.live.server,
                 version=reading.version,
                 objects=len(owned.identities),
                 unchecked=tuple(sorted(unchecked)),
                 unknown=tuple(sorted(str(keys[path]) for path in blind)),
             )
         )
+
+    @staticmethod
+    def _to_ask(one: DesiredCluster, owned: Owned, paths: Sequence[str], unchecked: list[str]) -> list[str]:
+        """Return what to ask the server about: without creations that it cannot judge yet, or has judged before."""
+        new = {path: one.keys[path] for path in paths if path not in owned.identities}
+        missing = one.places.missing(one.live, new)
+        unchecked += [str(new[path]) for path in missing]
+        known = {
+            path: key
+            for path, key in new.items()
+            if path not in missing and one.reviewed.get(path) == one.index.desired[path]
+        }
+        unasked = missing | still_absent(one.live, known)
+        return [path for path in paths if path not in unasked]
 
     def _ownership(self, name: str, reading: ClusterReading) -> Ownership:
         """Return what the inventories say: what is not in ours is never deleted, what is in another never changed."""
@@ -199,20 +222,14 @@ class LiveBaseline:
             self.doubts.append(Doubt(path="", message=text, hint="allow `list` on them, or wait for the server"))
         return {path for path, key in keys.items() if (key.group, key.kind) in owned.failed}
 
-    def _ask(
-        self,
-        cluster: LiveCluster,
-        renderer: Renderer,
-        paths: Sequence[str],
-        keys: Mapping[str, ObjectKey],
-        unchecked: list[str],
-    ) -> Iterator[str]:
+    def _ask(self, one: DesiredCluster, paths: Sequence[str], unchecked: list[str]) -> Iterator[str]:
         """Compare desired objects with live ones and ask the server where that does not tell; yield those in sync."""
-        creates = _created_places(self._runtime.kinds, keys.values())
-        for bodies in _rendered(renderer, paths):
-            existing = {path: self._identities[path] for path in bodies if path in self._identities}
+        keys, known = one.keys, {path: self._identities[path] for path in paths if path in self._identities}
+        reader = BodyReader(one.live, known)
+        for bodies in _rendered(one.renderer, paths):
+            existing = {path: self._identities[path].key for path in bodies if path in self._identities}
             versions = {path: split_api_version(bodies[path]["apiVersion"])[1] for path in existing}
-            live = dict(read_bodies(cluster, existing, versions))
+            live = reader.read(existing, versions)
             for path in existing.keys() - live.keys():  # gone since it was listed
                 del self._identities[path], self._versions[path]
             questions: dict[str, Mapping[str, Any]] = {}
@@ -224,23 +241,22 @@ class LiveBaseline:
                     yield path
                 else:
                     questions[path] = body
-            answers = at_once(lambda body: probe(cluster, body), questions.values())
+            answers = at_once(lambda body: probe(one.live, body), questions.values())
             for path, answer in zip(questions, answers, strict=True):
-                if self._judge(cluster, keys[path], path, questions[path], live.get(path), answer, creates, unchecked):
+                if self._judge(one, path, questions[path], live.get(path), answer, unchecked):
                     yield path
 
     def _judge(  # noqa: PLR0917
         self,
-        cluster: LiveCluster,
-        key: ObjectKey,
+        one: DesiredCluster,
         path: str,
         body: Mapping[str, Any],
         live: Body | None,
         answer: Probe,
-        creates: "Places",
         unchecked: list[str],
     ) -> bool:
         """Note what the server said to one object; return whether the object is in sync."""
+        key = one.keys[path]
         if answer.warnings:
             secrets = KnownSecrets(secret_leaves(body))
             self.warnings[path] = tuple(map(secrets.mask, answer.warnings))
@@ -248,10 +264,10 @@ class LiveBaseline:
             if is_same(live, answer.result) and path not in self.adopted:
                 return True
         elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
-            live = cluster.get(key, version=split_api_version(body["apiVersion"])[1])
+            live = one.live.get(key, version=split_api_version(body["apiVersion"])[1])
             if live is not None:
                 self._meet(path, key, live)
-        elif answer.reply is ServerReply.NO_PLACE and creates.has(key):
+        elif answer.reply is ServerReply.NO_PLACE and one.places.has(key):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
             self._refuse(path, answer, KnownSecrets(secret_leaves(body)))
@@ -300,7 +316,7 @@ class LiveBaseline:
     def _fetch(self, paths: Sequence[str]) -> None:
         for name, cluster in self._clusters.items():
             wanted = {path: self._identities[path] for path in paths if path.startswith(f"{name}/")}
-            for path, body in read_bodies(cluster, wanted, {}):
+            for path, body in BodyReader(cluster, wanted).read({p: one.key for p, one in wanted.items()}, {}).items():
                 self._remember(path, body)
 
     def _object(self, path: str) -> ExistingObject:
@@ -312,18 +328,21 @@ class LiveBaseline:
         return ExistingObject(is_owned=path not in self._foreign, summary=summary)
 
 
-def read_live(  # noqa: PLR0917
+def read_live(
     runtime: Runtime,
     clusters: Mapping[str, LiveCluster],
     index: CompiledRevision,
     renderer: Renderer,
+    *,
     known: set[str],
     adopt: frozenset[str] = frozenset(),
+    reviewed: Mapping[str, str],
 ) -> LiveBaseline:
     """Read live clusters, by name, and ask them about every create and update.
 
     known: paths of rendered files in Git, whose kinds are looked at besides those of the sources.
     adopt: names of objects to adopt, such as `ConfigMap/team-a/settings`.
+    reviewed: blob ids, by path, of creations that the servers accepted in the dry run of a saved plan.
     """
     baseline = LiveBaseline(runtime, clusters, index.revision.config.rendered, adopt)
     keys: dict[str, dict[str, ObjectKey]] = {name: {} for name in clusters}
@@ -341,27 +360,17 @@ def read_live(  # noqa: PLR0917
         for name in clusters
     }
     for name, reading in read_clusters(clusters, runtime.kinds, wanted).items():
-        baseline.judge(name, reading, index, renderer, keys[name])
+        one = DesiredCluster(
+            name=name,
+            live=clusters[name],
+            index=index,
+            renderer=renderer,
+            keys=keys[name],
+            places=created_places(runtime.kinds, keys[name].values()),
+            reviewed=reviewed,
+        )
+        baseline.judge(one, reading)
     return baseline
-
-
-class Places(Struct, frozen=True, kw_only=True):
-    """Namespaces and kinds that the plan itself creates, so that objects in them cannot be checked before."""
-
-    namespaces: frozenset[str]
-    groups: frozenset[str]
-
-    def has(self, key: ObjectKey) -> bool:
-        """Return whether an object may wait for one of them."""
-        return key.namespace in self.namespaces or key.group in self.groups
-
-
-def _created_places(kinds: Kinds, keys: Iterable[ObjectKey]) -> Places:
-    rows = [(kinds.find(key.group, key.kind), key.name) for key in keys]
-    return Places(
-        namespaces=frozenset(name for row, name in rows if row.is_namespace),
-        groups=frozenset(name.partition(".")[2] for row, name in rows if row.defines_kinds),
-    )
 
 
 def _rendered(renderer: Renderer, paths: Sequence[str]) -> Iterator[dict[str, Mapping[str, Any]]]:

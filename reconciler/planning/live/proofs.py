@@ -32,6 +32,12 @@ def save_proofs(cache: Cache, server: str, before: Proofs, proofs: Proofs) -> No
         cache.put(_key(server), msgspec.msgpack.encode(proofs))
 
 
+def add_proofs(cache: Cache, server: str, proofs: Proofs) -> None:
+    """Keep more proofs besides those of earlier runs."""
+    before = load_proofs(cache, server)
+    save_proofs(cache, server, before, {**before, **proofs})
+
+
 def proof(blob: str, version: LiveVersion) -> tuple[str, str, str]:
     """Return the proof that a live object is as desired."""
     return (blob, version.uid, version.resource_version)

@@ -1,10 +1,12 @@
 """Reading what we own on a live cluster: identities of everything, whole objects only where they are needed."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from reconciler.core.kinds.kind import Kinds
@@ -24,7 +26,9 @@ from reconciler.ports.cluster import (
 )
 
 GroupKind = tuple[str, str]
-_FEW = 50  # objects of one kind that are read one by one; more are listed
+FEW = 50
+"""Objects of one kind that are asked for one by one; more are listed."""
+
 _SELECTOR = f"{LABEL}={OWNER}"
 
 Item = TypeVar("Item")
@@ -133,23 +137,70 @@ def kind_token(path: str) -> str:
     return path.rpartition("/")[2].partition("-")[0]
 
 
-def read_bodies(
-    cluster: LiveCluster, wanted: Mapping[str, LiveIdentity], versions: Mapping[str, str]
-) -> Iterator[tuple[str, Body]]:
-    """Yield whole objects by path, in the API version that is asked for; those that are gone by now are left out."""
-    by_kind: dict[tuple[str, str, str], dict[ObjectKey, str]] = {}
-    for path, one in wanted.items():
-        by_kind.setdefault((one.key.group, one.key.kind, versions.get(path, "")), {})[one.key] = path
-    for (group, kind, version), paths in by_kind.items():
-        if len(paths) > _FEW:
-            resource = cluster.resource(group, kind, version)
-            listed = (
-                (paths.get(_key(resource, body)), body) for body in cluster.list(resource, labels=_SELECTOR).objects
-            )
-            yield from ((path, body) for path, body in listed if path is not None)
-            continue
-        bodies = at_once(lambda key, version=version: cluster.get(key, version=version), paths)  # type: ignore[misc]
-        yield from ((path, body) for path, body in zip(paths.values(), bodies, strict=True) if body is not None)
+def read_now(cluster: LiveCluster, keys: Collection[ObjectKey]) -> dict[ObjectKey, Body | ClusterError | None]:
+    """Return objects as they are now; None for those that do not exist, and why one could not be read.
+
+    Many of one kind are listed by our label; those that the list lacks are asked for.
+    """
+    found: dict[ObjectKey, Body | ClusterError | None] = {}
+    counts = Counter((key.group, key.kind) for key in keys)
+    for (group, kind), count in counts.items():
+        if count > FEW:
+            found.update(_listed(cluster, group, kind))
+    left = [key for key in keys if key not in found]
+    read = zip(left, at_once(lambda key: _read(cluster, key), left), strict=True)
+    return {**{key: found[key] for key in keys if key in found}, **dict(read)}
+
+
+def _listed(cluster: LiveCluster, group: str, kind: str) -> dict[ObjectKey, Body]:
+    """Return our objects of a kind by key; none if they cannot be listed."""
+    try:
+        resource = cluster.resource(group, kind)
+        return {_key(resource, body): body for body in cluster.list(resource, labels=_SELECTOR).objects}
+    except ClusterError:
+        return {}
+
+
+def _read(cluster: LiveCluster, key: ObjectKey) -> Body | ClusterError | None:
+    try:
+        return cluster.get(key)
+    except UnknownKind:
+        return None
+    except ClusterError as error:
+        return error
+
+
+class BodyReader:
+    """Reads whole objects. Many of one kind are listed once, and kept encoded until they are asked for."""
+
+    def __init__(self, cluster: LiveCluster, wanted: Mapping[str, LiveIdentity]) -> None:
+        self._cluster = cluster
+        self._paths = {one.key: path for path, one in wanted.items()}
+        self._counts = Counter((key.group, key.kind) for key in self._paths)
+        self._listed: dict[tuple[str, str, str], dict[str, bytes]] = {}
+
+    def read(self, wanted: Mapping[str, ObjectKey], versions: Mapping[str, str]) -> dict[str, Body]:
+        """Return objects by path, in the API version that is asked for; those that are gone by now are left out."""
+        found: dict[str, Body] = {}
+        few: list[tuple[str, ObjectKey]] = []
+        for path, key in wanted.items():
+            if self._counts[key.group, key.kind] <= FEW:
+                few.append((path, key))
+            elif raw := self._kind(key.group, key.kind, versions.get(path, "")).pop(path, None):
+                found[path] = msgspec.json.decode(raw)
+        bodies = at_once(lambda one: self._cluster.get(one[1], version=versions.get(one[0], "")), few)
+        found.update((path, body) for (path, _), body in zip(few, bodies, strict=True) if body is not None)
+        return found
+
+    def _kind(self, group: str, kind: str, version: str) -> dict[str, bytes]:
+        listed = self._listed.get((group, kind, version))
+        if listed is None:
+            resource = self._cluster.resource(group, kind, version)
+            bodies = self._cluster.list(resource, labels=_SELECTOR).objects
+            paths = ((self._paths.get(_key(resource, body)), body) for body in bodies)
+            listed = {path: msgspec.json.encode(body) for path, body in paths if path is not None}
+            self._listed[group, kind, version] = listed
+        return listed
 
 
 def _identities(cluster: LiveCluster, resource: ApiResource) -> list[LiveIdentity] | ClusterError:

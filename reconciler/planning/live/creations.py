@@ -1,0 +1,100 @@
+"""Creations that need no dry run: those that cannot be made yet, and those that a saved plan made."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+from msgspec import Struct
+
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.objects import ObjectKey
+from reconciler.core.plan import Operation, Plan
+from reconciler.core.problems import Severity
+from reconciler.planning.live.reading import FEW
+from reconciler.ports.cluster import ClusterError, LiveCluster, UnknownKind
+
+
+class Places(Struct, frozen=True, kw_only=True):
+    """Namespaces and kinds that the plan itself creates, so that objects in them cannot be checked before."""
+
+    namespaces: frozenset[ObjectKey]
+    groups: frozenset[str]
+
+    def has(self, key: ObjectKey) -> bool:
+        """Return whether an object may wait for one of them."""
+        return key.group in self.groups or any(one.name == key.namespace for one in self.namespaces)
+
+    def missing(self, cluster: LiveCluster, keys: Mapping[str, ObjectKey]) -> set[str]:
+        """Return the paths of objects whose namespace or kind does not exist yet."""
+        namespaces = {one.name for one in self.namespaces if _is_absent(cluster, one)}
+        groups = {(key.group, key.kind) for key in keys.values() if key.group in self.groups}
+        kinds = {kind for kind in groups if _is_unknown(cluster, *kind)}
+        return {path for path, key in keys.items() if key.namespace in namespaces or (key.group, key.kind) in kinds}
+
+
+def created_places(kinds: Kinds, keys: Iterable[ObjectKey]) -> Places:
+    """Return the namespaces and kinds among objects."""
+    rows = [(kinds.find(key.group, key.kind), key) for key in keys]
+    return Places(
+        namespaces=frozenset(key for row, key in rows if row.is_namespace),
+        groups=frozenset(key.name.partition(".")[2] for row, key in rows if row.defines_kinds),
+    )
+
+
+def reviewed_creations(saved: Plan, folder: str) -> dict[str, str]:
+    """Return the objects that a saved plan creates and that the server accepted in its dry run: blob ids by path.
+
+    None of a plan with errors: it cannot be carried out.
+    """
+    if any(problem.severity is Severity.ERROR for problem in saved.problems):
+        return {}
+    unchecked = {(state.cluster, name) for state in saved.clusters for name in state.unchecked}
+    return {
+        change.path.removeprefix(f"{folder}/"): change.digest_after
+        for change in saved.changes
+        if change.operation is Operation.CREATE and not change.moved_from
+        if (change.cluster, str(change.key)) not in unchecked
+    }
+
+
+def still_absent(cluster: LiveCluster, keys: Mapping[str, ObjectKey]) -> set[str]:
+    """Return the paths of objects that do not exist, whoever they belong to.
+
+    Only of many objects of one kind in a namespace, for which a list costs less than a dry run of each.
+    """
+    groups: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
+    for path, key in keys.items():
+        groups[key.group, key.kind, key.namespace][key.name] = path
+    absent: set[str] = set()
+    for (group, kind, namespace), paths in groups.items():
+        if len(paths) > FEW:
+            taken = _names(cluster, group, kind, namespace)
+            absent |= {path for name, path in paths.items() if taken is not None and name not in taken}
+    return absent
+
+
+def _names(cluster: LiveCluster, group: str, kind: str, namespace: str) -> AbstractSet[str] | None:
+    """Return the names of all objects of a kind; None if they cannot be read."""
+    try:
+        listing = cluster.list(cluster.resource(group, kind), namespace=namespace, metadata_only=True)
+        return {body["metadata"]["name"] for body in listing.objects}
+    except ClusterError:
+        return None
+
+
+def _is_absent(cluster: LiveCluster, key: ObjectKey) -> bool:
+    """Return whether an object surely does not exist."""
+    try:
+        return cluster.get(key) is None
+    except ClusterError:
+        return False
+
+
+def _is_unknown(cluster: LiveCluster, group: str, kind: str) -> bool:
+    try:
+        cluster.resource(group, kind)
+    except UnknownKind:
+        return True
+    except ClusterError:
+        return False
+    return False
