@@ -4,7 +4,7 @@ import signal
 
 from hypothesis import settings
 
-pytest_plugins = ("tests.cluster.fixtures", "tests.live.cluster.fixtures")
+pytest_plugins = ("tests.cluster.fixtures", "tests.live.cluster.fixtures", "tests.live.cluster.fragile")
 
 # A shell starts background jobs with SIGINT ignored, which child processes would inherit: interrupts are tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,5 +1,7 @@
 """`PassOutcome`: what one pass over a source did, and why it failed if it did."""
 
+import errno
+import os
 from collections import Counter
 
 from msgspec import Struct
@@ -22,6 +24,7 @@ from reconciler.errors import (
 )
 
 _MESSAGE_LENGTH = 1000
+_DISK_FULL = os.strerror(errno.ENOSPC)
 
 
 class PlanSummary(Struct, frozen=True, kw_only=True):
@@ -111,6 +114,8 @@ def failure(error: BaseException) -> PassFailure:
     else:
         reason, stalled = "InternalError", False
         text = text if isinstance(error, ReconcilerError) else f"{type(error).__name__}: {text}"
+    if isinstance(error, OutsideError) and _DISK_FULL in text:
+        reason = "DiskFull"
     retry_after = getattr(error, "retry_after", None) or 0.0
     return PassFailure(
         reason=reason,

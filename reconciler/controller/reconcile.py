@@ -14,13 +14,16 @@ from reconciler.controller.outcome import PassFailure, PassOutcome, failure, sum
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
+from reconciler.core.secrets import mask_text
 from reconciler.errors import (
     ConfigError,
     RemoteError,
     RepositoryError,
     StalePlan,
     UnsafePlan,
+    one_line,
 )
+from reconciler.outputs.commit import finished_proposal
 from reconciler.planning.plan import Planned
 from reconciler.ports import Repository
 from reconciler.wiring.cluster import ClusterFlags
@@ -134,9 +137,11 @@ def _commit(
         made = commit(run.workspace, planned, branch=source.target)
     head = run.workspace.tree.commit
     new = made.oid if made else head.oid if head and head.oid != outcome.commit else ""  # evidence alone
-    if not new:
-        return replace(outcome, push_result="unchanged", message="rendered/ is up to date")
     ref = f"refs/heads/{source.target}"
+    if not new:
+        outcome = replace(outcome, push_result="unchanged", message="rendered/ is up to date")
+        is_done = ref != source.ref and ref in outcome.tips and not planned.contents()
+        return _remove_proposal(source, run, remote, outcome) if is_done else outcome
     with trace.stage("push"):
         try:
             remote.push(source.target, new, expected=outcome.tips.get(ref))
@@ -154,6 +159,20 @@ def _commit(
         tips=outcome.tips | {ref: new},
         message=f"pushed {new[:12]} to {source.target}: {outcome.message.removesuffix(' pending')}",
     )
+
+
+def _remove_proposal(source: ConfigSource, run: wiring.Run, remote: GitRemote, outcome: PassOutcome) -> PassOutcome:
+    """Remove the branch of a proposal that is merged, or that nothing is left of. A branch with other commits stays."""
+    tip = finished_proposal(run.workspace.runtime.repository, source.target, outcome.commit)
+    if tip is None:
+        return outcome
+    try:
+        remote.remove(source.target, expected=tip)
+    except (StalePlan, RemoteError) as error:
+        why = one_line(mask_text(error.message))
+        return replace(outcome, message=f"{outcome.message}; branch {source.target} was not removed: {why}")
+    tips = {ref: oid for ref, oid in outcome.tips.items() if ref != f"refs/heads/{source.target}"}
+    return replace(outcome, tips=tips, message=f"{outcome.message}; removed branch {source.target}, which is done")
 
 
 def _identity(source: ConfigSource) -> dict[str, str]:

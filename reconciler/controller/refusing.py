@@ -1,7 +1,8 @@
 """Refusals of plans with their details, for conditions."""
 
 from reconciler.core.plan import Plan
-from reconciler.errors import InvalidInput, PolicyDenied, UnsafePlan
+from reconciler.core.plan.replacements import REFUSED, UNKNOWN
+from reconciler.errors import InvalidInput, OutsideError, PolicyDenied, UnsafePlan
 from reconciler.planning.gate import refuse
 
 
@@ -16,4 +17,13 @@ def refuse_in_full(plan: Plan) -> None:
         text = f"{first.place}: {first.message} [{first.rule}]" + (f" and {more} more" if more else "")
         raise PolicyDenied(text, hint=error.hint) from error
     except UnsafePlan as error:
-        raise UnsafePlan(error.message.replace(", shown above", ""), hint=error.hint) from error
+        raise UnsafePlan(_in_full(plan, error.message, REFUSED), hint=error.hint) from error
+    except OutsideError as error:
+        raise OutsideError(_in_full(plan, error.message, UNKNOWN), hint=error.hint) from error
+
+
+def _in_full(plan: Plan, message: str, rule: str) -> str:
+    """Return a message with the first problem of a rule, which another verb has shown before."""
+    told = message.replace(", shown above", "")
+    problems = [problem for problem in plan.errors if problem.rule == rule]
+    return f"{told}: {problems[0].message}" if told != message and problems else told

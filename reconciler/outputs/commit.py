@@ -88,6 +88,14 @@ def _replaced_commit(repository: Repository, branch: str, head: str) -> str | No
     return tip.oid
 
 
+def finished_proposal(repository: Repository, branch: str, head: str) -> str | None:
+    """Return the tip of a branch that holds one commit of ours, which is merged into `head` or superseded by it."""
+    tip = repository.branch(branch)
+    if tip is None or PLAN_DIGEST not in trailers_of(tip.message):
+        return None
+    return tip.oid if _is_ancestor(repository, tip.oid, head) or _is_ours(repository, tip, head) else None
+
+
 def _is_ours(repository: Repository, tip: Commit, head: str) -> bool:
     """Return whether a branch is one commit of ours on top of a part of `head`."""
     one_parent = len(tip.parents) == 1 and _is_ancestor(repository, tip.parents[0], head)

@@ -189,6 +189,10 @@ class Remote(Protocol):
         """
         ...
 
+    def remove(self, branch: str, *, expected: str) -> None:
+        """Remove a branch of the server if it is at `expected`. Raises `StalePlan` if it is elsewhere."""
+        ...
+
 
 class Conflict(Struct, frozen=True, kw_only=True):
     """The ids of both versions of a file with conflicts; None if a side deleted it. In a rebase, `ours` is the base."""

@@ -173,6 +173,13 @@ class GitRemote:
 
     def push(self, branch: str, commit: str, *, expected: str | None) -> None:
         """Push one commit to one branch, by compare and swap on the server."""
+        self._move(branch, commit, expected)
+
+    def remove(self, branch: str, *, expected: str) -> None:
+        """Remove one branch from the server, if it still is at `expected`."""
+        self._move(branch, "", expected)
+
+    def _move(self, branch: str, commit: str, expected: str | None) -> None:
         ref = f"refs/heads/{branch}"
         options = ("--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no")
         lease = f"--force-with-lease={ref}:{expected or ''}"
@@ -181,7 +188,7 @@ class GitRemote:
                 "push", *options, lease, "--end-of-options", self._url, f"{commit}:{ref}", accept=(0, 1)
             )
         rejected = next((line for line in output if line.startswith("!\t")), "")
-        if not rejected and not any(line.startswith((" \t", "+\t", "*\t", "=\t")) for line in output):
+        if not rejected and not any(line.startswith((" \t", "+\t", "*\t", "=\t", "-\t")) for line in output):
             raise remote_error("push", output)
         if "(stale info)" in rejected or "(fetch first)" in rejected or "cannot lock ref" in rejected:
             raise StalePlan(f"branch {branch} moved during the push")

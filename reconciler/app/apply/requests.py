@@ -84,7 +84,8 @@ def _result(step: Step, ending: Ending, message: str = "", written: Written | No
 
 def _failed(step: Step, error: ClusterError) -> StepResult:
     if error.outcome_unknown:
-        return _result(step, Ending.UNKNOWN, f"no answer, so it may have been done: {error.message}")
+        what = "the server failed" if error.status else "no answer"
+        return _result(step, Ending.UNKNOWN, f"{what}, so it may have been done: {error.message}")
     is_denial = bool(error.status) and not error.retryable
     return _result(step, Ending.DENIED if is_denial else Ending.FAILED, error.message)
 

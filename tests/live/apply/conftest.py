@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,10 @@ class Site:
         assert planned.code == 0, planned.out + planned.err
         return self.apply()
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start an apply of the saved plan as a process of its own."""
-        command = [sys.executable, "-m", "reconciler", "apply", str(self.plan_file), *self.flags, "--no-wait"]
+        command = [sys.executable, "-m", "reconciler", "apply", str(self.plan_file), *self.flags, *arguments]
+        command += ["--no-wait"]
         command += ["--repo", str(self.fleet.root)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -129,24 +131,32 @@ class Site:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
+MakeSite = Callable[[KubernetesCluster, ApiServer], Site]
+
+
 @pytest.fixture
-def site(  # noqa: PLR0917
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    empty_cluster: KubernetesCluster,
-    private_server: ApiServer,
-    namespace_name: str,
-) -> Site:
+def make_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], namespace_name: str
+) -> MakeSite:
+    """Return what makes a repository with one namespace for a cluster."""
+
+    def make(cluster: KubernetesCluster, server: ApiServer) -> Site:
+        made = Site(Fleet(tmp_path / "fleet", capsys), cluster, server, tmp_path, namespace_name)
+        for name, value in IDENTITY.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setenv("RECONCILER_DECISION_LOG", str(made.log))
+        monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", f"inventory-{namespace_name}")
+        begin(made)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def site(make_site: MakeSite, empty_cluster: KubernetesCluster, private_server: ApiServer) -> Site:
     """Make a repository with one namespace, for a cluster on which we own nothing."""
-    made = Site(Fleet(tmp_path / "fleet", capsys), empty_cluster, private_server, tmp_path, namespace_name)
-    for name, value in IDENTITY.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("RECONCILER_DECISION_LOG", str(made.log))
-    monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", f"inventory-{namespace_name}")
-    begin(made)
-    return made
+    return make_site(empty_cluster, private_server)
 
 
 def begin(made: Site) -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +14,12 @@ from urllib.parse import urlsplit
 
 from tests.fakes.gitrepo import Sandbox, environment
 
+_ANSWERS: dict[str, tuple[int, bytes, list[tuple[str, str]]]] = {
+    "down": (503, b"down for maintenance", []),
+    "busy": (429, b"too many requests", [("Retry-After", "30")]),
+    "html": (200, b"<html>sign in</html>", [("Content-Type", "text/html")]),
+}
+"""What the server says to every request, by fault."""
 USER, PASSWORD = "bot", "canary-pa55word-of-git"
 
 
@@ -24,7 +30,7 @@ class GitServer:
     folder: Path
     port: int = 0
     private: bool = False
-    fault: str = ""  # down, slow, corrupt, html
+    fault: str = ""  # down, busy, slow, trickle, cut, corrupt, html
     before: Callable[[str], None] = lambda _: None
     requests: list[str] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
@@ -112,10 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
         state.requests.append(name)
         state.before(name)
         expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        if state.fault == "down":
-            return self._answer(503, b"down for maintenance")
-        if state.fault == "html":
-            return self._answer(200, b"<html>sign in</html>", [("Content-Type", "text/html")])
+        if state.fault in _ANSWERS:
+            return self._answer(*_ANSWERS[state.fault])
         if state.fault == "slow":
             state.released.wait(60)
             return self._answer(503, b"")
@@ -125,7 +129,26 @@ class _Handler(BaseHTTPRequestHandler):
         if state.fault == "corrupt" and b"PACK" in answer:
             at = answer.index(b"PACK") + 30
             answer = answer[:at] + bytes(255 - byte for byte in answer[at : at + 40]) + answer[at + 40 :]
+        if state.fault in ("trickle", "cut") and b"PACK" in answer:
+            return self._broken_off(answer, headers)
         return self._answer(status, answer, headers)
+
+    def _broken_off(self, answer: bytes, headers: list[tuple[str, str]]) -> None:
+        """Send half of an answer, and then nothing (cut: the connection ends; trickle: byte after byte)."""
+        self.send_response(200)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        half = len(answer) // 2
+        self.wfile.write(answer[:half])
+        rest = answer[half:] if self.state.fault == "trickle" else b""
+        for byte in rest:
+            if self.state.released.wait(0.2):
+                break
+            with suppress(OSError):
+                self.wfile.write(bytes([byte]))
+        self.close_connection = True
 
     def _backend(self, path: str, query: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         environ = {

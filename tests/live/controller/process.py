@@ -64,13 +64,20 @@ def request(url: str, body: bytes | None = None, headers: Mapping[str, str] | No
 
 @contextmanager
 def controller(
-    folder: Path, *arguments: str, environ: Mapping[str, str] | None = None, name: str = "controller"
+    folder: Path,
+    *arguments: str,
+    environ: Mapping[str, str] | None = None,
+    name: str = "controller",
+    within: Sequence[str] = (),
 ) -> Iterator[Running]:
-    """Run `reconciler controller` until the block ends. `folder` keeps its log and state."""
+    """Run `reconciler controller` until the block ends. `folder` keeps its log and state.
+
+    within: a command that ends by running the words after it, such as `env -i`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name}.log"
     command: Sequence[str] = (
-        sys.executable, "-m", "reconciler", "controller", "--state", str(folder / f"{name}-state"),
+        *within, sys.executable, "-m", "reconciler", "controller", "--state", str(folder / f"{name}-state"),
         "--listen", "127.0.0.1:0", "--webhooks", "127.0.0.1:0", "--retry", "0.2", *arguments,
     )  # fmt: skip
     with log.open("wb") as out:

@@ -161,6 +161,66 @@ def test_another_branch_holds_one_commit_on_top(server: GitServer, person: Sandb
     assert server.tip("proposal") == theirs
 
 
+@pytest.mark.parametrize("how", ["merged", "squashed", "withdrawn"])
+def test_the_branch_of_a_proposal_that_is_done_is_removed(
+    server: GitServer, person: Sandbox, run: Pass, how: str
+) -> None:
+    """Merged, squashed by the forge, or left over because the change was taken back."""
+    push(person, job("blue"))
+    assert run(branch="proposal").push_result == "pushed"
+    tip = server.tip("proposal")
+    if how == "withdrawn":
+        push(person, {"jobs/blue.yaml": None})
+    else:
+        person.git("fetch", "-q", "origin", "proposal")
+        person.git("merge", "-q", *(["--squash"] if how == "squashed" else ["--ff-only"]), "FETCH_HEAD")
+        person.git("commit", "-q", "--allow-empty", "-m", "more")
+        person.git("push", "-q", "origin", "main")
+    head = server.tip()
+    done = run(branch="proposal")
+    assert (done.failure, done.push_result, done.commit) == (None, "unchanged", head)
+    assert done.message == "rendered/ is up to date; removed branch proposal, which is done"
+    assert done.tips == {"refs/heads/main": head}
+    assert server.git("for-each-ref", "--format=%(refname)") == "refs/heads/main"
+    assert run(branch="proposal").message == "rendered/ is up to date"
+    push(person, job("green"))
+    assert run(branch="proposal").push_result == "pushed"
+    assert server.tip("proposal") != tip
+
+
+def test_a_branch_that_others_use_is_never_removed(server: GitServer, person: Sandbox, run: Pass) -> None:
+    """A branch of a person, and one that moves at the last moment."""
+    assert run().push_result in ("pushed", "unchanged")
+    person.git("pull", "-q", "--rebase", "origin", "main")
+    person.git("push", "-q", "origin", "main:refs/heads/theirs")
+    mine = person.commit({"README.md": b"by hand\n"})
+    person.git("push", "-q", "origin", "HEAD:refs/heads/theirs")
+    person.git("reset", "-q", "--hard", "origin/main")
+    kept = run(branch="theirs")
+    assert kept.failure is not None
+    assert kept.failure.reason == "UnsafePlan"
+    assert server.tip("theirs") == mine
+
+    push(person, job("blue"))
+    assert run(branch="proposal").push_result == "pushed"
+    push(person, {"jobs/blue.yaml": None})
+    person.git("fetch", "-q", "origin", "proposal")
+    person.git("checkout", "-q", "FETCH_HEAD")
+    moved = person.commit({"README.md": b"by hand\n"})
+    person.git("checkout", "-q", "main")
+
+    def race(name: str) -> None:
+        if "receive-pack" in name:
+            server.before = lambda _: None
+            person.git("push", "-q", "origin", f"{moved}:refs/heads/proposal")
+
+    server.before = race
+    raced = run(branch="proposal")
+    assert raced.failure is None
+    assert "branch proposal was not removed: branch proposal moved" in raced.message
+    assert server.tip("proposal") == moved
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"), [("down", "RemoteUnavailable"), ("corrupt", "CorruptData"), ("html", "RefNotFound")]
 )

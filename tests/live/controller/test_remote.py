@@ -100,7 +100,14 @@ def test_a_protected_branch_names_the_reason(server: GitServer, person: Sandbox,
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"), [("down", "RemoteUnavailable"), ("html", "RefNotFound"), ("corrupt", "CorruptData")]
+    ("fault", "reason"),
+    [
+        ("down", "RemoteUnavailable"),
+        ("busy", "RemoteUnavailable"),
+        ("html", "RefNotFound"),
+        ("corrupt", "CorruptData"),
+        ("cut", "RemoteUnavailable"),
+    ],
 )
 def test_faults_of_the_server_are_told_apart(
     server: GitServer, person: Sandbox, tmp_path: Path, fault: str, reason: str
@@ -114,9 +121,13 @@ def test_faults_of_the_server_are_told_apart(
     assert remote.fetch([MAIN]) == {MAIN: server.tip()}
 
 
-def test_a_server_that_does_not_answer_is_left(server: GitServer, person: Sandbox, tmp_path: Path) -> None:
-    remote = _remote(server, tmp_path, limits=RemoteLimits(seconds=0.5))
-    server.fault = "slow"
+@pytest.mark.parametrize("fault", ["slow", "trickle"])
+def test_a_server_that_does_not_answer_in_time_is_left(
+    server: GitServer, person: Sandbox, tmp_path: Path, fault: str
+) -> None:
+    """It sends nothing at all, or so slowly that the deadline of the whole request passes."""
+    remote = _remote(server, tmp_path, limits=RemoteLimits(seconds=1.0))
+    server.fault = fault
     with pytest.raises(RemoteUnavailable) as failed:
         remote.fetch([MAIN])
     assert failed.value.reason == "TimedOut"
