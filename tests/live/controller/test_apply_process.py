@@ -37,7 +37,8 @@ class Target:
 
     @property
     def place(self) -> Place:
-        return Place(namespace=self.world.namespace, name="fleet-main", source="fleet")
+        first = self.person.git("rev-list", "--max-parents=0", "HEAD")
+        return Place(namespace=self.world.namespace, name="fleet-main", source="fleet", repository=first)
 
     def push(self, **values: str | None) -> str:
         """Merge ConfigMaps by name; None removes one."""
@@ -116,9 +117,9 @@ def test_merged_changes_arrive_and_what_left_git_is_pruned(target: Target, tmp_p
         wait_until(lambda: target.data() == wanted, "the drift is reverted")
         assert target.inventory() == {name: uid for name, uid in target.uids().items() if name != "foreign"}
         line = 'reconciler_apply_operations_total{{action="{}",result="success"}}'
+        wait_until(lambda: running.value(line.format("configured")) >= 2, "the end of the pass")
         assert running.value(line.format("created")) == 3
         assert running.value(line.format("deleted")) == 1
-        assert running.value(line.format("configured")) >= 2
         assert running.stop() == 0
     records = json.loads(world.kube("get", "configmap", "fleet-main-records", "-o", "json"))["data"]["records"]
     assert [json.loads(line)["result"] for line in records.splitlines()][:2] == ["Applied", "Applied"]
