@@ -32,9 +32,21 @@ _WORLDS: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
     "no home": ({"HOME": "/nonexistent", "XDG_CACHE_HOME": ""}, ()),
     "no cache": ({}, ("--cache", "off")),
     "one process": ({}, ("--processes", "1", "--cache", "off")),
-    "two processes": ({}, ("--processes", "2", "--cache", "off")),
+    "two processes": ({"FORK": "1"}, ("--processes", "2", "--cache", "off")),
     "user's git settings": ({"GIT_CONFIG_GLOBAL": "gitconfig"}, ()),
 }
+
+
+_FORKING = """
+import os, sys
+from reconciler.index import workers
+forks = []
+os.register_at_fork(after_in_parent=lambda: forks.append(1))
+workers._WORTH_FORKING, workers._CHUNK = 2, 8
+from reconciler.cli.main import run
+code = run(sys.argv[1:])
+sys.exit(code if len(forks) >= 2 else "nothing was forked")
+"""
 
 
 def _environ(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
@@ -50,7 +62,8 @@ def _environ(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _run(root: Path, environ: Mapping[str, str], *arguments: str, umask: int = -1) -> bytes:
-    call = [sys.executable, "-m", "reconciler", arguments[0], "--repo", str(root), *arguments[1:]]
+    program = ("-c", _FORKING) if "FORK" in environ else ("-m", "reconciler")
+    call = [sys.executable, *program, arguments[0], "--repo", str(root), *arguments[1:]]
     done = subprocess.run(call, capture_output=True, env=dict(environ), cwd=root.parent, check=False, umask=umask)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
@@ -62,11 +75,11 @@ def _all(root: Path, environ: Mapping[str, str]) -> dict[tuple[str, ...], bytes]
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, ...], bytes]]:
-    """Make a repository of 450 documents (enough for two processes) that was rendered once and edited since."""
+    """Make a repository with documents of all shapes that was rendered once and edited since."""
     folder = tmp_path_factory.mktemp("plain")
     root = folder / "fleet"
     root.mkdir()
-    corpus.write(root, 450)
+    corpus.write(root, 80)
     environ = _environ(folder, {})
     _run(root, environ, "commit")
     chance = random.Random(5)  # noqa: S311 - a reproducible choice
