@@ -300,8 +300,8 @@ def save_tools(runtime: Runtime, context: Context) -> None:
         (_checks_key(runtime), context.checker.made),
         (_schemas_key(runtime), runtime.catalogue.archive.made),
     ):
-        if new:
-            save_mapping(runtime.cache, key, load_mapping(runtime.cache, key), new)
+        if new and not new.items() <= (known := load_mapping(runtime.cache, key)).items():
+            save_mapping(runtime.cache, key, known, new)
 
 
 def _programs_key(context: Context) -> str:

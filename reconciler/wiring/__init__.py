@@ -118,8 +118,12 @@ def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
 def catalogue() -> Catalogue:
     """Return the schemas of all known kinds: those that ship with the package, and those of installed families."""
     definitions = [kind.crd for kind in kinds().values() if kind.crd is not None]
-    schemas = Catalogue(bundle)
-    return schemas.with_definitions(definitions) if definitions else schemas
+    return _shipped_kinds().with_definitions(definitions) if definitions else _shipped_kinds()
+
+
+@cache
+def _shipped_kinds() -> Catalogue:
+    return Catalogue(bundle)
 
 
 def sizing_tables() -> SizingTables:

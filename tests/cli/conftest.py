@@ -1,5 +1,6 @@
 """Fixtures of tests that act as a user."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,23 @@ from reconciler.cli.main import run
 from tests.cli.fleet import IDENTITY, Fleet
 
 
-@pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fleet:
+@pytest.fixture(scope="session")
+def new_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a repository from the template by `reconciler init`, with its first commit."""
+    root = tmp_path_factory.mktemp("template") / "fleet"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in IDENTITY.items():
+            monkeypatch.setenv(name, value)
+        assert run(["init", str(root)]) == 0
+    return root
+
+
+@pytest.fixture
+def fleet(
+    new_repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Fleet:
+    """Copy what `reconciler init` makes."""
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
-    root = tmp_path / "fleet"
-    assert run(["init", str(root)]) == 0
-    return Fleet(root, capsys)
+    return Fleet(shutil.copytree(new_repository, tmp_path / "fleet", symlinks=True), capsys)

@@ -57,13 +57,19 @@ class _CompiledKind:
 class Catalogue:
     """Kinds by group, from the shipped schemas and from CustomResourceDefinitions of the repository.
 
-    Schemas are loaded and compiled on first use.
+    Schemas are loaded and compiled on first use. A catalogue with more definitions shares the compiled shipped kinds.
     """
 
-    def __init__(self, source: Bundle | Archive, custom: Mapping[str, Mapping[str, CustomKind]] | None = None) -> None:
+    def __init__(
+        self,
+        source: Bundle | Archive,
+        custom: Mapping[str, Mapping[str, CustomKind]] | None = None,
+        shipped: dict[KindName, _CompiledKind] | None = None,
+    ) -> None:
         self._archive = source if isinstance(source, Archive) else Archive(source)
         self._custom = custom or {}
-        self._compiled: dict[KindName, _CompiledKind] = {}
+        self._shipped: dict[KindName, _CompiledKind] = {} if shipped is None else shipped
+        self._compiled: dict[KindName, _CompiledKind] = {}  # of definitions
         self._by_type: dict[tuple[str, str], _CompiledKind] = {}  # by apiVersion and kind
         self._metadata_only: dict[KindName, _CompiledKind] = {}
         self._kinds_by_group: dict[str, dict[str, Served] | None] = {}
@@ -90,7 +96,7 @@ class Catalogue:
             kind = parse_definition(definition, self._configmap)
             if kind is not None:
                 custom.setdefault(kind.group, {})[kind.kind] = kind
-        return Catalogue(self._archive, custom)
+        return Catalogue(self._archive, custom, self._shipped)
 
     def _configmap(self) -> Schema:
         return self._archive.load("", "ConfigMap", "v1")
@@ -151,14 +157,15 @@ class Catalogue:
                 yield KindName(group=group, version=served.versions[0], kind=kind)
 
     def _compile(self, name: KindName, *, namespaced: bool) -> _CompiledKind:
-        compiled = self._compiled.get(name)
+        custom = self._custom.get(name.group, {}).get(name.kind)
+        known = self._shipped if custom is None else self._compiled
+        compiled = known.get(name)
         if compiled is None:
-            custom = self._custom.get(name.group, {}).get(name.kind)
             if custom is not None:
                 schema = custom.schemas[name.version]
             else:
                 schema = self._archive.load(name.group, name.kind, name.version)
-            compiled = self._compiled[name] = _CompiledKind(name, schema, namespaced=namespaced)
+            compiled = known[name] = _CompiledKind(name, schema, namespaced=namespaced)
         return compiled
 
     # --- validation ------------------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ def test_joined_programs_share_variables_and_hide_no_error() -> None:
 
 
 def test_renamed_parameters_stay_apart() -> None:
-    parts = [Clause(expression=f"params.n == {n}", renamed={"params": f"params_{n}"}) for n in (1, 2)]
+    parts = [Clause(expression=f"params.n == {n}", renamed=(("params", f"params_{n}"),)) for n in (1, 2)]
     values = {**VALUES, "params_1": {"n": 1}, "params_2": {"n": 2}}
     program = compose(parts)
     assert program.evaluate(activation(values)) is True

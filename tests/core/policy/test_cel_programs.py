@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.policy.cel import Clause, ProgramCache, activation
 
-PARTS = [Clause(expression="variables.many > 2 && params.on", variables=[("many", "size(object.items)")])]
+PARTS = [Clause(expression="variables.many > 2 && params.on", variables=(("many", "size(object.items)"),))]
 
 
 def answer(programs: ProgramCache) -> object:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.chart.programs import program
-from tests.cli.conftest import fleet
+from tests.cli.conftest import fleet, new_repository
 from tests.cluster.build import crds
 from tests.cluster.fixtures import left_out
 from tests.cluster.judges import assert_all_accepted
@@ -18,7 +18,7 @@ from tests.live.controller.conftest import person, server, template
 from tools.chart.build import CHART, NAMESPACE
 
 SOURCES = "/apis/gpureconciler.io/v1alpha1/configsources"
-__all__ = ["fleet", "person", "server", "template"]
+__all__ = ["fleet", "new_repository", "person", "server", "template"]
 
 
 @pytest.fixture(scope="session")

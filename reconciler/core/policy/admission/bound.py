@@ -35,7 +35,7 @@ class BoundPolicy:
         self.binding = binding
         self.params = params
         self.variables = tuple((one.name, one.text) for one in policy.variables)
-        self.renamed: Mapping[str, str] = {"params": f"params_{number}"} if policy.params else {}
+        self.renamed: tuple[tuple[str, str], ...] = (("params", f"params_{number}"),) if policy.params else ()
 
     @property
     def combinable(self) -> bool:

@@ -269,7 +269,7 @@ def _values(units: tuple[BoundPolicy, ...], request: AdmissionRequest, reads: fr
     if (reads is None or "namespaceObject" in reads) and (request.namespace_object or not request.namespace):
         values["namespaceObject"] = _namespace(request)
     for unit in units:
-        for name in unit.renamed.values():
+        for _, name in unit.renamed:
             values[name] = unit.params.body if unit.params else None
     return values
 

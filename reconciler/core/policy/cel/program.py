@@ -1,11 +1,12 @@
 """Compose expressions and the variables they need into one program, rewrite it for the engine, and evaluate it."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.core.policy.cel import environment, tokens
 from reconciler.core.policy.cel.environment import readable
@@ -68,11 +69,11 @@ def _mark(live: str) -> str:
 
 
 class Clause(Struct, frozen=True, kw_only=True):
-    """A bool expression, the variables that it may use, in order, and names to rename (`params`)."""
+    """A bool expression, the variables that it may use, in order, and names to rename (`params`) with their new names."""
 
     expression: str
-    variables: Sequence[tuple[str, str]] = ()
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[tuple[str, str], ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 def compose(clauses: Sequence[Clause]) -> CelProgram:
@@ -94,10 +95,10 @@ def compose(clauses: Sequence[Clause]) -> CelProgram:
         needed = _needed(clause.expression, dict(clause.variables))
         for name, source in clause.variables:
             if name in needed:
-                text = write(_prepare(source, clause.renamed, named))
+                text = write(_prepare(source, dict(clause.renamed), named))
                 constant = text if _is_constant(source) else ""  # each bound variable is a level of nesting
                 named["variables", name] = constant or bound.setdefault(text, f"k8s_v{len(bound)}")
-        bodies.append(write(_prepare(clause.expression, clause.renamed, named)))
+        bodies.append(write(_prepare(clause.expression, dict(clause.renamed), named)))
     if len(clauses) > 1 and len(bound) > _MOST_JOINED:
         raise RuntimeError(f"{len(bound)} variables are too many for one program")
     text = bodies[0] if len(bodies) == 1 else " && ".join(f"({body})" for body in bodies)
@@ -215,8 +216,10 @@ class ProgramCache:
         key = sha256(repr(clauses).encode()).hexdigest()
         program = self._composed.get(key) or self._decode(key)
         if program is None:
-            program = compose(clauses)
-            self.made[key] = _encoder.encode((program.reads, program.expression.serialize()))
+            composed = _composed(tuple(clauses))
+            if isinstance(composed, str):
+                raise RuntimeError(composed)
+            program, self.made[key] = composed
         self._composed[key] = program
         return program
 
@@ -229,6 +232,16 @@ class ProgramCache:
             return CelProgram(expression=environment.deserialize(form), reads=reads)
         except (msgspec.MsgspecError, RuntimeError, ValueError):
             return None
+
+
+@lru_cache(maxsize=512)
+def _composed(clauses: tuple[Clause, ...]) -> tuple[CelProgram, bytes] | str:
+    """Return a program and its encoded form, or why the engine rejects it."""
+    try:
+        program = compose(clauses)
+    except RuntimeError as error:
+        return str(error)
+    return program, _encoder.encode((program.reads, program.expression.serialize()))
 
 
 _encoder = msgspec.msgpack.Encoder()
