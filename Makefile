@@ -6,7 +6,7 @@ PATHS := reconciler tests benchmarks tools
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-apply clean
+.PHONY: help demo test lint types fmt golden bench soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -82,6 +82,12 @@ cluster: $(READY) ## experimental: start a cluster with 100 simulated GPU nodes,
 cluster-kind: $(READY) ## experimental: make the same cluster with kind, for those who have Docker, kind's images and helm
 	@$(BIN)/python -m tests.cluster.build control-plane kwok kueue jobset training-operator kind
 	@$(BIN)/python -m tests.cluster.bed.kind $(CLUSTER)
+
+test-image: $(READY) ## run the build steps of the Dockerfile here; downloads packages
+	@RECONCILER_TEST_IMAGE=1 $(BIN)/python -m pytest -q tests/chart/test_dockerfile.py $(PYTEST)
+
+test-large: $(READY) ## run the tests of whole repositories with large ones
+	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q --timeout 0 tests/system/test_large_files.py tests/system/test_determinism.py tests/system/test_mixed_repository.py $(PYTEST)
 
 test-apply: $(READY) ## look for an unsafe apply on the real API server, in thousands of runs
 	@RECONCILER_TEST_APPLY_RUNS=300 $(BIN)/python -m pytest -q --timeout 0 tests/live/apply/test_safety.py $(PYTEST)

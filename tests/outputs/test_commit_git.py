@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -310,35 +311,52 @@ def test_a_ref_that_moves_meanwhile_is_not_overwritten(box: Sandbox, monkeypatch
 
 
 CHILD = """
-import json, os, signal, sys
+import json, os, sys
 from pathlib import Path
 from reconciler.adapters.git import GitRepository
 from reconciler.outputs.commit import commit
 
-folder, head, stop, branch, files = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5])
+folder, head, files = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 repository = GitRepository.open(Path(folder), environ=os.environ)
-step = 0
-
-def count(event, arguments):
-    global step
-    acts = event in {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "subprocess.Popen", "fcntl.flock"}
-    flags = arguments[2] if event == "open" and isinstance(arguments[2], int) else 0
-    nameless = flags & os.O_TMPFILE == os.O_TMPFILE  # vanishes with the process
-    if acts or flags & (os.O_WRONLY | os.O_RDWR) and not nameless:
-        step += 1
-        if step == stop:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-sys.addaudithook(count)
 print("ready", flush=True)
 contents = {path: None if text is None else text.encode() for path, text in files.items()}
-commit(repository, files=contents, message="Render", trailers={"Reconciler-Plan-Digest": "1"}, branch=branch or None, expected_head=head)
+commit(repository, files=contents, message="Render", trailers={"Reconciler-Plan-Digest": "1"}, expected_head=head)
 """
 
 
-def child(box: Sandbox, head: str, stop: int = 0, branch: str = "") -> list[str]:
+def child(box: Sandbox, head: str) -> list[str]:
     files = json.dumps({path: None if data is None else data.decode() for path, data in FILES.items()})
-    return [sys.executable, "-c", CHILD, str(box.folder), head, str(stop), branch, files]
+    return [sys.executable, "-c", CHILD, str(box.folder), head, files]
+
+
+def killed_before(stop: int, box: Sandbox, head: str, branch: str = "") -> int:
+    """Commit in a forked process that is killed before this step; return its exit code."""
+    process = os.fork()
+    if process:
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    code = 1
+    try:
+        _die_before(stop)
+        render(box, branch=branch or None, head=head)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _die_before(stop: int) -> None:
+    step = 0
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal step
+        acts = event in {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "subprocess.Popen", "fcntl.flock"}
+        flags = arguments[2] if event == "open" and isinstance(arguments[2], int) else 0
+        nameless = flags & os.O_TMPFILE == os.O_TMPFILE  # vanishes with the process
+        if acts or (flags & (os.O_WRONLY | os.O_RDWR) and not nameless):
+            step += 1
+            if step == stop:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
 
 
 def own(box: Sandbox) -> dict[str, str]:
@@ -361,7 +379,7 @@ def test_killed_before_every_single_step_it_is_as_before_or_done(box: Sandbox, t
     while True:
         stop += 1
         again = copy(box, tmp_path / f"{stop}")
-        code = subprocess.run(child(again, head, stop, branch), env=own(box), check=False).returncode
+        code = killed_before(stop, again, head, branch)
         assert code in (0, -signal.SIGKILL)
         ref = f"refs/heads/{branch or 'main'}"
         now = again.git("rev-parse", "--verify", "--quiet", ref, check=False)
@@ -416,8 +434,7 @@ def crash(box: Sandbox, folder: Path, *, until: Callable[[Sandbox], bool]) -> Sa
     head = box.git("rev-parse", "HEAD")
     for stop in range(5, 200):
         again = copy(box, folder / str(stop))
-        code = subprocess.run(child(again, head, stop), env=own(box), stdout=subprocess.DEVNULL, check=False).returncode
-        assert code == -signal.SIGKILL
+        assert killed_before(stop, again, head) == -signal.SIGKILL
         if until(again):
             return again
     raise AssertionError

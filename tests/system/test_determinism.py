@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import corpus
 from tests.cli.fleet import IDENTITY, Fleet
+from tests.system import sizes
 from tests.system.child import ROOT
 
 _VERBS = (
@@ -79,7 +80,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple
     folder = tmp_path_factory.mktemp("plain")
     root = folder / "fleet"
     root.mkdir()
-    corpus.write(root, 80)
+    corpus.write(root, 450 if sizes.LARGE else 80)
     environ = _environ(folder, {})
     _run(root, environ, "commit")
     chance = random.Random(5)  # noqa: S311 - a reproducible choice

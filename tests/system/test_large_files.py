@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from tests.cli.fleet import Fleet
+from tests.system import sizes
 from tests.system.child import ROOT
 
-FEW, MANY = 500, 3000
+FEW, MANY = (500, 3000) if sizes.LARGE else (200, 1200)
 LIMIT = 3 << 20
 """Bytes of the largest file that is read."""
 DOCUMENTS = 10_000

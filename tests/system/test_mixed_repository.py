@@ -1,4 +1,4 @@
-"""A repository of a thousand documents, from the first plan to the last: exact, accepted, complete."""
+"""A repository of hundreds of documents, from the first plan to the last: exact, accepted, complete."""
 
 import random
 import shutil
@@ -13,9 +13,13 @@ from reconciler.core.config import Backend
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer
+from tests.system import sizes
 
+_DOCUMENTS = 1000 if sizes.LARGE else 300
 _SAMPLE = 150
 """Objects of one backend that the real API server judges."""
+_RENDERED = 300 if sizes.LARGE else 100
+"""Documents of which they are taken."""
 
 
 def _fleet(root: Path, count: int, backend: str, capture: pytest.CaptureFixture[str]) -> Fleet:
@@ -40,7 +44,7 @@ def _names(fleet: Fleet) -> list[str]:
 @pytest.mark.parametrize("backend", list(Backend))
 def test_plan_commit_verify_edit(backend: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """F-039, F-141: commit, verify, nothing to do; then an edit changes exactly its own objects, and why is told."""
-    fleet = _fleet(tmp_path / "fleet", 1000, backend, capsys)
+    fleet = _fleet(tmp_path / "fleet", _DOCUMENTS, backend, capsys)
     first = fleet.run("plan", "-o", "name")
     assert first.code == 0, first.err
     assert fleet.run("commit").code == 0
@@ -88,7 +92,7 @@ def test_a_deleted_job_keeps_its_checkpoints(fleet: Fleet) -> None:
 def test_a_real_api_server_accepts_what_is_rendered(
     backend: Backend, api_server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet = _fleet(tmp_path / "fleet", 300, backend, capsys)
+    fleet = _fleet(tmp_path / "fleet", _RENDERED, backend, capsys)
     assert fleet.run("render", "--to", str(tmp_path / "out")).code == 0
     files = sorted((tmp_path / "out").rglob("*.yaml"))
     sample = random.Random(3).sample(files, min(_SAMPLE, len(files)))  # noqa: S311 - a reproducible choice
@@ -99,7 +103,7 @@ def test_a_real_api_server_accepts_what_is_rendered(
 def test_kustomize_builds_what_is_rendered(
     backend: Backend, kubectl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet = _fleet(tmp_path / "fleet", 300, backend, capsys)
+    fleet = _fleet(tmp_path / "fleet", _RENDERED, backend, capsys)
     assert fleet.run("render", "--to", str(tmp_path / "out")).code == 0
     tree = tmp_path / "out/rendered/main"
     names = sorted(str(path.relative_to(tree)) for path in tree.rglob("*.yaml"))

@@ -69,7 +69,7 @@ def _mark(live: str) -> str:
 
 
 class Clause(Struct, frozen=True, kw_only=True):
-    """A bool expression, the variables that it may use, in order, and names to rename (`params`) with their new names."""
+    """A bool expression, the variables that it may use, in order, and names (`params`) with their new names."""
 
     expression: str
     variables: tuple[tuple[str, str], ...] = ()
