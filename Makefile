@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PATHS := reconciler tests benchmarks tools
 READY := $(VENV)/.ready
+export PYTHONDONTWRITEBYTECODE :=  # tests start Python a thousand times: modules are compiled once
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types fmt golden bench soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply clean

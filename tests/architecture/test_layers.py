@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,11 @@ FORBIDDEN_IMPORTS = {"git", "kubernetes", "pynvml", "subprocess", "socket", "os"
 FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval"}
 FORBIDDEN_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "glob", "unlink"}
 DRAWERS = re.compile(r"(^|_)(utils?|helpers?|common|manager|base|misc|stuff|data|info)$")
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def _imports(tree: ast.AST) -> set[str]:
@@ -42,7 +48,7 @@ def _calls(tree: ast.AST) -> set[str]:
 @pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_core_is_pure(path: Path) -> None:
     """No clock, chance, network, process, file or printing in the core."""
-    tree = ast.parse(path.read_text())
+    tree = _tree(path)
     assert not _imports(tree) & FORBIDDEN_IMPORTS
     assert not _calls(tree)
 
@@ -50,7 +56,7 @@ def test_core_is_pure(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((PACKAGE / "app").rglob("*.py")), ids=lambda path: path.name)
 def test_use_cases_are_pure_but_for_their_ports(path: Path) -> None:
     """No environment, process, file or printing in a use case: a controller calls it as the command line does."""
-    tree = ast.parse(path.read_text())
+    tree = _tree(path)
     assert not _imports(tree) & (FORBIDDEN_IMPORTS | {"sys", "pathlib"})
     assert not _calls(tree)
 
@@ -64,7 +70,7 @@ def test_only_main_sets_up_the_process(path: Path) -> None:
     """Garbage collection, signals and exit hooks: `__main__` alone decides on them."""
     name = path.relative_to(PACKAGE).as_posix()
     if name != "__main__.py" and name not in _WITH_CHILDREN:
-        assert not _imports(ast.parse(path.read_text())) & {"gc", "signal", "atexit"}
+        assert not _imports(_tree(path)) & {"gc", "signal", "atexit"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -72,7 +78,7 @@ def test_modules_are_small_and_named(path: Path) -> None:
     """At most 400 lines, a docstring that says what goes in and out, and no drawer for everything."""
     text = path.read_text()
     assert text.count("\n") <= 400, "over 400 lines: make it a folder of the same name"
-    assert ast.get_docstring(ast.parse(text)), "no docstring"
+    assert ast.get_docstring(_tree(path)), "no docstring"
     assert not DRAWERS.search(path.stem), "name the noun instead"
 
 
@@ -83,7 +89,7 @@ def _classes(trees: Iterable[ast.AST]) -> Counter[str]:
 
 def test_no_class_name_has_two_meanings() -> None:
     """A reader who searches for a class finds one."""
-    counts = _classes(ast.parse(path.read_text()) for path in MODULES)
+    counts = _classes(map(_tree, MODULES))
     assert [name for name, count in counts.items() if count > 1] == []
 
 

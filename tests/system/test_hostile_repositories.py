@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.cli.main import run
 from tests.cli.fleet import IDENTITY
-from tests.system.child import MEMORY, ROOT, SECONDS, run_child
+from tests.system.child import MEMORY, ROOT, SECONDS, Starter
 from tests.system.hostile_repositories import CASES, Hostile
 
 _MANY = 60  # seconds of processor time where there are tens of thousands of files or documents
@@ -29,6 +29,13 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
+@pytest.fixture(scope="module")
+def starter(known: Path) -> Iterator[Starter]:
+    made = Starter(known)
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def root(known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give a repository to spoil, and remove it: some cases hold 100 MB or 20,000 files."""
@@ -39,11 +46,11 @@ def root(known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limits need Linux")
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_hostile_repository_has_its_answer(case: Hostile, known: Path, root: Path) -> None:
+def test_a_hostile_repository_has_its_answer(case: Hostile, starter: Starter, root: Path) -> None:
     """F-140: the answer is the documented exit code, the stable rule, and a line that says what to do."""
     case.make(root)
     seconds, memory = (SECONDS, MEMORY) if case.limited else (_MANY, _ROOMY)
-    done = run_child("plan", "-o", "json", folder=root, known=known, seconds=seconds, memory=memory)
+    done = starter.run("plan", "-o", "json", folder=root, seconds=seconds, memory=memory)
     assert done.code == case.code, done.err[-2000:]
     said = done.out + done.err
     for rule in case.rules:
