@@ -31,7 +31,7 @@ from reconciler.index.records import (
     rendered_blobs,
     summarize_file,
 )
-from reconciler.index.store import ObjectTotals, Store
+from reconciler.index.store import ObjectTotals, Store, save_store
 from reconciler.index.workers import in_parallel
 from reconciler.ports import Cache, Repository
 from reconciler.revision.files import BlobIds, portability_problems
@@ -90,6 +90,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     inventory_digests: Mapping[str, str]
     saved: Store
     store: Store
+    parser: CachedParser
     contents: Mapping[str, bytes] = {}
     compiled: Mapping[str, CompiledFile] = {}
     settled: Mapping[str, RenderedObject] = {}
@@ -195,6 +196,7 @@ def build_index(
         compiled=compilation.compiled,
         saved=store,
         store=Store(),
+        parser=parser,
     )
     # Compiled before they had a suffix, or before their job ended.
     outdated = [path for path in context.generations if path in desired] + _unmarked(index)
@@ -293,8 +295,10 @@ def _load_context(
     return context
 
 
-def save_tools(runtime: Runtime, context: Context) -> None:
-    """Save the compiled policies and unpacked schemas of this run. Called at its end: any stage may add one."""
+def save_tools(runtime: Runtime, index: CompiledRevision) -> None:
+    """Save the parsed files, compiled policies and unpacked schemas of this run, at its end: any stage may add one."""
+    context, store = index.context, index.store
+    save_store(runtime.cache, store_key(runtime), store, replace(store, parsed=index.parser.used))
     for key, new in (
         (_programs_key(context), context.policies.programs.made),
         (_checks_key(runtime), context.checker.made),

@@ -62,14 +62,15 @@ class CachedParser:
         return tuple(parsed[file] for file in files)
 
     def _load(self, path: str, oid: str) -> ParsedFile | None:
-        raw = self._known.get(f"{oid} {path}")
+        key = f"{oid} {path}"
+        raw = self.used.get(key) or self._known.get(key)
         if raw is None:
             return None
         try:
             file = _decoder.decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        self.used[f"{oid} {path}"] = raw
+        self.used[key] = raw
         documents = tuple(replace(document, text=file.text) for document in file.documents)
         return replace(file, documents=documents)
 

@@ -90,7 +90,7 @@ def save_store(cache: Cache, key: str, before: Store, after: Store) -> None:
     for number, records in segments.items():
         used = {record.dependencies: after.digests[record.dependencies] for record in records.values()}
         cache.put(f"{key}:{number}", _encoder.encode(Segment(records, used)))
-    if before.parsed.keys() != after.parsed.keys():
+    if not after.parsed.keys() <= before.parsed.keys():
         cache.put(f"{key}:parsed", _encoder.encode(after.parsed))
     if after.totals is not None and before.totals is not after.totals:
         cache.put(f"{key}:totals", _encoder.encode(after.totals))

@@ -18,7 +18,6 @@ from reconciler.index.build import CompiledRevision, Runtime, read_files
 from reconciler.index.dependencies import DefinitionDependency, decode_dependencies
 from reconciler.index.evaluator import PolicyFindings, first_exceeded
 from reconciler.index.evidence import read_evidence
-from reconciler.index.parsed import CachedParser
 from reconciler.index.store import ObjectTotals
 from reconciler.planning.updates import Update
 from reconciler.revision.files import BlobIds
@@ -252,8 +251,7 @@ def inventories_before(runtime: Runtime, index: CompiledRevision, base: LoadedRe
     if not changed:
         return current
     blobs = {path: blob for cluster in sorted(changed) for path, blob in old.get(cluster, {}).items()}
-    parser = CachedParser(index.store.parsed, runtime.kinds, runtime.catalogue)
-    files = parser.parse(
+    files = index.parser.parse(
         [*blobs.items()], lambda missing: runtime.repository.read([base.files.evidence[path] for path in missing])
     )
     read = read_evidence(base.config, index.clusters, runtime.kinds, files).inventories

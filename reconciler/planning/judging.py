@@ -16,7 +16,7 @@ from reconciler.core.policy.rule_book import RuleBook, load_rules
 from reconciler.core.secrets import mask_text
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.evaluator import PolicyEvaluator, PolicyFindings, join
-from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
+from reconciler.index.parsed import ParsedFile, load_mapping, save_mapping
 from reconciler.index.renderer import Renderer
 from reconciler.index.totals import evaluate_under
 from reconciler.index.workers import in_parallel
@@ -74,7 +74,7 @@ def _masked(change: SettingChange) -> SettingChange:
 
 
 def _load_rules(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> RuleBook:
-    parser = CachedParser(index.store.parsed, runtime.kinds, runtime.catalogue)
+    parser = index.parser
 
     def read(paths: list[str]) -> Sequence[bytes]:
         return [*runtime.repository.read([blobs[path] for path in paths])]

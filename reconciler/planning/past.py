@@ -10,7 +10,7 @@ from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, compile_files
 from reconciler.index.context import Context, build_context, may_define
-from reconciler.index.parsed import CachedParser, ParsedFile
+from reconciler.index.parsed import ParsedFile
 from reconciler.index.renderer import Renderer
 from reconciler.revision.files import CONFIG_PATH, BlobIds, RevisionFiles
 
@@ -89,11 +89,7 @@ class PastSources:
         def read_missing(missing: list[str]) -> Iterable[bytes]:
             return self._runtime.repository.read([blobs[path] for path in missing])
 
-        return self._parser.parse([(path, blobs[path]) for path in paths], read_missing)
-
-    @cached_property
-    def _parser(self) -> CachedParser:
-        return CachedParser(self._index.store.parsed, self._runtime.kinds, self._runtime.catalogue)
+        return self._index.parser.parse([(path, blobs[path]) for path in paths], read_missing)
 
     def _is_definition(self, path: str, side: int) -> bool:
         if path in self.changed:

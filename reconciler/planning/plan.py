@@ -131,7 +131,7 @@ def plan_tree(
         day = judged.day.isoformat() if judged.day else ""
         excepted = apply_exceptions(whole, sides.index.context.exceptions, day).verdicts
         made = make_plan(replace(inputs, verdicts=tuple(stricter_verdicts(inputs.verdicts, excepted))))
-    save_tools(runtime, sides.index.context)
+    save_tools(runtime, sides.index)
     return Planned(plan=made, index=sides.index, renderer=sides.renderer, baseline=sides.baseline)
 
 
