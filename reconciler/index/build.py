@@ -207,7 +207,7 @@ def build_index(
         store=Store(
             records=index.records,
             digests=digests.of_all(record.dependencies for record in index.records.values()),
-            parsed=parser.used,
+            parsed={**parser.used},
             totals=store.totals,
         ),
     )
