@@ -5,9 +5,8 @@ import tracemalloc
 
 import pytest
 
-from reconciler.core.documents import read
+from reconciler.core.documents import read, read_written
 from reconciler.core.documents.document import Reading
-from reconciler.index import parsed
 from reconciler.index.parsed import CachedParser, digest_documents
 from reconciler.wiring import catalogue, kinds
 from tests.index.fleets import MemoryFleet, evidence
@@ -65,17 +64,15 @@ def test_documents_on_one_line_are_not_digested_with_the_whole_file_each(monkeyp
 def test_the_evidence_of_the_base_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = MemoryFleet()
     read: list[str] = []
-    read_written = parsed.read_written
-
     def noted(path: str, raw: bytes) -> Reading:
-        read.append(path)
+        paths.append(path)
         return read_written(path, raw)
 
-    monkeypatch.setattr(parsed, "read_written", noted)
+    monkeypatch.setattr("reconciler.index.parsed.read_written", noted)
     path = "evidence/a/nodes.yaml"
     for minute in range(3):
         fleet.write(path, evidence(taken=f"2026-11-01T00:0{minute + 1}:00Z"))
         fleet.plan()
-    assert read.count(path) == 4, "the base and three edits"
+    assert paths.count(path) == 4, "the base and three edits"
     fleet.plan()
-    assert read.count(path) == 4
+    assert paths.count(path) == 4
