@@ -63,7 +63,8 @@ def test_documents_on_one_line_are_not_digested_with_the_whole_file_each(monkeyp
 
 def test_the_evidence_of_the_base_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = MemoryFleet()
-    read: list[str] = []
+    paths: list[str] = []
+
 
     def noted(path: str, raw: bytes) -> Reading:
         paths.append(path)
