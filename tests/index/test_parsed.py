@@ -65,7 +65,6 @@ def test_the_evidence_of_the_base_is_parsed_once(monkeypatch: pytest.MonkeyPatch
     fleet = MemoryFleet()
     paths: list[str] = []
 
-
     def noted(path: str, raw: bytes) -> Reading:
         paths.append(path)
         return read_written(path, raw)
