@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from reconciler.app.workspace import Workspace
+from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.plan import Planned, plan_tree
 
@@ -22,7 +25,7 @@ def plan(
     date: str = "",
     against_head: bool = False,
     clusters: "Mapping[str, LiveCluster] | None" = None,
-    adopt: frozenset[str] = frozenset(),
+    choices: LiveChoices = NO_CHOICES,
     saved: "Plan | None" = None,
 ) -> Planned:
     """Compare what the sources of a revision render to with `rendered/` of the base, or with live clusters.
@@ -32,14 +35,13 @@ def plan(
     against_head: compare the revision with its own `rendered/` instead, as `commit` and `verify` do. The base, or else
         the merge base with the upstream's default branch, then only decides how the revision is judged.
     clusters: live clusters to compare with instead, by name. Nothing is stored there.
-    adopt: live objects that are not ours and become ours, such as `ConfigMap/team-a/settings`.
+    choices: decisions about live objects: which to adopt, which fields are contested.
     saved: the plan that this one repeats, whose creations the servers have accepted in a dry run already.
     """
-    reviewed: dict[str, str] = {}
     if saved is not None:
         from reconciler.planning.live.creations import reviewed_creations  # noqa: PLC0415 - only to apply
 
-        reviewed = reviewed_creations(saved, workspace.config.rendered)
+        choices = replace(choices, reviewed=reviewed_creations(saved, workspace.config.rendered))
     planned = plan_tree(
         workspace.runtime,
         workspace.tree,
@@ -48,8 +50,7 @@ def plan(
         date=date,
         against_head=against_head,
         clusters=clusters,
-        adopt=adopt,
-        reviewed=reviewed,
+        choices=choices,
     )
     changes, errors = len(planned.plan.changes), len(planned.plan.errors)
     _log.info("plan %s: %d changes, %d errors", planned.plan.digest, changes, errors)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "approve": "Approve a plan that exceeds its budgets.",
     "commit": "Render the sources of HEAD and commit the result.",
     "apply": "Carry out a saved plan on live clusters.",
+    "drift": "Show what others changed on live clusters, and adopt it.",
     "history": "List the plans that were applied.",
     "rollback": "Restore the sources of an earlier revision, as a commit.",
     "resolve": "Resolve conflicts in rendered/ by rendering again.",
@@ -42,7 +43,7 @@ COMMANDS: dict[str, str] = {
 
 _FOLDERS = {
     **dict.fromkeys(("schema", "version", "completion"), "about"),
-    **dict.fromkeys(("observe", "status", "propose", "apply", "history", "rollback", "controller"), "live"),
+    **dict.fromkeys(("observe", "status", "propose", "apply", "drift", "history", "rollback", "controller"), "live"),
 }
 """The folders of commands whose modules are not beside this one."""
 

@@ -13,6 +13,7 @@ from reconciler.outputs.registry import output_names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from reconciler.core.live.choices import LiveChoices
     from reconciler.core.plan import Plan
     from reconciler.ports.cluster import LiveCluster
     from reconciler.wiring import Run
@@ -88,6 +89,7 @@ def command(
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.plan import plan  # noqa: PLC0415
     from reconciler.cli.display import format_plan  # noqa: PLC0415
+    from reconciler.core.live.choices import NO_CHOICES  # noqa: PLC0415
     from reconciler.planning.gate import refuse  # noqa: PLC0415
 
     options.check_access(flags | {"adopt": adopt}, live=live)
@@ -95,7 +97,8 @@ def command(
     run = wiring.open_run(repo, named, options.environment(), merge=merge_result)
     settings = run.settings
     with _clusters(run, flags) if live else nullcontext() as clusters:
-        planned = plan(run.workspace, base=settings.base, date=settings.date, clusters=clusters, adopt=frozenset(adopt))
+        choices = _choices(run, adopt) if live else NO_CHOICES
+        planned = plan(run.workspace, base=settings.base, date=settings.date, clusters=clusters, choices=choices)
     _check_adopted(planned.plan, adopt)
     if out is not None:
         wiring.save_plan(planned.plan, out)
@@ -113,6 +116,12 @@ def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
         if name not in known:
             hint = "it is ours already, does not exist, or no source defines it; write KIND/NAMESPACE/NAME or KIND/NAME"
             raise ConfigError(f"--adopt: there is no object {name} to adopt", hint=hint)
+
+
+def _choices(run: "Run", adopt: tuple[str, ...]) -> "LiveChoices":
+    from reconciler.wiring.cluster import live_choices  # noqa: PLC0415 - few plans look at live clusters
+
+    return live_choices(run.settings, adopt=frozenset(adopt))
 
 
 def _clusters(run: "Run", flags: dict[str, Any]) -> AbstractContextManager["Mapping[str, LiveCluster]"]:

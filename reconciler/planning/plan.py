@@ -6,7 +6,6 @@ tree + configuration -> revision (files by role) -> index (compiled files) -> ba
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,6 +13,8 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Config
 from reconciler.core.inventory import Inventory
+from reconciler.core.live.choices import NO_CHOICES, LiveChoices
+from reconciler.core.objects import FieldPath
 from reconciler.core.plan import Plan, Revision
 from reconciler.core.plan.approvals import Approvals
 from reconciler.core.plan.edits import MOST_DETAILED
@@ -78,6 +79,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     index: CompiledRevision
     renderer: Renderer
     baseline: Baseline
+    omitted: Mapping[str, tuple[FieldPath, ...]] = {}  # fields that an apply does not send, by path below the folder
 
     def contents(self) -> dict[str, bytes | None]:
         """Return what the plan writes, by path below the repository's root; None deletes."""
@@ -101,25 +103,16 @@ def plan_tree(
     date: str = "",
     against_head: bool = False,
     clusters: Mapping[str, "LiveCluster"] | None = None,
-    adopt: frozenset[str] = frozenset(),
-    reviewed: Mapping[str, str] = MappingProxyType({}),
+    choices: LiveChoices = NO_CHOICES,
 ) -> Planned:
     """Plan a tree against a base; `against_head` compares a revision with its own `rendered/`.
 
     date: current date, for exceptions that expire (empty: date of the head commit).
     clusters: live clusters by name, whose objects are what exists; the base then only decides how the plan is judged.
-    adopt: live objects that are not ours and become ours, such as `ConfigMap/team-a/settings`.
-    reviewed: creations that their servers accepted in the dry run of a saved plan: blob ids by path.
+    choices: decisions about live objects: which to adopt, which fields are contested.
     """
     sides = load_sides(
-        runtime,
-        tree,
-        config,
-        base=base,
-        against_head=against_head,
-        clusters=clusters,
-        adopt=adopt,
-        reviewed=reviewed,
+        runtime, tree, config, base=base, against_head=against_head, clusters=clusters, choices=choices, date=date
     )
     differences = compare(runtime, sides)
     judgement = judge(runtime, sides.index, sides.base)
@@ -132,7 +125,13 @@ def plan_tree(
         excepted = apply_exceptions(whole, sides.index.context.exceptions, day).verdicts
         made = make_plan(replace(inputs, verdicts=tuple(stricter_verdicts(inputs.verdicts, excepted))))
     save_tools(runtime, sides.index)
-    return Planned(plan=made, index=sides.index, renderer=sides.renderer, baseline=sides.baseline)
+    return Planned(
+        plan=made,
+        index=sides.index,
+        renderer=sides.renderer,
+        baseline=sides.baseline,
+        omitted=sides.live.omitted if sides.live else {},
+    )
 
 
 def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: str = "") -> Plan:

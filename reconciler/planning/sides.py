@@ -1,13 +1,13 @@
 """What a plan compares: the head, the base that judges it, what exists, and where they differ."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import Config
+from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.plan.comparison import NO_CAUSES, Causes
 from reconciler.core.plan.replacements import is_kept
 from reconciler.core.problems import Problem
@@ -22,6 +22,7 @@ from reconciler.index.store import ObjectTotals, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.causes import find_causes
+from reconciler.planning.findings import plan_date
 from reconciler.planning.jobs.finished import settle_finished, unused_edits
 from reconciler.planning.jobs.generations import assign_generations
 from reconciler.planning.updates import Update, compare_updates
@@ -109,8 +110,8 @@ def load_sides(
     base: str,
     against_head: bool,
     clusters: "Clusters | None" = None,
-    adopt: frozenset[str] = frozenset(),
-    reviewed: Mapping[str, str] = MappingProxyType({}),
+    choices: LiveChoices = NO_CHOICES,
+    date: str = "",
 ) -> Sides:
     """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
@@ -126,9 +127,12 @@ def load_sides(
     live = None
     if clusters is not None:
         from reconciler.planning.live.baseline import read_live  # noqa: PLC0415 - few plans look at live clusters
+        from reconciler.planning.live.settling import DriftRules  # noqa: PLC0415 - as above
 
+        day = plan_date(index, judging.tree, date)
+        rules = DriftRules(policy=config.drift, choices=choices, day=choices.today or (day.isoformat() if day else ""))
         rendered = {*own.versions, *existing.versions}
-        live = read_live(runtime, clusters, index, renderer, known=rendered, adopt=adopt, reviewed=reviewed)
+        live = read_live(runtime, clusters, index, renderer, known=rendered, existing=existing, rules=rules)
     return Sides(
         index=index,
         totals=totals,

@@ -1,5 +1,6 @@
 """Live clusters: the adapter behind `LiveCluster`, from flags and the environment."""
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, Config
+from reconciler.core.live.choices import LiveChoices
 from reconciler.errors import ConfigError
 from reconciler.settings import Settings
 
@@ -67,6 +69,11 @@ def cluster_opener(
         return open_cluster(named, environ, patience=settings.server_patience)
 
     return opener
+
+
+def live_choices(settings: Settings, *, adopt: frozenset[str] = frozenset()) -> LiveChoices:
+    """Return what decides about live objects besides the repository. Rules about drift expire by the clock."""
+    return LiveChoices(adopt=adopt, today=settings.date or dt.datetime.now(dt.UTC).date().isoformat())
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from reconciler.app.apply import Work
 from reconciler.app.plan import plan
 from reconciler.app.workspace import Workspace
 from reconciler.core.apply.steps import planned_objects, steps_of
+from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.live.projection import content_version
 from reconciler.core.plan import Plan
 from reconciler.index.renderer import Renderer
+from reconciler.planning.live.settling import without
 from reconciler.ports.cluster import LiveCluster
 
 
@@ -19,14 +21,14 @@ def plan_work(
     *,
     base: str = "",
     date: str = "",
-    adopt: frozenset[str] = frozenset(),
+    choices: LiveChoices = NO_CHOICES,
     saved: Plan | None = None,
 ) -> Work:
     """Plan a revision against live clusters, and return what is to do there.
 
-    adopt: as for `app.plan`. saved: the plan that is carried out.
+    choices: as for `app.plan`. saved: the plan that is carried out.
     """
-    planned = plan(workspace, base=base, date=date, clusters=clusters, adopt=adopt, saved=saved)
+    planned = plan(workspace, base=base, date=date, clusters=clusters, choices=choices, saved=saved)
     made, index, folder = planned.plan, planned.index, planned.index.revision.config.rendered
     changed = planned_objects(made, folder)
     desired = sorted(one.path for one in changed if one.after)
@@ -38,7 +40,10 @@ def plan_work(
         folder=folder,
         kinds=workspace.runtime.kinds,
         steps=steps_of(made, folder, index.summaries(desired), existing),
-        desired=_bodies(planned.renderer, desired),
+        desired={
+            path: without(body, planned.omitted.get(path, ()))
+            for path, body in _bodies(planned.renderer, desired).items()
+        },
         version_of=lambda _, body: content_version(body),
         cache=workspace.runtime.cache,
     )

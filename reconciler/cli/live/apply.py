@@ -68,15 +68,14 @@ def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flag
     from reconciler.outputs.summary import blockers  # noqa: PLC0415
     from reconciler.outputs.terminal.progress import progress  # noqa: PLC0415
     from reconciler.wiring.apply import apply_runs  # noqa: PLC0415
-    from reconciler.wiring.cluster import access_flags, open_clusters  # noqa: PLC0415
+    from reconciler.wiring.cluster import access_flags, live_choices, open_clusters  # noqa: PLC0415
 
     saved, environ = wiring.load_plan(plan_file), options.environment()
     run = wiring.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, environ)
+    choices = live_choices(run.settings, adopt=adopted(saved))
     with open_clusters(access_flags(flags), environ, run) as clusters:
         settings = run.settings
-        work = plan_work(
-            run.workspace, clusters, base=settings.base, date=settings.date, adopt=adopted(saved), saved=saved
-        )
+        work = plan_work(run.workspace, clusters, base=settings.base, date=settings.date, choices=choices, saved=saved)
         if blockers(work.plan):
             emit_report(format_plan(work.plan, run.settings), run.settings)
         with progress("applying", total=len(work.steps)) as advance:

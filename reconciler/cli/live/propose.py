@@ -1,15 +1,11 @@
 """`reconciler propose`."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reconciler.cli import options
 from reconciler.cli.console import emit
-
-if TYPE_CHECKING:
-    from reconciler.app.observe.propose import ProposedEdit
 
 _SHARE = 0.9
 
@@ -44,6 +40,7 @@ def command(*, repo: str, share: float, write: bool, exit_code: bool, **flags: A
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.observe.propose import propose  # noqa: PLC0415
+    from reconciler.outputs.live.drift import render_diff  # noqa: PLC0415
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     is_changed = False
@@ -58,16 +55,7 @@ def command(*, repo: str, share: float, write: bool, exit_code: bool, **flags: A
                 wiring.write_edits({edit.path: edit.after}, run)
                 emit(f"wrote {edit.path}")
             else:
-                emit("".join(_diff(edit)), nl=False)
+                emit("".join(render_diff(edit.path, edit.before, edit.after)), nl=False)
         if not found.edits and not found.notes:
             emit(f"{found.cluster}: the queues fit the nodes")
     return 1 if exit_code and is_changed else 0
-
-
-def _diff(edit: "ProposedEdit") -> Iterator[str]:
-    from difflib import unified_diff  # noqa: PLC0415 - only for a diff
-
-    before, after = (text.decode(errors="replace").splitlines(keepends=True) for text in (edit.before, edit.after))
-    old = edit.path if edit.before else "/dev/null"
-    for line in unified_diff(before, after, old, edit.path):
-        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

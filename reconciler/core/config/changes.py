@@ -85,6 +85,7 @@ def _plain(config: Config) -> dict[str, Any]:
     return {
         **plain,
         **dict.fromkeys(("clusters", "rules", "sizing")),
+        "drift": {"action": str(config.drift.action), "rules": [str(rule) for rule in config.drift.rules]},
         "evidence_days": None if days is None else f"{days}d",
     }
 
@@ -104,7 +105,9 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
     if top in ("sources", "policies", "evidence", "approvals"):
         gone = sorted({*_listed(before)} - {*_listed(after)})
         return bool(gone), f"{', '.join(gone)} is no longer read" if gone else ""
-    return top == "on_immutable_change" and before == "refuse", ""
+    looser = top == "drift" and bool({*_listed(after)} - {*_listed(before)} - {"revert"})
+    words = "live objects may differ from Git" if looser else ""
+    return looser or (top == "on_immutable_change" and before == "refuse"), words
 
 
 def _listed(folders: Any) -> Sequence[str]:

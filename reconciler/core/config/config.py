@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from reconciler.core.config.drift import DriftPolicy, drift_violations, parse_drift
 from reconciler.core.config.sizing import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.core.objects import FieldPath, SourceRef
 from reconciler.core.problems import Problem, Violation
@@ -112,6 +113,7 @@ class Config(Struct, frozen=True, kw_only=True):
     rules: Mapping[str, RuleSetting] = field(default_factory=dict)
     budgets: Budgets = Budgets()
     on_immutable_change: OnImmutableChange = OnImmutableChange.REFUSE  # queues and jobs may set their own
+    drift: DriftPolicy = DriftPolicy()
     defaults: Mapping[str, str] = field(default_factory=dict)  # of command-line settings, lowest precedence
     sizing: SizingSettings = SizingSettings()  # of the repository; a cluster's own is in `Cluster.sizing`
 
@@ -144,6 +146,7 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
             },
             budgets=_budgets(spec.get("budgets", {})),
             on_immutable_change=OnImmutableChange(spec.get("onImmutableChange", shipped.on_immutable_change)),
+            drift=parse_drift(document, spec),
             defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
             sizing=sizing_settings(spec.get("sizing", {})),
         ),
@@ -185,7 +188,7 @@ def _budgets(spec: Mapping[str, Any]) -> Budgets:
 
 
 def _problems(document: "Document", spec: Mapping[str, Any]) -> Iterator[Problem]:
-    for violation in (*_duplicate_clusters(spec), *_folder_violations(spec)):
+    for violation in (*_duplicate_clusters(spec), *_folder_violations(spec), *drift_violations(spec)):
         yield violation.at(document.at(violation.path))
     for path, message, hint in sizing_errors(spec):
         yield Violation(rule="config.sizing", path=path, message=message, hint=hint).at(document.at(path))

@@ -254,6 +254,8 @@ class Drift(Struct, frozen=True, kw_only=True):
 
     managers: who set it, as `name (operation, time)`; empty if somebody removed it.
     live, git: values; secrets are masked.
+    action: `revert`, or it stays: `adopt` (an edit of the source is proposed), `ignore`, `contested` (somebody keeps
+        changing it back). reason, expires: those of the rule that decided.
     """
 
     cluster: str
@@ -266,6 +268,9 @@ class Drift(Struct, frozen=True, kw_only=True):
     has_git: bool = True
     managers: tuple[str, ...] = ()
     source: SourceRef | None = None
+    action: str = "revert"
+    reason: str = ""
+    expires: str = ""
 
 
 class Plan(Struct, frozen=True, kw_only=True):

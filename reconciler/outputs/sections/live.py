@@ -55,8 +55,15 @@ def drift(view: View) -> PageSection | None:
     rows = tuple(map(_drift, view.plan.drift))
     if not rows:
         return None
-    columns = (Column("object"), Column("field"), Column("live"), Column("Git"), Column("changed by", Form.NOTE))
-    words = "Fields of live objects that Git did not change. An apply sets them back; to keep one, edit its source."
+    columns = (
+        Column("object"),
+        Column("field"),
+        Column("live"),
+        Column("Git"),
+        Column("action"),
+        Column("changed by", Form.NOTE),
+    )
+    words = "Fields of live objects that Git did not change. An apply reverts those with this action, the others stay."
     return PageSection(
         title="Drift",
         count=len(rows),
@@ -70,8 +77,16 @@ def _drift(one: Drift) -> Row:
         Name(one.field),
         Name(_value(one.live, exists=one.has_live), Style.DELETED),
         Name(_value(one.git, exists=one.has_git), Style.CREATED),
-        ", ".join(one.managers) or "somebody who removed it",
+        one.action,
+        _reason(one),
     )
+
+
+def _reason(one: Drift) -> str:
+    """Return who changed a field, and why it stays."""
+    who = ", ".join(one.managers) or "somebody who removed it"
+    until = f" through {one.expires}" if one.expires else ""
+    return f"{who}; {one.reason}{until}" if one.reason else f"{who}{until}"
 
 
 def _value(value: Any, *, exists: bool) -> str:

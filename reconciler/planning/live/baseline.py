@@ -8,15 +8,16 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.live.projection import content_version, holds, is_same, plain, project
+from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
-from reconciler.core.plan import LiveState, LiveVersion
+from reconciler.core.plan import Drift, LiveState, LiveVersion
 from reconciler.core.problems import Problem
 from reconciler.core.secrets import KnownSecrets, secret_leaves
 from reconciler.core.summary import summarize
 from reconciler.errors import UnsafePlan
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
-from reconciler.planning.baseline import ExistingObject
+from reconciler.planning.baseline import Baseline, ExistingObject
 from reconciler.planning.live.creations import Places, created_places, still_absent
 from reconciler.planning.live.inventory import head_of, place_of
 from reconciler.planning.live.ownership import Ownership, claimed, foreign, whose
@@ -34,6 +35,7 @@ from reconciler.planning.live.reading import (
     read_clusters,
     version_of,
 )
+from reconciler.planning.live.settling import DriftRules, settle
 from reconciler.ports.cluster import Body, LiveCluster
 
 _CHUNK = 256  # source files that are rendered at one time
@@ -68,17 +70,27 @@ class DesiredCluster(Struct, frozen=True, kw_only=True, eq=False):
 class LiveBaseline:
     """What exists on live clusters, by path. An object that is as desired has the blob id of its desired content.
 
-    adopt: names of objects that a person chose to adopt. `adopted`: whose those are that exist and
-    are not ours, in words, by path.
+    rules: what decides about drift and adoption. existing: `rendered/` of the base.
+
+    adopted: whose the objects are that become ours, in words. left: drift that stays as it is, and `omitted` the fields
+    that an apply does not send because of that. All are by path.
     """
 
     def __init__(
-        self, runtime: Runtime, clusters: Mapping[str, LiveCluster], folder: str, adopt: frozenset[str] = frozenset()
+        self,
+        runtime: Runtime,
+        clusters: Mapping[str, LiveCluster],
+        folder: str,
+        rules: DriftRules,
+        existing: Baseline,
     ) -> None:
         self._runtime = runtime
         self._clusters = clusters
         self._folder = folder
-        self._adopt = adopt
+        self.rules = rules
+        self._existing = existing
+        self.left: dict[str, tuple[Drift, ...]] = {}
+        self.omitted: dict[str, tuple[FieldPath, ...]] = {}
         self.adopted: dict[str, str] = {}
         self._versions: dict[str, str] = {}
         self._identities: dict[str, LiveIdentity] = {}
@@ -155,7 +167,9 @@ class LiveBaseline:
         unchecked: list[str] = []
         asked = [path for path in keys if path not in known_already]
         for path in self._ask(one, self._to_ask(one, owned, asked, unchecked), unchecked):
-            proofs[path] = proof(desired[path], self._identities.pop(path).version)
+            identity = self._identities.pop(path)
+            if path not in self.left:  # the policy may decide otherwise next time
+                proofs[path] = proof(desired[path], identity.version)
             self._versions[path] = desired[path]
         save_proofs(self._runtime.cache, one.live.server, before, proofs)
         self.states.append(
@@ -194,7 +208,7 @@ class LiveBaseline:
             hint = f"allow `list` on ConfigMaps in {self._runtime.inventory_namespace}"
             self.doubts.append(Doubt(path="", message=text, hint=hint))
         found = reading.inventories
-        return Ownership(uids=found.own.uids(), claims=found.claims, adopt=self._adopt)
+        return Ownership(uids=found.own.uids(), claims=found.claims, adopt=self.rules.choices.adopt)
 
     def _belongs_to_others(
         self, path: str, one: LiveIdentity, ownership: Ownership, index: CompiledRevision, *, is_desired: bool
@@ -226,25 +240,36 @@ class LiveBaseline:
         """Compare desired objects with live ones and ask the server where that does not tell; yield those in sync."""
         keys, known = one.keys, {path: self._identities[path] for path in paths if path in self._identities}
         reader = BodyReader(one.live, known)
-        for bodies in _rendered(one.renderer, paths):
-            existing = {path: self._identities[path].key for path in bodies if path in self._identities}
-            versions = {path: split_api_version(bodies[path]["apiVersion"])[1] for path in existing}
+        for manifests in _rendered(one.renderer, paths):
+            existing = {path: self._identities[path].key for path in manifests if path in self._identities}
+            versions = {path: split_api_version(manifests[path].body["apiVersion"])[1] for path in existing}
             live = reader.read(existing, versions)
             for path in existing.keys() - live.keys():  # gone since it was listed
                 del self._identities[path], self._versions[path]
             questions: dict[str, Mapping[str, Any]] = {}
-            for path, body in bodies.items():
+            for path, manifest in manifests.items():
+                body: Mapping[str, Any] = manifest.body
                 if path in live and self._identities[path].is_terminating:
                     self._keep(path, live[path], body, None)
                     self._doubt(path, "the object is being deleted on the cluster", hint="plan again when it is gone")
                 elif path in live and path not in self.adopted and self._holds(keys[path], body, live[path]):
                     yield path
                 else:
-                    questions[path] = body
+                    questions[path] = self._settle(path, manifest, live[path]) if path in live else body
             answers = at_once(lambda body: probe(one.live, body), questions.values())
             for path, answer in zip(questions, answers, strict=True):
-                if self._judge(one, path, questions[path], live.get(path), answer, unchecked):
+                if self._judge(one, path, manifests[path].body, live.get(path), answer, unchecked):
                     yield path
+
+    def _settle(self, path: str, manifest: Manifest, live: Body) -> Mapping[str, Any]:
+        """Return what an apply sends, and note the drift that it leaves."""
+        before = self._existing.body(path) if path in self._existing.versions else None
+        file = f"{self._folder}/{path}"
+        settled = settle(self.rules, manifest, live, before, self._runtime.catalogue, file)
+        if settled.left:
+            self.left[path], self.omitted[path] = settled.left, settled.omitted
+            self._live[path] = msgspec.json.encode(live)
+        return settled.body
 
     def _judge(  # noqa: PLR0917
         self,
@@ -277,7 +302,7 @@ class LiveBaseline:
 
     def _meet(self, path: str, key: ObjectKey, live: Body) -> None:
         """Note an existing object that is not ours: it is adopted if a person chose to, and else in the way."""
-        if str(key) in self._adopt and not is_controlled(live):
+        if str(key) in self.rules.choices.adopt and not is_controlled(live):
             self.adopted[path] = whose(live)
             self._identities[path] = LiveIdentity(key=key, version=version_of(live), is_terminating=False)
             return
@@ -335,16 +360,15 @@ def read_live(
     renderer: Renderer,
     *,
     known: set[str],
-    adopt: frozenset[str] = frozenset(),
-    reviewed: Mapping[str, str],
+    existing: Baseline,
+    rules: DriftRules,
 ) -> LiveBaseline:
     """Read live clusters, by name, and ask them about every create and update.
 
     known: paths of rendered files in Git, whose kinds are looked at besides those of the sources.
-    adopt: names of objects to adopt, such as `ConfigMap/team-a/settings`.
-    reviewed: blob ids, by path, of creations that the servers accepted in the dry run of a saved plan.
+    existing: `rendered/` of the base. rules: what decides about drift and adoption.
     """
-    baseline = LiveBaseline(runtime, clusters, index.revision.config.rendered, adopt)
+    baseline = LiveBaseline(runtime, clusters, index.revision.config.rendered, rules, existing)
     keys: dict[str, dict[str, ObjectKey]] = {name: {} for name in clusters}
     for row in index.first_summaries():
         if row.cluster in keys and row.path in index.desired:
@@ -367,19 +391,19 @@ def read_live(
             renderer=renderer,
             keys=keys[name],
             places=created_places(runtime.kinds, keys[name].values()),
-            reviewed=reviewed,
+            reviewed=rules.choices.reviewed,
         )
         baseline.judge(one, reading)
     return baseline
 
 
-def _rendered(renderer: Renderer, paths: Sequence[str]) -> Iterator[dict[str, Mapping[str, Any]]]:
-    """Yield the bodies of desired objects by path, those of some source files at one time."""
+def _rendered(renderer: Renderer, paths: Sequence[str]) -> Iterator[dict[str, Manifest]]:
+    """Yield desired objects by path, those of some source files at one time."""
     groups = renderer.group(paths)
     sources = iter(groups)
     while chosen := list(islice(sources, _CHUNK)):
         compiled = zip(chosen, renderer.compile(chosen), strict=True)
-        yield {path: objects[path].manifest.body for source, objects in compiled for path in groups[source]}
+        yield {path: objects[path].manifest for source, objects in compiled for path in groups[source]}
 
 
 def _key(body: Mapping[str, Any]) -> ObjectKey:

@@ -13,6 +13,9 @@ from reconciler.planning.live.drift import find_drift
 from reconciler.planning.updates import Update
 from reconciler.revision.files import CONFIG_PATH
 
+RULE_EXPIRED = "drift.rule-expired"
+"""Rule of a rule of `spec.drift` whose last day is over."""
+
 WARNED = "live.warning"
 """Rule of what a server warns of in a dry run."""
 
@@ -37,6 +40,15 @@ def live_facts(
 def _problems(
     index: CompiledRevision, live: LiveBaseline, updates: Mapping[str, Update], kept: Collection[str]
 ) -> Iterator[Problem]:
+    for rule in live.rules.policy.rules:
+        if rule.is_expired(live.rules.day):
+            yield Problem(
+                rule=RULE_EXPIRED,
+                place=rule.place,
+                message=f"the rule about drift ({rule}) expired: what it covered is treated as if it did not exist",
+                hint="remove the rule, or extend it",
+                severity=Severity.WARNING,
+            )
     rows = index.summaries([doubt.path for doubt in live.doubts if doubt.path] + [*live.warnings])
     for doubt in live.doubts:
         update = updates.get(doubt.path)

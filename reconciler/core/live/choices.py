@@ -1,0 +1,41 @@
+"""What people and earlier passes decided about live objects, besides the repository."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from reconciler.core.objects import ObjectKey
+
+
+class ContestedField(Struct, frozen=True, kw_only=True, order=True):
+    """A field that another controller keeps changing back: we no longer write it."""
+
+    cluster: str
+    object: str  # such as `ConfigMap/team-a/settings`
+    field: str
+
+
+class LiveChoices(Struct, frozen=True, kw_only=True):
+    """Decisions about live objects.
+
+    adopt: objects that are not ours and become ours, such as `ConfigMap/team-a/settings`.
+    contested: fields that stay as they are, because somebody keeps changing them back.
+    reviewed: creations that their servers accepted in the dry run of a saved plan: blob ids by path.
+    today: the day (YYYY-MM-DD) at which rules about drift expire; empty: the date of the plan.
+    """
+
+    adopt: frozenset[str] = frozenset()
+    contested: frozenset[ContestedField] = frozenset()
+    reviewed: Mapping[str, str] = {}
+    today: str = ""
+
+    def is_contested(self, cluster: str, key: ObjectKey, field: str) -> bool:
+        """Whether a field is contested, or a part of one that is."""
+        return ContestedField(cluster=cluster, object=str(key), field=field) in self.contested
+
+    def contests(self, cluster: str, key: ObjectKey) -> bool:
+        """Whether any field of an object is contested."""
+        return any((one.cluster, one.object) == (cluster, str(key)) for one in self.contested)
+
+
+NO_CHOICES = LiveChoices()

@@ -1,0 +1,163 @@
+"""Settling drift: which drifted fields of a live object an apply leaves as they are, by policy or after a fight."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.config.drift import DriftAction, DriftPolicy
+from reconciler.core.items import ListKeys
+from reconciler.core.live.choices import LiveChoices
+from reconciler.core.live.managers import Manager, managers_of
+from reconciler.core.live.projection import project
+from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
+from reconciler.core.plan import Drift, FieldChange
+from reconciler.core.plan.differences import differences
+from reconciler.core.printed_paths import find_path
+from reconciler.core.schemas.catalogue import Catalogue
+from reconciler.core.values import value_at
+
+CONTESTED = "contested"
+"""What happens to a field that another controller keeps changing back: nothing, and a condition says so."""
+
+
+class DriftRules(Struct, frozen=True, kw_only=True, eq=False):
+    """What decides about drift: the policy, what earlier passes found, and the day (YYYY-MM-DD)."""
+
+    policy: DriftPolicy
+    choices: LiveChoices
+    day: str
+
+    def may_leave(self, manifest: Manifest) -> bool:
+        """Whether drift of an object may stay."""
+        return self.policy.may_leave(manifest.key, self.day) or self.choices.contests(manifest.cluster, manifest.key)
+
+    def decide(self, drift: Drift) -> Drift:
+        """Return drift with what happens to it."""
+        names = tuple(name.partition(" (")[0] for name in drift.managers)
+        rule = self.policy.rule_for(drift.key, drift.field, names, self.day)
+        action = rule.action.value
+        if action == DriftAction.REVERT and self.choices.is_contested(drift.cluster, drift.key, drift.field):
+            action = CONTESTED
+        return replace(drift, action=action, reason=rule.reason, expires=rule.expires)
+
+
+class Settled(Struct, frozen=True, kw_only=True, eq=False):
+    """A desired object without the fields that stay as they are on the cluster, and these fields."""
+
+    body: Mapping[str, Any]
+    left: tuple[Drift, ...] = ()
+    omitted: tuple[FieldPath, ...] = ()
+
+
+def settle(  # noqa: PLR0917
+    rules: DriftRules,
+    manifest: Manifest,
+    live: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+    catalogue: Catalogue,
+    path: str,
+) -> Settled:
+    """Return what an apply sends: fields that others changed are left out where the policy leaves them.
+
+    before: the object in `rendered/` of the base. path: of the rendered file.
+    """
+    key, body = manifest.key, manifest.body
+    if not rules.may_leave(manifest):
+        return Settled(body=body)
+
+    def keys(field: FieldPath) -> tuple[str, ...] | None:
+        return catalogue.list_keys(key.group, key.kind, field)
+
+    fields = differences(
+        project(body, live, None, keys),
+        body,
+        list_keys=keys,
+        is_quantity=lambda field: catalogue.is_quantity(key.group, key.kind, field),
+        why=manifest.why,
+    )
+    left: list[Drift] = []
+    omitted: set[FieldPath] = set()
+    for field in fields:
+        managers = changed_by(field, live, before, keys)
+        if managers is None or not field.has_after:
+            continue
+        one = rules.decide(drift_of(manifest.cluster, key, path, field, managers, manifest.source))
+        if one.action != DriftAction.REVERT:
+            left.append(one)
+            omitted.add(_whole_list(body, find_path(body, field.path, keys)[0], keys))
+    places = tuple(sorted(place for place in omitted if place))
+    return Settled(body=without(body, places), left=tuple(left), omitted=places)
+
+
+def drift_of(  # noqa: PLR0917
+    cluster: str, key: ObjectKey, path: str, field: FieldChange, managers: tuple[Manager, ...], document: SourceRef
+) -> Drift:
+    """Return a field that others changed as drift. Its source is the line of the field, else its document."""
+    return Drift(
+        cluster=cluster,
+        key=key,
+        path=path,
+        field=field.path,
+        live=field.before,
+        git=field.after,
+        has_live=field.has_before,
+        has_git=field.has_after,
+        managers=tuple(map(_name, managers)),
+        source=next(iter(field.why.places), document) if field.why is not None else document,
+    )
+
+
+def changed_by(
+    field: FieldChange, live: Mapping[str, Any], before: Mapping[str, Any] | None, keys: ListKeys
+) -> tuple[Manager, ...] | None:
+    """Return who changed a field on the cluster, nobody if it was removed there; None if Git changed it.
+
+    A field that what applies Git set is what Git said then. One that is missing was removed if the base has it.
+    """
+    if field.has_before:
+        path, rest = find_path(live, field.path, keys)
+        managers = managers_of(live, path)
+        if any(manager.applies_git for manager in managers) and not rest:
+            return None
+        return managers
+    if before is None or not field.has_after:
+        return None
+    path, rest = find_path(before, field.path, keys)
+    return None if rest or not path else ()
+
+
+def _name(manager: Manager) -> str:
+    details = ", ".join(part for part in (manager.operation, manager.subresource, manager.time) if part)
+    return f"{manager.name} ({details})" if details else manager.name
+
+
+def without(body: Mapping[str, Any], paths: tuple[FieldPath, ...]) -> Mapping[str, Any]:
+    """Return a body without the values at some paths."""
+    for path in sorted(paths, reverse=True):
+        body = _without(body, path)
+    return body
+
+
+def _without(node: Any, path: FieldPath) -> Any:
+    head, rest = path[0], path[1:]
+    if isinstance(node, dict):
+        items = ((name, _without(inner, rest) if name == head and rest else inner) for name, inner in node.items())
+        return {name: inner for name, inner in items if name != head or rest}
+    if isinstance(node, list):
+        return [
+            _without(inner, rest) if at == head and rest else inner
+            for at, inner in enumerate(node)
+            if at != head or rest
+        ]
+    return node
+
+
+def _whole_list(body: Mapping[str, Any], path: FieldPath, keys: ListKeys) -> FieldPath:
+    """Return a path that ends at the first list whose items have no keys: servers replace such a list as a whole."""
+    for depth in range(1, len(path)):
+        if isinstance(value_at(body, path[:depth]), list) and not keys(path[:depth]):
+            return path[:depth]
+    return path
