@@ -8,17 +8,22 @@ from msgspec.structs import replace
 from reconciler import wiring
 from reconciler.app.apply import Applied, apply
 from reconciler.app.apply.work import plan_work
+from reconciler.controller.fights import RevertedField, fight_message
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure, summarize
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.tracing import Trace
 from reconciler.core.apply.results import Ending, StepResult
 from reconciler.core.apply.steps import Verb
+from reconciler.core.config.drift import DriftAction
+from reconciler.core.live.choices import ContestedField
+from reconciler.core.plan import Drift, Operation, Plan
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
 from reconciler.errors import one_line
+from reconciler.planning.live.settling import CONTESTED
 from reconciler.wiring.apply import apply_runs
-from reconciler.wiring.cluster import ClusterFlags, open_clusters
+from reconciler.wiring.cluster import ClusterFlags, live_choices, open_clusters
 
 _MAX_NAMED = 3
 _ACTIONS = {Verb.CREATE: "created", Verb.DELETE: "deleted"}
@@ -47,18 +52,22 @@ def apply_revision(
     environ: Mapping[str, str],
     base: str,
     accepted: str,
+    contested: frozenset[ContestedField],
     trace: Trace,
 ) -> PassOutcome:
     """Plan a revision against its clusters and apply the plan, whose preconditions are those of this moment.
 
     accepted: the commit that the last successful pass applied; what differs from it on a cluster is drift.
+    contested: fields that stay as they are, because somebody keeps changing them back.
     """
     with open_clusters(access, environ, run) as clusters:
         with trace.stage("plan"):
-            work = plan_work(run.workspace, clusters, base=base, date=run.settings.date)
+            choices = replace(live_choices(run.settings), contested=contested)
+            work = plan_work(run.workspace, clusters, base=base, date=run.settings.date, choices=choices)
         summary = summarize(work.plan)
         drift = sum(summary.changes.values()) if accepted == outcome.commit else 0
-        outcome = replace(outcome, plan=replace(summary, drift=drift), message=summary.text)
+        left = _fields(one for one in work.plan.drift if one.action == CONTESTED)
+        outcome = replace(outcome, plan=replace(summary, drift=drift), message=summary.text, contested=left)
         try:
             refuse_in_full(work.plan)
             with trace.stage("apply"):
@@ -73,7 +82,44 @@ def apply_revision(
     )
     message = f"applied {plural(done, 'change')}" if done else "as planned: nothing to apply"
     conflicts = sum(1 for result in results if result.ending is Ending.STALE)
-    return replace(outcome, operations=counts, conflicts=conflicts, message=message, failure=apply_failure(applied))
+    failed = apply_failure(applied)
+    if failed is None and left:
+        failed = PassFailure(reason="ResourceFight", message=_told([fight_message(left)]), stalled=True)
+    return replace(
+        outcome,
+        operations=counts,
+        conflicts=conflicts,
+        message=message,
+        reverted=_reverted(work.plan, results, is_applied=accepted == outcome.commit),
+        failure=failed,
+    )
+
+
+def _reverted(plan: Plan, results: Iterable[StepResult], *, is_applied: bool) -> tuple[RevertedField, ...]:
+    """Return the fields that were set back: drift, and any change of a revision that was applied before."""
+    done = {(one.path.partition("/")[0], one.key) for one in results if one.ending is Ending.DONE}
+    drift = [one for one in plan.drift if one.action == DriftAction.REVERT and (one.cluster, one.key) in done]
+    known = {(one.cluster, one.key, one.field) for one in drift}
+    others = [
+        RevertedField(cluster=change.cluster, object=str(change.key), field=field.path)
+        for change in plan.changes
+        if is_applied and change.operation is Operation.UPDATE and (change.cluster, change.key) in done
+        for field in change.fields
+        if (change.cluster, change.key, field.path) not in known
+    ]
+    return (*_fields(drift), *others)
+
+
+def _fields(drift: Iterable[Drift]) -> tuple[RevertedField, ...]:
+    return tuple(
+        RevertedField(
+            cluster=one.cluster,
+            object=str(one.key),
+            field=one.field,
+            manager=", ".join(name.partition(" (")[0] for name in one.managers),
+        )
+        for one in drift
+    )
 
 
 def count_operations(results: Iterable[StepResult]) -> dict[str, int]:

@@ -89,7 +89,9 @@ METRICS = (
     _metric("apply_duration_seconds", MetricType.HISTOGRAM, "Time that one apply takes.", {"result": _RESULT}, _FAST),
     _metric("drift_objects", MetricType.GAUGE, "Number of live objects that differ from what was applied."),
     _metric(
-        "resource_fights_total", MetricType.COUNTER, "Number of objects that another controller keeps changing back."
+        "resource_fights_total",
+        MetricType.COUNTER,
+        "Number of fields that we stopped writing because somebody keeps changing them back.",
     ),
     _metric(
         "resource_conflicts_total",

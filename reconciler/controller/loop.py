@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from reconciler.adapters.git.remote import remove_mirror
 from reconciler.controller.exporting import SpanExporter
+from reconciler.controller.fights import contested
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.queue import WorkQueue
@@ -20,6 +21,7 @@ from reconciler.controller.reporting import count_pass, set_gauges
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.status import READY, SourceStatus, finished, is_news, started, timestamp
 from reconciler.controller.sources.store import SourceStore
+from reconciler.core.live.choices import ContestedField
 from reconciler.core.secrets import mask_text
 from reconciler.errors import ReconcilerError
 from reconciler.outputs.terminal.logs import Log
@@ -262,6 +264,8 @@ class Controller:
                 folder=str(self._options.state / "sources" / _place(source)),
                 secret=secret,
                 accepted=status.last_commit,
+                contested=self._contested(source, status),
+                attempted=status.last_attempted_revision,
                 access=self._options.access,
                 max_repository=self._options.max_repository,
             )
@@ -271,6 +275,11 @@ class Controller:
             return self._runner.run(request)
         except ReconcilerError as error:
             return PassOutcome(failure=failure(error), tips=status.tips)
+
+    @staticmethod
+    def _contested(source: ConfigSource, status: SourceStatus) -> frozenset[ContestedField]:
+        """Return the fields that a pass leaves alone, unless a person asked for the pass."""
+        return contested(status.reverts) if source.requested_at == status.last_handled_reconcile_at else frozenset()
 
     def _is_current(self, request: Request, status: SourceStatus) -> bool:
         """Ask the Git server whether the references are where the last pass left them."""
@@ -317,6 +326,7 @@ class Controller:
     ) -> None:
         self._exporter.export(outcome.spans)
         count_pass(self._metrics, source, outcome, seconds, self._now())
+        self._metrics.count("resource_fights_total", len(contested(after.reverts) - contested(before.reverts)))
         ready, was = after.condition(READY), before.condition(READY)
         assert ready is not None  # noqa: S101 - every pass sets it
         failed = outcome.failure

@@ -6,6 +6,7 @@ from collections import Counter
 
 from msgspec import Struct
 
+from reconciler.controller.fights import RevertedField
 from reconciler.controller.tracing import TraceSpan
 from reconciler.core.plan import Plan
 from reconciler.core.secrets import mask_text
@@ -68,6 +69,8 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
     push_result: str = ""  # pushed, unchanged, stale or rejected
     operations: dict[str, int] = {}  # applied objects, by action and result: `created success`
     conflicts: int = 0
+    reverted: tuple[RevertedField, ...] = ()  # drifted fields that were set back
+    contested: tuple[RevertedField, ...] | None = None  # drifted fields that stay after a fight; None: not known
     message: str = ""
     failure: PassFailure | None = None
     spans: tuple[TraceSpan, ...] = ()

@@ -14,6 +14,7 @@ from reconciler.controller.outcome import PassFailure, PassOutcome, failure, sum
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
+from reconciler.core.live.choices import ContestedField
 from reconciler.core.secrets import mask_text
 from reconciler.errors import (
     ConfigError,
@@ -38,6 +39,8 @@ class Request(Struct, frozen=True, kw_only=True):
     folder: str  # of the mirror and the cache, for this source alone
     secret: dict[str, bytes] = {}
     accepted: str = ""  # the commit that the last successful pass read, by whose settings and rules the next is judged
+    contested: frozenset[ContestedField] = frozenset()  # fields of live objects that stay as they are
+    attempted: str = ""  # the revision of the last pass, for which they count
     access: ClusterFlags = ClusterFlags()
     max_repository: int = 1 << 30  # bytes
     trace: str = ""
@@ -105,8 +108,16 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
         base = request.accepted if request.accepted and _is_known(repository, request.accepted, head.oid) else head.oid
         if source.mode is Mode.APPLY:
             access = acting_as(source, request.access)
+            contested = request.contested if request.attempted == outcome.revision else frozenset()
             return apply_revision(
-                outcome, run, access, environ=environ, base=base, accepted=request.accepted, trace=trace
+                outcome,
+                run,
+                access,
+                environ=environ,
+                base=base,
+                accepted=request.accepted,
+                contested=contested,
+                trace=trace,
             )
         with trace.stage("plan"):
             planned = plan_commit(run.workspace, base=base, date=run.settings.date)

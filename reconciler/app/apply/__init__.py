@@ -58,6 +58,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     """What the current plan has to do: its steps, the desired objects by path, and the versions of live objects.
 
     keys: all desired objects, by cluster. cache: where later plans look up what is known to be as desired.
+    left: paths of objects that keep drifted fields, so that they are not as desired for every policy.
     """
 
     plan: Plan
@@ -68,6 +69,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     desired: Mapping[str, Mapping[str, Any]]
     version_of: Callable[[str, Mapping[str, Any]], str]
     cache: Cache
+    left: AbstractSet[str] = frozenset()
 
 
 class Applied(Struct, frozen=True, kw_only=True):
@@ -250,6 +252,7 @@ def _remember(live: LiveCluster, work: Work, results: Sequence[StepResult]) -> N
             one.path: proof(after[one.path], LiveVersion(uid=one.uid, resource_version=one.resource_version))
             for one in results
             if one.verb is not Verb.DELETE and one.ending in (Ending.DONE, Ending.UNCHANGED) and one.resource_version
+            if one.path not in work.left
         },
     )
 

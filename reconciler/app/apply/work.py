@@ -46,6 +46,7 @@ def plan_work(
         },
         version_of=lambda _, body: content_version(body),
         cache=workspace.runtime.cache,
+        left=planned.omitted.keys(),
     )
 
 

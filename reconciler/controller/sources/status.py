@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.controller.fights import FieldReverts, note_reverts
 from reconciler.controller.outcome import PassFailure, PassOutcome, PlanSummary
 from reconciler.controller.sources.source import ConfigSource
 
@@ -50,6 +51,7 @@ class SourceStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     last_sync_time: str = ""  # of the last successful pass
     tips: dict[str, str] = {}  # the references after the last pass, by which a change is noticed
     plan: PlanSummary | None = None
+    reverts: tuple[FieldReverts, ...] = ()  # drifted fields that were set back lately, by which fights are noticed
     failures: int = 0  # in a row, for the back-off
     history: tuple[HistoryEntry, ...] = ()
 
@@ -101,6 +103,7 @@ def finished(status: SourceStatus, source: ConfigSource, outcome: PassOutcome, n
         last_pushed=outcome.pushed or status.last_pushed,
         tips=outcome.tips,
         plan=plan,
+        reverts=_reverts(status, source, outcome, now),
         failures=status.failures + 1 if failed else 0,
         history=_history(status.history, outcome, now),
     )
@@ -110,6 +113,20 @@ def finished(status: SourceStatus, source: ConfigSource, outcome: PassOutcome, n
     if failed:
         return done
     return replace(done, last_revision=outcome.revision, last_commit=outcome.commit, last_sync_time=now)
+
+
+def _reverts(status: SourceStatus, source: ConfigSource, outcome: PassOutcome, now: str) -> tuple[FieldReverts, ...]:
+    """Return the fields that were set back; a new revision, specification or request starts afresh."""
+    is_same = outcome.revision in ("", status.last_attempted_revision)
+    asked_again = source.requested_at != status.last_handled_reconcile_at
+    is_new = not is_same or asked_again or source.generation != _seen_generation(status)
+    known = () if is_new else status.reverts
+    return note_reverts(known, outcome.reverted, outcome.contested, now, source.interval)
+
+
+def _seen_generation(status: SourceStatus) -> int:
+    """Return the newest generation that a condition is about."""
+    return max((condition.observed_generation for condition in status.conditions), default=0)
 
 
 def is_news(before: SourceStatus, after: SourceStatus) -> bool:

@@ -19,6 +19,7 @@ from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
 from reconciler.planning.baseline import Baseline, ExistingObject
 from reconciler.planning.live.creations import Places, created_places, still_absent
+from reconciler.planning.live.doubts import Doubt, doubt_of
 from reconciler.planning.live.inventory import head_of, place_of
 from reconciler.planning.live.ownership import Ownership, claimed, foreign, whose
 from reconciler.planning.live.probe import Probe, ServerReply, probe
@@ -39,16 +40,6 @@ from reconciler.planning.live.settling import DriftRules, settle
 from reconciler.ports.cluster import Body, LiveCluster
 
 _CHUNK = 256  # source files that are rendered at one time
-
-
-class Doubt(Struct, frozen=True, kw_only=True):
-    """What a server refused (`is_refused`) or could not say about a desired object or a kind."""
-
-    path: str
-    message: str
-    field: str = ""
-    hint: str = ""
-    is_refused: bool = False
 
 
 class DesiredCluster(Struct, frozen=True, kw_only=True, eq=False):
@@ -295,7 +286,7 @@ class LiveBaseline:
         elif answer.reply is ServerReply.NO_PLACE and one.places.has(key):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
-            self._refuse(path, answer, KnownSecrets(secret_leaves(body)))
+            self.doubts.append(doubt_of(path, answer, body))
         if live is not None:
             self._keep(path, live, body, answer.result)
         return False
@@ -311,16 +302,6 @@ class LiveBaseline:
 
     def _holds(self, key: ObjectKey, desired: Mapping[str, Any], live: Body) -> bool:
         return holds(desired, live, self._list_keys(key))
-
-    def _refuse(self, path: str, answer: Probe, secrets: KnownSecrets) -> None:
-        hints = {
-            ServerReply.NO_PLACE: "add its namespace or its CRD to the sources, or create it",
-            ServerReply.REFUSED: "change the object, or what refuses it",
-            ServerReply.UNKNOWN: "plan again when the server can answer",
-        }
-        is_refused = answer.reply is not ServerReply.UNKNOWN
-        field = answer.causes[0].field if len(answer.causes) == 1 else ""
-        self._doubt(path, secrets.mask(answer.message), field=field, hint=hints[answer.reply], is_refused=is_refused)
 
     def _doubt(self, path: str, message: str, *, field: str = "", hint: str, is_refused: bool = False) -> None:
         self.doubts.append(Doubt(path=path, message=message, field=field, hint=hint, is_refused=is_refused))

@@ -82,6 +82,8 @@ def settle(  # noqa: PLR0917
     omitted: set[FieldPath] = set()
     for field in fields:
         managers = changed_by(field, live, before, keys)
+        if managers is None and rules.choices.is_contested(manifest.cluster, key, field.path):
+            managers = managers_of(live, find_path(live, field.path, keys)[0])  # also of one that applies Git
         if managers is None or not field.has_after:
             continue
         one = rules.decide(drift_of(manifest.cluster, key, path, field, managers, manifest.source))
