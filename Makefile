@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python a thousand times: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply clean
+.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -46,6 +46,10 @@ golden: $(READY) ## rewrite the expected outputs; review them as a diff
 bench: $(READY) ## measure plan, lint, commit and --help against a lower bound and other tools
 	@$(BIN)/python -m benchmarks.sizing.speed
 	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+bench-live: $(READY) ## measure plans and applies on a real API server against bare requests, kubectl and Flux
+	@$(BIN)/python -m tests.cluster.build control-plane crds sync-crds state flux-source flux-kustomize
+	@$(BIN)/python -m benchmarks.live.run $(BENCH)
 
 sizing-report: $(READY) ## compare predicted GPU memory with measured runs and other estimators
 	@$(BIN)/python -m benchmarks.sizing.report

@@ -12,13 +12,18 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from kubernetes.client import Configuration
-from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException
-from kubernetes.config.incluster_config import SERVICE_HOST_ENV_NAME, InClusterConfigLoader
-from kubernetes.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader
 from msgspec import Struct
 
+from reconciler.adapters.kubernetes.official import (
+    HOST_VARIABLE,
+    ConfigException,
+    ConfigNode,
+    Configuration,
+    FileOrData,
+    InClusterConfigLoader,
+    KubeConfigLoader,
+    RESTClientObject,
+)
 from reconciler.adapters.kubernetes.plugin import run_plugin
 from reconciler.core.secrets import KnownSecrets
 from reconciler.errors import ConfigError, one_line
@@ -109,7 +114,7 @@ def load_access(
         return _from_files(paths, context, named)
     if context:
         raise ConfigError(f"--context: no kubeconfig, so no context {context!r}", hint="name one with --kubeconfig")
-    if environ.get(SERVICE_HOST_ENV_NAME):
+    if environ.get(HOST_VARIABLE):
         return Access(lambda: _in_cluster(environ), named)
     hint = "name a kubeconfig with --kubeconfig or KUBECONFIG"
     raise ConfigError(f"no cluster: {DEFAULT} does not exist, and this is not a pod", hint=hint)
