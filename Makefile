@@ -80,11 +80,11 @@ test-scheduler: $(READY) ## run the gang tests with the real KAI scheduler
 soak: $(READY) ## two controllers under random commits, kills and faults for an hour; MINUTES=5 for less
 	@$(BIN)/python -m tests.live.controller.soak --minutes $(or $(MINUTES),60)
 
-cluster: $(READY) ## experimental: start a cluster with 100 simulated GPU nodes, Kueue, KAI, Flux, Argo CD and Gitea; Ctrl-C stops it
+cluster: $(READY) ## start a cluster with 100 simulated GPU nodes, Kueue, KAI, Flux, Argo CD and Gitea; Ctrl-C stops it
 	@$(BIN)/python -m tests.cluster.build
 	@$(BIN)/python -m tests.cluster.bed.start $(CLUSTER)
 
-cluster-kind: $(READY) ## experimental: make the same cluster with kind, for those who have Docker, kind's images and helm
+cluster-kind: $(READY) ## make the same cluster with kind, for those who have Docker, kind's images and helm
 	@$(BIN)/python -m tests.cluster.build control-plane kwok kueue jobset training-operator kind
 	@$(BIN)/python -m tests.cluster.bed.kind $(CLUSTER)
 

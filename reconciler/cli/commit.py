@@ -53,8 +53,8 @@ def command(*, repo: str, branch: str | None, message: str | None, plan_file: Pa
     if saved is not None:
         require_same(saved, planned.plan)
     emit_report(format_plan(planned.plan, settings), settings)
-    committed = commit(run.workspace, planned, branch=branch, message=message or "")
     uncommitted = uncommitted_changes(run.workspace)
+    committed = commit(run.workspace, planned, branch=branch, message=message or "")
     if committed is None:
         emit("nothing to commit: rendered/ is up to date with the sources of HEAD", err=True)
     else:

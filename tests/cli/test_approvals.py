@@ -64,6 +64,7 @@ def test_an_approval_works_from_the_pull_request_to_the_commit(main: Fleet) -> N
     assert main.run("plan", "--revision", "HEAD", "--base", "main~1").code == 0  # what a pipeline of the merge plans
     committed = main.run("commit")
     assert committed.code == 0, committed.err
+    assert "not included" not in committed.err, "the commit itself removes the approval"
     assert list((main.root / "approvals").glob("*")) == []
     assert re.search(
         r"^Reconciler-Approval: approvals/[0-9a-f]{12}\.yaml$", main.git("log", "-1", "--format=%B"), re.MULTILINE

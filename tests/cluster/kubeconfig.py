@@ -4,6 +4,7 @@ import base64
 import json
 import ssl
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ def text(server: str, certificate: bytes, token: str) -> str:
         "users": [{"name": "admin", "user": {"token": token}}],
     }
     return json.dumps(body, indent=2)
+
+
+def with_contexts(path: Path, names: Sequence[str]) -> str:
+    """Return a kubeconfig whose contexts `names` all are the current one of a file; the first is the current one."""
+    body = yaml.safe_load(path.read_text(encoding="utf-8"))
+    context = _named(body["contexts"], body["current-context"])["context"]
+    contexts = [{"name": name, "context": context} for name in names]
+    return json.dumps({**body, "current-context": names[0], "contexts": contexts}, indent=2)
 
 
 def endpoint(path: Path) -> Endpoint:

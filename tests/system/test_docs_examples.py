@@ -3,6 +3,7 @@
 A `console` block holds commands (`$ …`) and, after each, the lines that it prints. The blocks of a page run in order, in
 one temporary folder. `…` on a line of its own stands for any number of lines, inside a line for any text. A command without
 printed output may print anything. Every command has to succeed. `GOLDEN=1` rewrites outputs without such a line.
+Blocks marked `console cluster` need `make cluster`; `tests/live/sync/test_tour.py` runs them.
 """
 
 import os
@@ -59,9 +60,9 @@ class Example(Struct, frozen=True):
     end: int
 
 
-def examples(text: str) -> Iterator[Example]:
+def examples(text: str, blocks: re.Pattern[str] = BLOCK) -> Iterator[Example]:
     """Yield the commands of a page, in order."""
-    for block in BLOCK.finditer(text):
+    for block in blocks.finditer(text):
         part, at = block[1], block.start(1)
         while part:
             length = _command_length(part) if part.startswith("$ ") else len(part)
@@ -99,7 +100,7 @@ def matches(printed: str, expected: str) -> bool:
 class Shell:
     """A shell that keeps its folder from command to command."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
+    def __init__(self, folder: Path, home: Path, *more_programs: Path, **more: str) -> None:
         self.folder = folder
         self._home = home
         programs = home / "bin"
@@ -109,13 +110,14 @@ class Shell:
         program.chmod(0o755)
         self._environ = {
             **IDENTITY,
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([*map(str, (programs, *more_programs)), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
             "HOME": str(home),
             "EDITOR": "true",
             "COLUMNS": "100",
             "LANG": "C.UTF-8",
             "RECONCILER_CACHE_DIR": str(home / "cache"),
+            **more,
         }
 
     def run(self, command: str) -> tuple[int, str]:

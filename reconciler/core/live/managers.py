@@ -67,7 +67,59 @@ def is_covered(tree: Mapping[str, Any], body: Any) -> bool:
     return True
 
 
+def without_given_up(live: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a dry run without the fields of a live object that our apply gives up.
+
+    The server keeps such a field while another manager owns it. As that one waits for us in the same way, nobody would
+    remove it unless the plan shows the field as removed, and the apply gives it up.
+    """
+    (version, before), (new_version, after) = _ours(live), _ours(result)
+    given_up = _missing(before, after) if version == new_version else {}
+    pruned: dict[str, Any] = _without(result, given_up) if given_up else result
+    return pruned
+
+
 _ABSENT = object()
+
+
+def _ours(body: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the version of the API of our last apply, and the tree of its fields."""
+    rows = map(mapping, sequence(mapping(body.get("metadata")).get("managedFields")))
+    own = next((row for row in rows if row.get("manager") == OURS and row.get("operation") == "Apply"), {})
+    return text(own.get("apiVersion")), mapping(own.get("fieldsV1"))
+
+
+def _missing(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree of the fields that another tree lacks."""
+    found: dict[str, Any] = {}
+    for step, below in tree.items():
+        if step == ".":
+            continue
+        if step not in other:
+            found[step] = {}
+        elif inner := _missing(below, other[step]):
+            found[step] = inner
+    return found
+
+
+def _without(body: Any, tree: Mapping[str, Any]) -> Any:
+    """Return a body without the leaves of a tree."""
+    if isinstance(body, dict):
+        steps = {step[2:]: below for step, below in tree.items() if step.startswith("f:")}
+        return {
+            name: _without(value, steps.get(name, {}))
+            for name, value in body.items()
+            if name not in steps or steps[name]
+        }
+    if isinstance(body, list):
+        found = [(item, _item_tree(tree, item, position)) for position, item in enumerate(body)]
+        return [_without(item, below or {}) for item, below in found if below is None or below]
+    return body
+
+
+def _item_tree(tree: Mapping[str, Any], item: Any, position: int) -> Mapping[str, Any] | None:
+    """Return what a tree has below an item of a list; None if it does not name the item."""
+    return next((below for step, below in tree.items() if _names(step, item, position)), None)
 
 
 def _entries(body: Mapping[str, Any]) -> Iterator[tuple[Manager, Mapping[str, Any]]]:

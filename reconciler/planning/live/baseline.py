@@ -1,13 +1,15 @@
 """`LiveBaseline`: the objects of live clusters as what exists, and what their servers say to the changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from reconciler.core.live.projection import content_version, holds, is_same, plain, project
+from reconciler.core.live.managers import without_given_up
+from reconciler.core.live.projection import content_version, holds, plain, project
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan import Drift, LiveState, LiveVersion
@@ -22,7 +24,7 @@ from reconciler.planning.live.creations import Places, created_places, still_abs
 from reconciler.planning.live.doubts import Doubt, doubt_of
 from reconciler.planning.live.inventory import head_of, place_of
 from reconciler.planning.live.ownership import Ownership, claimed, foreign, whose
-from reconciler.planning.live.probe import Probe, ServerReply, probe
+from reconciler.planning.live.probe import Probe, ServerReply, changes_nothing, probe
 from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
 from reconciler.planning.live.reading import (
     BodyReader,
@@ -276,8 +278,11 @@ class LiveBaseline:
         if answer.warnings:
             secrets = KnownSecrets(secret_leaves(body))
             self.warnings[path] = tuple(map(secrets.mask, answer.warnings))
-        if answer.reply is ServerReply.ACCEPTED and live is not None and answer.result is not None:
-            if is_same(live, answer.result) and path not in self.adopted:
+        after = answer.result
+        if answer.reply is ServerReply.ACCEPTED and live is not None and after is not None:
+            after = without_given_up(live, after)
+            is_quantity = partial(self._runtime.catalogue.is_quantity, key.group, key.kind)
+            if path not in self.adopted and changes_nothing(live, after, self._list_keys(key), is_quantity):
                 return True
         elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
             live = one.live.get(key, version=split_api_version(body["apiVersion"])[1])
@@ -288,7 +293,7 @@ class LiveBaseline:
         elif answer.reply is not ServerReply.ACCEPTED:
             self.doubts.append(doubt_of(path, answer, body))
         if live is not None:
-            self._keep(path, live, body, answer.result)
+            self._keep(path, live, body, after)
         return False
 
     def _meet(self, path: str, key: ObjectKey, live: Body) -> None:

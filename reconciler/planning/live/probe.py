@@ -7,6 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.items import ListKeys
+from reconciler.core.live.projection import is_same, plain
+from reconciler.core.plan.differences import Quantities, differences
 from reconciler.ports.cluster import Body, ClusterError, ClusterUnavailable, FieldError, LiveCluster
 
 _NOT_FOUND, _CONFLICT, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 401, 403
@@ -56,6 +59,16 @@ def probe(cluster: LiveCluster, body: Mapping[str, Any]) -> Probe:
             conflicts=conflicts,
         )
     raise AssertionError  # unreachable
+
+
+def changes_nothing(live: Body, result: Body, list_keys: ListKeys, is_quantity: Quantities) -> bool:
+    """Return whether the result of a dry run means the same as the live object.
+
+    The bytes can differ: a webhook may have written a quantity in its own way (`"8"` for 8) in the creation.
+    """
+    return is_same(live, result) or not differences(
+        plain(live), plain(result), list_keys=list_keys, is_quantity=is_quantity
+    )
 
 
 def _is_conflict(error: ClusterError) -> bool:

@@ -27,6 +27,7 @@ from tests.cluster.bed.kai import start_kai
 from tests.cluster.bed.kueue import start_kueue
 from tests.cluster.bed.training_operator import start_training_operator
 from tests.cluster.build import control_plane, crds, part, redis, to_stderr
+from tests.cluster.kubeconfig import with_contexts
 from tests.cluster.parts import (
     ARGO_CD,
     FLUX_KUSTOMIZE,
@@ -41,6 +42,11 @@ from tests.cluster.parts import (
 )
 from tests.cluster.server import stored_state
 from tests.cluster.store import PartsUnavailableError
+
+NEEDED = (KWOK, KUEUE, KAI, TRAINING_OPERATOR, FLUX_SOURCE, FLUX_KUSTOMIZE)
+"""Without these the tour of README.md cannot be walked."""
+CONTEXTS = ("main", "kueue")
+"""Names of the cluster in the kubeconfig: a config repository may list it once for KAI and once for Kueue."""
 
 
 def main() -> int:
@@ -85,13 +91,13 @@ def _started(folder: Path, stack: ExitStack, nodes: int) -> list[str]:
     for body in volumes(nodes):
         running.create("/api/v1/persistentvolumes", body)
     running.wait(lambda: _ready_nodes(running) == nodes, f"{nodes} nodes ready")
+    access = folder / "kubeconfig"
+    access.write_text(with_contexts(running.kubeconfig, CONTEXTS), encoding="utf-8")
     lines = [
-        f"export KUBECONFIG={running.kubeconfig}",
-        f"export RECONCILER_TEST_KUBECONFIG={running.kubeconfig}   # the tests use this cluster",
-        f"# kubectl: {programs.kubectl}",
-        f"# {nodes} nodes; logs: {folder}",
-        f"# Git over HTTP: {git.url}; this makes a repository: git init --bare {git.path('fleet')}",
-        f"#   and this lets it take pushes: git -C {git.path('fleet')} config http.receivepack true",
+        f"export KUBECONFIG={access}",
+        f"export FLEET_URL={git.create('fleet')}   # an empty repository",
+        f"# {nodes} nodes; contexts {' and '.join(CONTEXTS)}; kubectl: {programs.kubectl}; logs: {folder}",
+        f"# RECONCILER_TEST_KUBECONFIG={running.kubeconfig} make test   runs the tests on this cluster",
     ]
     try:
         forge = stack.enter_context(gitea(folder / "gitea", part(GITEA)))

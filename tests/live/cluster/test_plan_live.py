@@ -7,6 +7,7 @@ import pytest
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.core.objects import ObjectKey
 from tests.live.cluster.conftest import LiveFleet
+from tests.live.cluster.fixtures import key_of
 
 QUEUE = ObjectKey(group="scheduling.run.ai", kind="Queue", namespace="", name="h100")
 
@@ -28,6 +29,38 @@ def test_an_empty_cluster_gets_everything_and_then_nothing_differs(live_fleet: L
     ran, plan = live_fleet.plan_json("--exit-code")
     assert (ran.code, changes(plan), plan["drift"]) == (0, [], [])
     assert plan["unchanged"] == plan["clusters"][0]["objects"] == len(live_fleet.rendered())
+
+
+def test_a_webhook_that_writes_a_quantity_its_own_way_makes_no_difference(live_fleet: LiveFleet) -> None:
+    """Kueue's webhook stores `nvidia.com/gpu: 8` of a PyTorchJob as "8": equal in meaning, so there is nothing to do."""
+    live_fleet.apply_rendered()
+    (body,) = (one for one in live_fleet.rendered() if one["metadata"]["name"] == "vit" and one["kind"] == "PyTorchJob")
+    path = "/spec/pytorchReplicaSpecs/Worker/template/spec/containers/0/resources/limits/nvidia.com~1gpu"
+    live_fleet.cluster.patch(key_of(body), [{"op": "replace", "path": path, "value": "8"}], manager="kueue")
+    _, plan = live_fleet.plan_json()
+    assert (changes(plan), plan["drift"]) == ([], [])
+    live_fleet.cluster.patch(key_of(body), [{"op": "replace", "path": path, "value": "7"}], manager="kueue")
+    _, plan = live_fleet.plan_json()
+    assert changes(plan) == [("update", "PyTorchJob/vit")]
+
+
+def test_a_field_that_left_git_is_given_up_although_another_owns_it(live_fleet: LiveFleet) -> None:
+    """Of two that apply Git, the first gives a removed field up, the last removes it: neither waits for the other."""
+    live_fleet.apply_rendered()
+    (queue,) = (one for one in live_fleet.rendered() if one["kind"] == "Queue")
+    labels = {**queue["metadata"]["labels"], "tier": "gold"}
+    labelled = {**queue, "metadata": {**queue["metadata"], "labels": labels}}
+    for manager in ("reconciler", "argocd-controller"):  # what Git said before
+        live_fleet.cluster.apply(labelled, manager=manager, force=True)
+    _, plan = live_fleet.plan_json()
+    (change,) = plan["changes"]
+    (field,) = change["fields"]
+    assert (field["path"], field["before"], field["hasAfter"]) == ("metadata.labels.tier", "gold", False)
+    live_fleet.cluster.apply(queue, force=True)
+    _, plan = live_fleet.plan_json()
+    assert changes(plan) == [], "now the label is the other's alone"
+    live_fleet.cluster.apply(queue, manager="argocd-controller", force=True)
+    assert "tier" not in (live_fleet.cluster.get(QUEUE) or {})["metadata"]["labels"]
 
 
 def test_a_plan_stores_nothing(live_fleet: LiveFleet) -> None:

@@ -1,14 +1,18 @@
 """A config repository made from the template, for one KAI and one Kueue cluster, that is pushed to a Git server."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.bed.git_http import GitServer
+from tests.cluster.kubeconfig import with_contexts
 
+CLUSTERS = ("kai", "kueue")
 TEMPLATE = Path(__file__).parents[3] / "gitops-repo-template"
 ROOT = Path(__file__).parents[3]
 _AUTHOR = {
@@ -66,10 +70,30 @@ class ConfigRepository:
     def push(self, message: str) -> str:
         """Commit the sources and what they render to, push, return the id of the commit."""
         self._run("git", "add", "--all")
-        self._run("git", "commit", "--quiet", "--message", message)
+        self._run("git", "commit", "--quiet", "--allow-empty", "--message", message)
         self._run(sys.executable, "-m", "reconciler", "commit", "-o", "name")
         self._run("git", "push", "--quiet", self.url, "main")
         return self._run("git", "rev-parse", "HEAD").strip()
+
+    def kubeconfig(self, server: Path) -> Path:
+        """Write a kubeconfig in which both clusters are the server of another one."""
+        path = self.folder.parent / "kubeconfig"
+        path.write_text(with_contexts(server, CLUSTERS), encoding="utf-8")
+        return path
+
+    def plan_live(self, server: Path) -> Any:
+        """Return the saved plan of the last commit against the live objects."""
+        out = self.folder.parent / "plan.json"
+        flags = ("--live", "--revision=HEAD", f"--kubeconfig={self.kubeconfig(server)}", f"--out={out}")
+        self._run(sys.executable, "-m", "reconciler", "plan", *flags)
+        return json.loads(out.read_text(encoding="utf-8"))
+
+    def apply(self, server: Path) -> list[Any]:
+        """Apply the plan that was saved last; return the results."""
+        flags = (f"--kubeconfig={self.kubeconfig(server)}", "--output=json", "--no-wait")
+        out = self._run(sys.executable, "-m", "reconciler", "apply", str(self.folder.parent / "plan.json"), *flags)
+        results: list[Any] = json.loads(out)
+        return results
 
     def rendered(self, cluster: str) -> dict[str, str]:
         """Return the rendered files of a cluster by their path below `rendered/<cluster>/`."""
@@ -77,7 +101,14 @@ class ConfigRepository:
         return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.yaml"))}
 
     def _run(self, *argv: str) -> str:
-        environment = {**os.environ, **_AUTHOR, "PYTHONPATH": str(ROOT)}
+        environment = {
+            **os.environ,
+            **_AUTHOR,
+            "PYTHONPATH": str(ROOT),
+            "RECONCILER_CACHE_DIR": str(self.folder.parent / "cache"),
+            "RECONCILER_DECISION_LOG": str(self.folder.parent / "decisions.jsonl"),
+            "RECONCILER_INVENTORY_NAMESPACE": f"{self.name}-inventory",
+        }
         result = subprocess.run(
             argv, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=120
         )
@@ -89,7 +120,7 @@ def config_repository(name: str, folder: Path, server: GitServer, *, product: st
     """Make the repository, for nodes of one product, without its first push."""
     for part in ("queues", "jobs", "policies"):
         shutil.copytree(TEMPLATE / part, folder / part)
-    for cluster in ("kai", "kueue"):
+    for cluster in CLUSTERS:
         evidence = folder / "evidence" / cluster / "nodes.yaml"
         evidence.parent.mkdir(parents=True)
         text = (TEMPLATE / "evidence" / "main" / "nodes.yaml").read_text(encoding="utf-8")

@@ -10,11 +10,11 @@ import yaml
 
 from tests.cluster.bed import argo_cd, flux
 from tests.cluster.bed.bed import Bed
-from tests.live.sync.config_repository import TEMPLATE, ConfigRepository
+from tests.live.sync.config_repository import CLUSTERS, TEMPLATE, ConfigRepository
 
-CLUSTERS = ("kai", "kueue")
 _SOURCES = "/apis/source.toolkit.fluxcd.io/v1"
 _KUSTOMIZATIONS = "/apis/kustomize.toolkit.fluxcd.io/v1"
+_REFRESH = "argocd.argoproj.io/refresh"
 _APPLICATIONS = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications"
 
 
@@ -31,6 +31,10 @@ class Engine(ABC):
     @abstractmethod
     def sync(self, commit: str) -> None:
         """Ask for a sync and wait until it has brought a commit to the cluster."""
+
+    @abstractmethod
+    def out_of_sync(self) -> list[str]:
+        """Compare everything anew, without caches; return what the engine says is not as Git says."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -69,6 +73,14 @@ class Flux(Engine):
         for path in map(self._path, CLUSTERS):
             self._bed.wait(partial(self._is_applied, path, revision, request), f"Flux applied {revision}")
 
+    def out_of_sync(self) -> list[str]:
+        request = str(time.time_ns())
+        for path in map(self._path, CLUSTERS):
+            self._annotate(path, "reconcile.fluxcd.io/requestedAt", request)
+        for path in map(self._path, CLUSTERS):
+            self._bed.wait(partial(self._has_handled, path, request), "Flux reconciled")
+        return [path for path in map(self._path, CLUSTERS) if _ready(self._bed.get(path)).get("status") != "True"]
+
     def leave(self) -> None:
         for cluster in CLUSTERS:
             body = {"spec": {"prune": False}}
@@ -80,12 +92,14 @@ class Flux(Engine):
 
     def _is_applied(self, path: str, revision: str, request: str) -> bool:
         body = self._bed.get(path)
-        status = body.get("status", {})
-        ready: dict[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+        status, ready = body.get("status", {}), _ready(body)
         handled = status.get("lastHandledReconcileAt") == request
         # A refusal of the server is final here: the same commit would be refused again.
         assert not (handled and ready.get("status") == "False"), ready
         return handled and ready.get("status") == "True" and status.get("lastAppliedRevision") == revision
+
+    def _has_handled(self, path: str, request: str) -> bool:
+        return bool(self._bed.get(path).get("status", {}).get("lastHandledReconcileAt") == request)
 
     def _name(self, cluster: str) -> str:
         return f"{self._repository.name}-{cluster}"
@@ -106,6 +120,7 @@ class ArgoCd(Engine):
             self._bed.apply(argo_cd.cluster_secret(cluster, self._bed.kubeconfig))
         (applications,) = _template("argocd/applicationset.yaml")
         applications["metadata"]["name"] = self._repository.name
+        applications["spec"]["template"]["metadata"]["name"] = f"{self._repository.name}-{{{{ .path.basename }}}}"
         (generator,) = applications["spec"]["generators"]
         generator["git"]["repoURL"] = self._repository.url
         applications["spec"]["template"]["spec"]["source"]["repoURL"] = self._repository.url
@@ -115,9 +130,27 @@ class ArgoCd(Engine):
 
     def sync(self, commit: str) -> None:
         for cluster in CLUSTERS:
-            self._annotate(self._path(cluster), "argocd.argoproj.io/refresh", "normal")
+            self._annotate(self._path(cluster), _REFRESH, "normal")
         for path in map(self._path, CLUSTERS):
             self._bed.wait(partial(self._is_applied, path, commit), f"Argo CD synced {commit}")
+
+    def out_of_sync(self) -> list[str]:
+        before = [self._operation(path) for path in map(self._path, CLUSTERS)]
+        for path in map(self._path, CLUSTERS):
+            self._annotate(path, _REFRESH, "hard")
+        for path in map(self._path, CLUSTERS):
+            self._bed.wait(partial(self._is_refreshed, path), "Argo CD compared anew")
+        bodies = [self._bed.get(path) for path in map(self._path, CLUSTERS)]
+        differ = [
+            f"{one['kind']}/{one['name']}"
+            for body in bodies
+            for one in body["status"]["resources"]
+            if one.get("status", "Synced") != "Synced"
+        ]
+        again = [
+            path for path, one in zip(map(self._path, CLUSTERS), before, strict=True) if self._operation(path) != one
+        ]
+        return [*differ, *(f"{path} was synced again" for path in again)]
 
     def leave(self) -> None:
         sets = f"/apis/argoproj.io/v1alpha1/namespaces/{argo_cd.NAMESPACE}/applicationsets/{self._repository.name}"
@@ -131,15 +164,22 @@ class ArgoCd(Engine):
         operation = status.get("operationState", {})
         done = operation.get("phase") == "Succeeded" and "operation" not in body
         synced = status.get("sync", {})
-        return (
-            "argocd.argoproj.io/refresh" not in asked
-            and done
-            and synced.get("status") == "Synced"
-            and synced.get("revision") == commit
-        )
+        return _REFRESH not in asked and done and synced.get("status") == "Synced" and synced.get("revision") == commit
+
+    def _is_refreshed(self, path: str) -> bool:
+        return _REFRESH not in (self._bed.get(path)["metadata"].get("annotations") or {})
+
+    def _operation(self, path: str) -> Any:
+        """Return when the last sync ended."""
+        return self._bed.get(path)["status"]["operationState"].get("finishedAt")
 
     def _path(self, cluster: str) -> str:
-        return f"{_APPLICATIONS}/gpu-{cluster}"
+        return f"{_APPLICATIONS}/{self._repository.name}-{cluster}"
+
+
+def _ready(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the condition Ready of an object."""
+    return next((one for one in body.get("status", {}).get("conditions") or () if one["type"] == "Ready"), {})
 
 
 def _has_fetched(source: dict[str, Any], revision: str) -> bool:

@@ -2,79 +2,29 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.cluster.bed.bed import Bed, node
-from tests.cluster.bed.fleet import PRODUCTS, volumes
+from tests.cluster.bed.bed import Bed
+from tests.cluster.bed.fleet import PRODUCTS
 from tests.cluster.bed.git_http import GitServer
-from tests.live.sync.config_repository import ConfigRepository, config_repository
-from tests.live.sync.engines import CLUSTERS, ArgoCd, Engine, Flux
+from tests.live.sync.config_repository import CLUSTERS
+from tests.live.sync.engines import ArgoCd, Engine, Flux
+from tests.live.sync.fleet import Fleet, fleet_repository
 
-Body = dict[str, Any]
 ENGINES: dict[str, type[Engine]] = {"flux": Flux, "argo_cd": ArgoCd}
-pytestmark = pytest.mark.usefixtures("kwok", "scheduler", "kueue", "kai", "training_operator")
-
-
-class Fleet:
-    """A config repository, the engine that syncs it, and what the cluster holds of it."""
-
-    def __init__(self, bed: Bed, repository: ConfigRepository, engine: Engine) -> None:
-        self.bed, self.repository, self.engine = bed, repository, engine
-
-    def arrive(self, message: str) -> str:
-        """Push what was edited and wait until the engine has synced it."""
-        commit = self.repository.push(message)
-        self.engine.sync(commit)
-        return commit
-
-    def find(self, api_version: str, kind: str, name: str, cluster: str = "") -> Body | None:
-        """Return an object, None where there is none; with `cluster` in the namespace of that cluster."""
-        metadata = {"name": name, "namespace": f"{self.repository.name}-{cluster}" if cluster else ""}
-        path = self.bed.server.client.path({"apiVersion": api_version, "kind": kind, "metadata": metadata})
-        assert path is not None
-        return self.bed.find(path)
-
-    def get(self, api_version: str, kind: str, name: str, cluster: str = "") -> Body:
-        """Return an object that must be there."""
-        found = self.find(api_version, kind, name, cluster)
-        assert found is not None, f"no {kind} {name}"
-        return found
-
-    def desired(self) -> dict[str, Body]:
-        """Return every rendered object as it is stored, without what controllers write."""
-        stored = {}
-        for cluster in CLUSTERS:
-            for path, text in self.repository.rendered(cluster).items():
-                body = yaml.load(text, Loader=yaml.CSafeLoader)
-                where = self.bed.server.client.path(body)
-                assert where is not None
-                found = self.bed.get(where)
-                found.pop("status", None)
-                for field in ("resourceVersion", "managedFields"):
-                    found["metadata"].pop(field, None)
-                stored[f"{cluster}/{path}"] = found
-        return stored
+pytestmark = [
+    pytest.mark.usefixtures("kwok", "scheduler", "kueue", "kai", "training_operator"),
+    pytest.mark.timeout(900),  # many steps, each with programs that wait for each other
+]
 
 
 @pytest.fixture(params=sorted(ENGINES))
 def fleet(bed: Bed, git_server: GitServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    """Make a fleet of six nodes whose config repository an engine follows; Flux and Argo CD have a product each."""
+    """Make a fleet that an engine follows; Flux and Argo CD have a GPU product each."""
     request.getfixturevalue(request.param)
     product = PRODUCTS[sorted(ENGINES).index(request.param)]
-    name = request.param.replace("_", "-")
-    repository = config_repository(
-        name, tmp_path / "fleet", git_server, product=product.name, memory_mib=product.memory_mib
-    )
-    bed.server.client.ensure_namespaces(f"{name}-{cluster}" for cluster in CLUSTERS)
-    for index in range(6):
-        labels = {"nvidia.com/gpu.product": product.name, "pool": name}
-        bed.create("/api/v1/nodes", node(f"{name}-{index}", gpus=8, labels=labels))
-    for body in volumes(12, prefix=name):
-        bed.create("/api/v1/persistentvolumes", body)
-    bed.wait(lambda: bed.ready_nodes(name) == 6, "six nodes ready")
+    repository = fleet_repository(bed, git_server, tmp_path, request.param.replace("_", "-"), product)
     engine = ENGINES[request.param](bed, repository)
     yield Fleet(bed, repository, engine)
     engine.leave()
@@ -84,9 +34,7 @@ def test_a_fleet_is_synced(fleet: Fleet) -> None:
     """F-055, F-056, F-062: the objects appear, changes and deletions arrive, kept claims survive, nothing is changed twice."""
     deadline = "activeDeadlineSeconds: 3600"
     fleet.repository.edit("jobs/language/probe.yaml", deadline, f"ttlSecondsAfterFinished: 86400\n    {deadline}")
-    commit = fleet.repository.push("The template")
-    fleet.engine.follow()
-    fleet.engine.sync(commit)
+    fleet.follow("The template")
     objects_appear(fleet)
     a_change_arrives(fleet)
     a_suspended_job_stays(fleet)
@@ -131,7 +79,7 @@ def a_suspended_job_stays(fleet: Fleet) -> None:
     worker = "vit-worker"
     gone = f"the pods of {worker} are gone"
     fleet.bed.wait(lambda: not any(pod.startswith(worker) for pod in pods(fleet, "kai")), gone)
-    fleet.engine.sync(commit)
+    fleet.sync(commit)
     job = fleet.get("kubeflow.org/v1", "PyTorchJob", "vit", "kai")
     assert job["spec"]["runPolicy"]["suspend"] is True
     assert not any(pod.startswith(worker) for pod in pods(fleet, "kai"))
@@ -164,12 +112,17 @@ def a_finished_job_is_not_created_again(fleet: Fleet) -> None:
     name = probe(fleet)
     job = ("batch/v1", "Job", name, "kai")
     fleet.bed.wait(lambda: fleet.get(*job).get("status", {}).get("succeeded") == 1, "the job complete")
+    ended = fleet.get(*job)
     fleet.repository.observe(fleet.bed.kubeconfig, "kai")
     fleet.arrive("Observed")
     assert (
         "gpureconciler.io/finished" in fleet.repository.rendered("kai")[f"{fleet.repository.name}-kai/job-{name}.yaml"]
     )
-    assert fleet.find(*job) is not None, "the job stays until its time to live is over"
+    fleet.arrive("Observed again")
+    left = fleet.get(*job)
+    assert "deletionTimestamp" not in left["metadata"], "the job stays until its time to live is over"
+    assert left["metadata"]["uid"] == ended["metadata"]["uid"]
+    assert_in_sync(fleet)
 
     body = {**fleet.get(*job), "spec": {"ttlSecondsAfterFinished": 1}}  # its own is a day
     path = fleet.bed.server.client.path(body)
@@ -190,7 +143,14 @@ def nothing_is_changed_twice(fleet: Fleet) -> None:
     before = fleet.desired()
     (fleet.repository.folder / "README.md").write_text("The fleet.\n", encoding="utf-8")
     fleet.arrive("Say what this is")
+    assert_in_sync(fleet)
     assert fleet.desired() == before
+
+
+def assert_in_sync(fleet: Fleet) -> None:
+    """Expect that no engine sees a difference when it compares everything anew."""
+    for engine in fleet.engines:
+        assert engine.out_of_sync() == []
 
 
 def a_deletion_prunes_and_keeps_claims(fleet: Fleet) -> None:
