@@ -33,7 +33,7 @@ def test_labels_items_and_values_that_are_given_up() -> None:
 
 def test_nothing_is_given_up() -> None:
     """Nor if our fields are of another version of the API, whose names may differ, nor of an object that is not ours."""
-    fields = {"f:metadata": {"f:labels": {"f:a": {}, "f:b": {}}}}
+    fields: dict[str, Any] = {"f:metadata": {"f:labels": {"f:a": {}, "f:b": {}}}}
     result = body(fields)
     assert without_given_up(body(fields), result) is result
     other = body({}, version="v2")
