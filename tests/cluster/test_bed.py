@@ -144,6 +144,11 @@ def test_gitea_takes_a_pull_request(gitea: Gitea, work: Path) -> None:
     git("-C", str(work), "commit", "-q", "-m", "change")
     git("-C", str(work), "push", "-q", url, "change")
     repository = f"/repos/{USER}/bed"
+
+    def branches() -> set[str]:
+        return {branch["name"] for branch in gitea.call("GET", f"{repository}/branches")}
+
+    wait_until(lambda: branches() == {"main", "change"}, "Gitea has seen both pushes")
     request = gitea.call("POST", f"{repository}/pulls", {"title": "Change", "head": "change", "base": "main"})
     gitea.call("POST", f"{repository}/issues/{request['number']}/comments", {"body": "plan"})
     wait_until(lambda: gitea.call("GET", f"{repository}/pulls/{request['number']}")["mergeable"], "mergeable")
