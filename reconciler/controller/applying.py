@@ -6,22 +6,26 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from reconciler import wiring
-from reconciler.app.apply import Applied, apply
+from reconciler.app.apply import Applied, Work, apply
+from reconciler.app.apply.health import unready_objects
 from reconciler.app.apply.work import plan_work
 from reconciler.controller.fights import RevertedField, fight_message
-from reconciler.controller.outcome import PassFailure, PassOutcome, failure, summarize
+from reconciler.controller.outcome import NOT_READY, PassFailure, PassOutcome, failure, summarize
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.tracing import Trace
+from reconciler.core.apply.readiness import Readiness, State
 from reconciler.core.apply.results import Ending, StepResult
 from reconciler.core.apply.steps import Verb
 from reconciler.core.config.drift import DriftAction
 from reconciler.core.live.choices import ContestedField
+from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import Drift, Operation, Plan
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
 from reconciler.errors import one_line
 from reconciler.planning.live.settling import CONTESTED
+from reconciler.ports.cluster import ClusterError, LiveCluster
 from reconciler.wiring.apply import apply_runs
 from reconciler.wiring.cluster import ClusterFlags, live_choices, open_clusters
 
@@ -53,12 +57,14 @@ def apply_revision(
     base: str,
     accepted: str,
     contested: frozenset[ContestedField],
+    wait: bool,
     trace: Trace,
 ) -> PassOutcome:
     """Plan a revision against its clusters and apply the plan, whose preconditions are those of this moment.
 
     accepted: the commit that the last successful pass applied; what differs from it on a cluster is drift.
     contested: fields that stay as they are, because somebody keeps changing them back.
+    wait: the pass succeeds only when all objects are ready.
     """
     with open_clusters(access, environ, run) as clusters:
         with trace.stage("plan"):
@@ -73,8 +79,21 @@ def apply_revision(
             with trace.stage("apply"):
                 runs = apply_runs(run, clusters, environ, wait_seconds=0.0, advance=lambda _: None, tell=lambda _: None)
                 applied = apply(runs, work.plan, work)
+            failed = apply_failure(applied)
+            if failed is None and left:
+                failed = PassFailure(reason="ResourceFight", message=_told([fight_message(left)]), stalled=True)
+            if failed is None and wait:
+                with trace.stage("health"):
+                    failed = health_failure(work, clusters)
         except Exception as error:  # noqa: BLE001 - told as the failure of this revision
             return replace(outcome, failure=failure(error))
+    return _with_results(outcome, work, applied, failed, is_applied=accepted == outcome.commit)
+
+
+def _with_results(
+    outcome: PassOutcome, work: Work, applied: Iterable[Applied], failed: PassFailure | None, *, is_applied: bool
+) -> PassOutcome:
+    """Add what became of the objects to an outcome. `is_applied`: the revision was applied before."""
     results = [result for one in applied for result in one.results]
     counts = count_operations(results)
     done = sum(
@@ -82,15 +101,12 @@ def apply_revision(
     )
     message = f"applied {plural(done, 'change')}" if done else "as planned: nothing to apply"
     conflicts = sum(1 for result in results if result.ending is Ending.STALE)
-    failed = apply_failure(applied)
-    if failed is None and left:
-        failed = PassFailure(reason="ResourceFight", message=_told([fight_message(left)]), stalled=True)
     return replace(
         outcome,
         operations=counts,
         conflicts=conflicts,
         message=message,
-        reverted=_reverted(work.plan, results, is_applied=accepted == outcome.commit),
+        reverted=_reverted(work.plan, results, is_applied=is_applied),
         failure=failed,
     )
 
@@ -120,6 +136,23 @@ def _fields(drift: Iterable[Drift]) -> tuple[RevertedField, ...]:
         )
         for one in drift
     )
+
+
+def health_failure(work: Work, clusters: Mapping[str, LiveCluster]) -> PassFailure | None:
+    """Look once at all objects, and tell which are not ready: they failed, or they need more time."""
+    found: dict[ObjectKey, Readiness] = {}
+    try:
+        for name, live in clusters.items():
+            found |= unready_objects(live, work.kinds, [one for one in work.summaries if one.cluster == name])
+    except ClusterError as error:  # what was applied is told all the same
+        return failure(error)
+    bad = {key: one for key, one in found.items() if one.state is State.FAILED}
+    if not found:
+        return None
+    told = bad or found
+    named = [f"{key}: {one.message}" for key, one in sorted(told.items())[:_MAX_NAMED]]
+    more = [f"{len(told) - _MAX_NAMED} more"] if len(told) > _MAX_NAMED else []
+    return PassFailure(reason="HealthCheckFailed" if bad else NOT_READY, message=_told(named + more))
 
 
 def count_operations(results: Iterable[StepResult]) -> dict[str, int]:

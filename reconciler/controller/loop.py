@@ -252,6 +252,8 @@ class Controller:
         self._report(source, status, after, outcome, self._now() - start)
         if outcome.failure is not None and not outcome.failure.stalled:
             pause = self._options.retry * 2.0 ** min(after.failures - 1, 20)
+            if outcome.failure.is_waiting:
+                return min(pause, source.interval)
             return max(min(pause, max(source.interval, _LONGEST_RETRY)), outcome.failure.retry_after)
         return _spread(source.interval)
 
@@ -330,9 +332,10 @@ class Controller:
         ready, was = after.condition(READY), before.condition(READY)
         assert ready is not None  # noqa: S101 - every pass sets it
         failed = outcome.failure
+        is_wrong = failed is not None and not failed.is_waiting
         _log.event(
-            "info" if failed is None else "error",
-            "reconciled" if failed is None else "failed",
+            "error" if is_wrong else "info",
+            "reconciled" if failed is None else "failed" if is_wrong else "waiting",
             source=source.key,
             mode=source.mode.value,
             revision=outcome.revision,
@@ -346,7 +349,7 @@ class Controller:
         is_new = was is None or (was.status, was.reason, was.message) != (ready.status, ready.reason, ready.message)
         if is_new or outcome.pushed:
             try:
-                self._store.tell(source, warning=failed is not None, reason=ready.reason, message=ready.message)
+                self._store.tell(source, warning=is_wrong, reason=ready.reason, message=ready.message)
             except ReconcilerError as error:
                 _log.event("warning", "the event was not written", source=source.key, error=mask_text(str(error)))
 

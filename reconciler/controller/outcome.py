@@ -48,6 +48,10 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
         return f"{plural(total, 'change')} pending ({parts})"
 
 
+NOT_READY = "NotReady"
+"""The reason of a pass that did everything, and after which objects are not ready yet."""
+
+
 class PassFailure(Struct, frozen=True, kw_only=True):
     """Why a pass failed. `stalled`: only a change of the input helps, so it waits for the next interval."""
 
@@ -55,6 +59,11 @@ class PassFailure(Struct, frozen=True, kw_only=True):
     message: str
     stalled: bool = False
     retry_after: float = 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing went wrong, and objects need more time."""
+        return self.reason == NOT_READY
 
 
 class PassOutcome(Struct, frozen=True, kw_only=True):

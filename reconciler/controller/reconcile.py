@@ -117,6 +117,7 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
                 base=base,
                 accepted=request.accepted,
                 contested=contested,
+                wait=source.wait,
                 trace=trace,
             )
         with trace.stage("plan"):

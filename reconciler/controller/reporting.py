@@ -37,7 +37,8 @@ def count_pass(metrics: Metrics, source: ConfigSource, outcome: PassOutcome, sec
 def _changed(outcome: PassOutcome) -> bool:
     """Whether a pass changed objects of a cluster, and all that it had to."""
     words = {name.partition(" ")[0] for name in outcome.operations}
-    return outcome.failure is None and bool(words & {"created", "configured", "deleted"})
+    is_done = outcome.failure is None or outcome.failure.is_waiting
+    return is_done and bool(words & {"created", "configured", "deleted"})
 
 
 def set_gauges(metrics: Metrics, statuses: Sequence[SourceStatus], suspended: int) -> None:

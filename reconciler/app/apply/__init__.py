@@ -20,6 +20,7 @@ from reconciler.core.apply.steps import Step, Verb, moved_inputs, moved_objects,
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import LiveVersion, Plan
+from reconciler.core.summary import ObjectSummary
 from reconciler.core.values import mapping, text
 from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.outputs.terminal.logs import Log
@@ -57,11 +58,12 @@ class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
 class Work(Struct, frozen=True, kw_only=True, eq=False):
     """What the current plan has to do: its steps, the desired objects by path, and the versions of live objects.
 
-    keys: all desired objects, by cluster. cache: where later plans look up what is known to be as desired.
-    left: paths of objects that keep drifted fields, so that they are not as desired for every policy.
+    summaries: all desired objects. keys: the same, by cluster. cache: where later plans look up what is known to be as
+    desired. left: paths of objects that keep drifted fields, so that they are not as desired for every policy.
     """
 
     plan: Plan
+    summaries: Sequence[ObjectSummary]
     keys: AbstractSet[tuple[str, ObjectKey]]
     folder: str
     kinds: Kinds

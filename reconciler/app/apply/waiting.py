@@ -9,6 +9,7 @@ from reconciler.core.apply.readiness import Readiness, State, is_established, re
 from reconciler.core.apply.steps import Step, Verb
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.pods import is_suspended
+from reconciler.core.summary import ObjectSummary
 from reconciler.core.values import mapping
 from reconciler.planning.live.reading import read_now
 from reconciler.ports.clock import Clock
@@ -100,8 +101,13 @@ def _ready(kinds: Kinds, step: Step, body: Mapping[str, Any] | None) -> Readines
         return Readiness(State.READY) if body is None else Readiness(State.IN_PROGRESS, readiness(body).message)
     if body is None:
         return Readiness(State.FAILED, "it is gone")
-    row = kinds.find(step.summary.group, step.summary.kind)
+    return object_readiness(kinds, step.summary, body)
+
+
+def object_readiness(kinds: Kinds, summary: ObjectSummary, body: Mapping[str, Any]) -> Readiness:
+    """Return the state of an object that exists. A workload with GPUs may wait: it is ready unless it failed."""
+    row = kinds.find(summary.group, summary.kind)
     found = readiness(body, waits_for_user=row.storage is not None)
-    if step.summary.is_workload and found.state is State.IN_PROGRESS and step.summary.gpus:
+    if summary.is_workload and found.state is State.IN_PROGRESS and summary.gpus:
         return Readiness(State.READY)
     return found

@@ -34,9 +34,11 @@ def plan_work(
     desired = sorted(one.path for one in changed if one.after)
     found = planned.baseline.objects(sorted(one.path for one in changed if one.before))
     existing = {path: one.summary for path, one in found.items() if one.summary is not None}
+    summaries = tuple(index.first_summaries())
     return Work(
         plan=made,
-        keys=frozenset((row.cluster, row.key) for row in index.first_summaries()),
+        summaries=summaries,
+        keys=frozenset((row.cluster, row.key) for row in summaries),
         folder=folder,
         kinds=workspace.runtime.kinds,
         steps=steps_of(made, folder, index.summaries(desired), existing),

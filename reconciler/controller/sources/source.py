@@ -39,6 +39,7 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
     evidence: bool = False
     interval: float = 60.0  # seconds
     timeout: float = 300.0
+    wait: bool = False  # in the mode apply: for all objects to be ready
     suspend: bool = False
     service_account: str = ""
     secret: str = ""
@@ -95,6 +96,7 @@ def parse_source(body: Mapping[str, Any]) -> ConfigSource:
         evidence=spec.get("evidence", False),
         interval=max(seconds(spec.get("interval", "1m")), _MIN_INTERVAL),
         timeout=max(seconds(spec.get("timeout", "5m")), _MIN_INTERVAL),
+        wait=spec.get("wait", False),
         suspend=spec.get("suspend", False),
         service_account=spec.get("serviceAccount", ""),
         secret=spec.get("secretRef", {}).get("name", ""),

@@ -4,7 +4,8 @@ The audit log of the API server tells what was asked. The other half is in `test
 the server refuses the request that needs it.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tests.live.chart.permissions import Permission, specimens
 from tests.live.chart.rendering import Chart
 from tests.live.controller.gitserver import PASSWORD, USER, GitServer
 from tests.live.controller.process import controller
+from tests.live.controller.test_pass import push
 from tools.chart.access import managed_kinds, plural
 
 
@@ -130,6 +132,59 @@ def test_the_controller_uses_every_permission_on_sources(  # noqa: PLR0917 - fix
         assert not [one for one in release.asked() if one.is_refused]
         assert release.used() == release.granted() | release.granted(restricted)
     cluster.client.request("DELETE", path)
+
+
+def test_a_controller_of_mode_apply_needs_what_is_granted(  # noqa: PLR0917 - fixtures
+    cluster: ApiServer, applying: Installed, restricted: str, server: GitServer, person: Sandbox, tmp_path: Path
+) -> None:
+    """F-132: passes of mode apply create, update and prune as the service account, and are refused nothing."""
+    metadata = {"namespace": "team-a"}
+    cluster.client.ensure_namespaces(["team-a"])
+    first = {f"controlled-{name}": {"a": "1"} for name in "abcdef"}
+    others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
+    push(person, dict.fromkeys(others) | _config_maps(metadata, first))
+    source = {"url": server.url, "mode": "apply", "interval": "1s"}
+    body = {"apiVersion": "gpureconciler.io/v1alpha1", "kind": "ConfigSource", "spec": source}
+    path = f"/apis/gpureconciler.io/v1alpha1/namespaces/{restricted}/configsources/applied"
+    assert_all_accepted(cluster.client.apply([{**body, "metadata": {"name": "applied", "namespace": restricted}}]))
+    maps = "/api/v1/namespaces/team-a/configmaps"
+
+    def on_cluster() -> dict[str, str]:
+        found = {one["metadata"]["name"]: one.get("data", {}) for one in cluster.client.get(maps)["items"]}
+        return {name: data["a"] for name, data in found.items() if name.startswith("controlled-")}
+
+    environ = {
+        "KUBECONFIG": str(applying.kubeconfig),
+        "POD_NAMESPACE": restricted,
+        "RECONCILER_INVENTORY_NAMESPACE": restricted,
+    }
+    with controller(tmp_path / "controller", "--namespace", restricted, environ=environ) as running:
+        wait_until(lambda: on_cluster() == dict.fromkeys(first, "1"), "the objects")
+        push(person, _config_maps(metadata, {"controlled-a": {"a": "2"}, "controlled-f": None}))
+        wanted = {**dict.fromkeys(first, "1"), "controlled-a": "2"}
+        del wanted["controlled-f"]
+        wait_until(lambda: on_cluster() == wanted, "the next revision")
+        wait_until(lambda: _is_ready(cluster, path), "the condition Ready")
+        assert running.stop() == 0
+    cluster.client.request("DELETE", path)
+    asked = applying.asked()
+    assert not [one for one in asked if one.is_refused]
+    assert applying.used() <= applying.granted() | applying.granted(applying.namespace)
+    objects = {needed.verb for one in asked if one.namespace == "team-a" for needed in one.needs}
+    assert objects == {"get", "create", "patch", "delete"}
+    inventory = {str(needed) for one in asked if one.namespace == restricted for needed in one.needs}
+    assert {"create configmaps", "update configmaps", "create leases.coordination.k8s.io"} <= inventory
+
+
+def _config_maps(metadata: dict[str, str], data: Mapping[str, dict[str, str] | None]) -> dict[str, bytes | None]:
+    """Return the source files of ConfigMaps; None removes one."""
+    head = {"apiVersion": "v1", "kind": "ConfigMap"}
+    return {
+        f"jobs/{name}.yaml": None
+        if values is None
+        else json.dumps({**head, "metadata": {**metadata, "name": name}, "data": values}).encode()
+        for name, values in data.items()
+    }
 
 
 def _source(url: str, namespace: str) -> list[dict[str, Any]]:

@@ -125,6 +125,49 @@ def test_merged_changes_arrive_and_what_left_git_is_pruned(target: Target, tmp_p
     assert [json.loads(line)["result"] for line in records.splitlines()][:2] == ["Applied", "Applied"]
 
 
+_DEPLOYMENT = """apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, namespace: {namespace}}}
+spec:
+  replicas: 2
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec:
+      containers:
+        - {{name: main, image: "example.com/web:1", resources: {{limits: {{cpu: "1", memory: 1Gi}}, requests: {{cpu: "1"}}}}}}
+"""
+
+
+def test_a_source_that_waits_is_ready_when_its_objects_are(target: Target, tmp_path: Path) -> None:
+    """spec.wait: the condition names what is not ready or failed, at every pass, not only after a change."""
+    world = target.world
+    push(target.person, {"jobs/web.yaml": _DEPLOYMENT.format(namespace=world.namespace).encode()})
+    key = ObjectKey(group="apps", kind="Deployment", namespace=world.namespace, name="web")
+
+    def report(**status: Any) -> None:
+        world.live.patch(key, {"status": status}, subresource="status", manager="deployment-controller")
+
+    world.create("fleet", mode="apply", wait=True)
+    with target.running(tmp_path / "c") as running:
+        wait_until(lambda: world.live.get(key), "the Deployment")
+        report(observedGeneration=1, replicas=2, readyReplicas=1)
+        wait_until(lambda: target.condition().get("reason") == "NotReady", "the condition")
+        assert target.condition()["status"] == "False"
+        assert target.condition()["message"] == f"Deployment/{world.namespace}/web: 1 of 2 replicas are ready"
+        assert target.condition("Reconciling")["status"] == "True"
+        entry = running.said("waiting")[0]
+        assert (entry["level"], entry["reason"]) == ("info", "NotReady")
+        report(observedGeneration=1, replicas=2, readyReplicas=2)
+        world.kube("wait", "--for=condition=Ready", "configsource/fleet", "--timeout=60s")
+        failed = {"type": "Failed", "status": "True", "reason": "Broken", "message": "no image"}
+        report(conditions=[failed])
+        wait_until(lambda: target.condition().get("reason") == "HealthCheckFailed", "the condition")
+        assert target.condition()["message"].endswith("/web: no image")
+        assert running.said("failed", reason="HealthCheckFailed")
+        assert running.stop() == 0
+
+
 def may(target: Target, name: str, account: str, namespace: str, rules: list[dict[str, Any]]) -> None:
     """Grant rules to a service account of the namespace: everywhere, or in one namespace."""
     head = {"apiVersion": "rbac.authorization.k8s.io/v1"}

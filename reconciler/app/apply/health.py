@@ -1,0 +1,39 @@
+"""Which objects of a cluster are not ready, whoever applied them and whenever."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reconciler.app.apply.waiting import object_readiness
+from reconciler.core.apply.readiness import Readiness, State
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.manifests.ownership import LABEL, OWNER
+from reconciler.core.objects import ObjectKey
+from reconciler.core.summary import ObjectSummary
+from reconciler.core.values import mapping, text
+from reconciler.ports.cluster import LiveCluster, UnknownKind
+
+
+def unready_objects(live: LiveCluster, kinds: Kinds, summaries: Iterable[ObjectSummary]) -> dict[ObjectKey, Readiness]:
+    """Look once, by lists of their kinds, and return those that exist and are not ready. Raises `ClusterError`."""
+    by_kind: dict[tuple[str, str], dict[ObjectKey, ObjectSummary]] = {}
+    for summary in summaries:
+        by_kind.setdefault((summary.group, summary.kind), {})[summary.key] = summary
+    found: dict[ObjectKey, Readiness] = {}
+    for (group, kind), wanted in sorted(by_kind.items()):
+        for key, body in _listed(live, group, kind):
+            if key in wanted:
+                state = object_readiness(kinds, wanted[key], body)
+                if state.state is not State.READY:
+                    found[key] = state
+    return found
+
+
+def _listed(live: LiveCluster, group: str, kind: str) -> Iterable[tuple[ObjectKey, Mapping[str, Any]]]:
+    try:
+        resource = live.resource(group, kind)
+    except UnknownKind:
+        return
+    for body in live.list(resource, labels=f"{LABEL}={OWNER}").objects:
+        metadata = mapping(body["metadata"])
+        namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
+        yield ObjectKey(group=group, kind=kind, namespace=namespace, name=name), body
