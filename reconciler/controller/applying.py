@@ -14,12 +14,11 @@ from reconciler.controller.outcome import NOT_READY, PassFailure, PassOutcome, f
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.tracing import Trace
-from reconciler.core.apply.readiness import Readiness, State
+from reconciler.core.apply.readiness import State
 from reconciler.core.apply.results import Ending, StepResult
 from reconciler.core.apply.steps import Verb
 from reconciler.core.config.drift import DriftAction
 from reconciler.core.live.choices import ContestedField
-from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import Drift, Operation, Plan
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
@@ -140,12 +139,14 @@ def _fields(drift: Iterable[Drift]) -> tuple[RevertedField, ...]:
 
 def health_failure(work: Work, clusters: Mapping[str, LiveCluster]) -> PassFailure | None:
     """Look once at all objects, and tell which are not ready: they failed, or they need more time."""
-    found: dict[ObjectKey, Readiness] = {}
     try:
-        for name, live in clusters.items():
-            found |= unready_objects(live, work.kinds, [one for one in work.summaries if one.cluster == name])
+        looked = [
+            unready_objects(live, work.kinds, [one for one in work.summaries if one.cluster == name])
+            for name, live in clusters.items()
+        ]
     except ClusterError as error:  # what was applied is told all the same
         return failure(error)
+    found = {key: one for unready in looked for key, one in unready.items()}
     bad = {key: one for key, one in found.items() if one.state is State.FAILED}
     if not found:
         return None

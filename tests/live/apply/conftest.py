@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,32 +130,29 @@ class Site:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
-MakeSite = Callable[[KubernetesCluster, ApiServer], Site]
-
-
 @pytest.fixture
-def make_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], namespace_name: str
-) -> MakeSite:
-    """Return what makes a repository with one namespace for a cluster."""
-
-    def make(cluster: KubernetesCluster, server: ApiServer) -> Site:
-        made = Site(Fleet(tmp_path / "fleet", capsys), cluster, server, tmp_path, namespace_name)
-        for name, value in IDENTITY.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
-        monkeypatch.setenv("RECONCILER_DECISION_LOG", str(made.log))
-        monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", f"inventory-{namespace_name}")
-        begin(made)
-        return made
-
-    return make
-
-
-@pytest.fixture
-def site(make_site: MakeSite, empty_cluster: KubernetesCluster, private_server: ApiServer) -> Site:
+def site(  # noqa: PLR0917
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    empty_cluster: KubernetesCluster,
+    private_server: ApiServer,
+    namespace_name: str,
+) -> Site:
     """Make a repository with one namespace, for a cluster on which we own nothing."""
-    return make_site(empty_cluster, private_server)
+    made = Site(Fleet(tmp_path / "fleet", capsys), empty_cluster, private_server, tmp_path, namespace_name)
+    return settled(made, monkeypatch)
+
+
+def settled(made: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Make the repository of a site, with the settings of its commands."""
+    for name, value in IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(made.log.parent / "cache"))
+    monkeypatch.setenv("RECONCILER_DECISION_LOG", str(made.log))
+    monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", f"inventory-{made.name}")
+    begin(made)
+    return made
 
 
 def begin(made: Site) -> None:

@@ -3,14 +3,16 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
+from tests.cli.fleet import Fleet
 from tests.cluster import kubeconfig
 from tests.cluster.client import Client
 from tests.cluster.server import wait_until
-from tests.live.apply.conftest import MakeSite, Site
+from tests.live.apply.conftest import Site, settled
 from tests.live.apply.test_kills import edit, listed, on_cluster, uids
 from tests.live.cluster.fragile import FragileServer, as_api_server
 
@@ -18,13 +20,21 @@ _MANY = 80
 
 
 @pytest.fixture
-def broken(make_site: MakeSite, fragile: FragileServer) -> Iterator[Site]:
+def broken(
+    fragile: FragileServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    namespace_name: str,
+) -> Iterator[Site]:
     """Return a repository for the API server that this test breaks."""
     with (
         Client(kubeconfig.endpoint(fragile.kubeconfig)) as client,
         KubernetesCluster(load_access({}, kubeconfig=str(fragile.kubeconfig))) as cluster,
     ):
-        yield make_site(cluster, as_api_server(fragile, client))
+        server = as_api_server(fragile, client)
+        made = Site(Fleet(tmp_path / "fleet", capsys), cluster, server, tmp_path, namespace_name)
+        yield settled(made, monkeypatch)
 
 
 def many(site: Site) -> dict[str, str]:
