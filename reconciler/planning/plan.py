@@ -16,7 +16,7 @@ from reconciler.core.inventory import Inventory
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.objects import FieldPath
 from reconciler.core.plan import Plan, Revision
-from reconciler.core.plan.approvals import Approvals
+from reconciler.core.plan.approvals import NO_APPROVALS, Approvals, GitChanges
 from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs, LiveFacts
 from reconciler.core.plan.make import make_plan
@@ -79,6 +79,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     index: CompiledRevision
     renderer: Renderer
     baseline: Baseline
+    approvals: Approvals = NO_APPROVALS
     omitted: Mapping[str, tuple[FieldPath, ...]] = {}  # fields that an apply does not send, by path below the folder
 
     def contents(self) -> dict[str, bytes | None]:
@@ -118,6 +119,9 @@ def plan_tree(
     judgement = judge(runtime, sides.index, sides.base)
     judged = _apply(runtime, sides, differences, judgement, date)
     inputs = _inputs(runtime, sides, differences, judgement, judged)
+    if sides.live is not None and inputs.approvals.approvals:
+        git = GitChanges.of(plan_tree(runtime, tree, config, base=base, date=date).plan)
+        inputs = replace(inputs, approvals=replace(inputs.approvals, git=git))
     made = make_plan(inputs)
     policies = [sides.index.context.policies, *([judgement.rules.policies] if judgement.rules else [])]
     if whole := judge_whole(made, *policies):
@@ -130,6 +134,7 @@ def plan_tree(
         index=sides.index,
         renderer=sides.renderer,
         baseline=sides.baseline,
+        approvals=inputs.approvals,
         omitted=sides.live.omitted if sides.live else {},
     )
 

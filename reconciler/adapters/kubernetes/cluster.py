@@ -234,12 +234,13 @@ class KubernetesCluster:
     ) -> bool:
         """Delete the object with this UID."""
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if dry_run:
+            options["dryRun"] = ["All"]  # of a deletion with a body, the server reads no options in the query
         call = ApiCall(
             purpose=f"delete {key}",
             method="DELETE",
             path=self._path(key, "", ""),
-            query={"dryRun": "All"} if dry_run else {},
             body=msgspec.json.encode({**options, "preconditions": preconditions}),
             is_repeatable=True,
         )

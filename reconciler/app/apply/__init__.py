@@ -20,6 +20,7 @@ from reconciler.core.apply.steps import Step, Verb, moved_inputs, moved_objects,
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import LiveVersion, Plan
+from reconciler.core.plan.approvals import NO_APPROVALS, Approvals, apply_approvals, approved_changes
 from reconciler.core.summary import ObjectSummary
 from reconciler.core.values import mapping, text
 from reconciler.errors import ConfigError, ReconcilerError, StalePlan
@@ -72,6 +73,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     version_of: Callable[[str, Mapping[str, Any]], str]
     cache: Cache
     left: AbstractSet[str] = frozenset()
+    approvals: Approvals = NO_APPROVALS
 
 
 class Applied(Struct, frozen=True, kw_only=True):
@@ -96,7 +98,7 @@ def apply(runs: Mapping[str, ApplyRun], saved: Plan, work: Work) -> tuple[Applie
     for name, run in runs.items():
         steps = [step for step in work.steps if step.summary.cluster == name]
         if steps or name in begun:
-            applied.append(_apply_to(run, name, saved, replace(work, steps=steps)))
+            applied.append(_apply_to(run, name, saved, replace(work, steps=steps), is_resumed=name in begun))
             if applied[-1].interruption is not None:
                 break
     return tuple(applied)
@@ -143,7 +145,7 @@ def _has_begun(saved: Plan, records: Sequence[Record]) -> bool:
     return bool(runs) and runs[-1].result != "Applied"
 
 
-def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work) -> Applied:
+def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resumed: bool) -> Applied:
     """Carry out the steps of one cluster. Nothing changes unless the decision log and the inventory are written."""
     uids = read_inventory(run.live, run.place).uids()
     record = Record(
@@ -166,9 +168,16 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work) -> Applied:
         version_of=work.version_of,
         uids=uids,
         claims=claims,
-        approved=any(not approval.ignored for approval in work.plan.approvals),
+        approved=_approved(saved, work, is_resumed=is_resumed),
     )
     return _finish(run, work, record, _execute(run, work, rules), claims)
+
+
+def _approved(saved: Plan, work: Work, *, is_resumed: bool) -> frozenset[str]:
+    """Return the paths of the changes that an approval covers. The rest of a plan has the approvals of the whole."""
+    plan = apply_approvals(saved, work.approvals) if is_resumed else work.plan
+    changes = replace(plan, changes=approved_changes(plan, work.approvals))
+    return frozenset(one.path for one in planned_objects(changes, work.folder))
 
 
 def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:

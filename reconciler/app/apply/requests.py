@@ -39,13 +39,13 @@ class Rules(Struct, frozen=True, kw_only=True, eq=False):
     uids: the inventory: UIDs by object.
     claims: what the inventories of other config repositories list, read after ours said what the plan creates, so
         that of two that create the same object at the same time at least one sees the other.
-    approved: an approval lets the plan delete queues in which work runs.
+    approved: paths of objects that may be deleted although work runs in them, because an approval covers that.
     """
 
     kinds: Kinds
     version_of: Callable[[str, Mapping[str, Any]], str]
     uids: Mapping[ObjectKey, AbstractSet[str]]
-    approved: bool
+    approved: AbstractSet[str] = frozenset()
     claims: Claims = {}
 
 
@@ -193,7 +193,7 @@ def _kept(live: LiveCluster, rules: Rules, target: Target, body: Mapping[str, An
         return _result(step, Ending.DONE, "it was being deleted already")
     if problem := _moved(rules, target, body):
         return _result(step, Ending.STALE, problem)
-    if running := "" if rules.approved else what_runs_in(live, rules.kinds, body):
+    if running := "" if step.path in rules.approved else what_runs_in(live, rules.kinds, body):
         return _result(step, Ending.REFUSED, f"{running} in it; stop or move them, or approve the plan")
     return None
 

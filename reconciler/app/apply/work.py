@@ -48,6 +48,7 @@ def plan_work(
         },
         version_of=lambda _, body: content_version(body),
         cache=workspace.runtime.cache,
+        approvals=planned.approvals,
         left=planned.omitted.keys(),
     )
 

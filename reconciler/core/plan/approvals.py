@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.documents import Document
 from reconciler.core.documents.writer import write
 from reconciler.core.objects import FieldPath, SourceRef, format_path
-from reconciler.core.plan.plan import BUDGETS, Approval, Breach, Plan
+from reconciler.core.plan.plan import BUDGETS, Approval, Breach, Change, Plan
 from reconciler.core.problems import Problem
 from reconciler.core.secrets import mask_text
 
@@ -18,10 +18,34 @@ _NAME_LENGTH = 12
 _HEADER = b"# Written by `reconciler approve`. The next `reconciler commit` after the merge removes it.\n"
 
 
+class GitChanges(Struct, frozen=True, kw_only=True):
+    """The plan against `rendered/` of a revision that is planned against live clusters: what its approval is about.
+
+    changes: path, former path and desired content of every change.
+    """
+
+    digest: str
+    changes: frozenset[tuple[str, str, str]]
+
+    @staticmethod
+    def of(plan: Plan) -> "GitChanges":
+        """Return the changes of a plan against `rendered/`."""
+        return GitChanges(digest=plan.approval_digest, changes=frozenset(map(_same, plan.changes)))
+
+    def has(self, change: Change) -> bool:
+        """Whether a change of a live plan leads to the same object; what it was before may have drifted."""
+        return _same(change) in self.changes
+
+
+def _same(change: Change) -> tuple[str, str, str]:
+    return change.path, change.moved_from, change.digest_after
+
+
 class Approvals(Struct, frozen=True, kw_only=True):
     """What decides on the approvals of a plan, besides the plan.
 
     approvals: those of the head, each without a verdict. merged: paths of those that the base has already.
+    git: of a plan against live clusters: the plan against `rendered/`, which approvals may be for as well.
     folder: where the base keeps approvals, because a change does not choose who approves it. Empty: anywhere.
     """
 
@@ -29,6 +53,7 @@ class Approvals(Struct, frozen=True, kw_only=True):
     folder: str = ""
     merged: Collection[str] = ()
     date: str = ""
+    git: GitChanges | None = None
 
 
 NO_APPROVALS = Approvals()
@@ -107,22 +132,41 @@ def covers(name: str, budget: str) -> bool:
     return budget == name or budget.startswith(f"{name}.")
 
 
-def apply_approvals(plan: Plan, given: Approvals) -> Plan:
-    """Return the plan with its approvals, each with the reason why it does not apply, and the breaches they allow."""
+def apply_approvals(plan: Plan, given: Approvals, rest: Collection[str] = ()) -> Plan:
+    """Return the plan with its approvals, each with the reason why it does not apply, and the breaches they allow.
+
+    rest: budgets that the plan exceeds even without the changes that the plan against `rendered/` has, too.
+    """
     approvals = tuple(
-        replace(one, ignored=_why_ignored(one, plan, given), is_merged=one.place.path in given.merged)
+        replace(
+            one,
+            ignored=_why_ignored(one, plan, given),
+            is_merged=one.place.path in given.merged,
+            is_for_git=given.git is not None and one.plan == given.git.digest != plan.approval_digest,
+        )
         for one in given.approvals
     )
-    return approve(plan, approvals)
+    return approve(plan, approvals, rest)
 
 
-def approve(plan: Plan, approvals: tuple[Approval, ...]) -> Plan:
+def approve(plan: Plan, approvals: tuple[Approval, ...], rest: Collection[str] = ()) -> Plan:
     """Return the plan with these approvals: a breach is approved if one of those in force covers it."""
     in_force = [approval for approval in approvals if not approval.ignored]
-    breaches = tuple(
-        replace(breach, approved=any(approves(one, breach) for one in in_force)) for breach in plan.breaches
-    )
+
+    def is_approved(breach: Breach) -> bool:
+        return any(approves(one, breach) and not (one.is_for_git and breach.budget in rest) for one in in_force)
+
+    breaches = tuple(replace(breach, approved=is_approved(breach)) for breach in plan.breaches)
     return replace(plan, approvals=approvals, breaches=breaches)
+
+
+def approved_changes(plan: Plan, given: Approvals) -> tuple[Change, ...]:
+    """Return the changes that an approval in force covers: all, or those of the plan against `rendered/`."""
+    in_force = [approval for approval in plan.approvals if not approval.ignored]
+    if any(not approval.is_for_git for approval in in_force):
+        return plan.changes
+    git = given.git if in_force else None
+    return tuple(change for change in plan.changes if git is not None and git.has(change))
 
 
 def approves(approval: Approval, breach: Breach) -> bool:
@@ -133,7 +177,7 @@ def approves(approval: Approval, breach: Breach) -> bool:
 def _why_ignored(approval: Approval, plan: Plan, given: Approvals) -> str:
     if given.folder and not approval.place.path.startswith(f"{given.folder}/"):
         return f"approvals of the base are in {given.folder}/"
-    if approval.plan != plan.approval_digest:
+    if approval.plan != plan.approval_digest and (given.git is None or approval.plan != given.git.digest):
         return (
             f"approves {short_digest(approval.plan)}, but the approval digest of this plan is "
             f"{short_digest(plan.approval_digest)}"

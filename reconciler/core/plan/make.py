@@ -1,6 +1,6 @@
 """`make_plan`: the pure function from `Inputs` to `Plan`. It reads top-down."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain
 
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from reconciler.core.plan.approvals import apply_approvals
 from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.changed_paths import compare_paths
 from reconciler.core.plan.digest import approval_digest, digest
-from reconciler.core.plan.edits import make_edits
+from reconciler.core.plan.edits import Edit, make_edits
 from reconciler.core.plan.gpus import capacity_lines, evidence_changes, gpu_lines, job_changes, queue_lines, with_queue
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Change, Plan
@@ -66,7 +66,28 @@ def make_plan(inputs: Inputs) -> Plan:
         ),
     )
     plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by, inputs.lost))
-    return apply_approvals(replace(plan, digest=digest(plan)), inputs.approvals)
+    return apply_approvals(replace(plan, digest=digest(plan)), inputs.approvals, _live_alone(inputs, edits, plan))
+
+
+def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan) -> frozenset[str]:
+    """Return the budgets that a live plan exceeds by what the plan against `rendered/` does not have."""
+    git = inputs.approvals.git
+    if git is None:
+        return frozenset()
+    covered = {(change.cluster, change.queue) for change in plan.changes if git.has(change)}
+    queues = (
+        replace(line, after=line.before) if (line.cluster, line.queue) in covered else line for line in plan.queues
+    )
+    exceeded = breaches(
+        inputs.config.budgets,
+        kinds=inputs.kinds,
+        edits=[edit for edit in edits if not git.has(edit.change)],
+        existed=inputs.common.count + len(inputs.existing),
+        gpus=plan.gpus,
+        queues=queues,
+        folders={},
+    )
+    return frozenset(breach.budget for breach in exceeded)
 
 
 def _with_version(inputs: Inputs, change: Change) -> Change:

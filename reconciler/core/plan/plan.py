@@ -211,6 +211,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     budgets: tuple[str, ...] = ()  # empty: all
     ignored: str = ""  # why it does not apply to this plan
     is_merged: bool = False  # the base has it already, so the next commit removes it
+    is_for_git: bool = False  # of a plan against live clusters: it covers only what the plan against rendered/ has, too
 
 
 class Revision(Struct, frozen=True, kw_only=True):

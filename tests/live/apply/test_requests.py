@@ -26,7 +26,7 @@ def version(_: str, body: Mapping[str, Any]) -> str:
     return f"{metadata.get('uid')}-{hashlib.sha256(content.encode()).hexdigest()}"
 
 
-def rules(uids: Mapping[ObjectKey, frozenset[str]] | None = None, *, approved: bool = False) -> Rules:
+def rules(uids: Mapping[ObjectKey, frozenset[str]] | None = None, *, approved: frozenset[str] = frozenset()) -> Rules:
     return Rules(kinds=BUILT_IN, version_of=version, uids=uids or {}, approved=approved)
 
 
@@ -219,7 +219,7 @@ def test_a_queue_with_running_pods_stays(live: LiveCluster, namespace: str, labe
     refused = carry_out(live, rules(uids), delete)
     assert refused.ending is Ending.REFUSED
     assert refused.message == "1 Pod runs in it; stop or move them, or approve the plan"
-    assert carry_out(live, rules(uids, approved=True), delete).ending is Ending.DONE
+    assert carry_out(live, rules(uids, approved=frozenset({delete.step.path})), delete).ending is Ending.DONE
 
 
 def test_what_runs_in_a_cluster_queue(live: LiveCluster, namespace: str) -> None:

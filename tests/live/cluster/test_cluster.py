@@ -46,6 +46,8 @@ def test_apply_read_and_delete(live: KubernetesCluster, namespace: str) -> None:
         live.delete(key, uid="00000000-0000-0000-0000-000000000000")
     assert (conflict.value.status, conflict.value.reason, conflict.value.retryable) == (409, "Conflict", False)
     uid = stored["metadata"]["uid"]
+    assert live.delete(key, uid=uid, dry_run=True)
+    assert live.get(key) == stored, "a dry run deletes nothing"
     assert live.delete(key, uid=uid, propagation="Background")
     assert not live.delete(key, uid=uid, propagation="Background")
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fleet import Fleet
-from tests.live.apply.conftest import Site, begin, namespace_name, site
+from tests.live.apply.conftest import Site, begin, make_site, namespace_name, site
 
-__all__ = ["namespace_name", "site"]
+__all__ = ["make_site", "namespace_name", "site"]
 
-MakeSite = Callable[[str], Site]
+AnotherSite = Callable[[str], Site]
 
 
 @pytest.fixture
-def another_site(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeSite:
+def another_site(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnotherSite:
     """Return what makes another repository for the same namespace of the same cluster, in a folder of this name."""
 
     def make(folder: str) -> Site:

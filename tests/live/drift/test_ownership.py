@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.cli.fleet import Fleet, Ran
 from tests.live.apply.conftest import Site
-from tests.live.drift.conftest import MakeSite
+from tests.live.drift.conftest import AnotherSite
 
 _FOREIGN = {"labels": {"theirs": "yes"}}
 
@@ -26,7 +26,7 @@ def foreign(site: Site, name: str) -> str:
     return str(site.cluster.create(body, manager="kubectl").body["metadata"]["uid"])
 
 
-def test_two_repositories_that_define_one_object_are_told_of_each_other(site: Site, another_site: MakeSite) -> None:
+def test_two_repositories_that_define_one_object_are_told_of_each_other(site: Site, another_site: AnotherSite) -> None:
     """F-142: the second one neither overwrites the object nor deletes it later."""
     site.config_map("shared", a="first")
     site.config_map("alone")
@@ -50,7 +50,7 @@ def test_two_repositories_that_define_one_object_are_told_of_each_other(site: Si
     assert site.exists("ConfigMap", "alone"), "what only the first repository defines is not pruned by the second"
 
 
-def test_an_object_moves_to_another_repository_by_flag(site: Site, another_site: MakeSite) -> None:
+def test_an_object_moves_to_another_repository_by_flag(site: Site, another_site: AnotherSite) -> None:
     site.config_map("shared", a="same")
     assert site.reconcile().code == 0
     uid = site.live("ConfigMap", "shared")["metadata"]["uid"]
@@ -74,7 +74,7 @@ def test_an_object_moves_to_another_repository_by_flag(site: Site, another_site:
     assert site.live("ConfigMap", "shared")["metadata"]["uid"] == uid
 
 
-def test_a_repository_of_the_same_name_is_not_the_same(site: Site, another_site: MakeSite) -> None:
+def test_a_repository_of_the_same_name_is_not_the_same(site: Site, another_site: AnotherSite) -> None:
     """F-142: both have `metadata.name: fleet` and the cluster `main`; the history tells them apart."""
     site.config_map("one")
     assert site.reconcile().code == 0
