@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fleet import Fleet
-from tests.live.apply.conftest import Site, begin, make_site, namespace_name, site
+from tests.live.apply.conftest import Site, begin, namespace_name, site
 
-__all__ = ["make_site", "namespace_name", "site"]
+__all__ = ["namespace_name", "site"]
 
 AnotherSite = Callable[[str], Site]
 
