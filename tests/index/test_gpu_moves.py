@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.index import totals
 from reconciler.outputs.json_report import render_json
+from tests import sizes
 from tests.index.fleets import MemoryFleet, config, evidence, job, queue
 
 JOB = """\
@@ -140,7 +141,7 @@ def test_missing_queue_and_changed_queue_see_every_object(full: FullEvaluations)
         assert planned == fleet.cold()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(12 if sizes.LARGE else 3))
 def test_random_moves(full: FullEvaluations, seed: int) -> None:
     """The warm plan equals the cold one while jobs move, grow, are suspended, deleted and added."""
     pick = random.Random(seed).choice  # noqa: S311 - repeatable, not secret

@@ -7,6 +7,7 @@ import pytest
 from reconciler.core.queues import usage_by_cluster
 from reconciler.outputs.json_report import render_json
 from reconciler.planning.plan import Planned
+from tests import sizes
 from tests.index.fleets import (
     CRD,
     NAMESPACE,
@@ -145,7 +146,7 @@ class Editor:
                 self.fleet.cache.kept[key] = value
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(24 if sizes.LARGE else 5))
 def test_warm_plan_equals_cold_plan(seed: int) -> None:
     """F-141: a seed is a sequence of edits; the plan is compared after each of them."""
     fleet = MemoryFleet()

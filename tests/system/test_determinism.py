@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import corpus
+from tests import sizes
 from tests.cli.fleet import IDENTITY, Fleet
-from tests.system import sizes
 from tests.system.child import ROOT
 
 _VERBS = (

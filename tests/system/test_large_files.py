@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from tests import sizes
 from tests.cli.fleet import Fleet
-from tests.system import sizes
 from tests.system.child import ROOT
 
 FEW, MANY = (500, 3000) if sizes.LARGE else (200, 1200)

@@ -10,10 +10,10 @@ import yaml
 
 from benchmarks import corpus
 from reconciler.core.config import Backend
+from tests import sizes
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer
-from tests.system import sizes
 
 _DOCUMENTS = 1000 if sizes.LARGE else 300
 _SAMPLE = 150

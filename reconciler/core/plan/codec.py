@@ -138,7 +138,7 @@ def _snake(name: str) -> str:
 
 def _rename(value: Any, kind: Any, rename: Callable[[str], str]) -> Any:
     """Rename the keys that are fields of structs. Values of users (`before`, `after`) keep their keys."""
-    if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = _hints(kind)
         return {rename(name): _rename(inner, hints.get(_snake(name), Any), rename) for name, inner in value.items()}
     if isinstance(value, list | tuple) and get_origin(kind) is tuple:

@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 import subprocess
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -153,22 +154,30 @@ def ask(text: str, kubectl: str | None = KUBECTL) -> list[Any] | None:
     return objects
 
 
+def _ask_each(texts: Sequence[str]) -> list[Any]:
+    """Return the object that each text holds, None where kubectl refuses it. It refuses a stream as a whole."""
+    objects = ask("---\n".join(texts))
+    if objects is not None:
+        assert len(objects) == len(texts)
+        return objects
+    if len(texts) == 1:
+        return [None]
+    middle = len(texts) // 2
+    return _ask_each(texts[:middle]) + _ask_each(texts[middle:])
+
+
 def ask_scalars(texts: tuple[str, ...]) -> dict[str, Any]:
     """Return the JSON value of each plain scalar in a list of one, so that a refusal is an empty list."""
-    answers = {}
-    for text in texts:
-        objects = ask(f"{_HEAD}data:\n  k: {text}\n")
-        answers[text] = [] if objects is None else [objects[0]["data"]["k"]]
-    return answers
+    objects = _ask_each([f"{_HEAD}data:\n  k: {text}\n" for text in texts])
+    return {text: [] if found is None else [found["data"]["k"]] for text, found in zip(texts, objects, strict=True)}
 
 
 def ask_keys(texts: tuple[str, ...]) -> dict[str, str | None]:
     """Return the key that each plain scalar becomes; None where it is refused."""
-    answers: dict[str, str | None] = {}
-    for text in texts:
-        objects = ask(f"{_HEAD}data:\n  {text}: x\n")
-        answers[text] = None if objects is None else next(iter(objects[0]["data"]))
-    return answers
+    objects = _ask_each([f"{_HEAD}data:\n  {text}: x\n" for text in texts])
+    return {
+        text: None if found is None else next(iter(found["data"])) for text, found in zip(texts, objects, strict=True)
+    }
 
 
 def ask_streams(texts: dict[str, str], kubectl: str | None = KUBECTL) -> dict[str, list[str] | None]:

@@ -1,5 +1,0 @@
-"""Sizes of the repositories in these tests: `make test-large` takes the large ones."""
-
-import os
-
-LARGE = os.environ.get("RECONCILER_TEST_LARGE") == "1"
