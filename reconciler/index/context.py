@@ -154,19 +154,8 @@ def build_context(
         digest=_digest(engine, config, rules.policies, definitions, kinds),
         definitions=_definitions(clusters, definitions, kinds, catalogue),
         evidence=measured,
-        files={
-            file.path: Definition(document, digest)
-            for file in definitions
-            for document, digest in zip(file.documents, file.digests, strict=True)
-            if is_launch_configuration(document.data)
-        },
-        namespaces={
-            (cluster.name, document.key.name): document.data
-            for document in documents
-            if kinds.find(document.group, document.kind).is_namespace
-            for cluster in clusters
-            if selects(cluster, document.source.path, document.metadata.get("labels"))
-        },
+        files=_launch_configurations(definitions),
+        namespaces=_namespaces(clusters, documents, kinds),
         problems=mask_findings(
             (
                 *(problem for file in (*policies, *approvals) for problem in file.problems),
@@ -187,6 +176,28 @@ def _digest(engine: str, config: Config, policies: PolicySet, definitions: Seque
         if kinds.find(document.group, document.kind).affects_all_files
     )
     return sha256(repr((engine, config, policies.digest, all_depend)).encode()).hexdigest()
+
+
+def _launch_configurations(files: Iterable[ParsedFile]) -> dict[str, Definition]:
+    return {
+        file.path: Definition(document, digest)
+        for file in files
+        for document, digest in zip(file.documents, file.digests, strict=True)
+        if is_launch_configuration(document.data)
+    }
+
+
+def _namespaces(
+    clusters: tuple[Cluster, ...], documents: Iterable[Document], kinds: Kinds
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the Namespaces by cluster and name."""
+    return {
+        (cluster.name, document.key.name): document.data
+        for document in documents
+        if kinds.find(document.group, document.kind).is_namespace
+        for cluster in clusters
+        if selects(cluster, document.source.path, document.metadata.get("labels"))
+    }
 
 
 def _definitions(

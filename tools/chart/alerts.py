@@ -13,7 +13,10 @@ def groups() -> dict[str, Any]:
 
 
 def _rules() -> list[dict[str, Any]]:
-    condition, sync = metric("reconcile_condition"), metric("last_sync_timestamp_seconds")
+    return [*_about_replicas(), *_about_sources(), *_about_objects(), *_about_git()]
+
+
+def _about_replicas() -> list[dict[str, Any]]:
     return [
         _rule(
             "ReconcilerAbsent",
@@ -31,6 +34,12 @@ def _rules() -> list[dict[str, Any]]:
             summary="No replica in {{ $labels.namespace }} holds a shard",
             description="Replicas run, but none holds a Lease. Check their access to leases and the API server.",
         ),
+    ]
+
+
+def _about_sources() -> list[dict[str, Any]]:
+    condition, sync = metric("reconcile_condition"), metric("last_sync_timestamp_seconds")
+    return [
         _rule(
             "ReconcilerSourceNotReady",
             f'sum by (namespace) ({condition}{{type="Ready",status="False"}}) > 0',
@@ -64,6 +73,11 @@ def _rules() -> list[dict[str, Any]]:
             description="The plan deletes more than its budget allows. Approve it with `reconciler approve`, or restore"
             " what is missing in Git.",
         ),
+    ]
+
+
+def _about_objects() -> list[dict[str, Any]]:
+    return [
         _rule(
             "ReconcilerFight",
             f"sum by (namespace) (increase({metric('resource_fights_total')}[30m])) > 0",
@@ -88,6 +102,11 @@ def _rules() -> list[dict[str, Any]]:
             summary="Live objects that differ from Git: {{ $value }}",
             description="`reconciler plan --live` shows them with the field manager that changed them.",
         ),
+    ]
+
+
+def _about_git() -> list[dict[str, Any]]:
+    return [
         _rule(
             "ReconcilerGitFailing",
             f'sum by (namespace, type) (rate({metric("git_request_total")}{{result="failure"}}[15m]))'
