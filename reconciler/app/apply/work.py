@@ -8,10 +8,9 @@ from reconciler.app.plan import plan
 from reconciler.app.workspace import Workspace
 from reconciler.core.apply.steps import planned_objects, steps_of
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
-from reconciler.core.live.projection import content_version
+from reconciler.core.live.projection import content_version, without
 from reconciler.core.plan import Plan
 from reconciler.index.renderer import Renderer
-from reconciler.planning.live.settling import without
 from reconciler.ports.cluster import LiveCluster
 
 
@@ -46,7 +45,7 @@ def plan_work(
             path: without(body, planned.omitted.get(path, ()))
             for path, body in _bodies(planned.renderer, desired).items()
         },
-        version_of=lambda _, body: content_version(body),
+        version_of=lambda path, body: content_version(body, planned.omitted.get(path, ())),
         cache=workspace.runtime.cache,
         approvals=planned.approvals,
         left=planned.omitted.keys(),

@@ -4,7 +4,7 @@ Servers fill in defaults, write quantities in their own way, drop what they do n
 None of that is a difference. What is one, the server says itself, by the result of a dry run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -29,10 +29,35 @@ def plain(body: Body) -> dict[str, Any]:
     return {**{name: value for name, value in body.items() if name != "status"}, "metadata": metadata}
 
 
-def content_version(live: Body) -> str:
-    """Return the UID of a live object with a digest of its content. What servers and controllers report has no part."""
-    content = msgspec.json.encode(plain(live), order="sorted")
+def content_version(live: Body, left: Sequence[FieldPath] = ()) -> str:
+    """Return the UID of a live object with a digest of its content. What servers and controllers report has no part.
+
+    left: fields that an apply leaves to others, who may change them at any time. Those in lists still count.
+    """
+    named = [path for path in left if all(isinstance(part, str) for part in path)]
+    content = msgspec.json.encode(without(plain(live), named), order="sorted")
     return f"{live['metadata']['uid']}/{blake2b(content, digest_size=16).hexdigest()}"
+
+
+def without(body: Body, paths: Sequence[FieldPath]) -> Body:
+    """Return a body without the values at some paths."""
+    for path in sorted(paths, reverse=True):
+        body = _without(body, path)
+    return body
+
+
+def _without(node: Any, path: FieldPath) -> Any:
+    head, rest = path[0], path[1:]
+    if isinstance(node, dict):
+        items = ((name, _without(inner, rest) if name == head and rest else inner) for name, inner in node.items())
+        return {name: inner for name, inner in items if name != head or rest}
+    if isinstance(node, list):
+        return [
+            _without(inner, rest) if at == head and rest else inner
+            for at, inner in enumerate(node)
+            if at != head or rest
+        ]
+    return node
 
 
 def is_same(live: Body, result: Body) -> bool:

@@ -319,7 +319,7 @@ class LiveBaseline:
     def _remember(self, path: str, live: Body) -> None:
         self._live[path] = msgspec.json.encode(live)
         if path not in self._foreign:
-            self._versions[path] = content_version(live)
+            self._versions[path] = content_version(live, self.omitted.get(path, ()))
 
     def _list_keys(self, key: ObjectKey) -> Callable[[FieldPath], tuple[str, ...] | None]:
         return lambda path: self._runtime.catalogue.list_keys(key.group, key.kind, path)

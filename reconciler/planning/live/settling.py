@@ -10,7 +10,7 @@ from reconciler.core.config.drift import DriftAction, DriftPolicy
 from reconciler.core.items import ListKeys
 from reconciler.core.live.choices import LiveChoices
 from reconciler.core.live.managers import Manager, managers_of
-from reconciler.core.live.projection import project
+from reconciler.core.live.projection import project, without
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
 from reconciler.core.plan import Drift, FieldChange
@@ -134,27 +134,6 @@ def changed_by(
 def _name(manager: Manager) -> str:
     details = ", ".join(part for part in (manager.operation, manager.subresource, manager.time) if part)
     return f"{manager.name} ({details})" if details else manager.name
-
-
-def without(body: Mapping[str, Any], paths: tuple[FieldPath, ...]) -> Mapping[str, Any]:
-    """Return a body without the values at some paths."""
-    for path in sorted(paths, reverse=True):
-        body = _without(body, path)
-    return body
-
-
-def _without(node: Any, path: FieldPath) -> Any:
-    head, rest = path[0], path[1:]
-    if isinstance(node, dict):
-        items = ((name, _without(inner, rest) if name == head and rest else inner) for name, inner in node.items())
-        return {name: inner for name, inner in items if name != head or rest}
-    if isinstance(node, list):
-        return [
-            _without(inner, rest) if at == head and rest else inner
-            for at, inner in enumerate(node)
-            if at != head or rest
-        ]
-    return node
 
 
 def _whole_list(body: Mapping[str, Any], path: FieldPath, keys: ListKeys) -> FieldPath:

@@ -125,9 +125,11 @@ def test_an_ignored_replica_count_leaves_the_scaler_its_field(site: Site) -> Non
     site.cluster.patch(key, {"spec": {"replicas": 5}}, manager="hpa")
     deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/web:2"  # type: ignore[index]
     site.write("jobs/web.yaml", deployment)
-    assert site.reconcile().code == 0
+    assert site.plan().code == 0
+    site.cluster.patch(key, {"spec": {"replicas": 6}}, manager="hpa")  # it scales on, and the plan is not stale
+    assert site.apply().code == 0
     spec = site.live("Deployment", "web", "apps")["spec"]
-    assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["image"]) == (5, "example.com/web:2")
+    assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["image"]) == (6, "example.com/web:2")
     site.cluster.patch(key, {"spec": {"replicas": 7}}, manager="kubectl-edit")
     assert site.reconcile().code == 0
     assert site.live("Deployment", "web", "apps")["spec"]["replicas"] == 2
