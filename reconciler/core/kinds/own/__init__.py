@@ -39,36 +39,16 @@ def _queues(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem
     return parse_active_queues(document, cluster)
 
 
+def _evidence(kind: str, reader: EvidenceReader) -> Kind:
+    return Kind(group=GROUP, kind=kind, role=Role.EVIDENCE, refusal=_REFUSAL, evidence=reader)
+
+
 KINDS = (
     Kind(group=GROUP, kind="ReconcilerConfig", role=Role.CONFIGURATION, refusal=_REFUSAL),
-    Kind(
-        group=GROUP,
-        kind="NodeInventory",
-        role=Role.EVIDENCE,
-        refusal=_REFUSAL,
-        evidence=EvidenceReader(parse=parse_inventory, use=EvidenceUse.INVENTORY),
-    ),
-    Kind(
-        group=GROUP,
-        kind="SizingAnswers",
-        role=Role.EVIDENCE,
-        refusal=_REFUSAL,
-        evidence=EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS),
-    ),
-    Kind(
-        group=GROUP,
-        kind="FinishedRuns",
-        role=Role.EVIDENCE,
-        refusal=_REFUSAL,
-        evidence=EvidenceReader(parse=_runs, use=EvidenceUse.RUNS),
-    ),
-    Kind(
-        group=GROUP,
-        kind="ActiveQueues",
-        role=Role.EVIDENCE,
-        refusal=_REFUSAL,
-        evidence=EvidenceReader(parse=_queues, use=EvidenceUse.QUEUES),
-    ),
+    _evidence("NodeInventory", EvidenceReader(parse=parse_inventory, use=EvidenceUse.INVENTORY)),
+    _evidence("SizingAnswers", EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS)),
+    _evidence("FinishedRuns", EvidenceReader(parse=_runs, use=EvidenceUse.RUNS)),
+    _evidence("ActiveQueues", EvidenceReader(parse=_queues, use=EvidenceUse.QUEUES)),
     Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
     Kind(group=GROUP, kind="PlanApproval", role=Role.APPROVAL, refusal=_REFUSAL),
     Kind(group=GROUP, kind=ANY_KIND, refusal=_REFUSAL),
