@@ -19,10 +19,11 @@ class Request(NamedTuple):
 
 
 def requests(log: Path, user: str) -> Iterator[Request]:
-    """Yield the requests of a user for resources, in the order in which they were answered."""
+    """Yield the requests of a user for resources, as they were answered; not those as somebody else (impersonation)."""
     for line in log.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
-        if event["user"]["username"] == user and event.get("objectRef", {}).get("resource"):
+        is_own = event["user"]["username"] == user and "impersonatedUser" not in event
+        if is_own and event.get("objectRef", {}).get("resource"):
             yield _request(event)
 
 
