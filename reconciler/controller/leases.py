@@ -94,7 +94,12 @@ class LeaseShards:
         self._leaving: dict[int, float] = {}  # the same for shards that are handed over once nothing runs
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
+        self._reported: set[int] = set()  # what `changed` was called for last
+        self._reporting = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._run, name="leases", daemon=True),
+            threading.Thread(target=self._expire, name="lease-expiry", daemon=True),
+        ]
         self.changed: Callable[[], None] = lambda: None
         self.is_busy: Callable[[int], bool] = lambda _: False
 
@@ -122,12 +127,14 @@ class LeaseShards:
 
     def start(self) -> None:
         """Begin to compete."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Hand all shards over at once and leave."""
         self._stopping.set()
-        self._thread.join(self._times.deadline)
+        for thread in self._threads:
+            thread.join(self._times.deadline)
         with self._lock:
             held, self._held = [*self._held, *self._leaving], {}
             self._leaving = {}
@@ -141,18 +148,27 @@ class LeaseShards:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            before = {*self._held}
             try:
                 self._step()
             except ReconcilerError as error:
                 _log.event("warning", "the leases cannot be renewed", error=mask_text(str(error)))
             except Exception as error:  # noqa: BLE001 - a bug must not end the thread while shards are held
                 _log.event("error", "bug in the leases", error=mask_text(repr(error)))
-            after = self._certain()  # a lease that could not be renewed in time is lost
+            self._report()
+            self._stopping.wait(self._times.renew)
+
+    def _expire(self) -> None:
+        """Give up in time what cannot be renewed, also while a request for it hangs or is repeated."""
+        while not self._stopping.wait(min(self._times.renew, self._times.deadline / 4)):
+            self._report()
+
+    def _report(self) -> None:
+        with self._reporting:
+            before, after = self._reported, self._certain()
             if before != after:
+                self._reported = after
                 _log.event("info", "shards changed", held=sorted(after), lost=sorted(before - after))
                 self.changed()
-            self._stopping.wait(self._times.renew)
 
     def _certain(self) -> set[int]:
         with self._lock:

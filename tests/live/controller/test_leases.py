@@ -111,3 +111,38 @@ def test_a_holder_that_cannot_renew_stops_before_another_begins(live: Kubernetes
             while not second.holds("x"):
                 time.sleep(0.005)
             assert not first.holds("x")
+
+
+class Hanging:
+    """A cluster that stops answering lists when it is told to."""
+
+    def __init__(self, live: KubernetesCluster) -> None:
+        self._live = live
+        self.hangs, self.released = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._live, name)
+
+    def list(self, *arguments: object, **named: object) -> object:
+        if self.hangs.is_set():
+            self.released.wait(30)
+        return self._live.list(*arguments, **named)  # type: ignore[arg-type]
+
+
+def test_work_ends_in_time_while_a_request_for_the_lease_hangs(live: KubernetesCluster, namespace: str) -> None:
+    """What runs is told to end before the lease is free for others, although no request has failed yet."""
+    hanging = Hanging(live)
+    lost: list[float] = []
+    leases = LeaseShards(hanging, namespace=namespace, identity="a", times=QUICK)  # type: ignore[arg-type]
+    leases.changed = lambda: None if leases.held else lost.append(time.monotonic())
+    leases.start()
+    try:
+        wait_until(lambda: leases.holds("x"), "the lease")
+        hanging.hangs.set()
+        begun = time.monotonic()
+        wait_until(lambda: lost, "the loss")
+        assert lost[0] - begun < QUICK.duration
+        assert not leases.keeps("x")
+    finally:
+        hanging.released.set()
+        leases.stop()
