@@ -99,8 +99,11 @@ def _read_inventories(cluster: LiveCluster, place: Place) -> tuple[Inventories, 
 
 def at_once(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Do work that waits for the server, for several items at one time; the results are in order."""
+    rows = list(items)
+    if len(rows) <= 1:
+        return [work(row) for row in rows]
     with ThreadPoolExecutor(CONCURRENCY) as pool:
-        return list(pool.map(work, items))
+        return list(pool.map(work, rows))
 
 
 def read_owned(

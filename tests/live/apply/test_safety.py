@@ -21,21 +21,24 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
+from reconciler import wiring
 from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.apply import Applied, ApplyRun, apply
 from reconciler.app.apply.work import plan_work
+from reconciler.app.workspace import Workspace
 from reconciler.core.objects import ObjectKey
+from reconciler.core.plan import Plan
 from reconciler.errors import ReconcilerError
 from reconciler.planning.live.inventory import Place
-from tests.app.workspaces import open_workspace
+from reconciler.revision.revision import read_config, resolve_head
+from reconciler.settings import Settings
 from tests.fakes.cache import MemoryCache
 from tests.fakes.repository import MemoryRepository
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reconciler.core.plan import Plan
 
 _EXAMPLES = int(os.environ.get("RECONCILER_TEST_APPLY_RUNS", "20"))
 _STEPS = 12
@@ -86,6 +89,8 @@ class Machine(RuleBasedStateMachine):
         self.place = Place(namespace=self.namespace, name="machine-main", source="machine")
         self.repository = MemoryRepository()
         self.cache = MemoryCache()
+        runtime = wiring.runtime(self.repository, self.cache, Settings(processes=1))
+        self.runtime = replace(runtime, inventory_namespace=self.namespace)
         self.saved: Plan | None = None
         self.before: dict[str, Any] = {}
         self.inputs: dict[str, bytes] = {}
@@ -126,7 +131,7 @@ class Machine(RuleBasedStateMachine):
 
     def edit_evidence(self, value: int) -> None:
         product = "NVIDIA-H100-80GB-HBM3"
-        node = {"name": "n", "labels": {"nvidia.com/gpu.product": product}, "gpu": {"product": product, "count": value}}
+        node = {"name": "node-1", "labels": {"nvidia.com/gpu.product": product}, "gpu": {"product": product, "count": value}}
         body = {
             "apiVersion": "gpureconciler.io/v1alpha1",
             "kind": "NodeInventory",
@@ -164,6 +169,8 @@ class Machine(RuleBasedStateMachine):
     @rule(changed=st.dictionaries(names, st.sampled_from(["1", "2", "3", ""]), min_size=1), early=edits, late=edits)
     def change_plan_edit_apply(self, changed: dict[str, str], early: list[Edit], late: list[Edit]) -> None:
         """Change Git and plan; then, perhaps, others edit something; then apply."""
+        for name in list(self.foreign):  # their owner removes them: they would block every later plan
+            self.delete_live(name)
         for edit in early:
             self._carry_out(*edit)
         for name, value in changed.items():
@@ -202,7 +209,7 @@ class Machine(RuleBasedStateMachine):
         refusal = ""
         applied: tuple[Applied, ...] = ()
         try:
-            applied = apply({"main": run}, self.saved, self._work())
+            applied = apply({"main": run}, self.saved, self._work(self.saved))
         except ReconcilerError as error:
             self.counts["refused"] += 1
             refusal = str(error)
@@ -238,10 +245,10 @@ class Machine(RuleBasedStateMachine):
     def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
         return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
-    def _work(self) -> Any:
-        workspace = open_workspace(self.repository, "HEAD", cache=self.cache)
-        runtime = replace(workspace.runtime, inventory_namespace=self.namespace)
-        return plan_work(replace(workspace, runtime=runtime), {"main": self.cluster})
+    def _work(self, saved: Plan | None = None) -> Any:
+        tree = resolve_head(self.repository, "HEAD")
+        config = read_config(self.repository, tree, wiring.catalogue, self.cache)
+        return plan_work(Workspace(runtime=self.runtime, tree=tree, config=config), {"main": self.cluster}, saved=saved)
 
     def _key(self, name: str) -> ObjectKey:
         return ObjectKey(group="", kind="ConfigMap", namespace=self.namespace, name=name)
