@@ -19,7 +19,7 @@ def bodies(namespace: str, count: int) -> Iterator[dict[str, object]]:
     """Yield ConfigMaps of about 700 bytes."""
     for number in range(count):
         metadata = {"name": f"settings-{number:05}", "namespace": namespace}
-        data = {f"key-{key}": f"value {number} of key {key}, some words long" for key in range(10)}
+        data = {f"field-{row}": f"value {number} of field {row}, some words long" for row in range(10)}
         yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 

@@ -131,7 +131,7 @@ def one_commit(place: Place, count: int, rounds: int, peer: Flux | None) -> None
 
 def _edit(folder: Path, number: int) -> None:
     path = next(iter(sorted(folder.rglob("*settings-00007.yaml"))))
-    path.write_text(re.sub(r"value \w+ of key 3", f"value {number}e of key 3", path.read_text()))
+    path.write_text(re.sub(r"value \w+ of field 3", f"value {number}e of field 3", path.read_text()))
 
 
 def _bare(place: Place, repository: Path) -> Measured:
