@@ -131,7 +131,11 @@ class Machine(RuleBasedStateMachine):
 
     def edit_evidence(self, value: int) -> None:
         product = "NVIDIA-H100-80GB-HBM3"
-        node = {"name": "node-1", "labels": {"nvidia.com/gpu.product": product}, "gpu": {"product": product, "count": value}}
+        node = {
+            "name": "node-1",
+            "labels": {"nvidia.com/gpu.product": product},
+            "gpu": {"product": product, "count": value},
+        }
         body = {
             "apiVersion": "gpureconciler.io/v1alpha1",
             "kind": "NodeInventory",
