@@ -96,7 +96,8 @@ def _started(folder: Path, stack: ExitStack, nodes: int) -> list[str]:
     lines = [
         f"export KUBECONFIG={access}",
         f"export FLEET_URL={git.create('fleet')}   # an empty repository",
-        f"# {nodes} nodes; contexts {' and '.join(CONTEXTS)}; kubectl: {programs.kubectl}; logs: {folder}",
+        *([f"export PATH={programs.kubectl.parent}:$PATH   # kubectl"] if programs.kubectl else []),
+        f"# {nodes} nodes; contexts {' and '.join(CONTEXTS)}; logs: {folder}",
         f"# RECONCILER_TEST_KUBECONFIG={running.kubeconfig} make test   runs the tests on this cluster",
     ]
     try:

@@ -108,7 +108,7 @@ def probe(fleet: Fleet) -> str:
 
 
 def a_finished_job_is_not_created_again(fleet: Fleet) -> None:
-    """Record the end of a job; when its time to live is over, three syncs of new commits create nothing."""
+    """Record the end of a job; when its time to live is over, three syncs of new commits create nothing, nor do we."""
     name = probe(fleet)
     job = ("batch/v1", "Job", name, "kai")
     fleet.bed.wait(lambda: fleet.get(*job).get("status", {}).get("succeeded") == 1, "the job complete")
@@ -136,6 +136,7 @@ def a_finished_job_is_not_created_again(fleet: Fleet) -> None:
         (fleet.repository.folder / "README.md").write_text(f"Sync {number}.\n", encoding="utf-8")
         fleet.arrive(f"Sync {number}")
         assert fleet.find(*job) is None
+    assert fleet.repository.plan_live(fleet.bed.kubeconfig)["changes"] == [], "nor would our own apply"
 
 
 def nothing_is_changed_twice(fleet: Fleet) -> None:

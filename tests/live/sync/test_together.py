@@ -23,7 +23,8 @@ pytestmark = [
 def fleet(bed: Bed, git_server: GitServer, tmp_path: Path) -> Iterator[Fleet]:
     """Make a fleet that both engines follow."""
     repository = fleet_repository(bed, git_server, tmp_path, "together", PRODUCTS[2])
-    engines = (Flux(bed, repository), ArgoCd(bed, repository))
+    # Argo CD first: it sets back what another syncs while it knows of the commit before alone.
+    engines = (ArgoCd(bed, repository), Flux(bed, repository))
     yield Fleet(bed, repository, *engines)
     for engine in engines:
         engine.leave()

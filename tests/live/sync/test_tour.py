@@ -32,7 +32,7 @@ def variables(control_plane_programs: ControlPlane, tmp_path: Path) -> Iterator[
     try:
         wait_until(lambda: cluster.poll() is not None or "Ctrl-C" in log.read_text(), "the cluster", seconds=600)
         assert cluster.poll() is None, log.read_text()
-        yield dict(re.findall(r"^export (\w+)=(\S+)", log.read_text(), re.MULTILINE))
+        yield dict(re.findall(r"^export (KUBECONFIG|FLEET_URL)=(\S+)", log.read_text(), re.MULTILINE))
     finally:
         cluster.send_signal(signal.SIGINT)
         assert cluster.wait(120) == 0, log.read_text()
