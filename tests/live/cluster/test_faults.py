@@ -1,24 +1,17 @@
 """Faults of a real API server: each is an error that says what is known, and what a plan shows of it."""
 
-import os
-import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.ports.cluster import Body, ClusterError, ClusterUnavailable
-from tests.cluster import server
-from tests.cluster.build import to_stderr
-from tests.cluster.parts import ControlPlane
 from tests.cluster.server import ApiServer, wait_until
 from tests.live.cluster import webhook
 from tests.live.cluster.conftest import LiveFleet
 from tests.live.cluster.fixtures import config_map, config_map_key, key_of
+from tests.live.cluster.fragile import FragileServer
 
 QUEUE: Body = {
     "apiVersion": "scheduling.run.ai/v2",
@@ -233,46 +226,16 @@ def test_discovery_that_fails_for_one_group(empty_cluster: KubernetesCluster) ->
     wait_until(lambda: not empty_cluster.discover(again=True).failed, "no group that fails")
 
 
-@pytest.fixture
-def restartable(
-    tmp_path: Path, control_plane_programs: ControlPlane, crd_folder: Path
-) -> Iterator[tuple[KubernetesCluster, Any]]:
-    """Return an API server of this test alone, and what stops it and starts it again."""
-    seed = server.stored_state(control_plane_programs, crd_folder, to_stderr)
-    launch = server._Launch(tmp_path, control_plane_programs, crd_folder, seed)
-    running = {program.name: _start(program.argv, tmp_path / f"{program.name}.log") for program in launch.plan()}
-    argv = running["kube-apiserver"].args
-    try:
-        launch.ready(lambda: None)
-
-        def restart() -> None:
-            old = running["kube-apiserver"]
-            old.send_signal(signal.SIGKILL)
-            old.wait()
-            running["kube-apiserver"] = _start(argv, tmp_path / "kube-apiserver.log")
-
-        with KubernetesCluster(load_access({}, kubeconfig=str(tmp_path / "kubeconfig"))) as cluster:
-            yield cluster, restart
-    finally:
-        for process in reversed(running.values()):
-            process.kill()
-            process.wait()
-
-
-def _start(argv: Any, log: Path) -> "subprocess.Popen[bytes]":
-    with log.open("ab") as output:
-        return subprocess.Popen(argv, stdout=output, stderr=output, env={**os.environ})
-
-
-def test_an_api_server_that_restarts(restartable: tuple[KubernetesCluster, Any]) -> None:
+def test_an_api_server_that_restarts(fragile: FragileServer) -> None:
     """Reads and applies wait for it; a watch ends with an error that tells to try again."""
-    cluster, restart = restartable
-    resource = cluster.resource("", "ConfigMap")
-    body = config_map("default", "a")
-    watch = cluster.watch(resource, cluster.list(resource).resource_version, seconds=60)
-    restart()
-    assert cluster.apply(body).is_new
-    assert not cluster.apply(body).is_new
-    assert [one["metadata"]["name"] for one in cluster.list(resource, namespace="default").objects if "data" in one]
-    with watch, pytest.raises(ClusterUnavailable):
-        list(watch)
+    with KubernetesCluster(load_access({}, kubeconfig=str(fragile.kubeconfig))) as cluster:
+        resource = cluster.resource("", "ConfigMap")
+        body = config_map("default", "a")
+        watch = cluster.watch(resource, cluster.list(resource).resource_version, seconds=60)
+        with fragile.without_api_server():
+            assert not fragile.is_ready()
+        assert cluster.apply(body).is_new
+        assert not cluster.apply(body).is_new
+        assert [one["metadata"]["name"] for one in cluster.list(resource, namespace="default").objects if "data" in one]
+        with watch, pytest.raises(ClusterUnavailable):
+            list(watch)
