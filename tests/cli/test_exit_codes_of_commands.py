@@ -153,6 +153,8 @@ CASES: tuple[tuple[str, int, Callable[[Fleet], None]], ...] = (
     ("observe", 6, damaged),
     ("status --kubeconfig missing", 2, clean),
     ("status", 6, damaged),
+    ("drift --kubeconfig missing", 2, clean),
+    ("drift", 6, damaged),
     ("propose", 0, clean),
     ("propose --nonsense", 2, clean),
     ("propose", 6, damaged),
@@ -197,7 +199,7 @@ def test_exit_code(
     assert bool(ran.err.strip()) or code in {0, 1}
 
 
-_NEED_MORE = {"autoconf", "apply", "history", "observe", "status", "controller"}
+_NEED_MORE = {"autoconf", "apply", "history", "observe", "status", "drift", "controller"}
 """Commands that succeed only with an installed ado-autoconf, or with a cluster: see `tests/live`."""
 
 
