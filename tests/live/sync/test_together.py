@@ -32,10 +32,12 @@ def fleet(bed: Bed, git_server: GitServer, tmp_path: Path) -> Iterator[Fleet]:
 
 def test_three_do_not_fight(fleet: Fleet) -> None:
     """F-143: they see no differences, write nothing twice, and what left Git goes, whoever owned it."""
+    fleet.repository.edit("queues/h100.yaml", "metadata:\n", "metadata:\n  labels: {tier: gold}\n")
     commit = we_apply_first(fleet)
     nobody_sees_a_difference(fleet)
     nothing_is_written(fleet, commit)
     a_change_is_made_once(fleet)
+    a_field_that_left_git_goes(fleet)
     an_edit_is_reverted_once(fleet)
     a_deletion_leaves_nothing_to_do(fleet)
 
@@ -90,6 +92,21 @@ def a_change_is_made_once(fleet: Fleet) -> None:
     nothing_is_written(fleet, commit)
 
 
+def a_field_that_left_git_goes(fleet: Fleet) -> None:
+    """Remove a label that all three own: it is gone when the last of them has applied the commit without it."""
+    fleet.repository.edit("queues/h100.yaml", "  labels: {tier: gold}\n", "")
+    commit = fleet.arrive("Without the label")
+    assert queue(fleet)["metadata"]["labels"]["tier"] == "gold"
+    assert any("tier" in str(one) for one in plan(fleet)["changes"])
+    assert {one["result"] for one in apply(fleet)} == {"Applied"}
+    entries = queue(fleet)["metadata"]["managedFields"]
+    assert "reconciler" not in {one["manager"] for one in entries if "f:tier" in str(one["fieldsV1"])}
+    fleet.repository.edit("queues/h100.yaml", "quota: 40", "quota: 48")
+    commit = fleet.arrive("Even more GPUs")
+    assert "tier" not in queue(fleet)["metadata"]["labels"]
+    nothing_is_written(fleet, commit)
+
+
 def queue(fleet: Fleet) -> Any:
     """Return the queue of KAI."""
     return fleet.get("scheduling.run.ai/v2", "Queue", fleet.repository.name)
@@ -102,7 +119,7 @@ def an_edit_is_reverted_once(fleet: Fleet) -> None:
     assert path is not None
     answer = fleet.bed.server.client.request("PATCH", path, body, content_type="application/merge-patch+json")
     assert answer.ok, answer.body
-    fleet.bed.wait(lambda: queue(fleet)["spec"]["resources"]["gpu"]["quota"] == 40, "the edit is reverted")
+    fleet.bed.wait(lambda: queue(fleet)["spec"]["resources"]["gpu"]["quota"] == 48, "the edit is reverted")
     nobody_sees_a_difference(fleet)
 
 
