@@ -78,6 +78,7 @@ def test_settings_from_the_environment(fleet: Fleet, monkeypatch: pytest.MonkeyP
         "date": "tomorrow",
         "cache": "maybe",
         "processes": "-1",
+        "server_patience": "forever",
         "log_level": "loud",
         "log_format": "xml",
     }

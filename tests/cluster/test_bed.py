@@ -146,7 +146,8 @@ def test_gitea_takes_a_pull_request(gitea: Gitea, work: Path) -> None:
     repository = f"/repos/{USER}/bed"
 
     def branches() -> set[str]:
-        return {branch["name"] for branch in gitea.call("GET", f"{repository}/branches")}
+        found = gitea.call("GET", f"{repository}/branches")  # null until it has seen the first push
+        return {branch["name"] for branch in found or ()}
 
     wait_until(lambda: branches() == {"main", "change"}, "Gitea has seen both pushes")
     request = gitea.call("POST", f"{repository}/pulls", {"title": "Change", "head": "change", "base": "main"})

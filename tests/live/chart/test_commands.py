@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.core.apply.inventory import LABEL
 from reconciler.core.kinds.registry import BUILT_IN
 from tests.cli.fleet import Fleet
 from tests.cluster.judges import assert_all_accepted
@@ -70,6 +71,8 @@ def site(  # noqa: PLR0917 - fixtures
 
 @pytest.fixture
 def applying(cluster: ApiServer, restricted: str, chart: Chart, tmp_path: Path) -> Iterator[Installed]:
+    inventories = f"/api/v1/namespaces/{restricted}/configmaps?labelSelector={LABEL}"
+    assert cluster.client.request("DELETE", inventories).ok  # those of other tests belong to other repositories
     bodies = chart({"mode": "apply", "rbac": {"exclude": []}}, release="applying-reconciler")
     with installed(cluster, bodies, tmp_path) as release:
         yield release

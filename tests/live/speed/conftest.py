@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 
 from reconciler.adapters.kubernetes.transport import ApiAnswer, ApiCall, Transport
-from tests.cli.conftest import fleet
+from tests.cli.conftest import fleet, new_repository
 from tests.live.apply.conftest import namespace_name, site
 
-__all__ = ["fleet", "namespace_name", "site"]
+__all__ = ["fleet", "namespace_name", "new_repository", "site"]
 
 
 class Requests:
