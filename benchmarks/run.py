@@ -145,11 +145,11 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
     def call(*verb: str, times: int = runs, before: Sequence[object] = ()) -> Measured:
         return measure((reconciler, *verb), cwd=repository, runs=times, before=before, **environ)
 
-    first = call("commit", "-o", "name", times=1, before=(forget,))
+    rows = {"first commit": call("commit", "-o", "name", times=1, before=(forget,))}
     settle(repository)
     floor = measure((sys.executable, "-c", FLOOR), cwd=repository, runs=runs)
-    cold = call("plan", before=(forget,))
-    lint = call("lint", before=(forget,))
+    rows["cold plan"] = call("plan", before=(forget,))
+    rows["lint, cold"] = call("lint", before=(forget,))
     call("plan", times=1)
     number = iter(range(1, 1000))
     job = next(iter(sorted(repository.glob("jobs/*/job-*.yaml"))))
@@ -158,7 +158,7 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
     def change() -> None:
         job.write_text(text.replace("maxRestarts: ", f"maxRestarts: {next(number)}"))
 
-    warm = call("plan", times=runs * _SHORT_RUNS, before=(change,))
+    rows["one file changed, warm"] = call("plan", times=runs * _SHORT_RUNS, before=(change,))
     job.write_text(text)
     moves = iter((8, 16, 24, 32) * 100)
     count = text.partition("numGPUs: ")[2].split()[0]
@@ -166,24 +166,19 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
     def move_gpus() -> None:
         job.write_text(text.replace(f"numGPUs: {count}", f"numGPUs: {next(moves)}"))
 
-    moved = call("plan", times=runs * _SHORT_RUNS, before=(move_gpus,))
+    rows["one job moves GPUs, warm"] = call("plan", times=runs * _SHORT_RUNS, before=(move_gpus,))
     job.write_text(text)
-    observed = call("plan", times=runs * _SHORT_RUNS, before=(lambda: _observe(repository, next(number)),))
+    newer = (lambda: _observe(repository, next(number)),)
+    rows["time of the evidence changed, warm"] = call("plan", times=runs * _SHORT_RUNS, before=newer)
     settle(repository)
-    unchanged = call("plan", times=runs * _SHORT_RUNS)
+    rows["nothing changed, warm"] = call("plan", times=runs * _SHORT_RUNS)
     _change_queues(repository)
-    many = call("plan", times=1, before=(forget,))
+    rows["all queues changed, cold"] = call("plan", times=1, before=(forget,))
     git(repository, "checkout", "--quiet", "--", ".")
     print(f"\n{size:,} documents, {mix} mix, {sources / 1e6:.1f} MB of sources")
     _row("floor: libyaml event scan", floor, floor)
-    _row("cold plan", cold, floor)
-    _row("one file changed, warm", warm, floor)
-    _row("one job moves GPUs, warm", moved, floor)
-    _row("time of the evidence changed, warm", observed, floor)
-    _row("nothing changed, warm", unchanged, floor)
-    _row("all queues changed, cold", many, floor)
-    _row("lint, cold", lint, floor)
-    _row("first commit", first, floor)
+    for name, measured in rows.items():
+        _row(name, measured, floor)
     for name, measured in _peers(repository, size, runs):
         _row(f"peer: {name}", measured, floor)
 

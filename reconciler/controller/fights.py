@@ -32,19 +32,10 @@ class RevertedField(Struct, frozen=True, kw_only=True):
         return ContestedField(cluster=self.cluster, object=self.object, field=self.field)
 
 
-class FieldReverts(Struct, frozen=True, kw_only=True, rename="camel"):
+class FieldReverts(RevertedField, frozen=True, kw_only=True):
     """When passes set a field back, the newest last."""
 
-    cluster: str
-    object: str
-    field: str
-    manager: str = ""
     times: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> ContestedField:
-        """What identifies the field."""
-        return ContestedField(cluster=self.cluster, object=self.object, field=self.field)
 
     @property
     def is_contested(self) -> bool:

@@ -107,22 +107,21 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
                 run = wiring.open_repository(repository, flags | {"revision": made, "base": made}, environ)
         base = request.accepted if request.accepted and _is_known(repository, request.accepted, head.oid) else head.oid
         if source.mode is Mode.APPLY:
-            access = acting_as(source, request.access)
-            contested = request.contested if request.attempted == outcome.revision else frozenset()
             return apply_revision(
                 outcome,
                 run,
-                access,
+                acting_as(source, request.access),
                 environ=environ,
                 base=base,
                 accepted=request.accepted,
-                contested=contested,
+                contested=request.contested if request.attempted == outcome.revision else frozenset(),
                 wait=source.wait,
                 trace=trace,
             )
         with trace.stage("plan"):
             planned = plan_commit(run.workspace, base=base, date=run.settings.date)
-        outcome = replace(outcome, plan=summarize(planned.plan), message=summarize(planned.plan).text)
+        summary = summarize(planned.plan)
+        outcome = replace(outcome, plan=summary, message=summary.text)
         refuse_in_full(planned.plan)
         if source.mode is Mode.COMMIT:
             done = _commit(source, run, planned, remote=remote, outcome=outcome, trace=trace)

@@ -1,6 +1,6 @@
 """Applying plans: the inventory of each cluster, the decision log and the clock."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from reconciler.wiring import Run
 
 
-def place_of(run: "Run", cluster: str) -> Place:
-    """Return where a cluster keeps the inventory of a config repository."""
-    repository, head = run.workspace.runtime.repository, inventory.head_of(run.workspace.tree)
-    identity = repository.identity(head) if head else ""
-    return inventory.place_of(run.workspace.config.name, cluster, run.settings.inventory_namespace, identity)
+def places_of(run: "Run", clusters: Iterable[str]) -> dict[str, Place]:
+    """Return where each cluster keeps the inventory of a config repository."""
+    workspace, namespace = run.workspace, run.settings.inventory_namespace
+    identity = inventory.identity_of(workspace.runtime.repository, workspace.tree)
+    return {name: inventory.place_of(workspace.config.name, name, namespace, identity) for name in clusters}
 
 
 def apply_runs(
@@ -40,11 +40,12 @@ def apply_runs(
         raise ConfigError(text, hint="git fetch --unshallow")
     log = decision_log(run.settings, environ)
     clock = SystemClock()
+    places = places_of(run, clusters)
     return {
         name: ApplyRun(
             live=live,
             clock=clock,
-            place=place_of(run, name),
+            place=places[name],
             log=lambda line: decisions.append_line(log, line),
             wait_seconds=wait_seconds,
             advance=advance,

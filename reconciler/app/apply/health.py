@@ -9,7 +9,7 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey
 from reconciler.core.summary import ObjectSummary
-from reconciler.core.values import mapping, text
+from reconciler.planning.live.reading import key_of
 from reconciler.ports.cluster import LiveCluster, UnknownKind
 
 
@@ -34,6 +34,4 @@ def _listed(live: LiveCluster, group: str, kind: str) -> Iterable[tuple[ObjectKe
     except UnknownKind:
         return
     for body in live.list(resource, labels=f"{LABEL}={OWNER}").objects:
-        metadata = mapping(body["metadata"])
-        namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
-        yield ObjectKey(group=group, kind=kind, namespace=namespace, name=name), body
+        yield key_of(resource, body), body

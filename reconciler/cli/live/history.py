@@ -34,13 +34,14 @@ def command(*, repo: str, **flags: Any) -> int:
     from reconciler import wiring  # noqa: PLC0415
     from reconciler.app.apply.stored import read_records  # noqa: PLC0415
     from reconciler.outputs.live.applied import render_history  # noqa: PLC0415
-    from reconciler.wiring.apply import place_of  # noqa: PLC0415
+    from reconciler.wiring.apply import places_of  # noqa: PLC0415
     from reconciler.wiring.cluster import access_flags, open_clusters  # noqa: PLC0415
 
     environ = options.environment()
     run = wiring.open_run(repo, options.setting_flags(flags), environ)
     with open_clusters(access_flags(flags), environ, run) as clusters:
-        found = {name: read_records(live, place_of(run, name)) for name, live in clusters.items()}
+        places = places_of(run, clusters)
+        found = {name: read_records(live, places[name]) for name, live in clusters.items()}
     records = sorted((record for records in found.values() for record in records), key=lambda record: record.started)
     if run.settings.output == "json":
         plain = [{"result": record.result, **msgspec.to_builtins(record)} for record in reversed(records)]

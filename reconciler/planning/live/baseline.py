@@ -22,7 +22,7 @@ from reconciler.index.renderer import Renderer
 from reconciler.planning.baseline import Baseline, ExistingObject
 from reconciler.planning.live.creations import Places, created_places, still_absent
 from reconciler.planning.live.doubts import Doubt, doubt_of
-from reconciler.planning.live.inventory import head_of, place_of
+from reconciler.planning.live.inventory import identity_of, place_of
 from reconciler.planning.live.ownership import Ownership, claimed, foreign, whose
 from reconciler.planning.live.probe import Probe, ServerReply, changes_nothing, probe
 from reconciler.planning.live.proofs import load_proofs, proof, save_proofs
@@ -359,8 +359,7 @@ def read_live(
     for row in index.first_summaries():
         if row.cluster in keys and row.path in index.desired:
             keys[row.cluster][row.path] = row.key
-    head = head_of(index.revision.tree)
-    identity = runtime.repository.identity(head) if head else ""
+    identity = identity_of(runtime.repository, index.revision.tree)
     wanted = {
         name: ReadingScope(
             place=place_of(index.revision.config.name, name, runtime.inventory_namespace, identity),

@@ -12,6 +12,7 @@ from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.objects import ObjectKey
 from reconciler.core.values import mapping, text
 from reconciler.errors import OutsideError, UnsafePlan
+from reconciler.ports import Repository
 from reconciler.ports.cluster import Body, LiveCluster
 from reconciler.revision.revision import TreeReference
 
@@ -56,10 +57,10 @@ def place_of(config_name: str, cluster: str, namespace: str, repository: str = "
     return Place(namespace=namespace, name=name, source=config_name, repository=repository)
 
 
-def head_of(tree: TreeReference) -> str:
-    """Return the commit whose history identifies the repository of a tree; empty before the first one."""
+def identity_of(repository: Repository, tree: TreeReference) -> str:
+    """Return what identifies the repository of a tree; empty before the first commit."""
     tip = tree.merged_into.tip if tree.merged_into is not None else tree.tip
-    return tip.oid if tip is not None else ""
+    return repository.identity(tip.oid) if tip is not None else ""
 
 
 def read_inventory(live: LiveCluster, place: Place) -> ObjectInventory:

@@ -159,7 +159,7 @@ def _listed(cluster: LiveCluster, group: str, kind: str) -> dict[ObjectKey, Body
     """Return our objects of a kind by key; none if they cannot be listed."""
     try:
         resource = cluster.resource(group, kind)
-        return {_key(resource, body): body for body in cluster.list(resource, labels=_SELECTOR).objects}
+        return {key_of(resource, body): body for body in cluster.list(resource, labels=_SELECTOR).objects}
     except ClusterError:
         return {}
 
@@ -200,7 +200,7 @@ class BodyReader:
         if listed is None:
             resource = self._cluster.resource(group, kind, version)
             bodies = self._cluster.list(resource, labels=_SELECTOR).objects
-            paths = ((self._paths.get(_key(resource, body)), body) for body in bodies)
+            paths = ((self._paths.get(key_of(resource, body)), body) for body in bodies)
             listed = {path: msgspec.json.encode(body) for path, body in paths if path is not None}
             self._listed[group, kind, version] = listed
         return listed
@@ -217,7 +217,7 @@ def _identities(cluster: LiveCluster, resource: ApiResource) -> list[LiveIdentit
 def _identity(resource: ApiResource, body: Mapping[str, Any]) -> LiveIdentity:
     metadata = body["metadata"]
     return LiveIdentity(
-        key=_key(resource, body),
+        key=key_of(resource, body),
         version=version_of(body),
         is_terminating="deletionTimestamp" in metadata,
     )
@@ -229,7 +229,8 @@ def version_of(body: Mapping[str, Any]) -> LiveVersion:
     return LiveVersion(uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
 
-def _key(resource: ApiResource, body: Mapping[str, Any]) -> ObjectKey:
+def key_of(resource: ApiResource, body: Mapping[str, Any]) -> ObjectKey:
+    """Return the identity of a listed object, which does not say its kind."""
     metadata = body["metadata"]
     namespace = text(metadata.get("namespace"))
     return ObjectKey(group=resource.group, kind=resource.kind, namespace=namespace, name=metadata["name"])

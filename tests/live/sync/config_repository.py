@@ -13,8 +13,8 @@ from tests.cluster.bed.git_http import GitServer
 from tests.cluster.kubeconfig import with_contexts
 
 CLUSTERS = ("kai", "kueue")
-TEMPLATE = Path(__file__).parents[3] / "gitops-repo-template"
 ROOT = Path(__file__).parents[3]
+TEMPLATE = ROOT / "gitops-repo-template"
 _AUTHOR = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")
