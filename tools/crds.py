@@ -1,6 +1,6 @@
-"""Generate the CustomResourceDefinition of ConfigSource from its JSON Schema: `make docs`.
+"""Generate the CustomResourceDefinitions of our own kinds from their JSON Schemas: `make docs`.
 
-A test fails if the file of the chart is out of date.
+A test fails if a file of the chart is out of date.
 """
 
 import json
@@ -9,42 +9,65 @@ from typing import Any
 
 import yaml
 
+from reconciler.core.kinds.health import POLICY, QUARANTINE
 from reconciler.core.kinds.own import SOURCE
 
 _ROOT = Path(__file__).resolve().parents[1]
-SCHEMA = _ROOT / "schemas/gpureconciler.io/v1alpha1/configsource.json"
-MANIFEST = _ROOT / "charts/reconciler/crds/configsources.gpureconciler.io.yaml"
-_COLUMNS = (
-    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
-    ("Mode", "string", ".spec.mode", 0),
-    ("Revision", "string", ".status.lastRevision", 0),
-    ("Age", "date", ".metadata.creationTimestamp", 0),
-    ("URL", "string", ".spec.url", 1),
-    ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', 1),
-)
+_SCHEMAS = _ROOT / "schemas/gpureconciler.io/v1alpha1"
+_CRDS = _ROOT / "charts/reconciler/crds"
+MANIFEST = _CRDS / "configsources.gpureconciler.io.yaml"
+_AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
+_COLUMNS = {
+    SOURCE: (
+        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+        ("Mode", "string", ".spec.mode", 0),
+        ("Revision", "string", ".status.lastRevision", 0),
+        _AGE,
+        ("URL", "string", ".spec.url", 1),
+        ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', 1),
+    ),
+    POLICY: (("Mode", "string", ".spec.mode", 0), _AGE),
+    QUARANTINE: (
+        ("Node", "string", ".spec.node", 0),
+        ("Check", "string", ".spec.check", 0),
+        ("Effect", "string", ".spec.effect", 0),
+        ("Until", "string", ".spec.until", 0),
+        _AGE,
+        ("Reason", "string", ".spec.reason", 1),
+    ),
+}
+"""The kinds with a CustomResourceDefinition, and the columns of `kubectl get`."""
 
 
-def crd() -> dict[str, Any]:
-    """Return the definition of ConfigSource."""
-    schema = json.loads(SCHEMA.read_text())
-    group, kind = SOURCE
-    plural = f"{kind.lower()}s"
-    top = {key: _structural(schema["properties"][key]) for key in ("spec", "status")}
-    top["status"] = _status(schema["properties"]["status"]["description"])
+def path_of(kind: tuple[str, str]) -> Path:
+    """Return the file of the chart that holds the definition of a kind."""
+    return _CRDS / f"{_plural(kind)}.{kind[0]}.yaml"
+
+
+def crd(of: tuple[str, str] = SOURCE) -> dict[str, Any]:
+    """Return the definition of a kind."""
+    group, kind = of
+    schema = json.loads((_SCHEMAS / f"{kind.lower()}.json").read_text())
+    properties = schema["properties"]
+    top = {key: _structural(properties[key]) for key in ("spec", "status") if key in properties}
+    if of != SOURCE:  # policies merge by key: a default that the server fills in would look like a choice
+        top = {key: _without_defaults(inner) for key, inner in top.items()}
+    if "status" in top:
+        top["status"] = _status(properties["status"]["description"])
     version = {
         "name": "v1alpha1",
         "served": True,
         "storage": True,
-        "subresources": {"status": {}},
+        **({"subresources": {"status": {}}} if "status" in top else {}),
         "additionalPrinterColumns": [
             {"name": name, "type": form, "jsonPath": path} | ({"priority": 1} if priority else {})
-            for name, form, path, priority in _COLUMNS
+            for name, form, path, priority in _COLUMNS[of]
         ],
         "schema": {
             "openAPIV3Schema": {
                 "type": "object",
                 "description": schema["description"],
-                "required": ["spec"],
+                "required": ["spec"] if "spec" in top else [],
                 "properties": {
                     "apiVersion": {"type": "string"},
                     "kind": {"type": "string"},
@@ -54,24 +77,42 @@ def crd() -> dict[str, Any]:
             }
         },
     }
+    plural = _plural(of)
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": schema["x-kubernetes-scope"],
             "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
             "versions": [version],
         },
     }
 
 
+def _plural(kind: tuple[str, str]) -> str:
+    name = kind[1].lower()
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
 def _structural(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema as CRDs want it: unknown fields are refused by the server, not by the schema."""
-    kept = {key: value for key, value in schema.items() if key != "additionalProperties" or value is not False}
+    kept = {key: value for key, value in schema.items() if key != "additionalProperties" or isinstance(value, dict)}
     if "properties" in kept:
         kept["properties"] = {name: _structural(inner) for name, inner in kept["properties"].items()}
+    if isinstance(kept.get("additionalProperties"), dict):
+        kept["additionalProperties"] = _structural(kept["additionalProperties"])
+    return kept
+
+
+def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in schema.items() if key != "default"}
+    for field in ("items", "additionalProperties"):
+        if isinstance(kept.get(field), dict):
+            kept[field] = _without_defaults(kept[field])
+    if "properties" in kept:
+        kept["properties"] = {name: _without_defaults(inner) for name, inner in kept["properties"].items()}
     return kept
 
 
@@ -106,15 +147,16 @@ def _status(description: str) -> dict[str, Any]:
     }
 
 
-def manifest() -> str:
+def manifest(of: tuple[str, str] = SOURCE) -> str:
     """Return the file of the chart."""
-    return "# Generated by `make docs`. Do not edit.\n" + yaml.safe_dump(crd(), sort_keys=False, width=110)
+    return "# Generated by `make docs`. Do not edit.\n" + yaml.safe_dump(crd(of), sort_keys=False, width=110)
 
 
 def main() -> None:
-    """Write the file."""
-    MANIFEST.parent.mkdir(parents=True, exist_ok=True)
-    MANIFEST.write_text(manifest())
+    """Write the files."""
+    _CRDS.mkdir(parents=True, exist_ok=True)
+    for kind in _COLUMNS:
+        path_of(kind).write_text(manifest(kind))
 
 
 if __name__ == "__main__":

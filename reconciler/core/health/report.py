@@ -1,8 +1,10 @@
 """The health report of one node: what its agent publishes as the status of a `NodeHealthReport`."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
-from reconciler.core.health.findings import CheckStatus, HealthFinding
+from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.readings import GpuIdentity
 
 KIND = "NodeHealthReport"
@@ -13,7 +15,9 @@ _ORDER = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN, CheckStatus.P
 class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The findings of one node: everything but PASS and SKIP in full, those two as ids of checks.
 
-    `measured_at` is in seconds since the epoch, of the last sweep; `node_uid` tells a replaced node of the same name.
+    `passed` lists a check that passed wherever no finding says otherwise; `passed_by` the profile of passes that were
+    heavier than light. `measured_at` is in seconds since the epoch, of the last sweep; `node_uid` tells a replaced
+    node of the same name.
     """
 
     node: str
@@ -26,6 +30,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     findings: tuple[HealthFinding, ...] = ()
     passed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    passed_by: Mapping[str, ProbeProfile] = {}
 
     @property
     def status(self) -> CheckStatus:

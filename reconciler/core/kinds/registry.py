@@ -1,6 +1,7 @@
 """The registry of built-in kinds: one row per family."""
 
 from reconciler.core.kinds.appwrapper import KINDS as APPWRAPPER
+from reconciler.core.kinds.health import KINDS as HEALTH
 from reconciler.core.kinds.jobset import KINDS as JOBSET
 from reconciler.core.kinds.kai import KINDS as KAI
 from reconciler.core.kinds.kind import Kinds
@@ -14,5 +15,7 @@ from reconciler.core.kinds.torchrun import KINDS as TORCHRUN
 from reconciler.core.kinds.volcano import KINDS as VOLCANO
 from reconciler.core.kinds.workloads import KINDS as WORKLOADS
 
-BUILT_IN = Kinds(TORCHRUN, WORKLOADS, KUBEFLOW, RAY, JOBSET, LWS, APPWRAPPER, VOLCANO, KUEUE, KAI, OWN, KUSTOMIZE)
+BUILT_IN = Kinds(
+    *(TORCHRUN, WORKLOADS, KUBEFLOW, RAY, JOBSET, LWS, APPWRAPPER, VOLCANO, KUEUE, KAI, OWN, HEALTH, KUSTOMIZE)
+)
 """Every kind that ships with the package. Of two kinds of one name, the first has no group in its file names."""

@@ -1,0 +1,259 @@
+"""`HealthPolicy`: what findings may lead to, on which nodes, and within which limits."""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.core.health.findings import FindingSeverity, RepairAction
+
+KIND = "HealthPolicy"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"([0-9]+)([smhd])")
+
+Limit = float | int | str | bool | list[float | int | str]
+"""A threshold of a check, as its row of the catalogue names it."""
+
+
+class CheckMode(StrEnum):
+    """What a FAIL of a check may lead to: nothing, a proposal in Git, or an immediate taint if the lane is fast."""
+
+    SHADOW = "shadow"
+    PROPOSE = "propose"
+    ENFORCE = "enforce"
+
+
+class Lane(StrEnum):
+    """Who decides. FAST: the merged policy, within the breaker. REVIEWED: the merge of a proposal."""
+
+    FAST = "fast"
+    REVIEWED = "reviewed"
+
+
+class CheckRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one check may lead to. None: what the catalogue says. `enabled: false` switches the check off."""
+
+    enabled: bool = True
+    mode: CheckMode | None = None
+    lane: Lane | None = None
+    severity: FindingSeverity | None = None
+    action: RepairAction | None = None
+    limits: Mapping[str, Limit] = {}
+    source: str = ""
+
+    def over(self, default: "CheckRule") -> "CheckRule":
+        """Return this rule, with the default for what it does not say."""
+        return CheckRule(
+            enabled=self.enabled and default.enabled,
+            mode=self.mode or default.mode,
+            lane=self.lane or default.lane,
+            severity=self.severity or default.severity,
+            action=self.action or default.action,
+            limits={**default.limits, **self.limits},
+            source=self.source or default.source,
+        )
+
+
+class BreakerLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The limits on new quarantines. Shares are of all nodes of the pool, the model or the fleet, durations seconds.
+
+    A tripped breaker stays tripped until `reset_generation` grows, which takes a commit.
+    """
+
+    window: float = 86400.0
+    per_pool: float = 0.05
+    per_model: float = 0.10
+    minimum: int = 1
+    unavailable: float = 0.20
+    spike_nodes: int = 3
+    spike_window: float = 3600.0
+    reset_generation: int = 0
+
+
+class LifecycleLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many reports confirm a failure, and how long everything takes. Durations are in seconds."""
+
+    confirmations: int = 2
+    of: int = 3
+    healthy_delay: float = 600.0
+    stale_after: float = 600.0
+    probation: float = 86400.0
+    probation_jobs: int = 3
+    ttl: float = 86400.0
+    operator_override: float = 86400.0
+    return_window: float = 7 * 86400.0
+    inspect_after: int = 2
+    support_after: int = 5
+
+
+class PreflightRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The init container that checks the GPUs of a job before it starts.
+
+    jobs: `labelled` (those with the label), `all` or `none`. image: with its digest. checks: empty is all.
+    """
+
+    jobs: str = "none"
+    image: str = ""
+    profile: str = "preflight"
+    checks: tuple[str, ...] = ()
+    fail_closed: bool = False
+    retries: int = 3
+
+
+class JobRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What health changes in rendered jobs. `exclude` keeps them off quarantined nodes, `prefer` off suspected ones."""
+
+    exclude: bool = True
+    prefer: bool = True
+    preflight: PreflightRule = PreflightRule()
+
+
+class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The policy of one node: the base policy with all that select it merged over it.
+
+    models: expected values by the name of a GPU model. remediation: who repairs, `us`, `provider` or `none`.
+    """
+
+    name: str = ""
+    mode: CheckMode | None = None  # a ceiling for all checks
+    checks: Mapping[str, CheckRule] = {}
+    xid: Mapping[str, CheckRule] = {}
+    breaker: BreakerLimits = BreakerLimits()
+    lifecycle: LifecycleLimits = LifecycleLimits()
+    jobs: JobRule = JobRule()
+    models: Mapping[str, Mapping[str, Any]] = {}
+    remediation: str = "none"
+    digest: str = ""
+
+    def rule(self, check: str, default: CheckRule) -> CheckRule:
+        """Return the rule of a check: the policy over the catalogue, no mode above the ceiling."""
+        own = self.checks.get(check) or (self.xid.get(check[4:]) if check.startswith("xid.") else None)
+        rule = own.over(default) if own is not None else default
+        modes = list(CheckMode)
+        if self.mode is None or modes.index(rule.mode or CheckMode.SHADOW) <= modes.index(self.mode):
+            return rule
+        return msgspec.structs.replace(rule, mode=self.mode)
+
+
+NO_POLICY = HealthPolicy()
+
+
+class PolicyDocument(Struct, frozen=True, kw_only=True):
+    """One HealthPolicy as it is written. `node_labels` selects nodes; a base policy selects all."""
+
+    name: str
+    node_labels: Mapping[str, str] = {}
+    spec: Mapping[str, Any] = {}
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """The order of merging: base policies first, then the more labels the later, then by name."""
+        return len(self.node_labels), self.name
+
+
+class PolicyBook:
+    """The policies of one cluster. Each node has one effective policy, which nodes with the same labels share."""
+
+    def __init__(self, documents: Iterable[PolicyDocument] = ()) -> None:
+        self.documents = tuple(sorted(documents, key=lambda one: one.rank))
+        self._merged: dict[tuple[int, ...], HealthPolicy] = {}
+
+    @property
+    def digest(self) -> str:
+        """A digest over all policies."""
+        return _digest([[one.name, dict(one.node_labels), one.spec] for one in self.documents])
+
+    @property
+    def base(self) -> HealthPolicy:
+        """The policy of the fleet as a whole: jobs and breaker are taken from it."""
+        return self.of_labels({})
+
+    def of_labels(self, labels: Mapping[str, str]) -> HealthPolicy:
+        """Return the policy of a node with these labels."""
+        matching = tuple(index for index, one in enumerate(self.documents) if one.node_labels.items() <= labels.items())
+        if matching not in self._merged:
+            self._merged[matching] = merge_policies([self.documents[index] for index in matching])
+        return self._merged[matching]
+
+
+def merge_policies(documents: Iterable[PolicyDocument]) -> HealthPolicy:
+    """Merge policies: maps by key, everything else as a whole, later ones over earlier ones."""
+    chosen = list(documents)
+    spec: dict[str, Any] = {}
+    for one in chosen:
+        spec = merge_maps(spec, {key: value for key, value in one.spec.items() if key != "selector"})
+    policy = read_policy(" + ".join(one.name for one in chosen), spec)
+    return msgspec.structs.replace(policy, digest=_digest(spec))
+
+
+def merge_maps(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both maps as one; where both have a map under one key, those are merged as well."""
+    merged = dict(base)
+    for key, value in over.items():
+        known = merged.get(key)
+        merged[key] = merge_maps(known, value) if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
+    """Read a spec that its schema has accepted."""
+    return HealthPolicy(
+        name=name,
+        mode=CheckMode(spec["mode"]) if "mode" in spec else None,
+        checks={check: _rule(rule) for check, rule in spec.get("checks", {}).items()},
+        xid={str(code): _rule(rule) for code, rule in spec.get("xid", {}).items()},
+        breaker=_breaker(spec.get("breaker", {})),
+        lifecycle=msgspec.convert(_values(spec.get("lifecycle", {})), LifecycleLimits),
+        jobs=msgspec.convert(_names(spec.get("jobs", {})), JobRule),
+        models=spec.get("models", {}),
+        remediation=spec.get("remediation", "none"),
+    )
+
+
+def _rule(rule: Mapping[str, Any]) -> CheckRule:
+    return msgspec.convert(dict(rule), CheckRule)
+
+
+def _breaker(spec: Mapping[str, Any]) -> BreakerLimits:
+    values = _values({key: value for key, value in spec.items() if key != "spike"})
+    spike = _values(spec.get("spike", {}))
+    values |= {f"spike_{key}": value for key, value in spike.items()}
+    return msgspec.convert(values, BreakerLimits)
+
+
+def _values(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with their Python names, durations as seconds and percentages as shares."""
+    return {_snake(key): _amount(value) for key, value in spec.items()}
+
+
+def _names(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {_snake(key): _names(value) if isinstance(value, Mapping) else value for key, value in spec.items()}
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", name)
+
+
+def _amount(value: object) -> object:
+    """Return `24h` as seconds and `5%` as 0.05; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    if value.endswith("%"):
+        return float(value[:-1]) / 100
+    return seconds(value)
+
+
+def seconds(duration: str) -> float:
+    """Return the seconds of a duration such as `90s`, `10m`, `24h` or `7d`."""
+    found = _DURATION.fullmatch(duration)
+    if found is None:
+        raise ValueError(f"{duration!r} is not a duration such as 90s, 10m, 24h or 7d")
+    return float(int(found[1]) * _UNITS[found[2]])
+
+
+def _digest(value: object) -> str:
+    return sha256(msgspec.json.encode(value, order="sorted")).hexdigest()

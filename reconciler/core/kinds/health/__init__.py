@@ -1,0 +1,118 @@
+"""Node health (`gpureconciler.io`): policies, and quarantines of nodes. Both are rendered as they are written."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.documents import Document
+from reconciler.core.health.policy import CheckMode, HealthPolicy, Lane, PolicyDocument, read_policy
+from reconciler.core.health.quarantine import NodeQuarantine, read_quarantine
+from reconciler.core.kinds.kind import Kind, Lookup
+from reconciler.core.kinds.own import GROUP
+from reconciler.core.kinds.rendered import Rendered
+from reconciler.core.manifests.plain import render_plain
+from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.problems import Parsed, Problem, Severity
+from reconciler.core.values import mapping
+
+POLICY = (GROUP, "HealthPolicy")
+QUARANTINE = (GROUP, "NodeQuarantine")
+
+_MAX_TTL = 86400.0
+
+
+class PolicyIntent(Struct, frozen=True, kw_only=True):
+    """A HealthPolicy, and the document that says it."""
+
+    document: Document
+    policy: PolicyDocument
+
+
+class QuarantineIntent(Struct, frozen=True, kw_only=True):
+    """A NodeQuarantine, and the document that says it."""
+
+    document: Document
+    quarantine: NodeQuarantine
+
+
+def parse_policy(document: Document) -> Parsed[PolicyIntent]:
+    """Read a HealthPolicy that its schema has accepted."""
+    spec, name = mapping(document.data.get("spec")), document.key.name
+    problems = tuple(_policy_problems(document, read_policy(name, spec)))
+    labels = mapping(mapping(spec.get("selector")).get("nodeLabels"))
+    policy = PolicyDocument(name=name, node_labels=labels, spec=spec)
+    return _parsed(PolicyIntent(document=document, policy=policy), problems)
+
+
+def parse_quarantine(document: Document) -> Parsed[QuarantineIntent]:
+    """Read a NodeQuarantine that its schema has accepted."""
+    spec = mapping(document.data.get("spec"))
+    quarantine = read_quarantine(document.key.name, spec, document.source)
+    problems: tuple[Problem, ...] = ()
+    if not quarantine.uid:
+        message = "names no `nodeUID`, so a new node of the same name would be kept out of use as well"
+        problems = (_problem(document, ("spec",), message, "add `nodeUID`", Severity.WARNING),)
+    return _parsed(QuarantineIntent(document=document, quarantine=quarantine), problems)
+
+
+def _parsed(intent: Any, problems: tuple[Problem, ...]) -> Parsed[Any]:
+    failed = any(problem.severity is Severity.ERROR for problem in problems)
+    return Parsed(intent=None if failed else intent, problems=problems)
+
+
+def _render(intent: PolicyIntent | QuarantineIntent, lookup: Lookup) -> Rendered:
+    return Rendered(manifests=(render_plain(intent.document, lookup.cluster, namespaced=False),))
+
+
+def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
+    life, preflight = policy.lifecycle, policy.jobs.preflight
+    if life.confirmations > life.of:
+        field: FieldPath = ("spec", "lifecycle", "confirmations")
+        message = f"{life.confirmations} of {life.of} reports can never agree"
+        yield _problem(document, field, message, "make `of` at least as large")
+    if life.ttl > _MAX_TTL:
+        message = "is longer than 24h, the most that the fast lane may do without a merge"
+        yield _problem(document, ("spec", "lifecycle", "ttl"), message, "set 24h or less")
+    if preflight.jobs != "none" and not preflight.image:
+        field = ("spec", "jobs", "preflight")
+        yield _problem(document, field, "there is no image, so no job could be checked", "set `image`")
+    elif preflight.image and "@sha256:" not in preflight.image:
+        field = ("spec", "jobs", "preflight", "image")
+        message, hint = "names no digest, so it may change without a review", "write it as IMAGE@sha256:DIGEST"
+        yield _problem(document, field, message, hint, Severity.WARNING)
+    for kind, rules in (("checks", policy.checks), ("xid", policy.xid)):
+        for name, rule in rules.items():
+            if rule.lane is Lane.FAST and rule.mode in (CheckMode.SHADOW, CheckMode.PROPOSE):
+                field = ("spec", kind, name, "lane")
+                message = f"the fast lane acts only with mode enforce, and the mode is {rule.mode}"
+                yield _problem(document, field, message, "set `mode: enforce`, or `lane: reviewed`", Severity.WARNING)
+
+
+def _problem(
+    document: Document, path: FieldPath, message: str, hint: str, severity: Severity = Severity.ERROR
+) -> Problem:
+    rule = "health.policy" if document.kind == POLICY[1] else "health.quarantine"
+    place, field = document.at(path), format_path(path)
+    return Problem(rule=rule, place=place, field=field, message=message, hint=hint, severity=severity)
+
+
+KINDS = (
+    Kind(
+        group=GROUP,
+        kind=POLICY[1],
+        parse=parse_policy,
+        render=_render,
+        is_definition=True,
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=GROUP,
+        kind=QUARANTINE[1],
+        parse=parse_quarantine,
+        render=_render,
+        is_definition=True,
+        is_cluster_scoped=True,
+        never_moves=True,
+    ),
+)

@@ -1,0 +1,70 @@
+"""HealthPolicy and NodeQuarantine are kinds of the config repository: linted, rendered, planned."""
+
+import json
+
+from tests.cli.fleet import Fleet
+
+POLICY = """\
+apiVersion: gpureconciler.io/v1alpha1
+kind: HealthPolicy
+metadata: {name: base}
+spec:
+  checks:
+    hbm.bandwidth: {mode: propose, limits: {failBelow: 0.75}}
+  xid:
+    "79": {mode: enforce, lane: fast, severity: fatal, action: power_cycle}
+  breaker: {perPool: 5%, window: 24h}
+"""
+QUARANTINE = """\
+apiVersion: gpureconciler.io/v1alpha1
+kind: NodeQuarantine
+metadata: {name: gpu-3}
+spec:
+  node: gpu-3
+  nodeUID: 5b1c9f1e-0000-4000-8000-000000000003
+  slots: ["0000:9b:00.0"]
+  check: hbm.bandwidth
+  reason: "GPU 3 reads 3,310 GB/s; the median of 128 GPUs is 4,290"
+  until: "2026-12-01T00:00:00Z"
+"""
+
+
+def test_they_are_rendered_and_planned(fleet: Fleet) -> None:
+    fleet.write("queues/health.yaml", f"{POLICY}---\n{QUARANTINE}")
+    plan = json.loads(fleet.run("plan", "-o", "json").out)
+    made = {change["path"] for change in plan["changes"]}
+    assert "rendered/main/_cluster/healthpolicy-base.yaml" in made
+    assert "rendered/main/_cluster/nodequarantine-gpu-3.yaml" in made
+    fleet.commit("health")
+    assert fleet.run("commit").code == 0
+    rendered = (fleet.root / "rendered/main/_cluster/nodequarantine-gpu-3.yaml").read_text()
+    assert "node: gpu-3" in rendered
+
+
+def test_wrong_policies_are_reported_all_at_once(fleet: Fleet) -> None:
+    wrong = POLICY.replace("perPool: 5%", "perPool: 5").replace("mode: propose", "mode: cordon")
+    fleet.write("queues/health.yaml", wrong)
+    ran = fleet.run("lint")
+    assert ran.code == 3
+    assert "spec.breaker.perPool" in ran.out
+    assert "spec.checks" in ran.out
+
+
+def test_what_no_schema_can_say(fleet: Fleet) -> None:
+    extra = "  lifecycle: {confirmations: 4, of: 3, ttl: 48h}\n  jobs: {preflight: {jobs: all}}\n"
+    fleet.write("queues/health.yaml", POLICY.replace("mode: enforce, lane", "mode: propose, lane") + extra)
+    ran = fleet.run("lint")
+    text = " ".join(ran.out.split())
+    assert ran.code == 3
+    assert "4 of 3 reports can never agree" in text
+    assert "longer than 24h" in text
+    assert "there is no image" in text
+    assert "the fast lane acts only with mode enforce" in text
+
+
+def test_a_quarantine_without_uid_is_a_warning(fleet: Fleet) -> None:
+    fleet.write("queues/health.yaml", "\n".join(line for line in QUARANTINE.split("\n") if "UID" not in line))
+    ran = fleet.run("lint")
+    assert ran.code == 0
+    assert "names no `nodeUID`" in " ".join(ran.out.split())
+    assert "health.quarantine" in ran.out
