@@ -1,0 +1,1 @@
+"""Node health: one use case per module."""

@@ -1,0 +1,124 @@
+"""Write marks to nodes of a live cluster: what is ours, guarded against every other writer."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.health.nodes.edits import NodeEdits, node_edits, timestamp
+from reconciler.core.health.nodes.mark import MANAGER, NodeMark
+from reconciler.core.health.nodes.owners import RepairOwner
+from reconciler.core.objects import ObjectKey
+from reconciler.core.secrets import mask_text
+from reconciler.errors import one_line
+from reconciler.ports.clock import Clock
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
+
+_ATTEMPTS = 5
+_CONFLICTS = frozenset({404, 409, 422})  # gone, another version, a `test` of a patch that failed: look again
+_EVENT_LENGTH = 1000
+
+
+class MarkResult(StrEnum):
+    """What became of a mark."""
+
+    WRITTEN = "written"
+    UNCHANGED = "unchanged"
+    PLANNED = "planned"  # a dry run: nothing was sent
+    GONE = "gone"  # there is no such node
+    REPLACED = "replaced"  # another machine has the name by now
+    CONTENDED = "contended"  # somebody kept changing the node
+
+
+class MarkedNode(Struct, frozen=True, kw_only=True):
+    """The result of writing one mark. `observed`: somebody else repairs the node, so only conditions are written."""
+
+    node: str
+    result: MarkResult
+    changes: tuple[str, ...] = ()
+    conflicts: int = 0
+    observed: RepairOwner | None = None
+
+
+def write_mark(
+    cluster: LiveCluster,
+    mark: NodeMark,
+    body: Body | None,
+    *,
+    clock: Clock,
+    owner: RepairOwner | None = None,
+    dry_run: bool = False,
+) -> MarkedNode:
+    """Make a node say what its mark says. `body` is the node as it was listed; it is read again after a conflict.
+
+    Writes one JSON patch for taint, label and annotations, one apply of our conditions, and an event for every
+    change. Each only if something differs.
+    """
+    for conflicts in range(_ATTEMPTS):
+        if conflicts:
+            body = cluster.get(node_key(mark.node))
+        if body is None or "deletionTimestamp" in body["metadata"]:
+            return MarkedNode(node=mark.node, result=MarkResult.GONE, conflicts=conflicts, observed=owner)
+        if body["metadata"]["uid"] != mark.uid:
+            return MarkedNode(node=mark.node, result=MarkResult.REPLACED, conflicts=conflicts, observed=owner)
+        edits = node_edits(body, mark, clock.now().timestamp(), conditions_only=owner is not None)
+        result = MarkResult.PLANNED if edits.changes else MarkResult.UNCHANGED
+        if not dry_run:
+            try:
+                _write(cluster, mark, edits)
+            except ClusterError as error:
+                if error.status not in _CONFLICTS:
+                    raise
+                continue
+            if edits.changes:
+                _tell(cluster, mark, edits.changes, clock)
+            result = MarkResult.WRITTEN if edits.patch or edits.conditions else MarkResult.UNCHANGED
+        return MarkedNode(node=mark.node, result=result, changes=edits.changes, conflicts=conflicts, observed=owner)
+    return MarkedNode(node=mark.node, result=MarkResult.CONTENDED, conflicts=_ATTEMPTS, observed=owner)
+
+
+def _write(cluster: LiveCluster, mark: NodeMark, edits: NodeEdits) -> None:
+    """Fence first, then explain: a crash between both leaves a taint with its reason beside it."""
+    if edits.patch:
+        cluster.patch(node_key(mark.node), list(edits.patch), manager=MANAGER)
+    if edits.conditions:
+        status: Mapping[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": mark.node, "uid": mark.uid},
+            "status": {"conditions": list(edits.conditions)},
+        }
+        cluster.apply(status, manager=MANAGER, force=True, subresource="status")
+
+
+def _tell(cluster: LiveCluster, mark: NodeMark, changes: Sequence[str], clock: Clock) -> None:
+    now = timestamp(clock.now().timestamp())
+    text = one_line(mask_text(f"{mark.message} ({', '.join(changes)})"), _EVENT_LENGTH)
+    identity = hashlib.sha256(f"{mark.uid} {now} {text}".encode()).hexdigest()[:16]
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{mark.node[:200]}.{identity}", "namespace": "default"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": mark.node, "uid": mark.uid},
+        "type": "Warning" if mark.is_problem else "Normal",
+        "reason": mark.reason,
+        "message": text,
+        "source": {"component": MANAGER},
+        "reportingComponent": MANAGER,
+        "reportingInstance": "controller",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    try:
+        cluster.create(event)
+    except ClusterError as error:
+        if error.status != 409:  # noqa: PLR2004 - the same event, written before
+            raise
+
+
+def node_key(name: str) -> ObjectKey:
+    """Return the key of a node."""
+    return ObjectKey(group="", kind="Node", namespace="", name=name)

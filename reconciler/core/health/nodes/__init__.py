@@ -1,0 +1,1 @@
+"""What node objects say about health: our own condition, taint, label and annotations, and nothing of anybody else."""

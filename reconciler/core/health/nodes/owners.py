@@ -1,0 +1,82 @@
+"""Others who repair nodes: where one of them is at work, we observe, so that every node has one owner."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+
+class RepairOwner(Struct, frozen=True, kw_only=True):
+    """Somebody else who repairs a node, and the mark by which it was recognized."""
+
+    name: str
+    sign: str
+
+
+_LABELS = (
+    ("dgxc.nvidia.com/nvsentinel-state", "NVSentinel"),
+    ("karpenter.sh/nodepool", "Karpenter"),
+    ("cloud.google.com/gke-nodepool", "GKE node auto-repair"),
+)
+_ANNOTATIONS = (("quarantineHealthEvent", "NVSentinel"), ("remediation.medik8s.io/", "medik8s"))
+_TAINTS = (("medik8s.io/remediation", "medik8s"), ("karpenter.sh/disrupted", "Karpenter"))
+_CONDITIONS = (("AcceleratedHardwareReady", "EKS node auto repair"),)
+_EKS_AUTO = ("eks.amazonaws.com/compute-type", "auto")
+_SENTINEL_OPT_OUT = ("k8saas.nvidia.com/ManagedByNVSentinel", "false")
+NODE_HEALTH_CHECK = ("remediation.medik8s.io", "NodeHealthCheck")
+
+
+def repair_owner(body: Mapping[str, Any], checks: Iterable[Mapping[str, Any]] = ()) -> RepairOwner | None:
+    """Return who else repairs a node; None if nobody is known to. `checks` are NodeHealthChecks of the cluster."""
+    return next(_owners(body, checks), None)
+
+
+def _owners(body: Mapping[str, Any], checks: Iterable[Mapping[str, Any]]) -> Iterator[RepairOwner]:
+    metadata = body["metadata"]
+    labels = metadata.get("labels") or {}
+    has_opted_out = _is_set(labels, _SENTINEL_OPT_OUT)
+    yield from _signs("label", labels, [row for row in _LABELS if not (has_opted_out and row[1] == "NVSentinel")])
+    if _is_set(labels, _EKS_AUTO):
+        yield RepairOwner(name="EKS node auto repair", sign=f"label {_EKS_AUTO[0]}")
+    yield from _signs("annotation", metadata.get("annotations") or (), _ANNOTATIONS)
+    taints = (body.get("spec") or {}).get("taints") or ()
+    yield from _signs("taint", [taint.get("key", "") for taint in taints], _TAINTS)
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    yield from _signs("condition", [row.get("type", "") for row in conditions], _CONDITIONS)
+    for check in checks:
+        if matches_selector((check.get("spec") or {}).get("selector") or {}, labels):
+            yield RepairOwner(name="medik8s", sign=f"NodeHealthCheck {check['metadata']['name']}")
+
+
+def _signs(what: str, keys: Iterable[str], table: Iterable[tuple[str, str]]) -> Iterator[RepairOwner]:
+    """Yield the owners whose sign is among the keys; a sign that ends with a slash is a prefix."""
+    known = tuple(keys)
+    for sign, name in table:
+        for key in known:
+            if key == sign or (sign.endswith("/") and key.startswith(sign)):
+                yield RepairOwner(name=name, sign=f"{what} {key}")
+
+
+def matches_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Tell whether labels match a selector of Kubernetes. An operator that is not known matches: we keep away."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_matches(row, labels) for row in selector.get("matchExpressions") or ())
+
+
+def _matches(row: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = row.get("key", ""), row.get("values") or ()
+    match row.get("operator"):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return True
+
+
+def _is_set(labels: Mapping[str, str], pair: tuple[str, str]) -> bool:
+    return labels.get(pair[0]) == pair[1]

@@ -1,0 +1,86 @@
+"""Nodes with GPUs on the real API server, and a clock that tests set."""
+
+import datetime as dt
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.app.health.marking import node_key
+from tests.live.speed.conftest import requests
+
+__all__ = ["requests"]
+START = 1_790_000_000.0
+_numbers = itertools.count(1)
+Node = dict[str, Any]
+MakeNode = Callable[..., Node]
+
+
+class SetClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.at = START
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.fromtimestamp(self.at, dt.UTC)
+
+    def elapsed(self) -> float:
+        return self.at
+
+    def pause(self, seconds: float) -> None:
+        self.at += seconds
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def make_node(live: KubernetesCluster) -> MakeNode:
+    """Return what makes a node with eight GPUs, with further labels, annotations and fields of its spec."""
+
+    def make(*, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None, **spec: Any) -> Node:
+        name = f"gpu-{os.getpid()}-{next(_numbers)}"
+        known = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "kubernetes.io/hostname": name}
+        metadata = {"name": name, "labels": {**known, **(labels or {})}, "annotations": annotations or {}}
+        live.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}, manager="somebody")
+        amounts = {"nvidia.com/gpu": "8", "cpu": "96", "memory": "1000Gi", "pods": "110"}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", **_times()}
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+        live.patch(node_key(name), {"status": status}, subresource="status", manager="kubelet")
+        live.patch(node_key(name), {"spec": {"taints": spec.get("taints")}}, manager="node-controller")
+        return read(live, name)
+
+    return make
+
+
+def _times() -> dict[str, str]:
+    return dict.fromkeys(("lastHeartbeatTime", "lastTransitionTime"), "2026-01-01T00:00:00Z")
+
+
+def read(live: KubernetesCluster, name: str) -> Node:
+    """Return a node."""
+    body = live.get(node_key(name))
+    assert body is not None
+    return body
+
+
+def conditions(body: Node) -> dict[str, str]:
+    """Return the status of all conditions of a node."""
+    return {row["type"]: row["status"] for row in body["status"]["conditions"]}
+
+
+def taints(body: Node) -> list[str]:
+    """Return the keys of the taints of a node, in order."""
+    return [taint["key"] for taint in body["spec"].get("taints", ())]
+
+
+def events(live: KubernetesCluster, body: Node) -> list[str]:
+    """Return the reasons of the events of a node, sorted."""
+    listing = live.list(live.resource("", "Event"), fields=f"involvedObject.name={body['metadata']['name']}")
+    return sorted(event["reason"] for event in listing.objects)
