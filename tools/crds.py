@@ -1,5 +1,6 @@
 """Generate the CustomResourceDefinitions of our own kinds from their JSON Schemas: `make docs`.
 
+That of NodeHealthReport, which is in no repository, comes from the values that agents publish (`tools/health_crd.py`).
 A test fails if a file of the chart is out of date.
 """
 
@@ -11,6 +12,7 @@ import yaml
 
 from reconciler.core.kinds.health import POLICY, QUARANTINE
 from reconciler.core.kinds.own import SOURCE
+from tools.health_crd import REPORT, health_crd
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SCHEMAS = _ROOT / "schemas/gpureconciler.io/v1alpha1"
@@ -46,6 +48,8 @@ def path_of(kind: tuple[str, str]) -> Path:
 
 def crd(of: tuple[str, str] = SOURCE) -> dict[str, Any]:
     """Return the definition of a kind."""
+    if of == REPORT:
+        return health_crd()
     group, kind = of
     schema = json.loads((_SCHEMAS / f"{kind.lower()}.json").read_text())
     properties = schema["properties"]
@@ -155,7 +159,7 @@ def manifest(of: tuple[str, str] = SOURCE) -> str:
 def main() -> None:
     """Write the files."""
     _CRDS.mkdir(parents=True, exist_ok=True)
-    for kind in _COLUMNS:
+    for kind in (*_COLUMNS, REPORT):
         path_of(kind).write_text(manifest(kind))
 
 

@@ -9,7 +9,30 @@ from reconciler.core.health.readings import GpuIdentity
 
 KIND = "NodeHealthReport"
 API_VERSION = "gpureconciler.io/v1alpha1"
+HEARTBEAT_SECONDS = 120.0
+"""How often an agent writes its report while nothing changes. A report older than two and a half of them is stale."""
+
 _ORDER = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN, CheckStatus.PASS, CheckStatus.SKIP)
+
+
+class ProfileRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The last run of a profile heavier than light: asked for, running until `deadline` at most, or finished.
+
+    All times are in seconds since the epoch; 0 is "not yet". `level` is the DCGM level that ran, `failed` the checks.
+    """
+
+    profile: ProbeProfile
+    requested_at: float = 0.0
+    started_at: float = 0.0
+    deadline: float = 0.0
+    finished_at: float = 0.0
+    status: CheckStatus = CheckStatus.UNKNOWN
+    level: int = 0
+    failed: tuple[str, ...] = ()
+
+    def is_running(self, now: float) -> bool:
+        """Say whether the run goes on. One that passed its deadline without an end has died."""
+        return self.started_at > self.finished_at and now < self.deadline
 
 
 class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -17,7 +40,9 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `passed` lists a check that passed wherever no finding says otherwise; `passed_by` the profile of passes that were
     heavier than light. `measured_at` is in seconds since the epoch, of the last sweep; `node_uid` tells a replaced
-    node of the same name.
+    node of the same name. `heartbeat_seconds`: how long after `measured_at` the next report comes at the latest.
+    `shortened` findings lost their text and `omitted` ones are missing, because the report was too large; the gravest
+    come first.
     """
 
     node: str
@@ -31,6 +56,15 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     passed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     passed_by: Mapping[str, ProbeProfile] = {}
+    runs: tuple[ProfileRun, ...] = ()
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    shortened: int = 0
+    omitted: int = 0
+    address: str = ""  # of the agent's HTTP interface
+
+    def run(self, profile: ProbeProfile) -> ProfileRun | None:
+        """Return the last run of a profile, or None."""
+        return next((run for run in self.runs if run.profile is profile), None)
 
     @property
     def status(self) -> CheckStatus:

@@ -3,20 +3,26 @@
 import datetime as dt
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.app.health.marking import node_key
+from tests.cluster.judges import assert_all_accepted
+from tests.cluster.server import ApiServer, wait_until
 from tests.live.speed.conftest import requests
+from tools.crds import manifest
+from tools.health_crd import REPORT
 
 __all__ = ["requests"]
 START = 1_790_000_000.0
 _numbers = itertools.count(1)
 Node = dict[str, Any]
 MakeNode = Callable[..., Node]
+REPORTS = "/apis/gpureconciler.io/v1alpha1/nodehealthreports"
 
 
 class SetClock:
@@ -33,6 +39,20 @@ class SetClock:
 
     def pause(self, seconds: float) -> None:
         self.at += seconds
+
+
+@pytest.fixture(scope="session")
+def health_server(api_server: ApiServer) -> ApiServer:
+    """Return the API server with the definition of NodeHealthReport."""
+    assert_all_accepted(api_server.client.apply([yaml.safe_load(manifest(REPORT))]))
+    wait_until(lambda: api_server.client.request("GET", REPORTS).ok, "NodeHealthReport")
+    return api_server
+
+
+@pytest.fixture(scope="session")
+def health_cluster(health_server: ApiServer) -> Iterator[KubernetesCluster]:
+    with KubernetesCluster(load_access({}, kubeconfig=str(health_server.kubeconfig))) as cluster:
+        yield cluster
 
 
 @pytest.fixture

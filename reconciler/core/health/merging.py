@@ -1,0 +1,142 @@
+"""A new sweep and the report before it become the next report: what stays, what is cleared, what is worth a write."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile, clears
+from reconciler.core.health.readings import GpuIdentity, Sweep
+from reconciler.core.health.report import NodeReport, ProfileRun
+
+OUT_OF_ORDER_SECONDS = 600.0
+"""An older measurement is dropped, unless the report is this far ahead: then a clock was wrong, not the order."""
+
+_LISTED = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
+
+
+class SweepResult(Struct, frozen=True, kw_only=True):
+    """One sweep and everything that the checks of a profile said about it, PASS and SKIP too."""
+
+    sweep: Sweep
+    findings: tuple[HealthFinding, ...]
+    profile: ProbeProfile = ProbeProfile.LIGHT
+
+
+def merged(previous: NodeReport | None, result: SweepResult, **identity: object) -> NodeReport:
+    """Return the next report of a node. `identity` sets fields of the report that no sweep knows, such as `version`.
+
+    A failure ends only by a pass of the same check on the same GPU in an equal or heavier profile, or when the GPU was
+    replaced. An older measurement than the report changes nothing.
+    """
+    sweep = result.sweep
+    before = previous if previous is not None and _is_same_node(previous, identity) else None
+    if before is not None and 0 < before.measured_at - sweep.taken_at <= OUT_OF_ORDER_SECONDS:
+        return before
+    fresh = {finding.key: finding for finding in result.findings}
+    kept = (
+        {old.key: old for old in before.findings if _stays(old, fresh.get(old.key), before, result)} if before else {}
+    )
+    listed = {key: finding for key, finding in fresh.items() if finding.status in _LISTED} | kept
+    findings = tuple(_since(listed[key], before, sweep.taken_at) for key in sorted(listed))
+    passed = {one.check for one in result.findings if one.status is CheckStatus.PASS}
+    heavy = _heavy_passes(before, passed, result)
+    passed |= heavy.keys()
+    skipped = {one.check for one in result.findings if one.status is CheckStatus.SKIP} - passed
+    skipped -= {finding.check for finding in findings}
+    report = NodeReport(
+        node=sweep.node,
+        measured_at=sweep.taken_at,
+        boot_id=sweep.boot_id,
+        driver=sweep.driver,
+        gpus=sweep.gpus or _known_gpus(before, sweep),
+        findings=findings,
+        passed=tuple(sorted(passed)),
+        skipped=tuple(sorted(skipped)),
+        passed_by=heavy,
+        runs=before.runs if before else (),
+    )
+    return replace(report, **identity)
+
+
+def with_run(report: NodeReport, run: ProfileRun) -> NodeReport:
+    """Return the report with the last run of a profile replaced."""
+    others = [one for one in report.runs if one.profile is not run.profile]
+    return replace(report, runs=tuple(sorted([*others, run], key=lambda one: (one.profile.weight, one.profile))))
+
+
+def finished(run: ProfileRun, findings: Iterable[HealthFinding], at: float) -> ProfileRun:
+    """Return a run that has ended with these findings. Without any that measured something it is UNKNOWN."""
+    found = [finding for finding in findings if finding.status is not CheckStatus.SKIP]
+    status = next((one for one in _LISTED if any(finding.status is one for finding in found)), None)
+    failed = sorted({finding.check for finding in found if finding.status is CheckStatus.FAIL})
+    outcome = status or (CheckStatus.PASS if found else CheckStatus.UNKNOWN)
+    return replace(run, finished_at=at, status=outcome, failed=tuple(failed))
+
+
+def is_worth_writing(before: NodeReport | None, after: NodeReport) -> bool:
+    """Say whether a report must be written: it says something new, or its heartbeat is due."""
+    if before is None or content(before) != content(after):
+        return True
+    return not 0 <= after.measured_at - before.measured_at < after.heartbeat_seconds
+
+
+def content(report: NodeReport) -> NodeReport:
+    """Return what a report says, without its time and without values that change from sweep to sweep."""
+    findings = tuple(replace(one, observed=None, samples=1, message="") for one in report.findings)
+    return replace(report, measured_at=0.0, findings=findings)
+
+
+def _heavy_passes(before: NodeReport | None, passed: set[str], result: SweepResult) -> dict[str, ProbeProfile]:
+    """Return the checks that passed in a profile heavier than light, now or before, while the same GPUs are there."""
+    known = {gpu.uuid for gpu in before.gpus} if before else set()
+    present = {gpu.uuid for gpu in result.sweep.gpus}
+    found = dict(before.passed_by) if before and (not present or present <= known) else {}
+    if result.profile.weight:
+        measured = {one.check for one in result.findings if one.status is not CheckStatus.SKIP}
+        found = {check: profile for check, profile in found.items() if check not in measured or check in passed}
+        for check in passed:
+            if result.profile.weight >= found.get(check, result.profile).weight:
+                found[check] = result.profile
+    return dict(sorted(found.items()))
+
+
+def _is_same_node(previous: NodeReport, identity: dict[str, object]) -> bool:
+    """Say whether this is still the node of the report: one replaced under its name inherits nothing."""
+    uid = identity.get("node_uid", "")
+    return not (uid and previous.node_uid and uid != previous.node_uid)
+
+
+def _stays(old: HealthFinding, new: HealthFinding | None, before: NodeReport, result: SweepResult) -> bool:
+    """Say whether an earlier finding outlives a new sweep."""
+    if _was_replaced(old, result.sweep.gpus):
+        return False
+    if new is None:
+        return old.profile.weight > result.profile.weight
+    match new.status:
+        case CheckStatus.PASS:
+            return not clears(new, old)
+        case CheckStatus.FAIL | CheckStatus.WARN:
+            return old.profile.weight > new.profile.weight and old.status is not CheckStatus.UNKNOWN
+    if old.status is not CheckStatus.FAIL:
+        return old.profile.weight > new.profile.weight
+    rebooted = bool(before.boot_id and result.sweep.boot_id and before.boot_id != result.sweep.boot_id)
+    return not rebooted or old.profile.weight > new.profile.weight
+
+
+def _was_replaced(old: HealthFinding, gpus: Sequence[GpuIdentity]) -> bool:
+    """Say whether another GPU is in the slot by now."""
+    return any(gpu.slot == old.slot and old.uuid and gpu.uuid and gpu.uuid != old.uuid for gpu in gpus)
+
+
+def _since(finding: HealthFinding, before: NodeReport | None, now: float) -> HealthFinding:
+    """Return the finding with the time at which its status began."""
+    for old in before.findings if before else ():
+        if old.key == finding.key and old.status is finding.status:
+            return finding if finding.since == old.since else replace(finding, since=old.since or now)
+    return finding if finding.since else replace(finding, since=now)
+
+
+def _known_gpus(before: NodeReport | None, sweep: Sweep) -> tuple[GpuIdentity, ...]:
+    """Return the GPUs of the last report while none answers in the same boot: they are not gone, only silent."""
+    return before.gpus if before is not None and before.boot_id == sweep.boot_id else ()
