@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
+from typing import Any
 
 from msgspec import Struct
 
-Value = bool | int | float | str | None | list["Value"] | dict[str, "Value"]
-"""A value that JSON can hold."""
+Value = Any
+"""A value that JSON can hold. Nobody has checked it: what a recorded file or a broken driver says may be of any type."""
 
 
 class ReadError(StrEnum):
@@ -46,7 +48,7 @@ class GpuIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     product: str = ""
 
 
-class Sweep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Sweep(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """All readings of one pass over one node. `taken_at` is in seconds since the epoch."""
 
     node: str
@@ -59,7 +61,11 @@ class Sweep(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def find(self, name: str, slot: str = "") -> NodeReading | None:
         """Return the reading of this name, or None if nothing read it."""
-        return next(self.all(name, slot), None)
+        return self._by_key.get((name, slot))
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, str], NodeReading]:
+        return {(reading.name, reading.slot): reading for reading in reversed(self.readings)}
 
     def all(self, name: str, slot: str | None = None) -> Iterator[NodeReading]:
         """Yield the readings of this name: of one slot, or of all with None."""

@@ -1,0 +1,141 @@
+"""`reconciler probe`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.console import emit
+
+if TYPE_CHECKING:
+    from reconciler.core.health.findings import HealthFinding
+    from reconciler.core.health.readings import Sweep
+
+_FORMATS = ("table", "json", "nagios", "prometheus")
+_PROFILES = ("light", "preflight", "postflight", "deep", "rma")
+
+
+@click.group(
+    "probe",
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  reconciler probe                            check the GPUs of this machine
+  reconciler probe --check remap.failure --check gpu.xid
+  reconciler probe --expect-gpus 8 -o nagios  as a plugin of Nagios: exit code 0, 1, 2 or 3
+  reconciler probe record h200.json           keep every reading, to judge it again elsewhere
+  reconciler probe --replay h200.json
+""",
+)
+@click.option(
+    "--profile", type=click.Choice(_PROFILES), default="light", show_default=True, help="Which checks to run."
+)
+@click.option("--check", "checks", metavar="ID", multiple=True, help="Run only this check. May be repeated.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(_FORMATS),
+    metavar="FORMAT",
+    default="table",
+    help=f"Output format: {', '.join(_FORMATS)}. [default: table]",
+)
+@click.option(
+    "--exit-style",
+    type=click.Choice(("nagios", "npd")),
+    help="Exit with the verdict: 0, 1, 2, 3 as Nagios, or 0, 1, 2 as Node Problem Detector. "
+    "[default: nagios with -o nagios, else 0]",
+)
+@click.option(
+    "--root", metavar="DIR", default="/", show_default=True, help="Where the host's /sys, /proc and /dev are."
+)
+@click.option("--replay", metavar="FILE", help="Judge recorded readings instead of this machine.")
+@click.option("--expect-gpus", metavar="N", type=click.IntRange(min=0), help="How many GPUs this machine should have.")
+@click.pass_context
+def command(context: click.Context, /, **flags: Any) -> int:
+    """Check the GPUs of this machine: no cluster, no repository, and nothing is changed.
+
+    A check that cannot measure says UNKNOWN, one that does not apply says SKIP; neither is a pass.
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = flags
+        return 0
+    from reconciler.outputs.health.probe import EXIT_CODES, render, worst  # noqa: PLC0415 - --help stays fast
+
+    style = flags["exit_style"] or ("nagios" if flags["output"] == "nagios" else "")
+    sweep, findings = _probe(flags)
+    emit(render(flags["output"], sweep, findings), form="json" if flags["output"] == "json" else "text", nl=False)
+    return EXIT_CODES[style][worst(findings)] if style else 0
+
+
+@command.command("record")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--sweeps", metavar="N", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many sweeps."
+)
+@click.option("--interval", metavar="SECONDS", type=float, default=1.0, show_default=True, help="Time between sweeps.")
+@click.pass_obj
+def record(group: dict[str, Any], file: str, sweeps: int, interval: float) -> int:
+    """Write every reading with its value, error and latency to FILE, for `probe --replay`."""
+    from reconciler.app.health.probe import write_replay  # noqa: PLC0415 - --help stays fast
+
+    taken = _sweeps(group["root"], group["profile"], sweeps, interval)
+    content = write_replay(taken)
+    Path(file).write_bytes(content)
+    failed = sum(reading.error is not None for reading in taken[-1].readings)
+    emit(f"wrote {file}: {len(taken)} sweeps, {len(taken[-1].readings)} readings in the last, {failed} without a value")
+    return 0
+
+
+def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
+    from reconciler.app.health.probe import read_replay  # noqa: PLC0415 - --help stays fast
+    from reconciler.core.health.catalogue import check_ids  # noqa: PLC0415
+    from reconciler.core.health.checks.check import NodeExpectation  # noqa: PLC0415
+    from reconciler.core.health.findings import ProbeProfile  # noqa: PLC0415
+    from reconciler.core.health.judge import judge  # noqa: PLC0415
+    from reconciler.wiring.node import xid_table  # noqa: PLC0415
+
+    _check_names(flags["checks"], check_ids())
+    if flags["replay"]:
+        *history, sweep = read_replay(Path(flags["replay"]).read_bytes(), flags["replay"])
+    else:
+        *history, sweep = _sweeps(flags["root"], flags["profile"], 1, 0)
+    findings = judge(
+        sweep,
+        history=history,
+        expected=NodeExpectation(gpus=flags["expect_gpus"]),
+        xids=xid_table(),
+        profile=ProbeProfile(flags["profile"]),
+        only=flags["checks"],
+    )
+    return sweep, findings
+
+
+def _check_names(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
+    from difflib import get_close_matches  # noqa: PLC0415 - only with --check
+
+    for name in wanted:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise click.UsageError(f"--check: no check {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+
+
+def _sweeps(root: str, profile: str, count: int, interval: float) -> "list[Sweep]":
+    from reconciler.cli.options import environment  # noqa: PLC0415 - --help stays fast
+    from reconciler.wiring.node import node_name, node_sources  # noqa: PLC0415
+
+    environ = environment()
+    sources = node_sources(environ, root=Path(root))  # starts the child, which loads while the rest is imported
+    from reconciler.adapters.clock import SystemClock  # noqa: PLC0415
+    from reconciler.app.health.probe import take_sweep  # noqa: PLC0415
+    from reconciler.core.health.findings import ProbeProfile  # noqa: PLC0415
+
+    clock, taken = SystemClock(), list["Sweep"]()
+    try:
+        for number in range(count):
+            if number:
+                clock.pause(interval)
+            taken.append(take_sweep(sources, node_name(environ), clock, ProbeProfile(profile)))
+    finally:
+        for source in sources:
+            source.close()
+    return taken

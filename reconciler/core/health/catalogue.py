@@ -1,0 +1,15 @@
+"""The catalogue: every check, in the order in which a person reads them. A check is a row of its family's file."""
+
+from reconciler.core.health.checks import (
+    driver,
+    memory,
+)
+from reconciler.core.health.checks.check import HealthCheck
+
+CHECKS: tuple[HealthCheck, ...] = (*driver.CHECKS, *memory.CHECKS)
+BY_ID = {check.id: check for check in CHECKS}
+
+
+def check_ids() -> tuple[str, ...]:
+    """Return the ids of all checks, in the order of the catalogue."""
+    return tuple(BY_ID)

@@ -1,0 +1,55 @@
+"""Counters over several sweeps: how much one grew, and how fast. One that fell was reset, and counts from there."""
+
+from itertools import pairwise
+
+from msgspec import Struct
+
+from reconciler.core.health.checks.check import CheckInput, Unmeasured, as_number
+from reconciler.core.health.findings import CheckStatus
+from reconciler.core.health.readings import Sweep
+
+
+class CounterChange(Struct, frozen=True, kw_only=True):
+    """How much a counter grew, over which time, by how many sweeps."""
+
+    difference: float
+    seconds: float
+    samples: int
+
+    @property
+    def per_second(self) -> float:
+        """The rate."""
+        return self.difference / self.seconds
+
+
+def change(given: CheckInput, name: str, key: str = "", *, seconds: float) -> CounterChange | None:
+    """Return how a counter changed within a time, up to the last sweep; None without an earlier value."""
+    points = [
+        (sweep.taken_at, value)
+        for sweep in (*given.earlier(seconds), given.sweep)
+        if (value := _value(sweep, name, key, given.slot)) is not None
+    ]
+    if len(points) < 2 or points[-1][0] != given.sweep.taken_at:  # noqa: PLR2004 - a change needs two
+        return None
+    grown = sum(
+        max(0.0, later - earlier) if later >= earlier else later for (_, earlier), (_, later) in pairwise(points)
+    )
+    return CounterChange(difference=grown, seconds=points[-1][0] - points[0][0], samples=len(points))
+
+
+def rate(given: CheckInput, name: str, key: str = "", *, seconds: float) -> CounterChange:
+    """Return how a counter changed. Raises `Unmeasured`: SKIP without an earlier sweep, or why it cannot be read."""
+    given.field(name, key) if key else given.number(name)
+    found = change(given, name, key, seconds=seconds)
+    if found is None:
+        raise Unmeasured(CheckStatus.SKIP, f"{name}: a rate needs an earlier sweep")
+    return found
+
+
+def _value(sweep: Sweep, name: str, key: str, slot: str) -> float | None:
+    reading = sweep.find(name, slot)
+    if reading is None or reading.error is not None:
+        return None
+    value = reading.value
+    number = as_number(value.get(key) if key and isinstance(value, dict) else None if key else value)
+    return number if number is not None and number >= 0 else None

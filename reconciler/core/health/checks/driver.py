@@ -1,0 +1,183 @@
+"""Driver and presence: can the GPUs be reached at all? Only these checks fail when a GPU or the driver is gone."""
+
+from collections.abc import Callable
+
+from reconciler.core.health.checks.check import (
+    DAY,
+    CheckInput,
+    CheckLane,
+    CheckResult,
+    CheckScope,
+    HealthCheck,
+    Unmeasured,
+    meaning,
+)
+from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.core.health.readings import NodeReading, ReadError, Sweep
+
+_SILENT = frozenset({ReadError.DEADLINE, ReadError.FAILED})
+_IN_A_ROW = Threshold(value=3, source=ThresholdSource.SPEC, citation="a GPU that dies blocks NVML in the kernel")
+
+
+def _init(given: CheckInput) -> CheckResult:
+    reading = given.sweep.find("nvml.init")
+    if reading is None:
+        raise Unmeasured(CheckStatus.UNKNOWN, "nvml.init: not read")
+    if reading.error is None:
+        return CheckResult(status=CheckStatus.PASS, message=f"NVML works, driver {given.sweep.driver or 'unknown'}")
+    if reading.error is ReadError.DRIVER_MISMATCH:
+        return CheckResult(
+            status=CheckStatus.WARN,
+            message="the driver was upgraded and the node was not restarted: NVML cannot be used",
+            action=RepairAction.REBOOT_NODE,
+        )
+    if reading.error in {ReadError.NO_LIBRARY, ReadError.NO_DRIVER}:
+        if given.expected.gpus:
+            return CheckResult(
+                status=CheckStatus.FAIL,
+                message=f"{meaning(reading)}, and the node should have {given.expected.gpus} GPUs",
+            )
+        if given.expected.gpus == 0:
+            raise Unmeasured(CheckStatus.SKIP, "this node should have no GPU")
+    if reading.error in _SILENT:
+        return _silent(given, [reading], lambda sweep: _has_error(sweep.find("nvml.init"), _SILENT))
+    raise meaning(reading)
+
+
+def _count(given: CheckInput) -> CheckResult:
+    """Compare what NVML counts with Git, else with the PCI bus: a GPU that fell off the bus may be on neither."""
+    expected, place = given.expected.gpus, "in Git"
+    threshold = Threshold(value=float(expected), source=ThresholdSource.POLICY) if expected is not None else None
+    if expected is None:
+        expected, place = len(given.rows("sysfs.pci_gpus")), "on the PCI bus"
+    found = int(given.number("nvml.count"))
+    if found < expected:
+        return CheckResult(
+            status=CheckStatus.FAIL,
+            message=f"{found} GPUs, {expected} {place}",
+            observed=found,
+            threshold=threshold,
+        )
+    message = f"{found} GPUs" if found == expected else f"{found} GPUs, more than the {expected} {place}"
+    return CheckResult(status=CheckStatus.PASS, message=message, observed=found, threshold=threshold)
+
+
+def _reachable(given: CheckInput) -> CheckResult:
+    """Judge a GPU by the errors of all its readings: any of them may be the first to tell that it is lost."""
+    errors = {reading.error: reading for reading in given.sweep.readings if reading.slot == given.slot}
+    if lost := errors.get(ReadError.GPU_LOST):
+        return CheckResult(status=CheckStatus.FAIL, message=str(meaning(lost)), action=RepairAction.POWER_CYCLE)
+    if reset := errors.get(ReadError.RESET_REQUIRED):
+        return CheckResult(status=CheckStatus.FAIL, message=str(meaning(reset)), action=RepairAction.RESET_GPU)
+    handle = given.sweep.find("nvml.handle", given.slot)
+    silent = [errors[error] for error in (ReadError.DEADLINE,) if error in errors]
+    if handle is not None and handle.error in _SILENT:
+        silent.append(handle)
+    if silent:
+        return _silent(given, silent, lambda sweep: _is_silent(sweep, given.slot))
+    given.value("nvml.handle")
+    return CheckResult(status=CheckStatus.PASS, message="the GPU answers")
+
+
+_RECOVERY = {
+    1: ("reset", CheckStatus.FAIL, RepairAction.RESET_GPU),
+    2: ("reboot of the node", CheckStatus.FAIL, RepairAction.REBOOT_NODE),
+    3: ("drain of peers", CheckStatus.WARN, RepairAction.OBSERVE),
+    4: ("drain and reset", CheckStatus.FAIL, RepairAction.RESET_GPU),
+    5: ("recovery of IMEX", CheckStatus.WARN, RepairAction.OBSERVE),
+    6: ("reset of the bus", CheckStatus.FAIL, RepairAction.POWER_CYCLE),
+    7: ("reboot of the system", CheckStatus.FAIL, RepairAction.REBOOT_NODE),
+}
+"""Values of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: what the driver asks for, what we call it, what we recommend."""
+
+
+def _recovery(given: CheckInput) -> CheckResult:
+    code = int(given.number("nvml.recovery_action"))
+    if code == 0:
+        return CheckResult(status=CheckStatus.PASS, message="the driver asks for no recovery action", observed="none")
+    if code not in _RECOVERY:
+        raise Unmeasured(CheckStatus.UNKNOWN, f"the driver asks for recovery action {code}, which is not known")
+    text, status, action = _RECOVERY[code]
+    severity = FindingSeverity.DEGRADED if status is CheckStatus.WARN else None
+    return CheckResult(
+        status=status, message=f"the driver asks for a {text}", observed=text, severity=severity, action=action
+    )
+
+
+def _is_silent(sweep: Sweep, slot: str) -> bool:
+    return _has_error(sweep.find("nvml.handle", slot), _SILENT) or any(
+        reading.slot == slot and reading.error is ReadError.DEADLINE for reading in sweep.readings
+    )
+
+
+def _has_error(reading: NodeReading | None, errors: frozenset[ReadError]) -> bool:
+    return reading is not None and reading.error in errors
+
+
+def _silent(given: CheckInput, readings: list[NodeReading], is_silent: Callable[[Sweep], bool]) -> CheckResult:
+    """Return UNKNOWN until as many sweeps in a row as the limit had no answer, then FAIL."""
+    in_a_row = 1
+    for sweep in reversed(given.earlier(DAY)):
+        if not is_silent(sweep):
+            break
+        in_a_row += 1
+    text = str(meaning(readings[0]))
+    if in_a_row >= given.limit("sweeps"):
+        return CheckResult(
+            status=CheckStatus.FAIL,
+            message=f"{text}, {in_a_row} sweeps in a row",
+            observed=in_a_row,
+            threshold=given.threshold("sweeps"),
+            samples=in_a_row,
+        )
+    raise Unmeasured(
+        CheckStatus.UNKNOWN, f"{text}, {in_a_row} of {given.limit('sweeps'):g} sweeps before it is a failure"
+    )
+
+
+CHECKS = (
+    HealthCheck(
+        id="nvml.init",
+        title="NVML can be used",
+        judge=_init,
+        reads=("nvml.init",),
+        scope=CheckScope.NODE,
+        limits={"sweeps": _IN_A_ROW},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.REBOOT_NODE,
+        lane=CheckLane.FAST,
+        unit="sweeps",
+    ),
+    HealthCheck(
+        id="gpu.count",
+        title="All GPUs are there",
+        judge=_count,
+        reads=("nvml.count", "sysfs.pci_gpus"),
+        scope=CheckScope.NODE,
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.POWER_CYCLE,
+        lane=CheckLane.FAST,
+        unit="GPUs",
+    ),
+    HealthCheck(
+        id="gpu.reachable",
+        title="The GPU answers",
+        judge=_reachable,
+        reads=("nvml.handle",),
+        limits={"sweeps": _IN_A_ROW},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        lane=CheckLane.FAST,
+        unit="sweeps",
+        window=DAY,
+    ),
+    HealthCheck(
+        id="gpu.recovery_action",
+        title="The driver asks for no recovery action",
+        judge=_recovery,
+        reads=("nvml.recovery_action",),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        lane=CheckLane.FAST,
+    ),
+)

@@ -1,0 +1,103 @@
+"""Readings in, findings out: run the checks of the catalogue over a sweep. One finding for each check and subject."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from reconciler.core.health.catalogue import CHECKS
+from reconciler.core.health.checks.check import (
+    CheckInput,
+    CheckResult,
+    CheckScope,
+    HealthCheck,
+    NodeExpectation,
+    Unmeasured,
+)
+from reconciler.core.health.findings import (
+    CheckStatus,
+    FindingSeverity,
+    HealthFinding,
+    ProbeProfile,
+    RepairAction,
+    Threshold,
+)
+from reconciler.core.health.readings import GpuIdentity, Sweep
+from reconciler.core.health.xid import NO_XIDS, XidTable
+
+Limits = Mapping[str, Mapping[str, Threshold]]
+"""Thresholds of a policy: by id of the check, then by name. Those that it does not name stay as in the catalogue."""
+
+_BLAMELESS = frozenset({CheckStatus.PASS, CheckStatus.SKIP, CheckStatus.UNKNOWN})
+_NODE = GpuIdentity(slot="")
+
+
+def judge(
+    sweep: Sweep,
+    *,
+    history: Sequence[Sweep] = (),
+    limits: Mapping[str, Mapping[str, Threshold]] | None = None,
+    expected: NodeExpectation = NodeExpectation(),  # noqa: B008 - a frozen value
+    xids: XidTable = NO_XIDS,
+    profile: ProbeProfile = ProbeProfile.LIGHT,
+    only: Collection[str] = (),
+) -> tuple[HealthFinding, ...]:
+    """Return the findings of all checks of a profile (or of the ids in `only`), in the order of the catalogue."""
+    chosen = [check for check in CHECKS if _applies(check, sweep, profile, only)]
+    history = sorted(history, key=lambda earlier: earlier.taken_at)
+    findings: list[HealthFinding] = []
+    for check in chosen:
+        merged = {**check.limits, **((limits or {}).get(check.id, {}))}
+        for gpu in _subjects(check, sweep):
+            subject = CheckInput(
+                sweep=sweep, slot=gpu.slot, limits=merged, history=history, expected=expected, xids=xids
+            )
+            findings.append(_finding(check, gpu, _run(check, subject)))
+    return tuple(findings)
+
+
+def _applies(check: HealthCheck, sweep: Sweep, profile: ProbeProfile, only: Collection[str]) -> bool:
+    if check.vendor not in ("", sweep.vendor):
+        return False
+    return check.id in only if only else check.profile.weight <= profile.weight
+
+
+def _subjects(check: HealthCheck, sweep: Sweep) -> Sequence[GpuIdentity]:
+    """Return the GPUs to judge; the node where it is the subject, or where no GPU could be read."""
+    return sweep.gpus if check.scope is CheckScope.GPU and sweep.gpus else (_NODE,)
+
+
+def _run(check: HealthCheck, subject: CheckInput) -> CheckResult:
+    try:
+        if check.scope is CheckScope.GPU and not subject.slot:
+            raise _no_gpus(subject)
+        return check.judge(subject)
+    except Unmeasured as unmeasured:
+        return CheckResult(status=unmeasured.status, message=str(unmeasured))
+
+
+def _no_gpus(subject: CheckInput) -> Unmeasured:
+    """Say why no GPU could be judged: SKIP where there is none, UNKNOWN where one is expected or nothing is known."""
+    cards = subject.sweep.find("sysfs.pci_gpus")
+    has_none = cards is not None and cards.value == [] and cards.error is None
+    if subject.expected.gpus == 0 or (has_none and not subject.expected.gpus):
+        return Unmeasured(CheckStatus.SKIP, "this node has no GPU")
+    reason = subject.sweep.find("nvml.init")
+    detail = f": {reason.detail}" if reason is not None and reason.detail else ""
+    return Unmeasured(CheckStatus.UNKNOWN, f"no GPU could be read{detail}")
+
+
+def _finding(check: HealthCheck, gpu: GpuIdentity, result: CheckResult) -> HealthFinding:
+    is_blameless = result.status in _BLAMELESS
+    return HealthFinding(
+        check=check.id,
+        status=result.status,
+        message=result.message,
+        slot=gpu.slot,
+        uuid=gpu.uuid,
+        severity=FindingSeverity.INFO if is_blameless else result.severity or check.severity,
+        action=RepairAction.NONE if is_blameless else result.action or check.action,
+        observed=result.observed,
+        unit=check.unit if result.observed is not None else "",
+        threshold=result.threshold,
+        profile=check.profile,
+        rule=check.rule,
+        samples=result.samples,
+    )

@@ -1,0 +1,1 @@
+"""Findings about nodes, for people and for programs."""
