@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 Value = Any
-"""A value that JSON can hold. Nobody has checked it: what a recorded file or a broken driver says may be of any type."""
+"""A value that JSON can hold. Nobody has checked it: a recorded file or a broken driver may say anything."""
 
 
 class ReadError(StrEnum):
