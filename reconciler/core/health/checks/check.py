@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, ProbeProfile, RepairAction, Threshold
+from reconciler.core.health.policy import CheckMode, Lane
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
 from reconciler.core.health.xid import NO_XIDS, XidTable
 
@@ -23,21 +24,6 @@ class CheckScope(StrEnum):
 
     GPU = "gpu"
     NODE = "node"
-
-
-class CheckLane(StrEnum):
-    """How a failure takes effect: at once by a rule that was merged before, or by a reviewed change."""
-
-    FAST = "fast"
-    REVIEWED = "reviewed"
-
-
-class CheckMode(StrEnum):
-    """What a failure may cause: only a record, a proposal, or what its lane allows."""
-
-    SHADOW = "shadow"
-    PROPOSE = "propose"
-    ENFORCE = "enforce"
 
 
 class CheckPrivilege(StrEnum):
@@ -221,7 +207,7 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     limits: Mapping[str, Threshold] = field(default_factory=dict)
     severity: FindingSeverity = FindingSeverity.DEGRADED
     action: RepairAction = RepairAction.OBSERVE
-    lane: CheckLane = CheckLane.REVIEWED
+    lane: Lane = Lane.REVIEWED
     mode: CheckMode = CheckMode.ENFORCE
     privilege: CheckPrivilege = CheckPrivilege.USER
     vendor: str = "nvidia"

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from reconciler.core.health.checks.check import (
     DAY,
     CheckInput,
-    CheckLane,
     CheckResult,
     CheckScope,
     HealthCheck,
@@ -13,6 +12,7 @@ from reconciler.core.health.checks.check import (
     meaning,
 )
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.core.health.policy import Lane
 from reconciler.core.health.readings import NodeReading, ReadError, Sweep
 
 _SILENT = frozenset({ReadError.DEADLINE, ReadError.FAILED})
@@ -145,7 +145,7 @@ CHECKS = (
         limits={"sweeps": _IN_A_ROW},
         severity=FindingSeverity.FATAL,
         action=RepairAction.REBOOT_NODE,
-        lane=CheckLane.FAST,
+        lane=Lane.FAST,
         unit="sweeps",
     ),
     HealthCheck(
@@ -156,7 +156,7 @@ CHECKS = (
         scope=CheckScope.NODE,
         severity=FindingSeverity.FATAL,
         action=RepairAction.POWER_CYCLE,
-        lane=CheckLane.FAST,
+        lane=Lane.FAST,
         unit="GPUs",
     ),
     HealthCheck(
@@ -167,7 +167,7 @@ CHECKS = (
         limits={"sweeps": _IN_A_ROW},
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,
-        lane=CheckLane.FAST,
+        lane=Lane.FAST,
         unit="sweeps",
         window=DAY,
     ),
@@ -178,6 +178,6 @@ CHECKS = (
         reads=("nvml.recovery_action",),
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,
-        lane=CheckLane.FAST,
+        lane=Lane.FAST,
     ),
 )

@@ -3,13 +3,13 @@
 from reconciler.core.health.checks.check import (
     DAY,
     CheckInput,
-    CheckLane,
     CheckResult,
     HealthCheck,
     Unmeasured,
 )
 from reconciler.core.health.checks.counters import change
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.core.health.policy import Lane
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _ERRORS_DOC = "NVIDIA, A100 GPU Memory Error Management"
@@ -78,7 +78,7 @@ CHECKS = (
         reads=("nvml.remapped_rows", "nvml.mig_mode"),
         severity=FindingSeverity.FATAL,
         action=RepairAction.CONTACT_SUPPORT,
-        lane=CheckLane.FAST,
+        lane=Lane.FAST,
         unit="flag",
     ),
     HealthCheck(
