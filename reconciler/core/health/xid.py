@@ -76,13 +76,13 @@ class XidTable(Struct, frozen=True, kw_only=True):
 NO_XIDS = XidTable()
 
 
-class _File(Struct, frozen=True):
+class _XidFile(Struct, frozen=True):
     xids: tuple[XidRule, ...]
 
 
 def read_xids(content: bytes) -> XidTable:
     """Read `data/xids.json`."""
-    return XidTable(rules={rule.code: rule for rule in msgspec.json.decode(content, type=_File).xids})
+    return XidTable(rules={rule.code: rule for rule in msgspec.json.decode(content, type=_XidFile).xids})
 
 
 def parse_xid(line: str, *, seconds: float = 0.0, boot_id: str = "") -> XidEvent | None:
