@@ -25,6 +25,7 @@ from reconciler.errors import OutsideError, one_line
 
 _POLL_SECONDS = 0.05  # how often the deadline, the memory and the end of a child are checked
 _TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL
+_KILLED_SECONDS = 5.0  # after SIGKILL, until the child is left behind
 _CHUNK_BYTES = 1 << 16
 _TAIL_BYTES = 4096  # of a child's messages; only the last line is shown
 _PIPE_CHUNKS = 32  # 2 MiB: more than a pipe holds
@@ -174,11 +175,12 @@ class ChildProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def end(self) -> None:
-        """Kill the child and everything in its group. May be called twice."""
+        """Kill the child and everything in its group. May be called twice. A child that hangs in the kernel is left."""
         if not self._is_ended:
             with suppress(ProcessLookupError, PermissionError):  # macOS reports the latter for zombies
                 os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # a call of a broken device may hang in the kernel: left behind
+                self._process.wait(_KILLED_SECONDS)
             self._is_ended = True
         self._selector.close()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import Vendor
+from reconciler.core.health.peaks import GpuLimits
 from reconciler.core.inventory import Inventory, Node
 from reconciler.core.sizing.misspelled import misspelled
 
@@ -62,7 +63,10 @@ class Gpu(Struct, frozen=True, kw_only=True):
 
 
 class GpuRow(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A row of `data/gpus.json`. Of GPUs with two dies (MI250), a row is one die, which drivers show as a GPU."""
+    """A row of `data/gpus.json`. Of GPUs with two dies (MI250), a row is one die, which drivers show as a GPU.
+
+    `health` is for the checks of nodes; sizing does not use it.
+    """
 
     product: str
     vendor: Vendor
@@ -74,6 +78,7 @@ class GpuRow(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_f
     aliases: tuple[str, ...] = ()
     bf16: bool = True
     autoconf: str = ""
+    health: GpuLimits | None = None
 
     def gpu(self) -> Gpu:
         """Return the GPU that the row describes."""
