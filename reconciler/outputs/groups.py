@@ -204,7 +204,7 @@ def _group_key(change: Change) -> tuple[object, ...]:
         for field in change.fields
         if not (change.moved_from and field.path == "metadata.name")  # that of each new generation differs
     )
-    return (*what, bool(change.moved_from), fields)
+    return (*what, bool(change.moved_from), change.recreated, fields)
 
 
 def _files(why: Why) -> set[str]:

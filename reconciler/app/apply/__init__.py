@@ -169,6 +169,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         uids=uids,
         claims=claims,
         approved=_approved(saved, work, is_resumed=is_resumed),
+        wait_gone=lambda step: wait_ready(_settling(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
     )
     return _finish(run, work, record, _execute(run, work, rules), claims)
 
@@ -183,13 +184,17 @@ def _approved(saved: Plan, work: Work, *, is_resumed: bool) -> frozenset[str]:
 def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
     planned = {one.path: one.before for one in planned_objects(work.plan, work.folder)}
     waves = {path: wave(body) for path, body in work.desired.items()}
-    waiter = Waiter(live=run.live, kinds=work.kinds, clock=run.clock, seconds=SETTLE_SECONDS)
+    waiter = _settling(run, work)
 
     def carry(step: Step) -> StepResult:
         desired = None if step.verb is Verb.DELETE else work.desired[step.path]
         return carry_out(run.live, rules, Target(step=step, desired=desired, planned=planned[step.path]))
 
     return execute(order(work.kinds, work.steps, waves), carry, lambda steps: settle(waiter, steps), run.advance)
+
+
+def _settling(run: ApplyRun, work: Work) -> Waiter:
+    return Waiter(live=run.live, kinds=work.kinds, clock=run.clock, seconds=SETTLE_SECONDS)
 
 
 def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claims: Claims) -> Applied:

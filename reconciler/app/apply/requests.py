@@ -40,6 +40,7 @@ class Rules(Struct, frozen=True, kw_only=True, eq=False):
     claims: what the inventories of other config repositories list, read after ours said what the plan creates, so
         that of two that create the same object at the same time at least one sees the other.
     approved: paths of objects that may be deleted although work runs in them, because an approval covers that.
+    wait_gone: waits until the object of a step is gone; returns why it is not.
     """
 
     kinds: Kinds
@@ -47,11 +48,12 @@ class Rules(Struct, frozen=True, kw_only=True, eq=False):
     uids: Mapping[ObjectKey, AbstractSet[str]]
     approved: AbstractSet[str] = frozenset()
     claims: Claims = {}
+    wait_gone: Callable[[Step], str] = lambda _: ""
 
 
 def carry_out(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     """Carry out one step. Every failure is a result; secrets of the object are masked in it."""
-    steps = {Verb.CREATE: _create, Verb.UPDATE: _update, Verb.DELETE: _delete}
+    steps = {Verb.CREATE: _create, Verb.UPDATE: _update, Verb.DELETE: _delete, Verb.RECREATE: _recreate}
     try:
         result = steps[target.step.verb](live, rules, target)
     except ClusterError as error:
@@ -172,6 +174,31 @@ def _delete(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
             raise
         return _result(step, Ending.DONE)
     return _result(step, Ending.STALE, "it changes too often to be deleted safely")
+
+
+_LONGEST_NAME = 40  # of a name that only a dry run sees
+
+
+def _recreate(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
+    """Delete an object and create it again under its name, if a dry run of the new one under another name succeeds."""
+    step, desired = target.step, target.desired or {}
+    metadata = desired["metadata"]
+    try:
+        name = f"{metadata['name'][:_LONGEST_NAME].rstrip('-.')}-recreated"
+        live.apply({**desired, "metadata": {**metadata, "name": name}}, dry_run=True)
+    except ClusterError as error:
+        is_denial = bool(error.status) and not error.retryable
+        message = f"it stays as it is, because a dry run of the new one failed: {error.message}"
+        return _result(step, Ending.DENIED if is_denial else Ending.FAILED, message)
+    deleted = _delete(live, rules, target)
+    if deleted.ending not in (Ending.DONE, Ending.UNCHANGED):
+        return deleted
+    if problem := rules.wait_gone(step):
+        return _result(step, Ending.FAILED, f"the old one is not gone, so the new one was not created: {problem}")
+    created = _create(live, rules, target)
+    if created.ending.is_success:
+        return created
+    return replace(created, message=f"the old one is deleted, but the new one was not created: {created.message}")
 
 
 def existing_object(live: LiveCluster, key: ObjectKey) -> Mapping[str, Any] | None:

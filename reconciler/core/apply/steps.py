@@ -16,6 +16,7 @@ class Verb(StrEnum):
     CREATE = "create"
     UPDATE = "update"
     DELETE = "delete"
+    RECREATE = "recreate"  # delete it, and create it again under its name
 
 
 class PlannedObject(Struct, frozen=True, kw_only=True, order=True):
@@ -24,10 +25,13 @@ class PlannedObject(Struct, frozen=True, kw_only=True, order=True):
     path: str  # below the rendered folder
     before: str = ""
     after: str = ""
+    is_recreated: bool = False
 
     @property
     def verb(self) -> Verb:
         """What happens to the object."""
+        if self.is_recreated:
+            return Verb.RECREATE
         if not self.after:
             return Verb.DELETE
         return Verb.UPDATE if self.before else Verb.CREATE
@@ -68,7 +72,10 @@ def _of_change(change: Change, folder: str) -> Iterator[PlannedObject]:
         yield PlannedObject(path=change.moved_from.removeprefix(f"{folder}/"), before=change.digest_before)
         yield PlannedObject(path=path, after=change.digest_after)
     else:
-        yield PlannedObject(path=path, before=change.digest_before, after=change.digest_after)
+        is_recreated = bool(change.recreated)
+        yield PlannedObject(
+            path=path, before=change.digest_before, after=change.digest_after, is_recreated=is_recreated
+        )
 
 
 _INPUTS = ("engine", "policies", "evidence")
@@ -92,8 +99,10 @@ def moved_objects(saved: Iterable[PlannedObject], current: Iterable[PlannedObjec
     """Return the paths whose change is another than that of the saved plan.
 
     An object that the saved plan changes and the current one does not is as desired by now: an earlier run got there.
+    One that the saved plan recreates may be missing, because an earlier run was interrupted between the two requests.
     """
     known = frozenset(saved)
+    known |= {PlannedObject(path=one.path, after=one.after) for one in known if one.is_recreated}
     return sorted({planned.path for planned in current if planned not in known})
 
 
@@ -106,8 +115,9 @@ def steps_of(
         path, old = (name.removeprefix(f"{folder}/") for name in (change.path, change.moved_from))
         if change.operation is Operation.DELETE or old:
             steps.append(Step(verb=Verb.DELETE, summary=existing[old or path]))
-        if change.operation is Operation.UPDATE:
-            steps.append(Step(verb=Verb.UPDATE, summary=desired[path], before=existing[path]))
+        if change.operation is Operation.UPDATE or change.recreated:
+            verb = Verb.RECREATE if change.recreated else Verb.UPDATE
+            steps.append(Step(verb=verb, summary=desired[path], before=existing[path]))
         elif change.operation is Operation.CREATE or old:
             steps.append(Step(verb=Verb.CREATE, summary=desired[path], replaces=old))
     return tuple(steps)

@@ -23,6 +23,8 @@ MOVED_FROM = "gpureconciler.io/moved-from"
 """Annotation that declares a move: the former `namespace/name` of an object, or its name in the same namespace."""
 
 _ARGO_CD, _FLUX = "argocd.argoproj.io/sync-options", "kustomize.toolkit.fluxcd.io/prune"
+_FORCE = "kustomize.toolkit.fluxcd.io/force"
+_HOOK, _HOOK_DELETION = "argocd.argoproj.io/hook", "argocd.argoproj.io/hook-delete-policy"
 _NOT_PRUNED = Reason(rule="ownership.keep", text=f"{KEEP} keeps the object: Argo CD and Flux must not prune it")
 
 ON_IMMUTABLE_CHANGE = "gpureconciler.io/on-immutable-change"
@@ -71,7 +73,7 @@ def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> M
 
 def _not_pruned(annotations: Mapping[str, Any]) -> dict[str, Any]:
     """Return annotations with which Argo CD and Flux keep the object. Options that the user set are kept."""
-    options = [option.strip() for option in str(annotations.get(_ARGO_CD) or "").split(",") if option.strip()]
+    options = _words(annotations.get(_ARGO_CD))
     names = {option.partition("=")[0] for option in options}
     options += [f"{name}=false" for name in ("Prune", "Delete") if name not in names]
     return {_FLUX: "disabled", **annotations, _ARGO_CD: ",".join(options)}
@@ -82,6 +84,25 @@ def on_immutable_change(document: Document) -> str:
     annotations = document.metadata.get("annotations")
     value = annotations.get(ON_IMMUTABLE_CHANGE) if isinstance(annotations, dict) else None
     return value if isinstance(value, str) else ""
+
+
+def why_recreated(body: Mapping[str, Any]) -> str:
+    """Return the annotation of Flux or Argo CD that asks for a new object where an update is refused; empty if none.
+
+    Argo CD deletes a hook before it creates it again, unless a deletion policy of the hook says otherwise.
+    """
+    annotations = body["metadata"].get("annotations") or {}
+    words = {name: _words(annotations.get(name)) for name in (_ARGO_CD, _HOOK, _HOOK_DELETION)}
+    if str(annotations.get(_FORCE)).lower() == "enabled":
+        return f"{_FORCE}: enabled"
+    if {"Force=true", "Replace=true"} <= set(words[_ARGO_CD]):
+        return f"{_ARGO_CD}: Force=true,Replace=true"
+    is_hook = bool(words[_HOOK]) and "BeforeHookCreation" in (words[_HOOK_DELETION] or ["BeforeHookCreation"])
+    return f"{_HOOK}: {','.join(words[_HOOK])}" if is_hook else ""
+
+
+def _words(value: object) -> list[str]:
+    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else []
 
 
 def choice_problems(document: Document) -> Iterator[Problem]:

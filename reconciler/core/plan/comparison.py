@@ -7,9 +7,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.causes import Cause
-from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.manifests.ownership import IMMUTABLE
+from reconciler.core.manifests.ownership import IMMUTABLE, why_recreated
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
 from reconciler.core.plan.differences import CauseFinder, differences
 from reconciler.core.plan.plan import FieldChange
@@ -37,6 +37,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     storage: tuple[Any, Any] = (None, None)  # requested size of a volume, before and after
     team: str = ""  # label of the rendered object
     on_immutable_change: str = ""  # the choice of its document or queue; empty: that of the configuration
+    recreated: str = ""  # the annotation because of which it is deleted and created again
 
 
 class FieldSchemas(Protocol):
@@ -123,13 +124,21 @@ def team_of(body: Body | None) -> str:
 def _with_restrictions(kinds: Kinds, comparison: Comparison, before: Body, after: Body) -> Comparison:
     """Add what the registry of kinds knows about updates of the object."""
     kind = kinds.find(comparison.key.group, comparison.key.kind)
+    frozen = _changed(comparison, kind.immutable(before, after)) if kind.immutable else ()
+    is_ours_to_recreate = bool(frozen) and not comparison.on_immutable_change and not _holds_others(kind)
     return replace(
         comparison,
         is_immutable=value_at(before, ("metadata", "annotations", IMMUTABLE)) == "true",
-        frozen=_changed(comparison, kind.immutable(before, after)) if kind.immutable else (),
+        frozen=frozen,
+        recreated=why_recreated(after) if is_ours_to_recreate else "",
         unapplied=_changed(comparison, kind.unapplied(before, after)) if kind.unapplied else (),
         storage=(value_at(before, kind.storage), value_at(after, kind.storage)) if kind.storage else (None, None),
     )
+
+
+def _holds_others(kind: Kind) -> bool:
+    """Return whether deleting an object loses more than itself: data, or what is in it or admitted by it."""
+    return kind.is_stateful or kind.is_namespace or kind.defines_kinds or bool(kind.storage or kind.users)
 
 
 def _changed(comparison: Comparison, paths: Iterable[str]) -> tuple[str, ...]:

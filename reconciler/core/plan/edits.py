@@ -107,6 +107,7 @@ def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str
         digest_after=row_after.digest,
         sizing=comparison.sizing,
         team=comparison.team,
+        recreated=comparison.recreated if operation is Operation.REPLACE else "",
     )
     return Edit(change=change, comparison=comparison, row_before=row_before, row_after=row_after)
 

@@ -21,7 +21,7 @@ class Operation(StrEnum):
     UPDATE = "update"
     DELETE = "delete"
     MOVE = "move"  # a new name, namespace or cluster, possibly with other changes
-    REPLACE = "replace"  # immutable fields change: a new generation of a job (`moved_from`), or refused
+    REPLACE = "replace"  # immutable fields change: a new generation of a job (`moved_from`), `recreated`, or refused
 
 
 class FieldChange(Struct, frozen=True, kw_only=True):
@@ -66,11 +66,12 @@ class Change(Struct, frozen=True, kw_only=True):
     team: str = ""  # its label `team`
     live: LiveVersion | None = None  # what exists, or is moved or replaced; only in a plan against live clusters
     adopts: bool = False  # the live object is not ours, and becomes ours
+    recreated: str = ""  # the annotation because of which the object is deleted and created again under its name
 
     @property
     def is_refused(self) -> bool:
         """Whether the API server would refuse it: it needs a new object, and none was asked for."""
-        return self.operation is Operation.REPLACE and not self.moved_from
+        return self.operation is Operation.REPLACE and not self.moved_from and not self.recreated
 
 
 class GpuLine(Struct, frozen=True, kw_only=True):

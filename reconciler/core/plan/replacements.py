@@ -47,13 +47,15 @@ def is_replaced(comparison: Comparison, config: Config, kinds: Kinds) -> bool:
     """Return whether a changed object gets a new generation. An object whose pods would not change gets one, too."""
     row = kinds.find(comparison.key.group, comparison.key.kind)
     differs = bool(comparison.frozen or comparison.unapplied)
-    return differs and row.has_generations and _choice(comparison, config) == OnImmutableChange.REPLACE
+    is_chosen = _choice(comparison, config) == OnImmutableChange.REPLACE
+    return differs and row.has_generations and is_chosen and not comparison.recreated
 
 
 def is_kept(comparison: Comparison, config: Config) -> bool:
     """Return whether a changed object stays as it is."""
     differs = bool(comparison.frozen or comparison.unapplied) or shrinks(comparison)
-    return has_spare(comparison) or (differs and _choice(comparison, config) == OnImmutableChange.KEEP)
+    is_chosen = _choice(comparison, config) == OnImmutableChange.KEEP and not comparison.recreated
+    return has_spare(comparison) or (differs and is_chosen)
 
 
 def has_spare(comparison: Comparison) -> bool:

@@ -169,11 +169,11 @@ def _immutable_object(edit: Edit, _: RiskContext) -> RiskText | None:
 
 
 def _recreate(edit: Edit, _: RiskContext) -> RiskText | None:
-    if not edit.change.moved_from or not edit.change.gpus_before:
+    if edit.change.is_refused or not edit.change.gpus_before:
         return None
+    what = "the workload is deleted and created again" if edit.change.recreated else "a new generation replaces the job"
     return RiskText(
-        f"a new generation replaces the job; its pods on {plural(edit.change.gpus_before, 'GPU')} stop, "
-        "and new pods start with the same claims",
+        f"{what}; its pods on {plural(edit.change.gpus_before, 'GPU')} stop, and new pods start with the same claims",
         "make sure that it saves checkpoints and resumes from them",
     )
 
@@ -297,7 +297,7 @@ RISKS: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "risk.recreate",
-        "A new generation replaces a job with GPUs, whose pods stop",
+        "A job with GPUs is replaced or recreated, and its pods stop",
         _REPLACING,
         _recreate,
         harm=Harm.DISRUPTION,

@@ -65,6 +65,8 @@ def _full_block(group: ChangeGroup, *, full: bool) -> str:
         parts.append(names + (f" and {more:,} more" if more > 0 else ""))
     if change.moved_from:
         parts.append(f"{code(change.moved_from)} → {code(change.path)}")
+    if change.recreated:
+        parts.append(f"Deleted and created again because of {code(change.recreated)}")
     is_compact = change.operation in (Operation.CREATE, Operation.DELETE) and not full
     lines = list(_compact(group) if is_compact else _diff(group, full=full))
     if lines:

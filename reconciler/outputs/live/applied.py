@@ -9,7 +9,7 @@ import msgspec
 from reconciler.core.apply.results import Ending, Record, StepResult
 from reconciler.core.apply.steps import Verb
 
-_DONE = {Verb.CREATE: "created", Verb.UPDATE: "updated", Verb.DELETE: "deleted"}
+_DONE = {Verb.CREATE: "created", Verb.UPDATE: "updated", Verb.DELETE: "deleted", Verb.RECREATE: "recreated"}
 _WORDS = {
     Ending.UNCHANGED: "unchanged",
     Ending.EXCLUDED: "excluded",

@@ -86,6 +86,8 @@ def _object(page: Page, group: ChangeGroup) -> None:
     if change.moved_from:
         page.write(Styled("from ", Style.DIM), change.moved_from, indent=6)
         page.write(Styled("to   ", Style.DIM), change.path, indent=6)
+    if change.recreated:
+        page.write(Styled("deleted and created again because of ", Style.DIM), change.recreated, indent=6)
 
 
 def _compact(page: Page, group: ChangeGroup) -> None:

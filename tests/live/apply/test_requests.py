@@ -159,6 +159,25 @@ def test_immutable_fields_and_unknown_fields_are_denied(live: LiveCluster, names
     assert "daat" in unknown.message
 
 
+def test_an_object_is_recreated_only_if_the_server_would_create_the_new_one(live: LiveCluster, namespace: str) -> None:
+    body = {**config_map(namespace, "fixed"), "immutable": True}
+    uid = live.apply(body).body["metadata"]["uid"]
+    ours = rules({config_map_key(namespace, "fixed"): frozenset({uid})})
+    planned = version("", found(live, namespace, "fixed"))
+    refused = carry_out(live, ours, target(Verb.RECREATE, {**body, "data": {"not a key": "2"}}, planned))
+    assert refused.ending is Ending.DENIED
+    assert refused.message.startswith("it stays as it is, because a dry run of the new one failed: ")
+    assert found(live, namespace, "fixed")["metadata"]["uid"] == uid
+
+    changed = {**body, "data": {"a": "2"}}
+    assert carry_out(live, rules(), target(Verb.RECREATE, changed, planned)).ending is Ending.REFUSED  # not ours
+    assert carry_out(live, ours, target(Verb.RECREATE, changed, "another")).ending is Ending.STALE
+    assert found(live, namespace, "fixed")["metadata"]["uid"] == uid
+    made = carry_out(live, ours, target(Verb.RECREATE, changed, planned))
+    assert made.ending is Ending.DONE
+    assert made.uid == found(live, namespace, "fixed")["metadata"]["uid"] != uid
+
+
 def test_a_secret_in_an_answer_is_masked(live: LiveCluster, namespace: str) -> None:
     """Servers repeat values in their answers."""
     canary = "canary-7f3b9d20c1"
