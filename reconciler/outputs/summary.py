@@ -279,15 +279,13 @@ def commit_message(plan: Plan) -> str:
 
 def _replacement_headlines(plan: Plan) -> Iterable[str]:
     made = [change for change in plan.changes if change.operation is Operation.REPLACE and not change.is_refused]
-    recreated = [change for change in made if change.recreated]
-    generations = [change for change in made if not change.recreated]
-    for changes, noun, how in (
-        (generations, "job", "replaced by a new generation"),
-        (recreated, "object", "deleted and created again"),
+    for is_recreated, noun, how in (
+        (False, "job", "replaced by a new generation"),
+        (True, "object", "deleted and created again"),
     ):
-        stopped = sum(change.gpus_before for change in changes)
-        pods = f"; pods on {gpus(stopped)} stop and start again" if stopped else ""
-        if changes:
+        if changes := [change for change in made if bool(change.recreated) is is_recreated]:
+            stopped = sum(change.gpus_before for change in changes)
+            pods = f"; pods on {gpus(stopped)} stop and start again" if stopped else ""
             yield f"{plural(len(changes), noun)} {how}{pods}"
     if kept := sum(not spec.has_spare for spec in plan.kept_specs):
         yield f"{plural(kept, 'object')} {'keeps its' if kept == 1 else 'keep their'} current spec until deleted"
