@@ -36,7 +36,7 @@ def plan(
         the merge base with the upstream's default branch, then only decides how the revision is judged.
     clusters: live clusters to compare with instead, by name. Nothing is stored there.
     choices: decisions about live objects: which to adopt, which fields are contested.
-    saved: the plan that this one repeats, whose creations the servers have accepted in a dry run already.
+    saved: the plan that this one repeats, whose creations have details, and were accepted by the servers in a dry run.
     """
     if saved is not None:
         from reconciler.planning.live.creations import reviewed_creations  # noqa: PLC0415 - only to apply
@@ -51,6 +51,7 @@ def plan(
         against_head=against_head,
         clusters=clusters,
         choices=choices,
+        saved=saved,
     )
     changes, errors = len(planned.plan.changes), len(planned.plan.errors)
     _log.info("plan %s: %d changes, %d errors", planned.plan.digest, changes, errors)

@@ -49,4 +49,4 @@ def _json(value: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     except UnicodeEncodeError:  # a file name that is not UTF-8
-        return json.dumps(value, indent=2, ensure_ascii=False)
+        return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)

@@ -15,7 +15,7 @@ from reconciler.core.config import Config
 from reconciler.core.inventory import Inventory
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.objects import FieldPath
-from reconciler.core.plan import Plan, Revision
+from reconciler.core.plan import Change, Operation, Plan, Revision
 from reconciler.core.plan.approvals import NO_APPROVALS, Approvals, GitChanges
 from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs, LiveFacts
@@ -105,12 +105,14 @@ def plan_tree(
     against_head: bool = False,
     clusters: Mapping[str, "LiveCluster"] | None = None,
     choices: LiveChoices = NO_CHOICES,
+    saved: Plan | None = None,
 ) -> Planned:
     """Plan a tree against a base; `against_head` compares a revision with its own `rendered/`.
 
     date: current date, for exceptions that expire (empty: date of the head commit).
     clusters: live clusters by name, whose objects are what exists; the base then only decides how the plan is judged.
     choices: decisions about live objects: which to adopt, which fields are contested.
+    saved: the plan that this one repeats.
     """
     sides = load_sides(
         runtime, tree, config, base=base, against_head=against_head, clusters=clusters, choices=choices, date=date
@@ -122,6 +124,8 @@ def plan_tree(
     if sides.live is not None and inputs.approvals.approvals:
         git = GitChanges.of(plan_tree(runtime, tree, config, base=base, date=date).plan)
         inputs = replace(inputs, approvals=replace(inputs.approvals, git=git))
+    if saved is not None:
+        inputs = replace(inputs, reviewed=_reviewed(saved, config.rendered))
     made = make_plan(inputs)
     policies = [sides.index.context.policies, *([judgement.rules.policies] if judgement.rules else [])]
     if whole := judge_whole(made, *policies):
@@ -238,6 +242,12 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         approvals=_approvals(index, sides.base, judged.day),
         live=_live_facts(sides, differences),
     )
+
+
+def _reviewed(saved: Plan, folder: str) -> dict[str, Change]:
+    """Return what a saved plan creates, by path."""
+    creations = (change for change in saved.changes if change.operation is Operation.CREATE)
+    return {change.path.removeprefix(f"{folder}/"): change for change in creations}
 
 
 def _live_facts(sides: Sides, differences: Differences) -> LiveFacts:

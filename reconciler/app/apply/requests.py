@@ -58,6 +58,8 @@ def carry_out(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
         result = steps[target.step.verb](live, rules, target)
     except ClusterError as error:
         result = _failed(target.step, error)
+    if not result.message and not result.warnings:
+        return result
     secrets = KnownSecrets(secret_leaves(target.desired or {}))
     return replace(
         result,

@@ -1,17 +1,22 @@
 """From a revision and live clusters to what is to do there: the plan of now, its steps, and what they send."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from reconciler.app.apply import Work
 from reconciler.app.plan import plan
 from reconciler.app.workspace import Workspace
+from reconciler.core.apply.annotations import wave
 from reconciler.core.apply.steps import planned_objects, steps_of
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.live.projection import content_version, without
 from reconciler.core.plan import Plan
 from reconciler.index.renderer import Renderer
 from reconciler.ports.cluster import LiveCluster
+
+_FILES_AT_A_TIME = 100
 
 
 def plan_work(
@@ -34,6 +39,11 @@ def plan_work(
     found = planned.baseline.objects(sorted(one.path for one in changed if one.before))
     existing = {path: one.summary for path, one in found.items() if one.summary is not None}
     summaries = tuple(index.first_summaries())
+    bodies: dict[str, bytes] = {}
+    waves: dict[str, tuple[int, int]] = {}
+    for path, body in _bodies(planned.renderer, desired):
+        sent = without(body, planned.omitted.get(path, ()))
+        bodies[path], waves[path] = msgspec.json.encode(sent), wave(sent)
     return Work(
         plan=made,
         summaries=summaries,
@@ -41,10 +51,8 @@ def plan_work(
         folder=folder,
         kinds=workspace.runtime.kinds,
         steps=steps_of(made, folder, index.summaries(desired), existing),
-        desired={
-            path: without(body, planned.omitted.get(path, ()))
-            for path, body in _bodies(planned.renderer, desired).items()
-        },
+        desired=bodies,
+        waves=waves,
         version_of=lambda path, body: content_version(body, planned.omitted.get(path, ())),
         cache=workspace.runtime.cache,
         approvals=planned.approvals,
@@ -57,10 +65,11 @@ def adopted(saved: Plan) -> frozenset[str]:
     return frozenset(str(change.key) for change in saved.changes if change.adopts)
 
 
-def _bodies(renderer: Renderer, paths: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _bodies(renderer: Renderer, paths: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the desired objects; some files at a time, because objects with the places of their fields are large."""
     groups = renderer.group(paths)
     sources = sorted(groups)
-    bodies: dict[str, Mapping[str, Any]] = {}
-    for source, objects in zip(sources, renderer.compile(sources), strict=True):
-        bodies.update((path, objects[path].manifest.body) for path in groups[source])
-    return bodies
+    for start in range(0, len(sources), _FILES_AT_A_TIME):
+        some = sources[start : start + _FILES_AT_A_TIME]
+        for source, objects in zip(some, renderer.compile(some), strict=True):
+            yield from ((path, objects[path].manifest.body) for path in groups[source])

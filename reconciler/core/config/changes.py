@@ -25,7 +25,7 @@ _NAMES = {
 """Settings whose field has another name than in `reconciler.yaml`; the others differ in their case only."""
 
 
-class SettingChange(Struct, frozen=True, kw_only=True):
+class SettingChange(Struct, frozen=True, kw_only=True, rename="camel"):
     """A setting, rule, policy or exception before and after. `weakens` if later changes may pass that would not now."""
 
     setting: str  # its path in `reconciler.yaml`, or `policy NAME …`, or `exception RULE for OBJECT`

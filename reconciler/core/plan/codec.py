@@ -1,10 +1,9 @@
 """Plans as JSON: the file that `plan --out` writes and `show` reads.
 
-Keys are the field names in camelCase, in the order of the fields, so that equal plans have equal bytes.
+Keys are in the order of the fields, so that equal plans have equal bytes.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -20,22 +19,12 @@ KIND = "Plan"
 
 
 def fields(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """Yield the names and plain JSON values of a plan without its checksum. Lists are iterators over their items."""
+    """Yield the names and values of a plan without its checksum, as JSON shows them. Lists are iterators."""
     yield "apiVersion", API_VERSION
     yield "kind", KIND
-    hints = _hints(Plan)
-    for name in Plan.__struct_fields__:
-        value, hint = getattr(plan, name), hints[name]
-        yield _camel(name), map(_plain_item(hint), value) if isinstance(value, tuple) else _plain_value(value, hint)
-
-
-def _plain_item(hint: Any) -> Callable[[Any], Any]:
-    item = get_args(hint)[0]
-    return lambda value: _plain_value(value, item)
-
-
-def _plain_value(value: Any, hint: Any) -> Any:
-    return _rename(msgspec.to_builtins(value), hint, _camel)
+    for name, key in zip(Plan.__struct_fields__, Plan.__struct_encode_fields__, strict=True):
+        value = getattr(plan, name)
+        yield key, iter(value) if isinstance(value, tuple) else value
 
 
 def plan_checksum(plan: Plan) -> str:
@@ -47,7 +36,7 @@ def plan_checksum(plan: Plan) -> str:
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, Iterator) else value for name, value in fields(plan)}
+    return {"apiVersion": API_VERSION, "kind": KIND, **msgspec.to_builtins(plan)}
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -71,8 +60,7 @@ def from_json(data: bytes | Mapping[str, Any]) -> Plan:
         raw = msgspec.json.decode(data) if isinstance(data, bytes) else dict(data)
         if not isinstance(raw, dict) or (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
             raise ConfigError(f"not a {KIND} of {API_VERSION}", hint=hint)
-        content = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind", "checksum")}
-        plan = msgspec.convert(_rename(content, Plan, _snake), Plan)
+        plan = msgspec.convert(raw, Plan)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"cannot read the plan: {error}", hint=hint) from error
     for name, recorded, computed in (
@@ -116,35 +104,10 @@ def _shape(shape: dict[str, Any], kind: type | None) -> dict[str, Any]:
     if kind is None:
         return shape
     properties = {
-        _camel(name): {key: value for key, value in inner.items() if key != "default"}
+        name: {key: value for key, value in inner.items() if key != "default"}
         for name, inner in shape["properties"].items()
     }
     return {**shape, "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-_HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
-
-
-@lru_cache(maxsize=256)
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
-
-
-@lru_cache(maxsize=256)
-def _snake(name: str) -> str:
-    return _HUMP.sub(lambda match: "_" + match.group().lower(), name)
-
-
-def _rename(value: Any, kind: Any, rename: Callable[[str], str]) -> Any:
-    """Rename the keys that are fields of structs. Values of users (`before`, `after`) keep their keys."""
-    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        hints = _hints(kind)
-        return {rename(name): _rename(inner, hints.get(_snake(name), Any), rename) for name, inner in value.items()}
-    if isinstance(value, list | tuple) and get_origin(kind) is tuple:
-        item = get_args(kind)[0]
-        return [_rename(inner, item, rename) for inner in value]
-    return value
 
 
 @lru_cache(maxsize=64)

@@ -48,7 +48,7 @@ def make_edits(inputs: Inputs, paths: ChangedPaths) -> tuple[Edit, ...]:
     edits = [
         *(_replacement(inputs, paths, replacement) for replacement in replacements),
         *(_move(inputs, paths, move) for move in moves),
-        *(_compare(inputs, paths, Operation.CREATE, path, path) for path in created[:MOST_DETAILED]),
+        *(_create_detailed(inputs, paths, path) for path in created[:MOST_DETAILED]),
         *(_create(inputs, paths, path) for path in created[MOST_DETAILED:]),
         *(_compare(inputs, paths, Operation.UPDATE, path, path) for path in paths.updated),
         *(_delete(inputs, paths, path, detailed=True) for path in deleted[:MOST_DETAILED]),
@@ -110,6 +110,16 @@ def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str
         recreated=comparison.recreated if operation is Operation.REPLACE else "",
     )
     return Edit(change=change, comparison=comparison, row_before=row_before, row_after=row_after)
+
+
+def _create_detailed(inputs: Inputs, paths: ChangedPaths, path: str) -> Edit:
+    """Return a creation with its fields: those of the saved plan, if that creates the same object."""
+    known = inputs.reviewed.get(path)
+    if known is None or known.digest_after != paths.after[path].digest:
+        return _compare(inputs, paths, Operation.CREATE, path, path)
+    edit = _create(inputs, paths, path)
+    details = {name: getattr(known, name) for name in ("fields", "because", "sizing", "team")}
+    return replace(edit, change=replace(edit.change, **details))
 
 
 def _create(inputs: Inputs, paths: ChangedPaths, path: str) -> Edit:

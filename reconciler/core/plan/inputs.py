@@ -12,7 +12,7 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.approvals import NO_APPROVALS, Approvals
 from reconciler.core.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison, FieldSchemas
-from reconciler.core.plan.plan import Behind, Drift, LiveState, LiveVersion, Revision
+from reconciler.core.plan.plan import Behind, Change, Drift, LiveState, LiveVersion, Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
@@ -60,6 +60,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     manifest: returns the desired object at a path, with reasons. It is called for changes only.
     body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
     comparisons: updates that were compared already.
+    reviewed: creations of the saved plan that this one repeats. Those of the same content keep its details.
     causes: finds the edited lines behind what differs.
     kept_specs: updates that are not made, because `onImmutableChange: keep` says so.
     schemas: how to compare lists and quantities.
@@ -93,6 +94,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     manifest: Callable[[str], Manifest]
     body: Callable[[str], Mapping[str, Any] | None]
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    reviewed: Mapping[str, Change] = field(default_factory=dict)
     causes: Causes = NO_CAUSES
     kept_specs: frozenset[str] = frozenset()
     schemas: FieldSchemas = NO_SCHEMAS

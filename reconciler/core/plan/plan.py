@@ -24,7 +24,7 @@ class Operation(StrEnum):
     REPLACE = "replace"  # immutable fields change: a new generation of a job (`moved_from`), `recreated`, or refused
 
 
-class FieldChange(Struct, frozen=True, kw_only=True):
+class FieldChange(Struct, frozen=True, kw_only=True, rename="camel"):
     """One field that differs. Items of keyed lists appear in its path by their key, as `containers[name=trainer]`.
 
     `has_before` and `has_after` distinguish an absent value from null. Values are plain JSON; secrets are masked.
@@ -38,14 +38,14 @@ class FieldChange(Struct, frozen=True, kw_only=True):
     why: Why | None = None
 
 
-class LiveVersion(Struct, frozen=True, kw_only=True):
+class LiveVersion(Struct, frozen=True, kw_only=True, rename="camel"):
     """The live object that a change was planned from. It must not have moved when the change is applied."""
 
     uid: str
     resource_version: str
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class Change(Struct, frozen=True, kw_only=True, rename="camel"):
     """One object that is created, updated, deleted or moved. `path` is relative to the root of the repository."""
 
     operation: Operation
@@ -74,7 +74,7 @@ class Change(Struct, frozen=True, kw_only=True):
         return self.operation is Operation.REPLACE and not self.moved_from and not self.recreated
 
 
-class GpuLine(Struct, frozen=True, kw_only=True):
+class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """GPUs of one product that the running (not suspended) jobs of one queue request, before and after."""
 
     cluster: str
@@ -84,7 +84,7 @@ class GpuLine(Struct, frozen=True, kw_only=True):
     after: int
 
 
-class QueueLine(Struct, frozen=True, kw_only=True):
+class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """The guaranteed GPUs of a queue before and after, its limit, and what its jobs request. None: unlimited."""
 
     cluster: str
@@ -99,7 +99,7 @@ class QueueLine(Struct, frozen=True, kw_only=True):
     exists_after: bool = True
 
 
-class CapacityLine(Struct, frozen=True, kw_only=True):
+class CapacityLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """GPUs of one product in the inventory of a cluster, with the sums of all guarantees and requests."""
 
     cluster: str
@@ -111,7 +111,7 @@ class CapacityLine(Struct, frozen=True, kw_only=True):
     evidence_days: int | None = None  # age of an inventory older than a day; of any if `spec.evidence.maxAge` is set
 
 
-class EvidenceChange(Struct, frozen=True, kw_only=True):
+class EvidenceChange(Struct, frozen=True, kw_only=True, rename="camel"):
     """The inventory of a cluster that differs from that of the base. Without one there are no nodes and no date."""
 
     cluster: str
@@ -121,7 +121,7 @@ class EvidenceChange(Struct, frozen=True, kw_only=True):
     taken_after: str
 
 
-class JobChange(Struct, frozen=True, kw_only=True):
+class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     """A workload that is added, removed, resized, renamed, moved, replaced, suspended, resumed, finished or run again.
 
     `word` is one of these, `changed` (as many GPUs of another product) or `refused` (it would have to be replaced, and
@@ -150,7 +150,7 @@ class Harm(StrEnum):
     OTHER = "other"
 
 
-class KeptSpec(Struct, frozen=True, kw_only=True):
+class KeptSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """An object that stays as it is, although its source changed these fields.
 
     `onImmutableChange` says so, or it is a claim that is larger, or shared by more pods, than is needed by now.
@@ -164,7 +164,7 @@ class KeptSpec(Struct, frozen=True, kw_only=True):
     has_spare: bool = False  # a claim that has more than is needed
 
 
-class Risk(Struct, frozen=True, kw_only=True):
+class Risk(Struct, frozen=True, kw_only=True, rename="camel"):
     """An effect that reverting the commit does not undo. `rule` is a stable id, such as `risk.pvc-data-loss`."""
 
     rule: str
@@ -192,7 +192,7 @@ BUDGETS = (
 """The name of every budget, which approvals use."""
 
 
-class Breach(Struct, frozen=True, kw_only=True):
+class Breach(Struct, frozen=True, kw_only=True, rename="camel"):
     """A budget that the plan exceeds."""
 
     budget: str
@@ -202,7 +202,7 @@ class Breach(Struct, frozen=True, kw_only=True):
     approved: bool = False
 
 
-class Approval(Struct, frozen=True, kw_only=True):
+class Approval(Struct, frozen=True, kw_only=True, rename="camel"):
     """A PlanApproval file: it lets the plan with this approval digest exceed budgets through the day `expires`."""
 
     place: SourceRef
@@ -215,7 +215,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     is_for_git: bool = False  # of a plan against live clusters: it covers only what the plan against rendered/ has, too
 
 
-class Revision(Struct, frozen=True, kw_only=True):
+class Revision(Struct, frozen=True, kw_only=True, rename="camel"):
     """One side of the comparison: its name, and the ids that identify it."""
 
     label: str  # `main`, `HEAD`, `working tree`
@@ -223,7 +223,7 @@ class Revision(Struct, frozen=True, kw_only=True):
     tree: str = ""  # digest of its relevant files
 
 
-class Behind(Struct, frozen=True, kw_only=True):
+class Behind(Struct, frozen=True, kw_only=True, rename="camel"):
     """What the base branch changed since the merge base, which the plan does not contain.
 
     `rendered` of the `files` are rendered objects. The change itself edits the files `both`, and `more`.
@@ -236,7 +236,7 @@ class Behind(Struct, frozen=True, kw_only=True):
     more: int = 0
 
 
-class LiveState(Struct, frozen=True, kw_only=True):
+class LiveState(Struct, frozen=True, kw_only=True, rename="camel"):
     """A live cluster that the plan was compared with.
 
     unchecked: objects that only the apply can check on the server, because the plan creates their namespace or CRD.
@@ -251,7 +251,7 @@ class LiveState(Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
 
 
-class Drift(Struct, frozen=True, kw_only=True):
+class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
     """A field of a live object that is not what Git says, although no edit of Git explains it.
 
     managers: who set it, as `name (operation, time)`; empty if somebody removed it.
@@ -275,7 +275,7 @@ class Drift(Struct, frozen=True, kw_only=True):
     expires: str = ""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     """The whole plan. `digest` identifies both trees, the evidence, the policies and the version of the engine."""
 
     engine: str

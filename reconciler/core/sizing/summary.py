@@ -16,7 +16,7 @@ _MAX_REJECTED = 2
 _MAX_COUNTS = 4
 
 
-class CandidateSummary(Struct, frozen=True, kw_only=True):
+class CandidateSummary(Struct, frozen=True, kw_only=True, rename="camel"):
     """A candidate as displayed. GiB are per GPU, None if there is no estimate; `text` is the reason."""
 
     gpus: int  # in total

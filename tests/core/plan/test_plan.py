@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Cluster
 from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import Approval, Inputs, Operation, Plan, digest, make_plan
 from reconciler.core.plan.approvals import Approvals
@@ -234,6 +235,26 @@ def test_the_same_inputs_give_the_same_bytes_in_any_order() -> None:
     """F-140: neither the order of files nor that of mappings has any influence."""
     expected = encode(make_plan(everything()))
     assert len({encode(make_plan(everything(seed))) for seed in range(8)} | {expected}) == 1
+
+
+def test_a_plan_that_repeats_a_saved_one_computes_no_creation_again() -> None:
+    """Creations of the same content keep the details of the saved plan; any other is computed."""
+    given = inputs([], [job(), kai_queue("team-a"), claim("data")])
+    made = make_plan(given)
+    created = {change.path.removeprefix("rendered/"): change for change in made.changes if change.operation == "create"}
+    asked: list[str] = []
+
+    def manifest(path: str) -> Manifest:
+        asked.append(path)
+        return given.manifest(path)
+
+    again = make_plan(replace(given, reviewed=created, manifest=manifest))
+    assert again == made
+    assert asked == []
+    first = min(created)
+    other = replace(created[first], digest_after="0" * 40, fields=())
+    assert make_plan(replace(given, reviewed={**created, first: other}, manifest=manifest)) == made
+    assert {*asked} == {first}
 
 
 @pytest.mark.parametrize(
