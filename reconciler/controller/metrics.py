@@ -1,19 +1,19 @@
-"""Metrics of the running controller, by the names of the catalogue, in the formats that Prometheus reads."""
+"""Metrics of a running process, by the names of a catalogue, in the formats that Prometheus reads."""
 
 from typing import TYPE_CHECKING, Any
 
-from reconciler.controller.catalogue import METRICS, PREFIX, MetricType
+from reconciler.controller.catalogue import METRICS, PREFIX, Metric, MetricType
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class Metrics:
     """Counts, values and durations by metric, safe to use from any thread. An unknown name or label is a `KeyError`."""
 
-    def __init__(self) -> None:
-        import prometheus_client as prometheus  # noqa: PLC0415 - only the controller needs it
+    def __init__(self, catalogue: "Sequence[Metric]" = METRICS) -> None:
+        import prometheus_client as prometheus  # noqa: PLC0415 - only controller and agent need it
 
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._exposition = prometheus.exposition
@@ -24,7 +24,7 @@ class Metrics:
             MetricType.GAUGE: prometheus.Gauge,
         }
         self._metrics: dict[str, Any] = {}
-        for metric in METRICS:
+        for metric in catalogue:
             names = tuple(metric.labels)
             if metric.type is MetricType.HISTOGRAM:
                 made: Any = prometheus.Histogram(
@@ -33,7 +33,9 @@ class Metrics:
             else:
                 made = makers[metric.type](metric.name, metric.help, names, registry=self._registry)
             self._metrics[metric.name.removeprefix(PREFIX)] = made
-        self.set("build_info", 1, version=__version__)
+        for name in ("build_info", "gpuhealth_agent_info"):
+            if name in self._metrics:
+                self.set(name, 1, version=__version__)
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""

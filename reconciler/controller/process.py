@@ -21,7 +21,8 @@ from reconciler.controller.reconcile import Request, reconcile
 from reconciler.controller.runner import ChildRunner
 from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.store import FileStore, SourceStore
-from reconciler.controller.web.server import HttpListener, Webhooks, probes
+from reconciler.controller.web.listener import HttpListener
+from reconciler.controller.web.server import Webhooks, probes
 from reconciler.core.kinds.own import SOURCE
 from reconciler.errors import TERMINATED, ConfigError, OutsideError
 from reconciler.outputs.terminal.logs import Log, set_up

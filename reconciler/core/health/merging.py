@@ -27,26 +27,30 @@ def merged(previous: NodeReport | None, result: SweepResult, **identity: object)
     """Return the next report of a node. `identity` sets fields of the report that no sweep knows, such as `version`.
 
     A failure ends only by a pass of the same check on the same GPU in an equal or heavier profile, or when the GPU was
-    replaced. An older measurement than the report changes nothing.
+    replaced. An older measurement than the report changes nothing; of a heavy run, which takes its time, only what no
+    light sweep can measure counts then.
     """
     sweep = result.sweep
     before = previous if previous is not None and _is_same_node(previous, identity) else None
-    if before is not None and 0 < before.measured_at - sweep.taken_at <= OUT_OF_ORDER_SECONDS:
+    is_late = before is not None and 0 < before.measured_at - sweep.taken_at <= OUT_OF_ORDER_SECONDS
+    if before is not None and is_late and not result.profile.weight:
         return before
-    fresh = {finding.key: finding for finding in result.findings}
+    fresh = {one.key: one for one in result.findings if one.profile.weight or not is_late}
     kept = (
         {old.key: old for old in before.findings if _stays(old, fresh.get(old.key), before, result)} if before else {}
     )
     listed = {key: finding for key, finding in fresh.items() if finding.status in _LISTED} | kept
     findings = tuple(_since(listed[key], before, sweep.taken_at) for key in sorted(listed))
-    passed = {one.check for one in result.findings if one.status is CheckStatus.PASS}
+    passed = {one.check for one in fresh.values() if one.status is CheckStatus.PASS}
+    if before is not None and result.profile.weight:
+        passed |= set(before.passed) - {one.check for one in fresh.values()}
     heavy = _heavy_passes(before, passed, result)
     passed |= heavy.keys()
     skipped = {one.check for one in result.findings if one.status is CheckStatus.SKIP} - passed
     skipped -= {finding.check for finding in findings}
     report = NodeReport(
         node=sweep.node,
-        measured_at=sweep.taken_at,
+        measured_at=before.measured_at if before is not None and is_late else sweep.taken_at,
         boot_id=sweep.boot_id,
         driver=sweep.driver,
         gpus=sweep.gpus or _known_gpus(before, sweep),
@@ -95,7 +99,7 @@ def _heavy_passes(before: NodeReport | None, passed: set[str], result: SweepResu
     if result.profile.weight:
         measured = {one.check for one in result.findings if one.status is not CheckStatus.SKIP}
         found = {check: profile for check, profile in found.items() if check not in measured or check in passed}
-        for check in passed:
+        for check in passed & measured:
             if result.profile.weight >= found.get(check, result.profile).weight:
                 found[check] = result.profile
     return dict(sorted(found.items()))
@@ -111,8 +115,8 @@ def _stays(old: HealthFinding, new: HealthFinding | None, before: NodeReport, re
     """Say whether an earlier finding outlives a new sweep."""
     if _was_replaced(old, result.sweep.gpus):
         return False
-    if new is None:
-        return old.profile.weight > result.profile.weight
+    if new is None:  # not measured: switched off if a sweep of its profile says nothing about it
+        return old.profile.weight != result.profile.weight
     match new.status:
         case CheckStatus.PASS:
             return not clears(new, old)

@@ -124,6 +124,15 @@ def test_an_older_measurement_changes_nothing() -> None:
     assert merged(newer, result(finding("a", PASS), at=NOW - 30)) is newer
 
 
+def test_a_heavy_run_is_not_late() -> None:
+    """A deep run takes minutes, while light sweeps go on: its own checks count, its light ones are outdated."""
+    light = merged(None, result(finding("temp", WARN), finding("a", PASS), at=NOW + 300))
+    found = (finding("temp", PASS), finding("hbm", FAIL, profile=DEEP))
+    after = merged(light, result(*found, profile=DEEP, at=NOW))
+    assert {one.check: one.status for one in after.findings} == {"temp": WARN, "hbm": FAIL}
+    assert (after.passed, after.measured_at) == (("a",), NOW + 300)
+
+
 def test_a_report_from_a_wrong_clock_does_not_last() -> None:
     ahead = merged(None, result(finding("a", FAIL), at=NOW + 86400))
     assert merged(ahead, result(finding("a", PASS), at=NOW)).findings == ()

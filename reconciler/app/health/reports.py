@@ -1,0 +1,86 @@
+"""The `NodeHealthReport` of one node in its cluster: read it, and write it without losing what another writer said."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from reconciler.core.health.published import MalformedReport, body_of, report_of
+from reconciler.core.health.report import API_VERSION, KIND, NodeReport
+from reconciler.core.objects import ObjectKey
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
+
+MANAGER = "gpuhealth-agent"
+"""The field manager of reports."""
+
+_GROUP = API_VERSION.partition("/")[0]
+_ATTEMPTS = 5
+_CONFLICT = 409
+
+
+class StoredReport(Struct, frozen=True, kw_only=True):
+    """The report of a node as it is stored. `version` is empty if there is no object; `problem` says why it is lost."""
+
+    report: NodeReport | None = None
+    version: str = ""
+    problem: str = ""
+
+
+class ReportStore(Protocol):
+    """Where the report of a node is. Every method may raise `ClusterError`."""
+
+    def read(self, node: str) -> StoredReport:
+        """Return the report; one that cannot be read is as good as none."""
+        ...
+
+    def update(self, node: str, change: Callable[[StoredReport], NodeReport | None]) -> StoredReport:
+        """Write what `change` makes of the stored report; None: nothing is written."""
+        ...
+
+
+class ClusterReports:
+    """Reports as objects of an API server."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
+
+    def read(self, node: str) -> StoredReport:
+        """Return the report of a node."""
+        body = self._cluster.get(report_key(node))
+        return _stored(body) if body is not None else StoredReport()
+
+    def update(self, node: str, change: Callable[[StoredReport], NodeReport | None]) -> StoredReport:
+        """Read, change and write the report; again if another writer came between."""
+        for attempt in range(_ATTEMPTS):
+            before = self.read(node)
+            report = change(before)
+            if report is None:
+                return before
+            try:
+                return self._write(report, before.version)
+            except ClusterError as error:
+                if error.status != _CONFLICT or attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError  # unreachable
+
+    def _write(self, report: NodeReport, version: str) -> StoredReport:
+        body = body_of(report)
+        if not version:
+            head = {name: value for name, value in body.items() if name != "status"}
+            version = self._cluster.apply(head, manager=MANAGER).body["metadata"]["resourceVersion"]
+        guarded = {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
+        written = self._cluster.apply(guarded, manager=MANAGER, force=True, subresource="status")
+        return StoredReport(report=report, version=written.body["metadata"]["resourceVersion"])
+
+
+def report_key(node: str) -> ObjectKey:
+    """Return the key of the report of a node."""
+    return ObjectKey(group=_GROUP, kind=KIND, namespace="", name=node)
+
+
+def _stored(body: Body) -> StoredReport:
+    version = body["metadata"]["resourceVersion"]
+    try:
+        return StoredReport(report=report_of(body), version=version)
+    except MalformedReport as problem:
+        return StoredReport(version=version, problem=str(problem))
