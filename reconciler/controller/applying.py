@@ -111,7 +111,10 @@ def _with_results(
 
 
 def _reverted(plan: Plan, results: Iterable[StepResult], *, is_applied: bool) -> tuple[RevertedField, ...]:
-    """Return the fields that were set back: drift, and any change of a revision that was applied before."""
+    """Return the fields that were set back: drift, and any change of a revision that was applied before.
+
+    An object that such a revision has to create again was deleted by somebody.
+    """
     done = {(one.path.partition("/")[0], one.key) for one in results if one.ending is Ending.DONE}
     drift = [one for one in plan.drift if one.action == DriftAction.REVERT and (one.cluster, one.key) in done]
     known = {(one.cluster, one.key, one.field) for one in drift}
@@ -122,7 +125,12 @@ def _reverted(plan: Plan, results: Iterable[StepResult], *, is_applied: bool) ->
         for field in change.fields
         if (change.cluster, change.key, field.path) not in known
     ]
-    return (*_fields(drift), *others)
+    deleted = [
+        RevertedField(cluster=change.cluster, object=str(change.key), field="")
+        for change in plan.changes
+        if is_applied and change.operation is Operation.CREATE and (change.cluster, change.key) in done
+    ]
+    return (*_fields(drift), *others, *deleted)
 
 
 def _fields(drift: Iterable[Drift]) -> tuple[RevertedField, ...]:

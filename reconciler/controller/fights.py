@@ -1,4 +1,4 @@
-"""Fights: fields that somebody keeps changing back after we set them. After some rounds we stop writing them."""
+"""Fights: fields that somebody keeps changing back, and objects that somebody keeps deleting, until we stop writing."""
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,10 @@ _MAX_NAMED = 3
 
 
 class RevertedField(Struct, frozen=True, kw_only=True):
-    """A field of a live object that a pass set back, or left because it is contested, and who had changed it."""
+    """A field of a live object that a pass set back, or left because it is contested, and who had changed it.
+
+    An empty field is the whole object: somebody deleted it, and the pass created it again.
+    """
 
     cluster: str
     object: str
@@ -79,15 +82,21 @@ def note_reverts(
 
 def fight_message(fields: Sequence[RevertedField]) -> str:
     """Name contested fields and those who change them, for a condition."""
-    named = [
-        f"{one.object} {one.field} on {one.cluster}, which {one.manager or 'somebody unknown'} changes back"
-        for one in fields[:_MAX_NAMED]
-    ]
+    named = [_rival(one) for one in fields[:_MAX_NAMED]]
     more = f" and {len(fields) - _MAX_NAMED} more" if len(fields) > _MAX_NAMED else ""
+    objects = sum(not one.field for one in fields)
+    stopped = [f"writing {plural(len(fields) - objects, 'field')}"] if len(fields) > objects else []
+    stopped += [f"creating {plural(objects, 'object')}"] if objects else []
     return (
-        f"stopped writing {plural(len(fields), 'field')}: {'; '.join(named)}{more}. "
+        f"stopped {' and '.join(stopped)}: {'; '.join(named)}{more}. "
         "Remove one of the two writers, or decide in spec.drift; a new revision or request tries again"
     )
+
+
+def _rival(one: RevertedField) -> str:
+    if not one.field:
+        return f"{one.object} on {one.cluster}, which somebody keeps deleting"
+    return f"{one.object} {one.field} on {one.cluster}, which {one.manager or 'somebody unknown'} changes back"
 
 
 def _window(interval: float) -> float:

@@ -8,7 +8,10 @@ from reconciler.core.objects import ObjectKey
 
 
 class ContestedField(Struct, frozen=True, kw_only=True, order=True):
-    """A field that another controller keeps changing back: we no longer write it."""
+    """A field that another controller keeps changing back: we no longer write it.
+
+    An empty field is the whole object: somebody keeps deleting it, and we no longer create it.
+    """
 
     cluster: str
     object: str  # such as `ConfigMap/team-a/settings`

@@ -38,7 +38,7 @@ from reconciler.planning.live.reading import (
     read_clusters,
     version_of,
 )
-from reconciler.planning.live.settling import DriftRules, settle
+from reconciler.planning.live.settling import DriftRules, contested_deletions, settle
 from reconciler.ports.cluster import Body, LiveCluster
 
 _CHUNK = 256  # source files that are rendered at one time
@@ -139,7 +139,9 @@ class LiveBaseline:
         """Compare one cluster, as it was read, with its desired objects; ask it about every create and update."""
         owned, keys = reading.owned, one.keys
         desired = {path: one.index.desired[path] for path in keys}
-        ended = desired.keys() & one.index.context.finished().keys()  # jobs that are never applied again
+        missing = {path: key for path, key in keys.items() if path not in owned.identities}
+        self.left |= (gone := contested_deletions(self.rules.choices, one.index, one.name, missing))
+        ended = desired.keys() & one.index.context.finished().keys() | gone.keys()  # never applied again
         ownership = self._ownership(one.name, reading)
         blind = self._doubt_kinds(one.name, owned, keys)
         before = load_proofs(self._runtime.cache, one.live.server)

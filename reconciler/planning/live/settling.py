@@ -18,6 +18,7 @@ from reconciler.core.plan.differences import differences
 from reconciler.core.printed_paths import find_path
 from reconciler.core.schemas.catalogue import Catalogue
 from reconciler.core.values import value_at
+from reconciler.index.build import CompiledRevision
 
 CONTESTED = "contested"
 """What happens to a field that another controller keeps changing back: nothing, and a condition says so."""
@@ -92,6 +93,30 @@ def settle(  # noqa: PLR0917
             omitted.add(_whole_list(body, find_path(body, field.path, keys)[0], keys))
     places = tuple(sorted(place for place in omitted if place))
     return Settled(body=without(body, places), left=tuple(left), omitted=places)
+
+
+def contested_deletions(
+    choices: LiveChoices, index: CompiledRevision, cluster: str, missing: Mapping[str, ObjectKey]
+) -> dict[str, tuple[Drift, ...]]:
+    """Return the missing objects that are not created again, because somebody keeps deleting them."""
+    paths = [path for path, key in missing.items() if choices.contested and choices.is_contested(cluster, key, "")]
+    rows = index.summaries(paths)
+    folder = index.revision.config.rendered
+    return {
+        path: (
+            Drift(
+                cluster=cluster,
+                key=missing[path],
+                path=f"{folder}/{path}",
+                field="",
+                git="present",
+                has_live=False,
+                source=rows[path].place,
+                action=CONTESTED,
+            ),
+        )
+        for path in paths
+    }
 
 
 def drift_of(  # noqa: PLR0917

@@ -83,6 +83,12 @@ class Ring:
         self.controller.visit(self.store.source.key)
         return str((self.cluster.get(self.key) or {})["data"]["greeting"])
 
+    def delete(self) -> None:
+        metadata = (self.cluster.get(self.key) or {})["metadata"]
+        self.cluster.delete(
+            self.key, uid=metadata["uid"], resource_version=metadata["resourceVersion"], propagation="Background"
+        )
+
     def fights(self) -> float:
         lines = self.metrics.exposition("text/plain")[1].decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith("reconciler_resource_fights_total "))
@@ -129,6 +135,32 @@ def test_a_fight_is_named_and_ended(ring: Ring, person: Sandbox, namespace: str)
     push(person, sources(namespace, "new"))
     assert ring.visit() == "new", "a new revision tries again"
     assert ring.store.saved.is_ready
+
+
+def test_an_object_that_somebody_keeps_deleting_is_not_created_for_ever(
+    ring: Ring, person: Sandbox, namespace: str
+) -> None:
+    """F-143: a job that is deleted after each creation would run again and again."""
+    others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
+    push(person, dict.fromkeys(others) | sources(namespace, "ours"))
+    ring.key = ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")
+    assert ring.visit() == "ours"
+    for _ in range(LIMIT):
+        ring.delete()
+        assert ring.visit() == "ours"
+        assert ring.store.saved.is_ready
+    ring.delete()
+    for _ in range(2):
+        ring.controller.visit(ring.store.source.key)
+        assert ring.cluster.get(ring.key) is None
+    ready = ring.store.saved.condition(READY)
+    assert ready is not None
+    assert ready.reason == "ResourceFight"
+    wanted = f"stopped creating 1 object: ConfigMap/{namespace}/app on main, which somebody keeps deleting."
+    assert ready.message.startswith(wanted)
+    assert ring.fights() == 1
+    push(person, sources(namespace, "new"))
+    assert ring.visit() == "new", "a new revision tries again"
 
 
 def test_single_edits_are_no_fight() -> None:
