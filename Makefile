@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python a thousand times: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply clean
+.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply test-health clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -45,6 +45,7 @@ golden: $(READY) ## rewrite the expected outputs; review them as a diff
 
 bench: $(READY) ## measure plan, lint, commit and --help against a lower bound and other tools
 	@$(BIN)/python -m benchmarks.sizing.speed
+	@$(BIN)/python -m benchmarks.evaluator
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 bench-live: $(READY) ## measure plans and applies on a real API server against bare requests, kubectl and Flux
@@ -96,6 +97,9 @@ test-large: $(READY) ## run the tests of generated repositories with larger and 
 
 test-apply: $(READY) ## look for an unsafe apply on the real API server, in thousands of runs
 	@RECONCILER_TEST_APPLY_RUNS=300 $(BIN)/python -m pytest -q --timeout 0 tests/live/apply/test_safety.py $(PYTEST)
+
+test-health: $(READY) ## ten thousand random histories of the health of a fleet
+	@RECONCILER_TEST_HISTORIES=10000 $(BIN)/python -m pytest -q --timeout 0 tests/core/health/fleet/test_histories.py $(PYTEST)
 
 verify: lint types test ## run lint, types and test, and check that the working tree is clean
 	@git diff --exit-code --stat

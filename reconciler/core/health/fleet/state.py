@@ -130,7 +130,6 @@ class NodeState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     renewals: int = 0
     returns: tuple[float, ...] = ()
     override_until: float = 0.0
-    reason: str = ""
 
 
 class Admission(Struct, frozen=True, kw_only=True):
