@@ -1,0 +1,192 @@
+"""Statistics of a fleet: how rarely healthy GPUs are flagged, how often slow ones are, and the estimates behind it."""
+
+import random
+
+import pytest
+
+from reconciler.core.health.fleet.drift import DriftState, drift_baseline, follow_drift
+from reconciler.core.health.fleet.learning import AcceptedRun, learn, should_demote
+from reconciler.core.health.fleet.lemons import LemonEvent, LemonKind, find_lemons, gamma_above
+from reconciler.core.health.fleet.peers import (
+    GpuSample,
+    benjamini_hochberg,
+    best_of,
+    cohort_drift,
+    outliers,
+    t5_tail,
+)
+from tools.health_simulation import false_positives, power, runs_to_alarm
+
+DAY = 86400.0
+
+
+@pytest.mark.parametrize(("kind", "cv", "gpus"), [("normal", 0.01, 8), ("t3", 0.01, 64), ("skew", 0.01, 8)])
+def test_healthy_gpus_are_hardly_ever_flagged(kind: str, cv: float, gpus: int) -> None:
+    """F-098: z alone flags up to 2 % of healthy GPUs in each run; the gate and the best of three flag none."""
+    rates = false_positives(kind, cv, gpus, 4000 // gpus)
+    assert 2e-3 < rates.z_alone < 4e-2
+    assert rates.gated < rates.z_alone
+    assert rates.best_of_three <= 2e-4
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpus", "drop", "low", "high"),
+    [
+        ("normal", 8, 0.05, 0.25, 0.52),
+        ("normal", 8, 0.07, 0.82, 0.97),
+        ("normal", 8, 0.10, 0.98, 1.0),
+        ("t3", 64, 0.07, 0.94, 1.0),
+        ("skew", 8, 0.07, 0.78, 0.95),
+        ("skew", 8, 0.10, 0.96, 1.0),
+    ],
+)
+def test_slow_gpus_are_found(kind: str, gpus: int, drop: float, low: float, high: float) -> None:
+    """Five percent is a coin flip, seven percent is reliable, ten percent is certain."""
+    found = power(kind, 0.01, gpus, drop, fleets=250 if gpus < 10 else 100)
+    assert low <= found <= high
+
+
+def test_half_a_slow_cohort_hides_itself() -> None:
+    assert power("normal", 0.01, 16, 0.10, fleets=100, bad=1) == 1.0
+    assert power("normal", 0.01, 16, 0.10, fleets=100, bad=4) > 0.85
+    assert power("normal", 0.01, 16, 0.10, fleets=100, bad=8) == 0.0
+
+
+def test_delays_and_false_alarms_of_the_cusum() -> None:
+    """A limit of 10: no false alarm in thousands of runs, where 5 has one in about 900; two sigma in seven runs."""
+    assert 500 < runs_to_alarm(0.0, 5.0, 40, 5000) < 1500
+    assert runs_to_alarm(0.0, 10.0, 10, 5000) > 4500
+    assert runs_to_alarm(1.0, 10.0, 200, 1000) == pytest.approx(21, abs=2.5)
+    assert runs_to_alarm(2.0, 10.0, 200, 1000) == pytest.approx(7.3, abs=1)
+    assert runs_to_alarm(3.0, 10.0, 200, 1000) == pytest.approx(4.6, abs=0.6)
+
+
+def samples(values: list[float], cohort: str = "H100") -> list[GpuSample]:
+    return [
+        GpuSample(node=f"n{index // 4}", slot=f"s{index % 4}", metric="hbm", value=value, cohort=cohort)
+        for index, value in enumerate(values)
+    ]
+
+
+def test_an_outlier_says_why() -> None:
+    values = [100.0, 101.0, 99.5, 100.4, 99.8, 100.9, 100.2, 80.0]
+    (found,) = outliers(samples(values))
+    assert (found.node, found.slot, found.peers) == ("n1", "s3", 8)
+    assert found.message.startswith("hbm is 80, -20.1 % of the median 100.1 of 8 peers (z = -")
+    assert outliers(samples(values[1:])) == (), "seven GPUs are no cohort"
+    one_node = [GpuSample(node="n", slot=str(index), metric="hbm", value=value) for index, value in enumerate(values)]
+    assert outliers(one_node) == (), "nor is one node"
+    mixed = [*samples(values[:4], "H100"), *samples(values[4:], "H200")]
+    assert outliers(mixed) == (), "different GPUs are no peers"
+
+
+def test_latencies_are_judged_upwards() -> None:
+    rows = [
+        GpuSample(node=f"n{index % 2}", slot=str(index), metric="latency", value=value, larger_is_better=False)
+        for index, value in enumerate([1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 2.0, 0.4])
+    ]
+    assert [one.value for one in outliers(rows)] == [2.0]
+    assert best_of([3.0, 1.0, 2.0], larger_is_better=False) == 1.0
+
+
+def test_a_whole_cohort_that_moves_is_no_node() -> None:
+    (note,) = cohort_drift(samples([95.0] * 8), {"hbm of H100": 100.0})
+    assert "moved by -5.0 %" in note
+    assert outliers(samples([95.0] * 8)) == ()
+    assert cohort_drift(samples([98.0] * 8), {"hbm of H100": 100.0}) == ()
+
+
+def test_the_tail_of_t5_and_false_discoveries() -> None:
+    assert t5_tail(0.0) == pytest.approx(0.5)
+    assert t5_tail(2.015) == pytest.approx(0.05, abs=1e-4)
+    assert t5_tail(4.032) == pytest.approx(0.005, abs=1e-5)
+    assert benjamini_hochberg([0.001, 0.008, 0.039, 0.041, 0.6], 0.05) == 0.008
+    assert benjamini_hochberg([0.5, 0.6], 0.05) == -1.0
+
+
+def test_drift_needs_chance_and_size() -> None:
+    """F-098: a lasting loss of 5 % is found after a few runs; one of 1 % never counts; 20 runs make a baseline."""
+    chance = random.Random(3)  # noqa: S311 (a test)
+    past = [100 * (1 + chance.gauss(0, 0.01)) for _ in range(50)]
+    baseline = drift_baseline(past)
+    assert baseline is not None
+    assert drift_baseline(past[:19]) is None
+
+    def run(loss: float) -> int:
+        state = DriftState()
+        for count in range(1, 200):
+            state = follow_drift(state, 100 * (1 - loss) * (1 + chance.gauss(0, 0.01)), baseline)
+            if state.is_alarm(baseline):
+                return count
+        return 0
+
+    assert 1 <= run(0.05) <= 6
+    assert run(0.01) == 0
+    assert run(0.0) == 0
+    state = DriftState()
+    for _ in range(40):
+        state = follow_drift(state, 90.0, baseline)
+    assert state.ewma == pytest.approx(90.0, abs=0.1)
+    assert state.may_enforce(baseline)
+
+
+def test_the_incomplete_gamma_function() -> None:
+    assert gamma_above(1.0, 1.0, 1.0) == pytest.approx(0.3678794)
+    assert gamma_above(2.0, 3.0, 1.0) == pytest.approx(0.6766764)
+    assert gamma_above(10.0, 3.0, 1.0) == pytest.approx(0.0027694, rel=1e-4)
+    assert gamma_above(0.0, 3.0, 1.0) == 1.0
+
+
+def event(node: str, kind: LemonKind, days_ago: float, workload: str = "") -> LemonEvent:
+    return LemonEvent(node=node, kind=kind, at=100 * DAY - days_ago * DAY, workload=workload)
+
+
+def test_a_lemon_fails_again_and_again_in_different_ways() -> None:
+    """F-098: three events of two kinds within a fleet where one node in two has none."""
+    exposure = {f"n{index}": 20.0 for index in range(100)}
+    events = [event(f"n{index}", LemonKind.FATAL, index % 14) for index in range(4)]
+    lemon = [
+        event("bad", LemonKind.FATAL, 1),
+        event("bad", LemonKind.PREFLIGHT, 2),
+        event("bad", LemonKind.REMEDIATION, 3),
+        event("bad", LemonKind.FATAL, 5),
+    ]
+    (found,) = find_lemons([*events, *lemon], {**exposure, "bad": 20.0}, 100 * DAY)
+    assert found.node == "bad"
+    assert "2 x fatal, 1 x preflight, 1 x remediation" in found.message
+    assert find_lemons([*events, *lemon[:2]], {**exposure, "bad": 20.0}, 100 * DAY) == ()
+    same = [event("bad", LemonKind.FATAL, day) for day in range(4)]
+    assert find_lemons([*events, *same], {**exposure, "bad": 20.0}, 100 * DAY) == (), "one kind alone"
+    old = [event("bad", one.kind, 150) for one in lemon]
+    assert find_lemons([*events, *old], {**exposure, "bad": 20.0}, 100 * DAY) == (), "long ago"
+
+
+def test_a_bad_image_makes_no_lemon() -> None:
+    """Jobs of one workload that die on several nodes say nothing about the nodes."""
+    exposure = {f"n{index}": 20.0 for index in range(20)}
+    died = [event(f"n{index}", LemonKind.JOB_DIED, 1, "bad-image") for index in range(5) for _ in range(3)]
+    fatal = [event("n0", LemonKind.FATAL, 1)]
+    assert find_lemons([*died, *fatal], exposure, 100 * DAY) == ()
+
+
+def test_thresholds_move_in_small_steps_within_a_floor() -> None:
+    """F-098: a history of healthy runs gives a threshold proposal, a diff that somebody reviews."""
+    runs = [AcceptedRun(gpu=f"g{index % 40}", value=0.90 + 0.0001 * index) for index in range(400)]
+    learned = learn("hbm.bandwidth", "failBelow", runs, current=0.75, floor=0.6)
+    assert learned is not None
+    assert (learned.old, learned.new, learned.gpus) == (0.75, 0.77, 40)
+    spec = learned.over({"mode": "propose", "checks": {"hbm.bandwidth": {"limits": {"failBelow": 0.75, "w": 1}}}})
+    assert spec["checks"]["hbm.bandwidth"]["limits"] == {"failBelow": 0.77, "w": 1}
+    assert spec["mode"] == "propose"
+    down = learn("hbm.bandwidth", "failBelow", runs, current=0.99, floor=0.98)
+    assert down is not None
+    assert down.new == 0.98, "never below the floor of the vendor"
+    assert len(down.changing) == 0
+    assert learn("hbm.bandwidth", "failBelow", runs[:100], current=0.75, floor=0.6) is None
+    assert learn("hbm.bandwidth", "failBelow", runs, current=0.874, floor=0.6) is None
+
+
+def test_a_check_that_is_often_wrong_goes_back_to_shadow() -> None:
+    assert should_demote(5, 2)
+    assert not should_demote(5, 1)
+    assert not should_demote(4, 4)
