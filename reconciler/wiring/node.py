@@ -9,20 +9,33 @@ from reconciler.adapters.node.nvml import NvmlSource
 from reconciler.adapters.node.system import SystemSource
 
 if TYPE_CHECKING:
+    from reconciler.core.health.peaks import PeakTable
     from reconciler.core.health.xid import XidTable
     from reconciler.ports.node import ReadingSource
 
 
-def node_sources(environ: Mapping[str, str], *, root: Path) -> Sequence["ReadingSource"]:
-    """Return the sources of a light sweep. The child process of NVML starts at once."""
+def node_sources(environ: Mapping[str, str], *, root: Path, tests: bool = False) -> Sequence["ReadingSource"]:
+    """Return the sources of a light sweep, and with `tests` those of all profiles. The child of NVML starts at once."""
     nvml = NvmlSource(environ=environ)
     nvml.start()
-    return (SystemSource(root), nvml)
+    if not tests:
+        return (SystemSource(root), nvml)
+    from reconciler.adapters.node.selftest import SelfTestSource  # noqa: PLC0415 - a light sweep starts fast
+
+    return (SystemSource(root), nvml, SelfTestSource(root=root, environ=environ))
 
 
 def node_name(environ: Mapping[str, str]) -> str:
     """Return the name of this node: NODE_NAME, as a DaemonSet sets it, else the host name."""
     return environ.get("NODE_NAME") or os.uname().nodename
+
+
+def peak_table() -> "PeakTable":
+    """Return what GPUs and links can reach, of the table that ships with the package."""
+    from reconciler.adapters import bundle  # noqa: PLC0415 - only where findings are made
+    from reconciler.core.health.peaks import read_peaks  # noqa: PLC0415
+
+    return read_peaks(bundle.read("data/gpus.json"))
 
 
 def xid_table() -> "XidTable":

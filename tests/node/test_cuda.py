@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from reconciler.adapters.node.cuda.device import cpus
-from reconciler.adapters.node.selftest import GpuSelfTest, SelfTestLimits, sticky_code
-from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.adapters.node.selftest import GpuSelfTest, SelfTestLimits, SelfTestSource
+from reconciler.core.health.cuda_errors import sticky_code
+from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError
+from reconciler.core.health.sweeps import SourceReadings
 from tests.node.compiled import build
 
 SLOT, OTHER = "0000:01:00.0", "0000:02:00.0"
@@ -220,3 +223,30 @@ def test_lists_of_cpus() -> None:
     assert cpus("0-3,8") == {0, 1, 2, 3, 8}
     with pytest.raises(ValueError, match="invalid literal"):
         cpus("")
+
+
+def test_a_source_tests_idle_gpus_only(library: Path, tmp_path: Path) -> None:
+    """Profile preflight tests each idle GPU; one in use, or with MIG on, or not known to be idle, is not touched."""
+    log = tmp_path / "log"
+    slots = [f"0000:0{number}:00.0" for number in range(1, 5)]
+    busy: list[dict[str, Any]] = [{"pid": 7, "memory": None}]
+    before = SourceReadings(
+        gpus=tuple(GpuIdentity(slot=slot) for slot in slots),
+        readings=(
+            NodeReading(name="nvml.processes", slot=slots[0], value=[]),
+            NodeReading(name="nvml.processes", slot=slots[1], value=busy),
+            NodeReading(name="nvml.processes", slot=slots[2], value=[]),
+            NodeReading(name="nvml.mig_mode", slot=slots[2], value={"current": 1, "pending": 1}),
+        ),
+    )
+    environ = {**os.environ, "FAKE_CUDA_LOG": str(log)}
+    source = SelfTestSource(library=str(library), root=tmp_path, environ=environ)
+    found = source.read(ProbeProfile.PREFLIGHT, before).readings
+    errors = {reading.slot: reading.error for reading in found if reading.name == "cuda.daxpy"}
+    assert errors == dict(zip(slots, (None, ReadError.BUSY, ReadError.NOT_SUPPORTED, ReadError.FAILED), strict=True))
+    assert len({line.split()[0] for line in log.read_text().splitlines()}) == 1  # one process, for the idle GPU
+    assert not [reading for reading in found if reading.name == "cuda.peer"]
+    assert source.read(ProbeProfile.LIGHT, before).readings == ()
+    deep = source.read(ProbeProfile.DEEP, before).readings
+    assert {reading.slot for reading in deep if reading.name == "cuda.peer"} == set(slots[1:])  # no peer is idle
+    source.close()

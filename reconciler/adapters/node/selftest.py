@@ -13,11 +13,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reconciler.adapters.node.cuda.driver import LIBRARY, STICKY
+from reconciler.adapters.node.cuda.driver import LIBRARY
 from reconciler.adapters.process import ChildCommand, ChildProcess, ProcessUnavailable, without_credentials
+from reconciler.core.health.cuda_errors import sticky_code
+from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.plans import PLANS, obstacle
 from reconciler.core.health.readings import NodeReading, ReadError, Value
+from reconciler.core.health.sweeps import SourceReadings
 
-TESTS = ("h2d", "d2h", "daxpy", "fp64", "bf16", "fp32")
 _MEMORY_BYTES = 1 << 50  # no limit: a driver maps all memory of all GPUs
 _ANSWER_BYTES = 1 << 20
 
@@ -50,7 +53,7 @@ class GpuSelfTest:
         self._environ = {**without_credentials(environ), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         self._clock = clock
 
-    def read(self, slot: str, tests: Sequence[str] = TESTS, peers: Sequence[str] = ()) -> Iterator[NodeReading]:
+    def read(self, slot: str, tests: Sequence[str], peers: Sequence[str] = ()) -> Iterator[NodeReading]:
         """Yield the readings of one GPU, and of copies from it to `peers`, which become one reading."""
         child = ChildProcess(self._command(), interactive=True)
         deadline = self._clock() + self._limits.deadline
@@ -129,12 +132,6 @@ class _Conversation:
         return NodeReading(name=name, slot=self._slot, error=error, detail=f"not run: {stopped.detail}")
 
 
-def sticky_code(reading: NodeReading) -> int:
-    """Return the code of an error after which the GPU cannot be used by its process; 0 if it is none."""
-    code = reading.value.get("code") if isinstance(reading.value, dict) else None
-    return code if isinstance(code, int) and code in STICKY else 0
-
-
 def _of_peers(slot: str, readings: Mapping[str, NodeReading]) -> NodeReading:
     """Merge the copies to several GPUs; the first error that ended the use of the GPU is that of the reading."""
     value: dict[str, Value] = {
@@ -148,3 +145,38 @@ def _of_peers(slot: str, readings: Mapping[str, NodeReading]) -> NodeReading:
     if broken is not None:
         return NodeReading(name="cuda.peer", slot=slot, value=broken.value, error=broken.error, detail=broken.detail)
     return NodeReading(name="cuda.peer", slot=slot, value=value, milliseconds=round(total, 3))
+
+
+class SelfTestSource:
+    """The tests of a profile as a source: those of every GPU that the sources before it found idle."""
+
+    name = "cuda"
+
+    def __init__(
+        self, *, library: str = LIBRARY, root: Path = Path("/"), environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self._library, self._root, self._environ = library, root, environ
+
+    def read(self, profile: ProbeProfile, before: SourceReadings) -> SourceReadings:
+        """Test the GPUs one after the other. A profile without tests reads nothing."""
+        plan = PLANS[profile]
+        if not plan.gpu_tests:
+            return SourceReadings()
+        limits = SelfTestLimits(budget=plan.budget, deadline=plan.deadline)
+        test = GpuSelfTest(limits=limits, library=self._library, root=self._root, environ=self._environ)
+        readings: list[NodeReading] = []
+        slots = [gpu.slot for gpu in before.gpus]
+        obstacles = {slot: obstacle(before.readings, slot) for slot in slots}
+        for slot in slots:
+            blocked = obstacles[slot]
+            if blocked is None:
+                peers = [other for other in slots if other != slot and obstacles[other] is None]
+                readings += test.read(slot, plan.gpu_tests, peers if plan.has_peers else ())
+            else:
+                names = ("device", *plan.gpu_tests, *(("peer",) if plan.has_peers and len(slots) > 1 else ()))
+                error, detail = blocked
+                readings += (NodeReading(name=f"cuda.{name}", slot=slot, error=error, detail=detail) for name in names)
+        return SourceReadings(readings=tuple(readings))
+
+    def close(self) -> None:
+        """Do nothing: every child ended with its tests."""

@@ -92,7 +92,7 @@ def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
     from reconciler.core.health.checks.check import NodeExpectation  # noqa: PLC0415
     from reconciler.core.health.findings import ProbeProfile  # noqa: PLC0415
     from reconciler.core.health.judge import judge  # noqa: PLC0415
-    from reconciler.wiring.node import xid_table  # noqa: PLC0415
+    from reconciler.wiring.node import peak_table, xid_table  # noqa: PLC0415
 
     _check_names(flags["checks"], check_ids())
     if flags["replay"]:
@@ -104,6 +104,7 @@ def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
         history=history,
         expected=NodeExpectation(gpus=flags["expect_gpus"]),
         xids=xid_table(),
+        peaks=peak_table(),
         profile=ProbeProfile(flags["profile"]),
         only=flags["checks"],
     )
@@ -124,7 +125,9 @@ def _sweeps(root: str, profile: str, count: int, interval: float) -> "list[Sweep
     from reconciler.wiring.node import node_name, node_sources  # noqa: PLC0415
 
     environ = environment()
-    sources = node_sources(environ, root=Path(root))  # starts the child, which loads while the rest is imported
+    sources = node_sources(
+        environ, root=Path(root), tests=profile != "light"
+    )  # starts the child, which loads while the rest is imported
     from reconciler.adapters.clock import SystemClock  # noqa: PLC0415
     from reconciler.app.health.probe import take_sweep  # noqa: PLC0415
     from reconciler.core.health.findings import ProbeProfile  # noqa: PLC0415

@@ -1,12 +1,14 @@
 """The catalogue: every check, in the order in which a person reads them. A check is a row of its family's file."""
 
 from reconciler.core.health.checks import (
+    bandwidth,
+    compute,
     driver,
     memory,
 )
 from reconciler.core.health.checks.check import HealthCheck
 
-CHECKS: tuple[HealthCheck, ...] = (*driver.CHECKS, *memory.CHECKS)
+CHECKS: tuple[HealthCheck, ...] = (*driver.CHECKS, *memory.CHECKS, *bandwidth.CHECKS, *compute.CHECKS)
 BY_ID = {check.id: check for check in CHECKS}
 
 

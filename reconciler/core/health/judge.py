@@ -19,6 +19,7 @@ from reconciler.core.health.findings import (
     RepairAction,
     Threshold,
 )
+from reconciler.core.health.peaks import NO_PEAKS, PeakTable
 from reconciler.core.health.readings import GpuIdentity, Sweep
 from reconciler.core.health.xid import NO_XIDS, XidTable
 
@@ -36,6 +37,7 @@ def judge(
     limits: Mapping[str, Mapping[str, Threshold]] | None = None,
     expected: NodeExpectation = NodeExpectation(),  # noqa: B008 - a frozen value
     xids: XidTable = NO_XIDS,
+    peaks: PeakTable = NO_PEAKS,
     profile: ProbeProfile = ProbeProfile.LIGHT,
     only: Collection[str] = (),
 ) -> tuple[HealthFinding, ...]:
@@ -47,7 +49,13 @@ def judge(
         merged = {**check.limits, **((limits or {}).get(check.id, {}))}
         for gpu in _subjects(check, sweep):
             subject = CheckInput(
-                sweep=sweep, slot=gpu.slot, limits=merged, history=history, expected=expected, xids=xids
+                sweep=sweep,
+                slot=gpu.slot,
+                limits=merged,
+                history=history,
+                expected=expected,
+                xids=xids,
+                peaks=peaks,
             )
             findings.append(_finding(check, gpu, _run(check, subject)))
     return tuple(findings)

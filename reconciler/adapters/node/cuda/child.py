@@ -14,13 +14,13 @@ from reconciler.adapters.node.cuda import measurements
 from reconciler.adapters.node.cuda.device import CudaDevice
 from reconciler.adapters.node.cuda.driver import (
     LIBRARY,
-    STICKY,
     CudaDriver,
     CudaError,
     MissingFunction,
     MissingLibrary,
 )
 from reconciler.adapters.node.cuda.measurements import Budget, Fields
+from reconciler.core.health.cuda_errors import STICKY
 
 _OF_CODES = {
     46: "busy",  # another process has the GPU for itself

@@ -7,21 +7,6 @@ from typing import Any
 
 LIBRARY = "libcuda.so.1"
 SUCCESS = 0
-STICKY = {
-    214: "an uncorrectable memory error",
-    700: "an illegal address",
-    702: "a kernel that did not end",
-    710: "an assertion of the device",
-    714: "a hardware stack error",
-    715: "an illegal instruction",
-    716: "a misaligned address",
-    717: "an invalid address space",
-    718: "an invalid program counter",
-    719: "a failed launch",
-    999: "an unknown error",
-}
-"""Codes after which the process can no longer use the GPU."""
-
 _HANDLE = ctypes.POINTER(c_void_p)
 _SIZE = ctypes.POINTER(c_size_t)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {

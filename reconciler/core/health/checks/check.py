@@ -10,8 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, ProbeProfile, RepairAction, Threshold
+from reconciler.core.health.peaks import NO_PEAKS, PeakTable
 from reconciler.core.health.policy import CheckMode, Lane
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
 from reconciler.core.health.xid import NO_XIDS, XidTable
@@ -107,6 +109,7 @@ class CheckInput(Struct, frozen=True, kw_only=True):
     history: Sequence[Sweep] = ()
     expected: NodeExpectation = NodeExpectation()
     xids: XidTable = NO_XIDS
+    peaks: PeakTable = NO_PEAKS
 
     @property
     def gpu(self) -> GpuIdentity:
@@ -181,7 +184,7 @@ class CheckInput(Struct, frozen=True, kw_only=True):
 
     def at(self, sweep: Sweep) -> "CheckInput":
         """Return the same input with another sweep, without history."""
-        return CheckInput(sweep=sweep, slot=self.slot, limits=self.limits, expected=self.expected, xids=self.xids)
+        return replace(self, sweep=sweep, history=())
 
     def _number(self, name: str, value: object) -> float:
         number = as_number(value)

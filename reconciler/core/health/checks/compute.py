@@ -1,0 +1,161 @@
+"""Arithmetic, measured: results that are right to the last bit, the rate, and multiprocessors that keep up."""
+
+from reconciler.core.health.checks.check import (
+    CheckInput,
+    CheckResult,
+    HealthCheck,
+    Unmeasured,
+    as_number,
+    meaning,
+)
+from reconciler.core.health.cuda_errors import STICKY, UNCORRECTABLE_ECC, sticky_code
+from reconciler.core.health.findings import (
+    CheckStatus,
+    FindingSeverity,
+    ProbeProfile,
+    RepairAction,
+    Threshold,
+    ThresholdSource,
+)
+from reconciler.core.health.readings import ReadError
+
+_EXACT = ("cuda.daxpy", "cuda.fp64", "cuda.bf16", "cuda.fp32")
+_TESTS = ("cuda.device", "cuda.h2d", "cuda.d2h", *_EXACT, "cuda.peer")
+_SPREAD = Threshold(
+    value=0.97,
+    source=ThresholdSource.SPEC,
+    citation="all multiprocessors of a GPU have the same clock and the same work",
+)
+_REFERENCE = Threshold(
+    value="none", source=ThresholdSource.LEARNED, citation="10^12 operations a second of healthy GPUs of this model"
+)
+_BELOW_REFERENCE = Threshold(value=0.95, source=ThresholdSource.SPEC, citation="part of the reference")
+
+
+def _usable(given: CheckInput) -> CheckResult:
+    """Fail on an error that ends the use of the GPU, whichever test met it."""
+    readings = [reading for name in _TESTS if (reading := given.sweep.find(name, given.slot)) is not None]
+    for reading in readings:
+        if code := sticky_code(reading):
+            return CheckResult(
+                status=CheckStatus.FAIL,
+                message=f"{reading.name}: {reading.detail or STICKY[code]}",
+                observed=code,
+                action=RepairAction.RESET_GPU if code == UNCORRECTABLE_ECC else RepairAction.RUN_DIAG,
+            )
+    given.value("cuda.device")
+    late = next((reading for reading in readings if reading.error is ReadError.DEADLINE), None)
+    if late is not None:
+        raise meaning(late)
+    return CheckResult(status=CheckStatus.PASS, message="the GPU was used without an error", observed=0)
+
+
+def _checksum(given: CheckInput) -> CheckResult:
+    """Fail on any wrong result. A test without a result is no proof, unless the GPU has no such arithmetic."""
+    wrong: list[str] = []
+    total, measured, missing = 0, 0, None
+    for name in _EXACT:
+        reading = given.sweep.find(name, given.slot)
+        if reading is None or reading.error is ReadError.NOT_SUPPORTED:
+            continue
+        if reading.error is not None:
+            missing = missing or meaning(reading)
+            continue
+        measured += 1
+        count = int(given.field(name, "mismatches"))
+        total += count
+        if count:
+            units = given.table(name).get("wrongSms")
+            where = f" on multiprocessors {', '.join(map(str, units))}" if isinstance(units, list) and units else ""
+            wrong.append(f"{name.removeprefix('cuda.')}: {count} wrong results{where}")
+    if wrong:
+        message = f"sdc_suspect: {'; '.join(wrong)}"
+        return CheckResult(status=CheckStatus.FAIL, message=message, observed=total, samples=measured)
+    if missing is not None:
+        raise missing
+    if not measured:
+        raise Unmeasured(CheckStatus.UNKNOWN, "no test with an exact result ran")
+    return CheckResult(status=CheckStatus.PASS, message="all results are exact", observed=0, samples=measured)
+
+
+def _rate(given: CheckInput, name: str) -> CheckResult:
+    """Tell the rate; judge it by a reference if there is one, and the slowest multiprocessor by the median."""
+    observed = given.field(name, "best")
+    found = given.table(name)
+    samples = len(found.get("samples") or [0])
+    message = f"{observed:.4g} TFLOPS{_of_peak(given, name)}"
+    reference = as_number(given.threshold("referenceTflops").value)
+    if reference and observed < reference * given.limit("belowReference"):
+        threshold = Threshold(
+            value=round(reference * given.limit("belowReference"), 3),
+            source=given.threshold("referenceTflops").source,
+            citation=given.threshold("referenceTflops").citation,
+        )
+        message = f"{message}, {observed / reference:.1%} of the reference"
+        return CheckResult(
+            status=CheckStatus.WARN, message=message, observed=observed, threshold=threshold, samples=samples
+        )
+    slowest = as_number(found.get("slowestPart"))
+    if slowest is None:
+        raise Unmeasured(CheckStatus.UNKNOWN, f"{message}; the multiprocessors could not be told apart")
+    is_uneven = slowest < given.limit("slowestPart")
+    return CheckResult(
+        status=CheckStatus.WARN if is_uneven else CheckStatus.PASS,
+        message=f"{message}; multiprocessor {found.get('slowestSm')} has {slowest:.1%} of the median's speed",
+        observed=observed,
+        threshold=given.threshold("slowestPart"),
+        samples=samples,
+    )
+
+
+def _of_peak(given: CheckInput, name: str) -> str:
+    """Say how much of the peak at the measured clock that is: a slow clock and slow silicon look different."""
+    found = given.table(name)
+    clock, rate = as_number(found.get("clockMhz")), as_number(found.get("flopPerClock"))
+    text = f" at {clock:.0f} MHz" if clock else ""
+    limits = given.peaks.limits(given.gpu.product)
+    if limits is None or rate is None:
+        return text
+    peaks = {("cuda.fp64", "tensor"): limits.fp64_tensor or limits.fp64, ("cuda.fp64", "vector"): limits.fp64}
+    peak = peaks.get((name, str(found.get("unit")))) or (limits.bf16 if name == "cuda.bf16" else None)
+    return f"{text}, {rate / peak:.0%} of the peak at that clock" if peak else text
+
+
+def _rate_row(kind: str, title: str) -> HealthCheck:
+    return HealthCheck(
+        id=f"compute.{kind}",
+        title=title,
+        judge=lambda given: _rate(given, f"cuda.{kind}"),
+        reads=(f"cuda.{kind}",),
+        profile=ProbeProfile.PREFLIGHT,
+        unit="TFLOPS",
+        limits={"slowestPart": _SPREAD, "referenceTflops": _REFERENCE, "belowReference": _BELOW_REFERENCE},
+        action=RepairAction.RUN_DIAG,
+    )
+
+
+CHECKS = (
+    HealthCheck(
+        id="cuda.usable",
+        title="Tests on the GPU meet no error that ends its use",
+        judge=_usable,
+        reads=_TESTS,
+        profile=ProbeProfile.PREFLIGHT,
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RUN_DIAG,
+        unit="code",
+    ),
+    HealthCheck(
+        id="compute.checksum",
+        title="Results are right to the last bit",
+        judge=_checksum,
+        reads=_EXACT,
+        profile=ProbeProfile.PREFLIGHT,
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RUN_DIAG,
+        unit="results",
+    ),
+    _rate_row("fp64", "FP64 arithmetic: all multiprocessors keep up"),
+    _rate_row("bf16", "bf16 tensor cores: all multiprocessors keep up"),
+    _rate_row("fp32", "FP32 arithmetic, on GPUs without bf16: all multiprocessors keep up"),
+)

@@ -1,0 +1,86 @@
+"""What each profile runs besides the light sweep, how long it may take, and which GPUs may be tested at all."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.readings import NodeReading, ReadError
+
+_ALL = ("h2d", "d2h", "daxpy", "fp64", "bf16", "fp32")
+
+
+class ProfilePlan(Struct, frozen=True, kw_only=True):
+    """A profile. `gpu_tests` run on each GPU, one GPU after the other, within `budget` seconds of samples each.
+
+    A GPU that does not answer is given up after `deadline` seconds. `diag_level` is that of `dcgmi diag`; 0 is none.
+    `purpose` and `duration` are for people.
+    """
+
+    profile: ProbeProfile
+    purpose: str
+    duration: str
+    gpu_tests: tuple[str, ...] = ()
+    has_peers: bool = False
+    budget: float = 5.0
+    deadline: float = 30.0
+    diag_level: int = 0
+    has_nvbandwidth: bool = False
+
+
+_ROWS = (
+    ProfilePlan(
+        profile=ProbeProfile.LIGHT, purpose="what the driver and the kernel tell; no GPU time", duration="< 1 s"
+    ),
+    ProfilePlan(
+        profile=ProbeProfile.PREFLIGHT,
+        purpose="before a job, on its own GPUs",
+        duration="5 to 20 s",
+        gpu_tests=_ALL,
+    ),
+    ProfilePlan(
+        profile=ProbeProfile.POSTFLIGHT,
+        purpose="after a job: the same tests, and what the counters say since it started",
+        duration="5 to 20 s",
+        gpu_tests=_ALL,
+    ),
+    ProfilePlan(
+        profile=ProbeProfile.DEEP,
+        purpose="an idle or cordoned node, before it returns to service",
+        duration="2 to 30 min",
+        gpu_tests=_ALL,
+        has_peers=True,
+        budget=20.0,
+        deadline=90.0,
+        diag_level=3,
+        has_nvbandwidth=True,
+    ),
+    ProfilePlan(
+        profile=ProbeProfile.RMA,
+        purpose="evidence for a replacement; started by a person",
+        duration="1 to 2 h",
+        gpu_tests=_ALL,
+        has_peers=True,
+        budget=20.0,
+        deadline=90.0,
+        diag_level=4,
+        has_nvbandwidth=True,
+    ),
+)
+PLANS = {plan.profile: plan for plan in _ROWS}
+
+
+def obstacle(readings: Sequence[NodeReading], slot: str) -> tuple[ReadError, str] | None:
+    """Return why a GPU must not be tested now: in use, MIG on, or not known to be idle. None: it may be tested."""
+    found = {reading.name: reading for reading in readings if reading.slot == slot}
+    mig = found.get("nvml.mig_mode")
+    if mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1:
+        return ReadError.NOT_SUPPORTED, "MIG is on"
+    processes = found.get("nvml.processes")
+    if processes is None or processes.error is not None or not isinstance(processes.value, list):
+        detail = "nvml.processes was not read" if processes is None else processes.detail or str(processes.error)
+        return ReadError.FAILED, f"not tested: the GPU may be in use ({detail})"
+    if processes.value:
+        pids = ", ".join(str(row.get("pid")) for row in processes.value if isinstance(row, dict))
+        return ReadError.BUSY, f"in use by process {pids}"
+    return None
