@@ -181,7 +181,7 @@ def build_index(
     digests = DependencyDigests(context)
     stale_sets = {each for each, digest in store.digests.items() if digests.of(each) != digest}
     stale = [path for path in sources if path in changed or known[path].dependencies in stale_sets]
-    compilation = _compile(runtime, context, sources, stale, changed, keep=keep)
+    compilation = _compile(runtime, context, revision, stale, changed, keep=keep)
     records = {path: compilation.records.get(path) or known[path] for path in sources}
     desired, has_duplicates = rendered_blobs(records.values())
     index = CompiledRevision(
@@ -230,9 +230,8 @@ def compile_again(
     keep: Mapping[str, str] | None = None,
 ) -> CompiledRevision:
     """Return an index in which the source files of rendered paths are compiled in another context."""
-    sources = index.revision.files.sources
     chosen = sorted({index.sources[path] for path in paths})
-    compilation = _compile(runtime, context, sources, chosen, {}, keep=keep)
+    compilation = _compile(runtime, context, index.revision, chosen, {}, keep=keep)
     records = {**index.records, **compilation.records}
     desired, has_duplicates = rendered_blobs(records.values())
     contents = {path: content for path, content in index.contents.items() if index.sources[path] not in chosen}
@@ -333,19 +332,23 @@ _FEW = 20
 def _compile(
     runtime: Runtime,
     context: Context,
-    sources: BlobIds,
+    revision: LoadedRevision,
     paths: list[str],
     changed: Mapping[str, bytes],
     *,
     keep: Mapping[str, str] | None,
 ) -> _Compilation:
+    sources, rendered = revision.files.sources, revision.files.rendered
     contents = {**changed}
     contents.update(read_files(runtime.repository, sources, [path for path in paths if path not in contents]))
     compiled: dict[str, CompiledFile] = {}
     evaluator = PolicyEvaluator(context.policies)
 
-    def needed(rendered: RenderedObject) -> bool:
-        return keep is not None and keep.get(rendered.summary.path) != rendered.summary.digest
+    def needed(file: CompiledFile, one: RenderedObject) -> bool:
+        path, blob = one.summary.path, one.summary.digest
+        if keep is not None and keep.get(path) != blob:
+            return True
+        return path in file.replaceable and rendered.get(path, blob) != blob  # for `planning.jobs.generations`
 
     def work(positions: range) -> list[bytes]:
         chosen = [paths[position] for position in positions]
@@ -360,7 +363,7 @@ def _compile(
                         blob="" if file.exceeded else sources[path],  # evaluated again by the next run
                         is_definition=may_define(contents[path], runtime.kinds),
                     ),
-                    {one.summary.path: one.content for one in file.objects if needed(one)},
+                    {one.summary.path: one.content for one in file.objects if needed(file, one)},
                 )
             )
             for path, file in zip(chosen, files, strict=True)

@@ -1,6 +1,7 @@
 """`Renderer`: manifests and bytes of rendered paths, for the few that a plan compares or writes."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -8,6 +9,8 @@ from msgspec.structs import replace
 from reconciler.index.build import CompiledRevision, Runtime, read_files
 from reconciler.index.compile import RenderedObject, compile_files
 from reconciler.index.workers import in_parallel
+
+_MOST_KEPT = 1_000  # source files whose objects `object` keeps
 
 
 class Renderer:
@@ -17,7 +20,7 @@ class Renderer:
         self._runtime = runtime
         self._index = index
         self._raw: dict[str, bytes] = {}
-        self._objects: dict[tuple[str, str], dict[str, RenderedObject]] = {}
+        self._compile_one = lru_cache(_MOST_KEPT)(self._compile_for_cluster)
 
     def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
         """Return rendered paths by source file, and read those files in one call."""
@@ -43,7 +46,7 @@ class Renderer:
         if all(source in known for source in sources):
             files = [known[source] for source in sources]
         else:
-            chosen = [(source, self._raw[source]) for source in sources]
+            chosen = [(source, self.raw(source)) for source in sources]
             if cluster:
                 context = replace(context, clusters=tuple(one for one in context.clusters if one.name == cluster))
             files = compile_files(context, chosen)
@@ -53,12 +56,11 @@ class Renderer:
         ]
 
     def object(self, path: str) -> RenderedObject:
-        """Return one rendered object; those of its source file and cluster are kept for the next call."""
-        source, cluster = self._index.sources[path], path.partition("/")[0]
-        if (source, cluster) not in self._objects:
-            self.group([path])
-            (self._objects[source, cluster],) = self.compile([source], cluster=cluster)
-        return self._objects[source, cluster][path]
+        """Return one rendered object; those of its source file and cluster are kept for the next calls."""
+        return self._compile_one(self._index.sources[path], path.partition("/")[0])[path]
+
+    def _compile_for_cluster(self, source: str, cluster: str) -> dict[str, RenderedObject]:
+        return self.compile([source], cluster=cluster)[0]
 
     def contents(self, paths: list[str]) -> dict[str, bytes]:
         """Return the bytes of rendered paths, in order: kept ones, those in `rendered/`, and the rest compiled."""

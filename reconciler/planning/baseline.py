@@ -9,7 +9,7 @@ from msgspec import Struct
 from reconciler.core.documents import read
 from reconciler.core.documents.reader import CONFLICT
 from reconciler.core.kinds.kind import Kinds
-from reconciler.core.manifests.ownership import LABEL, OWNER, is_owned
+from reconciler.core.manifests.ownership import LABEL, OWNER, is_kept, is_owned
 from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem
 from reconciler.core.summary import ObjectSummary, summarize
@@ -21,11 +21,13 @@ from reconciler.revision.files import BlobIds
 class ExistingObject(Struct, frozen=True, array_like=True):
     """One object that exists: whether we own it, and its summary, which names cluster, kind, namespace and name.
 
-    `summary` is None where the content is not exactly one object; such content is never ours.
+    `summary` is None where the content is not exactly one object; such content is never ours. `is_kept`: an annotation
+    keeps the object when its source is removed.
     """
 
     is_owned: bool
     summary: ObjectSummary | None
+    is_kept: bool = False
 
 
 class Baseline(Protocol):
@@ -101,7 +103,7 @@ class RenderedTree:
         if body is None:
             return ExistingObject(is_owned=False, summary=None)
         summary = summarize(self._kinds, cluster=path.split("/", 1)[0], body=body, path=path, digest=self._blobs[path])
-        return ExistingObject(is_owned=is_owned(body), summary=summary)
+        return ExistingObject(is_owned=is_owned(body), summary=summary, is_kept=is_kept(body))
 
     def foreign(self, path: str) -> Problem:
         """Return the problem of a file that was not rendered by this tool."""

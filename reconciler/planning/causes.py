@@ -1,7 +1,8 @@
 """The causes of differences: the edited lines of the sources, found by what the base's sources render to."""
 
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
 
 from reconciler.core.causes import (
     Cause,
@@ -38,6 +39,7 @@ from reconciler.revision.revision import LoadedRevision, read_past_files
 
 _NOTHING = Why(rule="")
 _NAME: FieldPath = ("metadata", "name")
+_MOST_KEPT = 1_000  # documents whose lines are remembered
 _MOST_SEARCHED = 200  # source files of the base that are compiled to find where an object came from
 
 
@@ -81,7 +83,7 @@ class _SourceCauses:
         self._index = index
         self._past = past
         self._edits: dict[str, FileEdit] = {}
-        self._ranges: dict[Document, LineRange] = {}
+        self._document_lines = lru_cache(_MOST_KEPT)(document_lines)
 
     def of_object(self, manifest: Manifest, old: str) -> CauseFinder | None:
         """Return what finds the causes of an object's fields; a new document has none besides itself."""
@@ -143,8 +145,8 @@ class _SourceCauses:
         edited = [source for source, (_, after) in changed.items() if after is not None]
         dependent = (source for source in files if source not in changed and self._depends(source))
         candidates = (source for sources in (removed, edited, dependent) for source in sources if source in files)
-        found = (self._rendered(path, source) for _, source in zip(range(_MOST_SEARCHED), candidates, strict=False))
-        return next((manifest for manifest in found if manifest is not None), None)
+        source = next((one for one in islice(candidates, _MOST_SEARCHED) if path in self._past.paths(one)), None)
+        return None if source is None else self._rendered(path, source)
 
     def _depends(self, source: str) -> bool:
         """Return whether an unchanged source file was rendered from a file that differs."""
@@ -254,9 +256,7 @@ class _SourceCauses:
         """Yield the lines of a document whose file differs; many objects depend on the same document."""
         if document is None or document.source.path not in self._past.changed:
             return
-        if document not in self._ranges:
-            self._ranges[document] = document_lines(document)
-        yield self._ranges[document]
+        yield self._document_lines(document)
 
 
 def _document(manifest: Manifest | None) -> Document | None:

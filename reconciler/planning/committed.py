@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.core.manifests.ownership import is_kept
 from reconciler.planning.baseline import Baseline
 from reconciler.ports import Tree
 from reconciler.revision.files import BlobIds
@@ -62,7 +61,4 @@ def find_edits_in_old_folder(folder: str, before: BlobIds, after: Tree) -> Commi
 
 
 def _kept(paths: list[str], existing: Baseline) -> frozenset[str]:
-    if not paths:
-        return frozenset()
-    existing.objects(paths)  # in one call
-    return frozenset(path for path in paths if is_kept(existing.body(path) or {}))
+    return frozenset(path for path, found in existing.objects(paths).items() if found.is_kept)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from reconciler.core.config import Config, parse_config
 from reconciler.core.documents import read
@@ -28,10 +28,11 @@ class InputPart(StrEnum):
 
 
 ALL = frozenset(InputPart)
+_MOST_KEPT = 16  # compiled files: those of the objects that are compared now
 
 
 class PastSources:
-    """Compiles source files with parts of the base in place of those of the head. Each result is kept."""
+    """Compiles source files with parts of the base in place of those of the head. The last results are kept."""
 
     def __init__(
         self, runtime: Runtime, index: CompiledRevision, renderer: Renderer, files: RevisionFiles, changed: Changed
@@ -42,16 +43,22 @@ class PastSources:
         self._index = index
         self._renderer = renderer
         self._contexts: dict[frozenset[InputPart], Context] = {frozenset(): index.context}
-        self._compiled: dict[tuple[str, frozenset[InputPart]], CompiledFile] = {}
+        self._paths: dict[str, frozenset[str]] = {}
+        self._compile = lru_cache(_MOST_KEPT)(self._compile_parts)
 
     def compile(self, source: str, parts: frozenset[InputPart] = ALL) -> CompiledFile:
         """Compile a source file; `parts` are those of the base. A file that does not exist renders to nothing."""
-        parts &= self._differing(source)
-        if (source, parts) not in self._compiled:
-            raw = self._read(source, 0 if InputPart.FILE in parts else 1) or b""
-            (compiled,) = compile_files(self.context(parts), [(source, raw)])
-            self._compiled[source, parts] = compiled
-        return self._compiled[source, parts]
+        return self._compile(source, parts & self._differing(source))
+
+    def paths(self, source: str) -> frozenset[str]:
+        """Return the paths that a source file of the base renders. They are kept for all files."""
+        if source not in self._paths:
+            self._paths[source] = frozenset(one.summary.path for one in self.compile(source).objects)
+        return self._paths[source]
+
+    def _compile_parts(self, source: str, parts: frozenset[InputPart]) -> CompiledFile:
+        raw = self._read(source, 0 if InputPart.FILE in parts else 1) or b""
+        return compile_files(self.context(parts), [(source, raw)])[0]
 
     def _read(self, source: str, side: int) -> bytes | None:
         return self.changed[source][side] if source in self.changed else self._renderer.raw(source)

@@ -200,6 +200,7 @@ def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: 
 def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement: Judgement, judged: _Judged) -> Inputs:
     index, baseline, renderer, revision = sides.index, sides.baseline, sides.renderer, sides.index.revision
     changed, differing, findings = differences.changed, differences.differing, judged.findings
+    objects = baseline.objects(differing)
     waiting = index.pending()
     edits = _committed_edits(runtime, index, sides.base, sides.existing, waiting | differences.kept_specs)
     is_itself = sides.is_against_head or sides.base.tree.commit == revision.tree.commit
@@ -215,11 +216,12 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         kinds=runtime.kinds,
         desired=index.summaries(path for path in changed if path not in differences.foreign),
         existing={path: differences.owned[path] for path in differing},
-        existing_rows=_existing_summaries(baseline, differing),
+        existing_rows={path: found.summary for path, found in objects.items() if found.summary is not None},
+        kept=frozenset(path for path, found in objects.items() if found.is_kept),
         common=_common(index, sides.totals, changed),
         manifest=lambda path: renderer.object(path).manifest,
         body=baseline.body,
-        comparisons={path: update.comparison for path, update in differences.updates.items()},
+        comparisons=differences.comparisons,
         causes=differences.causes,
         kept_specs=differences.kept_specs,
         schemas=index.context.catalogue,
@@ -280,11 +282,6 @@ def _not_foreign(paths: Sequence[str], foreign: Iterable[Problem]) -> tuple[str,
     """Return the files that have no problem already."""
     reported = {problem.place.path for problem in foreign}
     return tuple(path for path in paths if path not in reported)
-
-
-def _existing_summaries(baseline: Baseline, paths: Sequence[str]) -> dict[str, ObjectSummary]:
-    objects = baseline.objects(paths)
-    return {path: found.summary for path, found in objects.items() if found.summary is not None}
 
 
 def _common(index: CompiledRevision, totals: ObjectTotals, changed: Sequence[str]) -> Common:

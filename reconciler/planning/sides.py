@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Config
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
-from reconciler.core.plan.comparison import NO_CAUSES, Causes
+from reconciler.core.plan.comparison import NO_CAUSES, Causes, Comparison
+from reconciler.core.plan.moves import find_replacements
 from reconciler.core.plan.replacements import is_kept
 from reconciler.core.problems import Problem
 from reconciler.index.build import (
@@ -90,7 +91,8 @@ class Differences(Struct, frozen=True, kw_only=True, eq=False):
     """Where the sides differ, by rendered path.
 
     changed: objects of the head that are new or different. differing: existing objects that the head changes or lacks.
-    foreign: the problems of objects that are not ours. kept_specs: objects that keep their current spec.
+    foreign: the problems of objects that are not ours. comparisons: those of updates and of new generations, by the
+    paths before and after. kept_specs: objects that keep their current spec.
     """
 
     changed: Sequence[str]
@@ -99,6 +101,7 @@ class Differences(Struct, frozen=True, kw_only=True, eq=False):
     foreign: Mapping[str, Problem]
     causes: Causes
     updates: Mapping[str, Update]
+    comparisons: Mapping[tuple[str, str], Comparison]
     kept_specs: frozenset[str]
 
 
@@ -156,8 +159,13 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
     differing = [path for path in differing if path in owned]
     changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
     causes = find_causes(runtime, index, renderer, sides.before) if changed or differing else NO_CAUSES
-    updated = [path for path in changed if path in owned]
-    updates = compare_updates(runtime, index, renderer, baseline, updated, causes=causes)
+    replacements = find_replacements(
+        sorted(path for path in changed if path not in owned),
+        sorted(path for path in differing if path not in index.desired),
+    )
+    replaced = {path: path for path in changed if path in owned} | {one.new: one.old for one in replacements}
+    compared = compare_updates(runtime, index, renderer, baseline, replaced, causes=causes)
+    updates = {path: update for path, update in compared.items() if path in owned}
     config = index.revision.config
     return Differences(
         changed=changed,
@@ -166,6 +174,7 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
         foreign=foreign,
         causes=causes,
         updates=updates,
+        comparisons={(replaced[path], path): update.comparison for path, update in compared.items()},
         kept_specs=frozenset(path for path, update in updates.items() if is_kept(update.comparison, config)),
     )
 

@@ -1,6 +1,6 @@
-"""Updated objects: each compared with what it replaces, and policies evaluated for the update."""
+"""Changed objects, each compared with what it replaces; policies are evaluated for updates."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -17,10 +17,10 @@ from reconciler.planning.baseline import Baseline
 
 
 class Update(Struct, frozen=True, array_like=True):
-    """One updated object: the differences, and what policies say about the update (`PolicyFindings`)."""
+    """One changed object: the differences, and what policies say about an update (`PolicyFindings`)."""
 
     comparison: Comparison
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Verdict, ...] = ()
     exceeded: tuple[Verdict, ...] = ()
 
 
@@ -32,19 +32,23 @@ def compare_updates(
     index: CompiledRevision,
     renderer: Renderer,
     baseline: Baseline,
-    paths: Iterable[str],
+    replaced: Mapping[str, str],
     *,
     causes: Causes = NO_CAUSES,
 ) -> dict[str, Update]:
-    """Return the update of each path. Worker processes share the work where it is much; no body is kept."""
-    groups = renderer.group(paths)
+    """Return the update of each path; `replaced` holds the existing path that it replaces, mostly the same.
+
+    An object that replaces one of another path is a creation, which policies were evaluated for. Worker processes share
+    the work where it is much; no body is kept.
+    """
+    groups = renderer.group(replaced)
     sources = list(groups)
     evaluator = PolicyEvaluator(index.context.policies)
 
     def compare_files(chosen: list[str]) -> list[dict[str, Update]]:
         compiled = zip(chosen, renderer.compile(chosen), strict=True)
         updates = [(source, path, objects[path].manifest) for source, objects in compiled for path in groups[source]]
-        manifests = [(path, manifest) for _, path, manifest in updates]
+        manifests = [(path, replaced[path], manifest) for _, path, manifest in updates]
         found = _compare(index.context, baseline, evaluator, causes, manifests)
         by_source: dict[str, dict[str, Update]] = {source: {} for source in chosen}
         for (source, path, _), update in zip(updates, found, strict=True):
@@ -75,20 +79,18 @@ def _compare(
     baseline: Baseline,
     evaluator: PolicyEvaluator,
     causes: Causes,
-    manifests: Sequence[tuple[str, Manifest]],
+    manifests: Sequence[tuple[str, str, Manifest]],
 ) -> list[Update]:
-    subjects = [context.subject(manifest, baseline.body(path)) for path, manifest in manifests]
-    evaluations = evaluator.evaluate(subjects)
+    """Compare objects, given by their paths after and before."""
+    subjects = [context.subject(manifest, baseline.body(old)) for _, old, manifest in manifests]
+    updated = [subject for (path, old, _), subject in zip(manifests, subjects, strict=True) if path == old]
+    evaluations = iter(evaluator.evaluate(updated))
     return [
         Update(
             compare(
-                context.kinds,
-                context.catalogue,
-                subject.old,
-                subject.manifest,
-                causes.of_object(subject.manifest, path),
+                context.kinds, context.catalogue, subject.old, subject.manifest, causes.of_object(subject.manifest, old)
             ),
-            *evaluation,
+            *(next(evaluations) if path == old else ()),
         )
-        for (path, _), subject, evaluation in zip(manifests, subjects, evaluations, strict=True)
+        for (path, old, _), subject in zip(manifests, subjects, strict=True)
     ]

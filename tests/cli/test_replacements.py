@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.index.compile import _parse as compile_parse
+from reconciler.index.context import Context
 from tests.cli.fleet import Fleet
 
 QUEUE = "queues/h100.yaml"
@@ -138,6 +140,22 @@ def test_a_new_generation_has_the_same_claims(evals: Fleet) -> None:
     (vit,) = (text.decode() for path, text in evals.files().items() if "pytorchjob-vit-g" in path)
     name = vit.split("name: ", 1)[1].split("\n", 1)[0]
     assert f"--rdzv-endpoint={name}-worker-0:29500" in vit
+
+
+def test_the_sources_of_replaced_jobs_are_compiled_few_times(evals: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without their new names, to be compared, and those of the base; none of them is kept for long."""
+    choose(evals, "replace")
+    evals.edit(QUEUE, OLD_IMAGE, NEW_IMAGE)
+    compiled: Counter[str] = Counter()
+
+    def parse(context: Context, unit: Any) -> None:
+        compiled[unit.path] += 1
+        compile_parse(context, unit)
+
+    monkeypatch.setattr("reconciler.index.compile._parse", parse)
+    monkeypatch.setenv("RECONCILER_CACHE", "off")
+    assert len(plan(evals)["changes"]) == 32
+    assert {compiled[f"jobs/eval/{number}.yaml"] for number in range(30)} == {4}
 
 
 def test_explain_finds_a_job_under_every_name(fleet: Fleet) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.core.manifests.ownership import is_kept
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.problems import Severity
 from reconciler.core.summary import ObjectSummary
@@ -36,7 +35,7 @@ def compare_paths(inputs: Inputs) -> ChangedPaths:
     missing = [path for path in existing if path not in desired]
     held_back = _held_back(inputs, differing, missing)
     unused = (path for path in missing if path not in held_back and path not in inputs.lost)
-    kept = {path for path in unused if is_kept(inputs.body(path) or {})}
+    kept = {path for path in unused if path in inputs.kept}
     equal = {path: desired[path] for path, oid in existing.items() if path in desired and desired[path].digest == oid}
     before = equal | {path: row for path, row in inputs.existing_rows.items() if path in existing}
     kept_specs = {path for path in differing if path in inputs.kept_specs and path not in held_back}

@@ -1,6 +1,6 @@
 """`Comparison`: everything about a change that needs the bodies of both objects. Worker processes can compute it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -112,7 +112,39 @@ def compare(
         team=team_of(manifest.body),
         on_immutable_change=manifest.on_immutable_change,
     )
-    return comparison if before is None else _with_restrictions(kinds, comparison, before, manifest.body)
+    if before is None:
+        return comparison
+    row = kinds.find(key.group, key.kind)
+    frozen, unapplied = _restricted(row, before, manifest.body, lambda: comparison.fields)
+    return replace(
+        comparison,
+        is_immutable=value_at(before, ("metadata", "annotations", IMMUTABLE)) == "true",
+        frozen=frozen,
+        recreated="" if manifest.on_immutable_change else _why_recreated(row, frozen, manifest.body),
+        unapplied=unapplied,
+        storage=(value_at(before, row.storage), value_at(manifest.body, row.storage)) if row.storage else (None, None),
+    )
+
+
+def needs_new_object(
+    kinds: Kinds, schemas: FieldSchemas, key: ObjectKey, before: Body, after: Body, *, own_choice: Callable[[], str]
+) -> bool:
+    """Return whether a change reaches running pods only with a new object: it is frozen, or not applied to them.
+
+    own_choice: returns what the document or queue of the object says about immutable changes.
+    """
+
+    def fields() -> tuple[FieldChange, ...]:
+        return differences(
+            before,
+            after,
+            list_keys=lambda path: schemas.list_keys(key.group, key.kind, path),
+            is_quantity=lambda path: schemas.is_quantity(key.group, key.kind, path),
+        )
+
+    row = kinds.find(key.group, key.kind)
+    frozen, unapplied = _restricted(row, before, after, fields)
+    return bool(frozen or unapplied) and (not _why_recreated(row, frozen, after) or bool(own_choice()))
 
 
 def team_of(body: Body | None) -> str:
@@ -121,29 +153,27 @@ def team_of(body: Body | None) -> str:
     return team if isinstance(team, str) else ""
 
 
-def _with_restrictions(kinds: Kinds, comparison: Comparison, before: Body, after: Body) -> Comparison:
-    """Add what the registry of kinds knows about updates of the object."""
-    kind = kinds.find(comparison.key.group, comparison.key.kind)
-    frozen = _changed(comparison, kind.immutable(before, after)) if kind.immutable else ()
-    is_ours_to_recreate = bool(frozen) and not comparison.on_immutable_change and not _holds_others(kind)
-    return replace(
-        comparison,
-        is_immutable=value_at(before, ("metadata", "annotations", IMMUTABLE)) == "true",
-        frozen=frozen,
-        recreated=why_recreated(after) if is_ours_to_recreate else "",
-        unapplied=_changed(comparison, kind.unapplied(before, after)) if kind.unapplied else (),
-        storage=(value_at(before, kind.storage), value_at(after, kind.storage)) if kind.storage else (None, None),
-    )
+def _restricted(
+    row: Kind, before: Body, after: Body, fields: Callable[[], tuple[FieldChange, ...]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the paths that are frozen, and those that do not reach running pods, by the registry of kinds.
+
+    Only paths whose meaning changes, at or below them: 1Gi and 1024Mi are equal to the API server, too.
+    """
+    paths = [tuple(check(before, after)) if check else () for check in (row.immutable, row.unapplied)]
+    differing = fields() if any(paths) else ()
+    frozen, unapplied = (tuple(path for path in found if next(fields_below(differing, path), None)) for found in paths)
+    return frozen, unapplied
+
+
+def _why_recreated(row: Kind, frozen: Sequence[str], after: Body) -> str:
+    """Return the annotation that makes Flux or Argo CD replace an object whose frozen fields differ; empty if none."""
+    return why_recreated(after) if frozen and not _holds_others(row) else ""
 
 
 def _holds_others(kind: Kind) -> bool:
     """Return whether deleting an object loses more than itself: data, or what is in it or admitted by it."""
     return kind.is_stateful or kind.is_namespace or kind.defines_kinds or bool(kind.storage or kind.users)
-
-
-def _changed(comparison: Comparison, paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths whose meaning changes, at or below them: 1Gi and 1024Mi are equal to the API server, too."""
-    return tuple(path for path in paths if next(fields_below(comparison.fields, path), None))
 
 
 def fields_below(fields: Iterable[FieldChange], path: str) -> Iterator[FieldChange]:

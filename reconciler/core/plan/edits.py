@@ -40,7 +40,7 @@ class Edit(Struct, frozen=True, kw_only=True):
 
 def make_edits(inputs: Inputs, paths: ChangedPaths) -> tuple[Edit, ...]:
     """Return every change, ordered by cluster, namespace, kind and name."""
-    replacements = find_replacements(paths)
+    replacements = find_replacements(paths.created, paths.deleted)
     rest = without(paths, replacements)
     moves = find_moves(inputs, rest)
     rest = without(rest, moves)
@@ -84,11 +84,12 @@ def _replacement(inputs: Inputs, paths: ChangedPaths, replacement: Move) -> Edit
 
 def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str, new: str) -> Edit:
     """Compare a rendered object with the existing one, unless that has been done already."""
-    comparison = inputs.comparisons.get(new) if operation is Operation.UPDATE else None
+    is_new = operation is Operation.CREATE
+    comparison = None if is_new else inputs.comparisons.get((old, new))
     if comparison is None:
-        before = None if operation is Operation.CREATE else inputs.body(old)
+        before = None if is_new else inputs.body(old)
         manifest = inputs.manifest(new)
-        cause = inputs.causes.of_object(manifest, "" if operation is Operation.CREATE else old)
+        cause = inputs.causes.of_object(manifest, "" if is_new else old)
         comparison = compare(inputs.kinds, inputs.schemas, before, manifest, cause)
     row_before, row_after = paths.before.get(old) if comparison.replaces else None, paths.after[new]
     if operation is Operation.UPDATE and comparison.frozen:
@@ -103,7 +104,7 @@ def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str
         because=_main_reasons(comparison.fields) or (_SAME_MEANING if comparison.replaces else (comparison.why,)),
         gpus_before=running_gpus(row_before),
         gpus_after=running_gpus(row_after),
-        digest_before=inputs.existing.get(old, "") if operation is not Operation.CREATE else "",
+        digest_before="" if is_new else inputs.existing.get(old, ""),
         digest_after=row_after.digest,
         sizing=comparison.sizing,
         team=comparison.team,

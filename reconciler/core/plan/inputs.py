@@ -56,10 +56,11 @@ class Inputs(Struct, frozen=True, kw_only=True):
     desired: summaries of the objects that the sources define.
     existing: blob ids of the rendered files of the base that we own.
     existing_rows: summaries of the existing objects whose blob id differs from the desired one.
+    kept: existing objects that an annotation keeps when their source is removed.
     common: objects that are equal on both sides and not part of the three mappings above.
     manifest: returns the desired object at a path, with reasons. It is called for changes only.
     body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
-    comparisons: updates that were compared already.
+    comparisons: what was compared already, by the paths before and after.
     reviewed: creations of the saved plan that this one repeats. Those of the same content keep its details.
     causes: finds the edited lines behind what differs.
     kept_specs: updates that are not made, because `onImmutableChange: keep` says so.
@@ -93,9 +94,10 @@ class Inputs(Struct, frozen=True, kw_only=True):
     existing_rows: Mapping[str, ObjectSummary]
     manifest: Callable[[str], Manifest]
     body: Callable[[str], Mapping[str, Any] | None]
-    comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    comparisons: Mapping[tuple[str, str], Comparison] = field(default_factory=dict)
     reviewed: Mapping[str, Change] = field(default_factory=dict)
     causes: Causes = NO_CAUSES
+    kept: frozenset[str] = frozenset()
     kept_specs: frozenset[str] = frozenset()
     schemas: FieldSchemas = NO_SCHEMAS
     origins: Mapping[str, str] | None = None

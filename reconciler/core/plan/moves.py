@@ -5,7 +5,7 @@ see one small change instead of two large ones.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,12 +41,12 @@ class _MoveCandidate(Struct, frozen=True, kw_only=True):
     leaves: frozenset[str]
 
 
-def find_replacements(paths: ChangedPaths) -> tuple[Move, ...]:
+def find_replacements(created: Iterable[str], deleted: Sequence[str]) -> tuple[Move, ...]:
     """Match the new generation of an object with the one that it replaces: both have the same name without suffix."""
-    new = [path for path in paths.created if base_path(path) != path]
+    new = [path for path in created if base_path(path) != path]
     if not new:
         return ()
-    old = {base_path(path): path for path in reversed(paths.deleted)}
+    old = {base_path(path): path for path in reversed(deleted)}
     pairs: dict[str, Move] = {}
     for path in new:
         base = base_path(path)

@@ -43,18 +43,11 @@ _CHOICES = (
 )
 
 
-def is_replaced(comparison: Comparison, config: Config, kinds: Kinds) -> bool:
-    """Return whether a changed object gets a new generation. An object whose pods would not change gets one, too."""
-    row = kinds.find(comparison.key.group, comparison.key.kind)
-    differs = bool(comparison.frozen or comparison.unapplied)
-    is_chosen = _choice(comparison, config) == OnImmutableChange.REPLACE
-    return differs and row.has_generations and is_chosen and not comparison.recreated
-
-
 def is_kept(comparison: Comparison, config: Config) -> bool:
     """Return whether a changed object stays as it is."""
     differs = bool(comparison.frozen or comparison.unapplied) or shrinks(comparison)
-    is_chosen = _choice(comparison, config) == OnImmutableChange.KEEP and not comparison.recreated
+    choice = comparison.on_immutable_change or config.on_immutable_change
+    is_chosen = choice == OnImmutableChange.KEEP and not comparison.recreated
     return has_spare(comparison) or (differs and is_chosen)
 
 
@@ -76,10 +69,6 @@ def _is_computed(field: FieldChange) -> bool:
     return field.has_after and field.why is not None and bool(field.why.text)
 
 
-def _choice(comparison: Comparison, config: Config) -> str:
-    return comparison.on_immutable_change or config.on_immutable_change
-
-
 def shrinks(comparison: Comparison) -> bool:
     """Return whether a claim requests less storage than before."""
     before, after = comparison.storage
@@ -99,7 +88,7 @@ def kept_specs(inputs: Inputs, paths: ChangedPaths) -> tuple[KeptSpec, ...]:
             source=comparison.source,
             has_spare=has_spare(comparison),
         )
-        for path, comparison in ((path, inputs.comparisons[path]) for path in paths.kept_specs)
+        for path, comparison in ((path, inputs.comparisons[path, path]) for path in paths.kept_specs)
     )
 
 

@@ -4,17 +4,19 @@ The name depends on the sources and on the head's own `rendered/`, which holds t
 `commit` and `verify` compute the same, whatever they compare with.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec.structs import replace
 
+from reconciler.core.documents import read
 from reconciler.core.manifests.generations import base_path, next_suffix
-from reconciler.core.plan.replacements import is_replaced
+from reconciler.core.plan.comparison import needs_new_object
 from reconciler.core.problems import Problem, Severity
 from reconciler.index.build import CompiledRevision, Runtime, compile_again
 from reconciler.index.renderer import Renderer
 from reconciler.index.workers import in_parallel
 from reconciler.planning.baseline import Baseline
-from reconciler.planning.updates import compare_updates
 
 _suffixes = msgspec.msgpack.Decoder(dict[str, str])
 
@@ -26,26 +28,53 @@ def assign_generations(
 
     own: the head's `rendered/`.
     """
-    if not any(record.replaceable for record in index.records.values()):
-        return index, ()
     paths = [path for path in own.differing(index.desired) if index.is_replaceable(path)]
     paths = [path for path, found in own.objects(paths).items() if found.is_owned]
-    updates = compare_updates(runtime, index, Renderer(runtime, index), own, paths)
-    config, kinds = index.context.config, index.context.kinds
-    chosen = {path for path, update in updates.items() if is_replaced(update.comparison, config, kinds)}
+    contents = Renderer(runtime, index).contents(paths) if paths else {}
+    chosen = _find_replaced(runtime, index, own, contents)
     if not chosen:
         return index, ()
     renamed = _rename(runtime, index, chosen)
     problems = {path: _new_errors(index, renamed, path) for path in sorted(chosen)}
     if any(problems.values()):
-        chosen = {path for path in chosen if not problems[path]}
+        chosen = {path: content for path, content in chosen.items() if not problems[path]}
         renamed = _rename(runtime, index, chosen) if chosen else index
     return renamed, tuple(dict.fromkeys(problem for found in problems.values() for problem in found))
 
 
-def _rename(runtime: Runtime, index: CompiledRevision, paths: set[str]) -> CompiledRevision:
-    generations = {**index.context.generations, **_next_suffixes(runtime, index, paths)}
-    return compile_again(runtime, index, replace(index.context, generations=generations), paths)
+def _find_replaced(
+    runtime: Runtime, index: CompiledRevision, own: Baseline, contents: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """Return those of the changed jobs whose pods get the change only from a new object."""
+    paths, kinds, schemas = list(contents), index.context.kinds, index.context.catalogue
+    renderer = Renderer(runtime, index)
+
+    def is_replaced(path: str) -> bool:
+        (after,) = read(path, contents[path]).documents
+        before = own.body(path)
+        return before is not None and needs_new_object(
+            kinds,
+            schemas,
+            after.key,
+            before,
+            after.data,
+            own_choice=lambda: renderer.object(path).manifest.on_immutable_change,
+        )
+
+    def work(positions: range) -> list[bytes]:
+        return [b"replaced" if is_replaced(paths[position]) else b"" for position in positions]
+
+    with runtime.progress("comparing", len(paths)) as advance:
+        results = in_parallel(work, len(paths), processes=runtime.processes, advance=advance)
+        return {path: contents[path] for path, found in zip(paths, results, strict=True) if found}
+
+
+def _rename(runtime: Runtime, index: CompiledRevision, chosen: Mapping[str, bytes]) -> CompiledRevision:
+    current = index.context.generations
+    renamed = sorted(path for path in chosen if base_path(path) in current)
+    new = {path: next_suffix(content, "") for path, content in chosen.items() if base_path(path) not in current}
+    generations = {**current, **new, **_next_suffixes(runtime, index, renamed)}
+    return compile_again(runtime, index, replace(index.context, generations=generations), chosen)
 
 
 def _new_errors(before: CompiledRevision, after: CompiledRevision, path: str) -> list[Problem]:
@@ -56,11 +85,11 @@ def _new_errors(before: CompiledRevision, after: CompiledRevision, path: str) ->
     return [problem for problem in found if problem.severity is Severity.ERROR and problem not in known]
 
 
-def _next_suffixes(runtime: Runtime, index: CompiledRevision, paths: set[str]) -> dict[str, str]:
-    """Return the new suffixes of rendered paths, by the path of each object under its own name."""
+def _next_suffixes(runtime: Runtime, index: CompiledRevision, paths: list[str]) -> dict[str, str]:
+    """Return the next suffixes of jobs that have one, by the path of each job under its own name."""
     current = index.context.generations
-    bases = {path: base_path(path) if base_path(path) in current else path for path in sorted(paths)}
-    others = {base: suffix for base, suffix in current.items() if base not in bases.values()}
+    bases = {path: base_path(path) for path in paths}
+    others = {base: current[base] for base in current.keys() - set(bases.values())}
     plain = Renderer(runtime, replace(index, context=replace(index.context, generations=others), compiled={}))
     groups = plain.group(bases)
     sources = list(groups)
@@ -71,7 +100,7 @@ def _next_suffixes(runtime: Runtime, index: CompiledRevision, paths: set[str]) -
         return [
             msgspec.msgpack.encode(
                 {
-                    base: next_suffix(objects[base].content, current.get(base, ""))
+                    base: next_suffix(objects[base].content, current[base])
                     for base in (bases[path] for path in groups[source])
                     if base in objects
                 }

@@ -11,6 +11,7 @@ from msgspec import Struct
 from reconciler.core.live.managers import without_given_up
 from reconciler.core.live.projection import content_version, holds, plain, project
 from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.manifests.ownership import is_kept
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan import Drift, LiveState, LiveVersion
 from reconciler.core.problems import Problem
@@ -338,7 +339,7 @@ class LiveBaseline:
             return ExistingObject(is_owned=path not in self._foreign, summary=None)
         kinds, cluster = self._runtime.kinds, path.partition("/")[0]
         summary = summarize(kinds, cluster=cluster, body=plain(body), path=path, digest=self._versions[path])
-        return ExistingObject(is_owned=path not in self._foreign, summary=summary)
+        return ExistingObject(path not in self._foreign, summary, is_kept=is_kept(self.body(path) or {}))
 
 
 def read_live(

@@ -10,6 +10,7 @@ from reconciler.core.config import Budgets, Cluster, Config
 from reconciler.core.inventory import Inventory, Node
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.manifests.manifest import Manifest, manifest
+from reconciler.core.manifests.ownership import is_kept
 from reconciler.core.objects import SourceRef
 from reconciler.core.plan import Inputs, Plan, Revision, make_plan
 from reconciler.core.reasons import Reason
@@ -151,6 +152,7 @@ def inputs(before: Iterable[Body], after: Iterable[Body], *, budgets: Budgets | 
                 for path, (one, _) in old.items()
                 if path not in new or new[path][0].digest != one.digest
             },
+            "kept": frozenset(path for path, (_, body) in old.items() if is_kept(body)),
             "manifest": lambda path: as_manifest(new[path][1]),
             "body": lambda path: old[path][1],
             **rest,
