@@ -106,14 +106,13 @@ def stored_state(programs: ControlPlane, crds: Path, say: Say) -> Path:
 def install_crds(client: Client, folder: Path) -> None:
     """Create the CRDs that are not there and wait until the server serves all of them."""
     bodies = {body["metadata"]["name"]: body for body in map(_load, sorted(folder.glob("*.json")))}
-    missing = [bodies[name] for name in sorted(bodies.keys() - _established(client))]
+    missing = [body for body in bodies.values() if not _is_discovered(client, body)]
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda body: client.request("POST", _CRD_PATH, body), missing))
     for body, answer in zip(missing, answers, strict=True):
         if not answer.ok and answer.status != HTTPStatus.CONFLICT:
             raise shared.StartError(f"CRD {body['metadata']['name']}: {answer.body.get('message')}")
-    wait_until(lambda: bodies.keys() <= _established(client), "CRDs established")
-    wait_until(lambda: all(_is_discovered(client, body) for body in bodies.values()), "CRDs in discovery")
+    wait_until(lambda: all(_is_discovered(client, body) for body in missing), "CRDs in discovery")
 
 
 def wait_until(
@@ -143,17 +142,8 @@ def free_port() -> int:
 _CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def _established(client: Client) -> set[str]:
-    return {
-        item["metadata"]["name"]
-        for item in client.get(_CRD_PATH)["items"]
-        for condition in item.get("status", {}).get("conditions") or ()
-        if condition["type"] == "Established" and condition["status"] == "True"
-    }
-
-
 def _is_discovered(client: Client, crd: Mapping[str, Any]) -> bool:
-    """Whether discovery, which follows a moment later, shows every served version of a CRD."""
+    """Whether discovery shows every served version of a CRD: it is established then."""
     spec = crd["spec"]
     versions = (version["name"] for version in spec["versions"] if version["served"])
     return all(client.resource(f"{spec['group']}/{name}", spec["names"]["kind"]) for name in versions)
@@ -215,7 +205,9 @@ class _Launch:
         }
         return (
             shared.Program(name="etcd", argv=(str(self._programs.etcd), *_flags(etcd))),
-            shared.Program(name="kube-apiserver", argv=(str(self._programs.apiserver), *_flags(apiserver))),
+            shared.Program(
+                name="kube-apiserver", argv=(str(self._programs.apiserver), *_flags(apiserver)), is_killed=True
+            ),
         )
 
     def ready(self, check: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ class FragileServer:
         """Start a program again, as it was started before."""
         program = self.programs[name]
         with (self.folder / f"{name}.log").open("ab") as log:
-            environ = {**os.environ, **dict(program.environment)}
+            environ = {**shared.GO_MEMORY, **os.environ, **dict(program.environment)}
             self.processes[name] = subprocess.Popen(program.argv, stdout=log, stderr=log, env=environ)
 
     def kill(self, name: str) -> None:
