@@ -83,7 +83,7 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
     source = request.source
     with trace.stage("fetch"):
         tips = dict(remote.fetch(source.refs))
-    repository = remote.repository(source.path, identity=_identity(source))
+    repository = remote.repository(source.path, identity=author_of(source))
     head = repository.resolve(source.ref)
     outcome = PassOutcome(
         revision=source.revision(head.oid), commit=head.oid, committed_at=head.committed_at, tips=tips
@@ -186,6 +186,7 @@ def _remove_proposal(source: ConfigSource, run: wiring.Run, remote: GitRemote, o
     return replace(outcome, tips=tips, message=f"{outcome.message}; removed branch {source.target}, which is done")
 
 
-def _identity(source: ConfigSource) -> dict[str, str]:
+def author_of(source: ConfigSource) -> dict[str, str]:
+    """Return the variables that make the author of a source that of commits."""
     names = {"AUTHOR", "COMMITTER"}
     return {f"GIT_{name}_NAME": source.author for name in names} | {f"GIT_{name}_EMAIL": source.email for name in names}

@@ -4,6 +4,7 @@ import datetime as dt
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +12,19 @@ import yaml
 
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.app.health.marking import node_key
+from reconciler.app.health.state_store import LABEL
+from reconciler.core.health.report import KIND
+from reconciler.core.objects import ObjectKey
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer, wait_until
+from tests.live.controller.conftest import person, server, template
 from tests.live.speed.conftest import requests
 from tools.crds import manifest
 from tools.health_crd import REPORT
 
-__all__ = ["requests"]
+__all__ = ["person", "requests", "server", "template"]
 START = 1_790_000_000.0
+_DEFINITIONS = Path(__file__).parents[3] / "charts/reconciler/crds"
 _numbers = itertools.count(1)
 Node = dict[str, Any]
 MakeNode = Callable[..., Node]
@@ -104,3 +110,17 @@ def events(live: KubernetesCluster, body: Node) -> list[str]:
     """Return the reasons of the events of a node, sorted."""
     listing = live.list(live.resource("", "Event"), fields=f"involvedObject.name={body['metadata']['name']}")
     return sorted(event["reason"] for event in listing.objects)
+
+
+@pytest.fixture
+def lane_cluster(private_server: ApiServer, private_cluster: KubernetesCluster) -> KubernetesCluster:
+    """Return an API server for this test process alone, with our definitions, and without nodes and reports."""
+    rows = [yaml.safe_load(path.read_bytes()) for path in sorted(_DEFINITIONS.glob("*.yaml"))]
+    assert_all_accepted(private_server.client.apply(rows))
+    wait_until(lambda: private_server.client.request("GET", REPORTS).ok, "NodeHealthReport")
+    for group, kind, labels in (("", "Node", ""), ("gpureconciler.io", KIND, ""), ("", "ConfigMap", LABEL)):
+        resource = private_cluster.resource(group, kind)
+        for body in private_cluster.list(resource, labels=labels, metadata_only=True).objects:
+            key = ObjectKey(group=group, kind=kind, namespace=body["metadata"].get("namespace", ""), name=body["metadata"]["name"])
+            private_cluster.delete(key, uid=body["metadata"]["uid"], propagation="Background")
+    return private_cluster

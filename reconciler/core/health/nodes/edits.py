@@ -22,7 +22,7 @@ from reconciler.core.health.nodes.mark import (
 )
 
 HEARTBEAT_SECONDS = 300.0
-"""How often a condition that stays the same says that somebody still looks; Kubernetes does the same for nodes."""
+"""How often the condition of a problem says that somebody still looks. Without a problem nothing is repeated."""
 
 _LABEL_LENGTH = 63
 _TRUTH = {True: "True", False: "False", None: "Unknown"}
@@ -108,7 +108,7 @@ def _annotations(body: Mapping[str, Any], taint: HealthTaint | None) -> dict[str
         case=taint.case,
         reason=taint.reason,
         since=timestamp(taint.since),
-        until=timestamp(taint.until),
+        until=timestamp(taint.until) if taint.until else "",
         policy=taint.policy,
         kept=kept,
     )
@@ -154,7 +154,8 @@ def _conditions(
         is_same = all(
             before.get(key) == value for key, value in (("status", status), ("reason", why), ("message", message))
         )
-        is_due |= not is_same or now - _seconds(before.get("lastHeartbeatTime")) >= HEARTBEAT_SECONDS
+        is_old = now - _seconds(before.get("lastHeartbeatTime")) >= HEARTBEAT_SECONDS
+        is_due |= not is_same or (mark.is_problem and is_old)
         if before.get("status") != status:
             changes.append(f"{name}={status}")
         since = before.get("lastTransitionTime") if before.get("status") == status else None

@@ -1,0 +1,129 @@
+"""The fast lane: one round from reports to marks on nodes, within what merged policies allow."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.app.health.fleet_reading import FleetReading, read_fleet
+from reconciler.app.health.marking import MarkedNode, MarkResult, write_mark
+from reconciler.app.health.state_store import HealthCase, LaneState, StateStore
+from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
+from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
+from reconciler.core.health.fleet.state import FleetNode, HealthPhase, NodeState
+from reconciler.core.health.nodes.decided import node_mark
+from reconciler.core.health.policy import CheckRule, PolicyBook
+from reconciler.core.health.quarantine import NodeQuarantine
+from reconciler.ports.clock import Clock
+from reconciler.ports.cluster import ClusterError, LiveCluster
+
+
+class HealthRules(Struct, frozen=True, kw_only=True, eq=False):
+    """What Git says about the health of one cluster. `reviewed` quarantines were merged by a person."""
+
+    policies: PolicyBook
+    defaults: Mapping[str, CheckRule] = {}
+    reviewed: tuple[NodeQuarantine, ...] = ()
+    autoscaler: bool = False
+
+
+class LaneRound(Struct, frozen=True, kw_only=True, eq=False):
+    """What one round saw, decided and wrote. `failures`: nodes that could not be written, and why."""
+
+    reading: FleetReading
+    evaluation: FleetEvaluation
+    state: LaneState
+    now: float
+    marked: tuple[MarkedNode, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> tuple[MarkedNode, ...]:
+        """The nodes that changed."""
+        return tuple(one for one in self.marked if one.changes and one.result is MarkResult.WRITTEN)
+
+
+def run_round(
+    cluster: LiveCluster, store: StateStore, rules: HealthRules, *, clock: Clock, dry_run: bool = False
+) -> LaneRound:
+    """Make one round. What the breaker admits is stored before a node is touched, so that a crash admits no more."""
+    reading = read_fleet(cluster)
+    stored = store.read()
+    now = clock.now().timestamp()
+    given = FleetInput(
+        facts=_facts(reading, stored.state),
+        reports=reading.reports,
+        policies=rules.policies,
+        defaults=rules.defaults,
+        quarantines=rules.reviewed,
+    )
+    evaluation = evaluate(given, stored.state.fleet, now)
+    state = LaneState(fleet=evaluation.state, cases=_cases(stored.state.cases, evaluation.decisions.values(), now))
+    if not dry_run:
+        store.write(state, stored)
+    marked, failures = _mark_all(cluster, reading, evaluation, state, rules, clock=clock, dry_run=dry_run)
+    return LaneRound(reading=reading, evaluation=evaluation, state=state, now=now, marked=marked, failures=failures)
+
+
+def _facts(reading: FleetReading, state: LaneState) -> dict[str, FleetNode]:
+    """Return the facts. Who closes the proposal of a case disagrees with it, as who removes our taint does."""
+    closed = {node for node, case in state.cases.items() if case.closed_at}
+    return {name: replace(one, unfenced=True) if name in closed else one for name, one in reading.facts.items()}
+
+
+def _mark_all(
+    cluster: LiveCluster,
+    reading: FleetReading,
+    evaluation: FleetEvaluation,
+    state: LaneState,
+    rules: HealthRules,
+    *,
+    clock: Clock,
+    dry_run: bool,
+) -> tuple[tuple[MarkedNode, ...], tuple[str, ...]]:
+    """Write the marks, those with taints first. One node that cannot be written stops no other."""
+    marked: list[MarkedNode] = []
+    failures: list[str] = []
+    for decision in in_order(evaluation.decisions.values()):
+        body = reading.nodes.get(decision.node)
+        if body is None:
+            continue
+        case = state.cases.get(decision.node)
+        mark = node_mark(
+            decision,
+            evaluation.state.nodes.get(decision.node, NodeState()),
+            body,
+            case=case.id if case is not None else "",
+            policy=rules.policies.digest[:12],
+            autoscaler=rules.autoscaler,
+        )
+        if mark is None:
+            continue
+        owner = reading.owners.get(decision.node) if decision.observes_only else None
+        try:
+            marked.append(write_mark(cluster, mark, dict(body), clock=clock, owner=owner, dry_run=dry_run))
+        except ClusterError as error:
+            failures.append(f"{decision.node}: {error.message}")
+    return tuple(marked), tuple(failures)
+
+
+def in_order(decisions: Iterable[HealthDecision]) -> Sequence[HealthDecision]:
+    """Return decisions with taints first, then by node."""
+    return sorted(decisions, key=lambda one: (one.taint is None, one.node))
+
+
+def _cases(known: Mapping[str, HealthCase], decisions: Iterable[HealthDecision], now: float) -> dict[str, HealthCase]:
+    """Open a case for every node that leaves health, and forget it when the node is back."""
+    cases = {}
+    for decision in decisions:
+        if decision.phase is HealthPhase.HEALTHY and decision.proposal is None:
+            continue
+        before = known.get(decision.node)
+        cases[decision.node] = before or HealthCase(id=case_id(decision.node, now), opened_at=now)
+    return cases
+
+
+def case_id(node: str, now: float) -> str:
+    """Return the id of a case, which names its branch: the node and the minute in which it was opened."""
+    return f"{node}-{dt.datetime.fromtimestamp(now, dt.UTC):%Y%m%d-%H%M}"

@@ -1,0 +1,136 @@
+"""What the lanes remember of a fleet, in a ConfigMap of the cluster: it survives restarts and an outage of Git."""
+
+import base64
+import zlib
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.core.health.fleet.state import BreakerState, FleetState, HealthPhase, NodeState
+from reconciler.core.kinds.workloads import CONFIG_MAP
+from reconciler.core.objects import ObjectKey
+from reconciler.errors import OutsideError, StalePlan
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
+
+LABEL = "gpureconciler.io/health-state"
+_STATE, _BREAKER = "state", "breaker"
+_MOST = 900_000  # bytes of a ConfigMap, which may have 1 MiB
+_CONFLICT, _NOT_FOUND = 409, 404
+
+
+class HealthCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fault of one node, from its first sign to the return. `evidence` is the digest of what was proposed last.
+
+    branch: the tip that we pushed. closed_at: somebody removed the branch without a merge.
+    """
+
+    id: str
+    opened_at: float
+    evidence: str = ""
+    proposal: str = ""
+    branch: str = ""
+    closed_at: float = 0.0
+
+
+class LaneState(Struct, frozen=True, kw_only=True):
+    """Everything that is kept between two rounds."""
+
+    fleet: FleetState = FleetState()
+    cases: dict[str, HealthCase] = field(default_factory=dict)
+
+
+class StoredState(Struct, frozen=True, kw_only=True):
+    """A state as it was read, and the version of its ConfigMap; empty if there is none yet."""
+
+    state: LaneState = LaneState()
+    version: str = ""
+
+
+class StateStore:
+    """The state of one cluster under one config repository."""
+
+    def __init__(self, cluster: LiveCluster, *, namespace: str, source: str) -> None:
+        self._cluster, self._namespace, self._source = cluster, namespace, source
+        self._key = ObjectKey(
+            group=CONFIG_MAP[0], kind=CONFIG_MAP[1], namespace=namespace, name=f"reconciler-health-{source}"
+        )
+
+    def read(self) -> StoredState:
+        """Return what is stored. Raises `OutsideError` if it is damaged: without the breaker nothing may act."""
+        body = self._cluster.get(self._key)
+        if body is None:
+            return StoredState()
+        try:
+            packed = base64.b64decode((body.get("binaryData") or {})[_STATE], validate=True)
+            state = msgspec.json.decode(zlib.decompress(packed), type=LaneState)
+        except (KeyError, ValueError, zlib.error, msgspec.MsgspecError) as error:
+            raise OutsideError(
+                f"{self._key}: the state of node health is damaged: {error}",
+                hint="look at the nodes with the label gpureconciler.io/health, then delete the ConfigMap",
+            ) from error
+        return StoredState(state=state, version=body["metadata"]["resourceVersion"])
+
+    def write(self, state: LaneState, before: StoredState) -> StoredState:
+        """Store a state. Raises `StalePlan` if another replica stored one meanwhile; then nothing may be done."""
+        kept = compact(state)
+        if before.version and kept == before.state:
+            return before
+        body = self._body(kept)
+        try:
+            written = self._replace(body, before) if before.version else self._create(body)
+        except ClusterError as error:
+            if error.status != _CONFLICT:
+                raise
+            raise StalePlan(f"{self._key} was written by another replica", hint="let one of them work") from error
+        return StoredState(state=kept, version=written["metadata"]["resourceVersion"])
+
+    def _body(self, state: LaneState) -> Body:
+        packed = base64.b64encode(zlib.compress(msgspec.json.encode(state, order="sorted"))).decode()
+        if len(packed) > _MOST:
+            raise OutsideError(
+                f"{self._key}: the state of node health is too large", hint="too many nodes have open faults"
+            )
+        metadata = {"name": self._key.name, "namespace": self._namespace, "labels": {LABEL: self._source}}
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "binaryData": {_STATE: packed},
+            "data": {_BREAKER: breaker_text(state.fleet.breaker)},
+        }
+
+    def _replace(self, body: Body, before: StoredState) -> Body:
+        metadata = {**body["metadata"], "resourceVersion": before.version}
+        return self._cluster.replace({**body, "metadata": metadata}).body
+
+    def _create(self, body: Body) -> Body:
+        try:
+            return self._cluster.create(body).body
+        except ClusterError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        self._cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}})
+        return self._cluster.create(body).body
+
+
+def compact(state: LaneState) -> LaneState:
+    """Return the state without what the next reports say again: healthy nodes without a history."""
+    nodes = {
+        name: replace(node, received_at=0.0) if node.phase is HealthPhase.HEALTHY and not node.failures else node
+        for name, node in state.fleet.nodes.items()
+        if not _is_plain(node)
+    }
+    return replace(state, fleet=replace(state.fleet, nodes=nodes))
+
+
+def _is_plain(node: NodeState) -> bool:
+    has_history = node.failures or node.returns or node.override_until or node.validated_at or node.ours or node.merged
+    return node.phase is HealthPhase.HEALTHY and not has_history
+
+
+def breaker_text(breaker: BreakerState) -> str:
+    """Return the breaker in words, for `kubectl get configmap`."""
+    lines = [f"tripped: {breaker.tripped}" if breaker.tripped else "closed"]
+    lines += [f"frozen {check}: {why}" for check, why in sorted(breaker.frozen.items())]
+    return "\n".join(lines)

@@ -1,0 +1,207 @@
+"""One round over the clusters of a source: act by what was merged, then tell Git what was done."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler import wiring
+from reconciler.adapters.clock import SystemClock
+from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
+from reconciler.app.health.fast_lane import LaneRound, run_round
+from reconciler.app.health.quarantine_files import HealthSources, mirror_files
+from reconciler.app.health.state_store import StateStore
+from reconciler.controller.health.branches import CaseBranches
+from reconciler.controller.outcome import PassFailure, PassOutcome, failure
+from reconciler.controller.reconcile import Request, author_of
+from reconciler.controller.sources.source import Mode
+from reconciler.core.secrets import mask_text
+from reconciler.core.values import plural
+from reconciler.errors import ConfigError, RemoteError, RepositoryError, StalePlan, one_line
+from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, commit
+from reconciler.ports.clock import Clock
+from reconciler.ports.cluster import ClusterError, LiveCluster
+from reconciler.version import __version__
+from reconciler.wiring.cluster import cluster_opener
+
+HEALTH_POLICY = "Reconciler-Health-Policy"
+"""The digest of the policies that allowed what a commit mirrors."""
+
+_GIT_SECONDS = 30.0
+_ATTEMPTS = 3
+
+
+class ClusterRound(Struct, frozen=True, kw_only=True, eq=False):
+    """What happened on one cluster; `failure` if it could not be looked at, so that nothing was decided."""
+
+    cluster: str
+    store: StateStore | None = None
+    done: LaneRound | None = None
+    failure: PassFailure | None = None
+
+
+def health_round(request: Request, environ: dict[str, str], clock: Clock | None = None) -> PassOutcome:
+    """Make one round. Without Git the fast lane goes on by the last known revision; its commits follow later."""
+    try:
+        with ExitStack() as stack:
+            remote = _open_mirror(request, environ)
+            head = _known_head(request, remote)
+            run = _run(request, environ, remote, head)
+            rounds = _act(request, environ, run, stack, clock or SystemClock())
+            outcome = PassOutcome(revision=request.source.revision(head), commit=head)
+            try:
+                outcome = _tell(request, environ, remote, rounds, outcome)
+            except (RemoteError, StalePlan) as error:
+                outcome = replace(outcome, failure=failure(error))
+    except Exception as error:  # noqa: BLE001 - every failure is part of the outcome
+        return PassOutcome(failure=failure(error))
+    failed = next((one.failure for one in rounds if one.failure is not None), None)
+    return replace(outcome, message=_summary(rounds), failure=failed or outcome.failure)
+
+
+def _open_mirror(request: Request, environ: dict[str, str]) -> GitRemote:
+    """Open a mirror of its own, so that a pass over the source may run at the same time."""
+    return GitRemote(
+        Path(request.folder) / "health",
+        request.source.url,
+        environ=environ,
+        credentials=Credentials.from_secret(request.secret),
+        limits=RemoteLimits(seconds=min(request.source.timeout, _GIT_SECONDS), file_bytes=request.max_repository),
+    )
+
+
+def _known_head(request: Request, remote: GitRemote) -> str:
+    """Return the revision to act by: the accepted one, else the last that was fetched. Git is asked only without it."""
+    if not (Path(request.folder) / "health" / ".git").is_dir():
+        remote.fetch([request.source.ref])
+    repository = remote.repository(request.source.path)
+    try:
+        return repository.resolve(request.accepted or request.source.ref).oid
+    except RepositoryError:
+        remote.fetch([request.source.ref])
+        return repository.resolve(request.source.ref).oid
+
+
+def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id: str) -> wiring.Run:
+    flags = {
+        "revision": commit_id,
+        "base": commit_id,
+        "cluster": request.source.cluster or None,
+        "cache_dir": str(Path(request.folder) / "cache"),
+    }
+    repository = remote.repository(request.source.path, identity=author_of(request.source))
+    return wiring.open_repository(repository, flags, environ)
+
+
+def _sources(run: wiring.Run) -> list[HealthSources]:
+    index = run.workspace.compile()
+    return [HealthSources(runtime=run.workspace.runtime, index=index, cluster=cluster) for cluster in index.clusters]
+
+
+def _act(
+    request: Request, environ: dict[str, str], run: wiring.Run, stack: ExitStack, clock: Clock
+) -> list[ClusterRound]:
+    """Make a round on every cluster; one that cannot be reached stops no other."""
+    opener = cluster_opener(request.access, environ, run.workspace.config, run.settings)
+    rounds = []
+    for sources in _sources(run):
+        name = sources.cluster.name
+        try:
+            live: LiveCluster = stack.enter_context(opener(sources.cluster))
+            store = StateStore(
+                live, namespace=run.settings.inventory_namespace, source=f"{run.workspace.config.name}-{name}"
+            )
+            is_dry = request.source.mode is Mode.OBSERVE
+            done = run_round(live, store, sources.rules(), clock=clock, dry_run=is_dry)
+            rounds.append(ClusterRound(cluster=name, store=store, done=done))
+        except (ClusterError, StalePlan) as error:
+            rounds.append(ClusterRound(cluster=name, failure=failure(error)))
+    return rounds
+
+
+def _tell(
+    request: Request, environ: dict[str, str], remote: GitRemote, rounds: Sequence[ClusterRound], outcome: PassOutcome
+) -> PassOutcome:
+    """Commit what the fast lane did, and push what the reviewed lane proposes, for clusters that were looked at."""
+    seen = {one.cluster: one for one in rounds if one.done is not None}
+    if not seen or request.source.mode is Mode.OBSERVE:
+        return outcome
+    branches = CaseBranches(remote, request.source)
+    for _ in range(_ATTEMPTS):
+        tips = dict(remote.fetch([request.source.ref, *branches.refs(seen.values())]))
+        head = tips[request.source.ref]
+        run = _run(request, environ, remote, head)
+        sources = [one for one in _sources(run) if one.cluster.name in seen]
+        try:
+            pushed = _mirror(request, remote, run, sources, seen)
+        except StalePlan:
+            continue
+        if pushed:
+            return replace(outcome, pushed=pushed, push_result="pushed")  # proposals follow on top of it
+        branches.propose(run, sources, seen, tips)
+        return replace(outcome, push_result="unchanged")
+    raise StalePlan(f"{request.source.ref} moved at every attempt to push", hint="the next round tries again")
+
+
+def _mirror(
+    request: Request,
+    remote: GitRemote,
+    run: wiring.Run,
+    sources: Sequence[HealthSources],
+    seen: dict[str, ClusterRound],
+) -> str:
+    """Push one commit with the quarantines that the fast lane began and ended; return its id, empty without one."""
+    files: dict[str, bytes | None] = {}
+    policies = []
+    for one in sources:
+        done = seen[one.cluster.name].done
+        assert done is not None  # noqa: S101 - only clusters with a round
+        files |= mirror_files(one, done)
+        policies.append(one.rules().policies.digest)
+    head = run.workspace.tree.commit
+    if not files or head is None:
+        return ""
+    if not request.source.ref.startswith("refs/heads/"):
+        raise ConfigError("spec.ref is not a branch, so what node health did cannot be committed")
+    branch = request.source.ref.removeprefix("refs/heads/")
+    made = commit(
+        run.workspace.runtime.repository,
+        files=files,
+        message=_message(files),
+        trailers={HEALTH_POLICY: f"sha256:{policies[0]}", SOURCE_COMMIT: head.oid, ENGINE: __version__},
+        branch=branch,
+        expected_head=head.oid,
+    )
+    if made is None:
+        return ""
+    remote.push(branch, made.oid, expected=head.oid)
+    return made.oid
+
+
+def _message(files: dict[str, bytes | None]) -> str:
+    def names(paths: list[str]) -> str:
+        return ", ".join(Path(path).stem for path in sorted(paths))
+
+    added = [path for path, content in files.items() if content is not None]
+    removed = [path for path, content in files.items() if content is None]
+    parts = [f"quarantined {names(added)}"] if added else []
+    parts += [f"released {names(removed)}"] if removed else []
+    return one_line(f"Node health: {'; '.join(parts)}", 200)
+
+
+def _summary(rounds: Sequence[ClusterRound]) -> str:
+    """Return one line about all clusters, for the log."""
+    parts = []
+    for one in rounds:
+        if one.done is None:
+            parts.append(f"{one.cluster}: not looked at")
+            continue
+        decisions = one.done.evaluation.decisions.values()
+        out = sum(decision.phase.is_out for decision in decisions)
+        text = f"{one.cluster}: {plural(len(decisions), 'node')}, {out} out of use, {len(one.done.written)} written"
+        breaker = one.done.evaluation.state.breaker
+        text += f", breaker tripped: {breaker.tripped}" if breaker.tripped else ""
+        parts.append("; ".join([text, *one.done.failures[:3], *one.done.reading.notes[:3]]))
+    return one_line(mask_text("; ".join(parts)), 1000)

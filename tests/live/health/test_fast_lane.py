@@ -1,0 +1,155 @@
+"""The fast lane on the real API server: reports become marks on nodes within what merged policies allow."""
+
+import itertools
+
+import pytest
+
+from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.app.health.marking import node_key
+from reconciler.core.health.nodes.mark import STATE_LABEL, TAINT
+from tests.live.health.conftest import SetClock, conditions, events, taints
+from tests.live.health.fleet import FAST, LiveFleet, lost
+from tests.live.speed.conftest import Requests
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def fleet(lane_cluster: KubernetesCluster, clock: SetClock) -> LiveFleet:
+    return LiveFleet(lane_cluster, clock, f"fleet-{next(_numbers)}")
+
+
+def tainted(fleet: LiveFleet) -> set[str]:
+    return {name for name in fleet.names if TAINT in taints(fleet.node(name))}
+
+
+def test_a_lost_gpu_is_fenced_at_once_and_all_other_nodes_stay(fleet: LiveFleet) -> None:
+    """F-096: one fatal report: condition, taint, label and event within one round."""
+    names = fleet.add(10)
+    for name in names:
+        fleet.report(name)
+    fleet.round()
+    bad = names[3]
+    fleet.report(bad, lost())
+    made = fleet.round()
+    assert [one.node for one in made.written] == [bad]
+    node = fleet.node(bad)
+    assert (conditions(node)["GPUProblem"], taints(node)) == ("True", [TAINT])
+    assert node["metadata"]["labels"][STATE_LABEL] == "quarantined"
+    assert "GpuRecoveryAction" in events(fleet.cluster, node)
+    assert tainted(fleet) == {bad}
+    assert conditions(fleet.node(names[0]))["GPUProblem"] == "False"
+
+
+def test_a_round_in_which_nothing_changed_writes_nothing(fleet: LiveFleet, requests: Requests) -> None:
+    for name in fleet.add(5):
+        fleet.report(name)
+    fleet.report(fleet.names[0], lost())
+    fleet.round()
+    requests.take()
+    fleet.round()
+    assert requests.take().keys() <= {"list", "read"}
+
+
+def test_a_dry_run_of_the_lane_writes_nothing(fleet: LiveFleet, requests: Requests) -> None:
+    """F-101: nor does it use up the breaker."""
+    for name in fleet.add(3):
+        fleet.report(name)
+    fleet.report(fleet.names[0], lost())
+    requests.take()
+    made = fleet.round(dry_run=True)
+    assert [one.result for one in made.marked if "taint" in str(one.changes)] == ["planned"]
+    assert requests.take().keys() <= {"list", "read", "discover"}
+    assert tainted(fleet) == set()
+
+
+def test_a_rule_that_is_not_fast_writes_no_taint(fleet: LiveFleet) -> None:
+    for name in fleet.add(3):
+        fleet.report(name)
+    fleet.report(fleet.names[0], lost())
+    reviewed = {"checks": {"gpu.recovery_action": {"mode": "enforce", "lane": "reviewed"}}}
+    fleet.round(reviewed)
+    assert tainted(fleet) == set()
+    assert conditions(fleet.node(fleet.names[0]))["GPUProblem"] == "True"
+
+
+def test_the_breaker_stops_a_spike_and_stays_tripped_until_a_commit_resets_it(fleet: LiveFleet) -> None:
+    """F-100: at most a tenth of the pool; sticky over restarts; others keep condition and label."""
+    names = fleet.add(20)
+    for name in names:
+        fleet.report(name)
+    fleet.round()
+    for name in names[:12]:
+        fleet.report(name, lost())
+    made = fleet.round({**FAST, "breaker": {**FAST["breaker"], "spike": {"nodes": 50}}})
+    spec = {**FAST, "breaker": {**FAST["breaker"], "spike": {"nodes": 50}}}
+    assert len(tainted(fleet)) == 2, "a tenth of the pool"
+    assert made.evaluation.state.breaker.tripped
+    for name in names[:12]:
+        assert conditions(fleet.node(name))["GPUProblem"] == "True", "what is not fenced is still told"
+    fleet.clock.pause(2 * 86400.0)
+    for name in names:
+        fleet.report(name, lost())
+    fleet.round(spec)
+    assert len(tainted(fleet)) == 2, "time alone resets nothing"
+    reset = {**spec, "breaker": {**spec["breaker"], "resetGeneration": 1}}
+    fleet.round(reset)
+    assert len(tainted(fleet)) == 4
+
+
+def test_the_same_check_on_three_nodes_freezes_the_rule(fleet: LiveFleet) -> None:
+    names = fleet.add(50)
+    for name in names:
+        fleet.report(name)
+    fleet.round()
+    for name in names[:3]:
+        fleet.report(name, lost())
+    made = fleet.round()
+    assert tainted(fleet) == set()
+    assert "gpu.recovery_action" in made.evaluation.state.breaker.frozen
+    assert {TAINT} & set(taints(fleet.node(names[0]))) == set()
+
+
+def test_the_last_schedulable_node_stays(fleet: LiveFleet) -> None:
+    (name,) = fleet.add(1)
+    fleet.report(name, lost())
+    fleet.round({**FAST, "breaker": {"unavailable": "100%", "perPool": "100%", "perModel": "100%"}})
+    assert tainted(fleet) == set()
+
+
+def test_a_taint_that_a_person_removes_stays_removed(fleet: LiveFleet) -> None:
+    """F-101: a manual release cancels the case."""
+    for name in fleet.add(10):
+        fleet.report(name)
+    bad = fleet.names[0]
+    fleet.report(bad, lost())
+    fleet.round()
+    assert tainted(fleet) == {bad}
+    fleet.cluster.patch(node_key(bad), {"spec": {"taints": None}}, manager="kubectl")
+    fleet.clock.pause(60.0)
+    fleet.report(bad, lost())
+    for _ in range(2):
+        fleet.round()
+        assert tainted(fleet) == set()
+
+
+def test_an_expired_taint_is_removed_only_if_the_check_passes(fleet: LiveFleet) -> None:
+    """F-100: renewed and escalated while it fails."""
+    for name in fleet.add(10):
+        fleet.report(name)
+    bad = fleet.names[0]
+    fleet.report(bad, lost())
+    fleet.round()
+    fleet.clock.pause(86400.0 + 60.0)
+    fleet.report(bad, lost())
+    made = fleet.round()
+    assert tainted(fleet) == {bad}
+    assert made.evaluation.decisions[bad].escalate
+    for _ in range(3):
+        fleet.clock.pause(700.0)
+        fleet.deep_pass(bad)
+        fleet.round()
+    fleet.clock.pause(86400.0)
+    fleet.deep_pass(bad)
+    fleet.round()
+    assert tainted(fleet) == set()
