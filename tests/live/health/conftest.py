@@ -121,6 +121,8 @@ def lane_cluster(private_server: ApiServer, private_cluster: KubernetesCluster) 
     for group, kind, labels in (("", "Node", ""), ("gpureconciler.io", KIND, ""), ("", "ConfigMap", LABEL)):
         resource = private_cluster.resource(group, kind)
         for body in private_cluster.list(resource, labels=labels, metadata_only=True).objects:
-            key = ObjectKey(group=group, kind=kind, namespace=body["metadata"].get("namespace", ""), name=body["metadata"]["name"])
+            key = ObjectKey(
+                group=group, kind=kind, namespace=body["metadata"].get("namespace", ""), name=body["metadata"]["name"]
+            )
             private_cluster.delete(key, uid=body["metadata"]["uid"], propagation="Background")
     return private_cluster
