@@ -1,7 +1,6 @@
 """The reviewed lane: one branch for each case, which people merge or close."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,7 +9,8 @@ from reconciler import wiring
 from reconciler.adapters.git.remote import GitRemote
 from reconciler.app.health.fast_lane import LaneRound
 from reconciler.app.health.quarantine_files import HealthSources, proposed_files
-from reconciler.app.health.state_store import HealthCase
+from reconciler.app.health.state_store import HealthCase, StateStore
+from reconciler.controller.outcome import PassFailure
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.core.health.fleet.decisions import HealthDecision
 from reconciler.core.health.fleet.state import NodeState
@@ -19,12 +19,18 @@ from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, compose
 from reconciler.ports import Draft, Repository
 from reconciler.version import __version__
 
-if TYPE_CHECKING:
-    from reconciler.controller.health.rounds import ClusterRound
-
 CASE, EVIDENCE = "Reconciler-Health-Case", "Reconciler-Health-Evidence"
 CLOSED_SECONDS = 86400.0
 """How long a case that somebody closed is not proposed again for the same evidence."""
+
+
+class ClusterRound(Struct, frozen=True, kw_only=True, eq=False):
+    """What happened on one cluster; `failure` if it could not be looked at, so that nothing was decided."""
+
+    cluster: str
+    store: StateStore | None = None
+    done: LaneRound | None = None
+    failure: PassFailure | None = None
 
 
 class CaseWork(Struct, frozen=True, kw_only=True, eq=False):
@@ -51,7 +57,7 @@ class CaseBranches:
     def __init__(self, remote: GitRemote, source: ConfigSource) -> None:
         self._remote, self._source = remote, source
 
-    def refs(self, rounds: Iterable["ClusterRound"]) -> list[str]:
+    def refs(self, rounds: Iterable[ClusterRound]) -> list[str]:
         """Return the references of all open cases, to be fetched."""
         cases = [case for one in rounds if one.done is not None for case in one.done.state.cases.values()]
         return [f"refs/heads/{branch_of(case)}" for case in cases]
@@ -60,7 +66,7 @@ class CaseBranches:
         self,
         run: wiring.Run,
         sources: Sequence[HealthSources],
-        rounds: Mapping[str, "ClusterRound"],
+        rounds: Mapping[str, ClusterRound],
         tips: Mapping[str, str],
     ) -> None:
         """Bring the branch of every case up to date, and remember what was pushed and what was closed."""

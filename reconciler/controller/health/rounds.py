@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler import wiring
 from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
-from reconciler.app.health.fast_lane import LaneRound, run_round
+from reconciler.app.health.fast_lane import run_round
 from reconciler.app.health.quarantine_files import HealthSources, mirror_files
 from reconciler.app.health.state_store import StateStore
-from reconciler.controller.health.branches import CaseBranches
-from reconciler.controller.outcome import PassFailure, PassOutcome, failure
+from reconciler.controller.health.branches import CaseBranches, ClusterRound
+from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.reconcile import Request, author_of
 from reconciler.controller.sources.source import Mode
 from reconciler.core.secrets import mask_text
@@ -31,15 +30,6 @@ HEALTH_POLICY = "Reconciler-Health-Policy"
 
 _GIT_SECONDS = 30.0
 _ATTEMPTS = 3
-
-
-class ClusterRound(Struct, frozen=True, kw_only=True, eq=False):
-    """What happened on one cluster; `failure` if it could not be looked at, so that nothing was decided."""
-
-    cluster: str
-    store: StateStore | None = None
-    done: LaneRound | None = None
-    failure: PassFailure | None = None
 
 
 def health_round(request: Request, environ: dict[str, str], clock: Clock | None = None) -> PassOutcome:
