@@ -5,7 +5,7 @@ A test fails if a page is out of date.
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import click
 from reconciler import errors, wiring
 from reconciler.adapters import bundle
 from reconciler.cli.main import COMMANDS, reconciler
-from reconciler.controller.catalogue import METRICS
+from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRICS, Metric
 from reconciler.core.documents import read
 from reconciler.core.kinds.kind import ANY_KIND, Kinds
 from reconciler.core.policy.references import RULES
@@ -109,18 +109,28 @@ def _settings() -> str:
 
 
 def _metrics() -> str:
-    lines = [
-        _NOTE,
-        "# Metrics\n",
-        "`reconciler controller` serves these at `/metrics`, and `process_*` of the Prometheus client library.",
-        "No label names an object.\n",
-        "| Metric | Type | Labels | Meaning |",
-        "|---|---|---|---|",
-    ]
-    for metric in METRICS:
+    return "\n".join(
+        [
+            _NOTE,
+            "# Metrics\n",
+            "`reconciler controller` serves these at `/metrics`, and `process_*` of the Prometheus client library.",
+            "No label names an object.\n",
+            *_metric_rows(METRICS),
+            "\nOf the health of a fleet, where health policies are in use:\n",
+            *_metric_rows(FLEET_METRICS),
+            "\n`reconciler agent` serves these, and `process_*`:\n",
+            *_metric_rows(AGENT_METRICS),
+            "",
+        ]
+    )
+
+
+def _metric_rows(metrics: Iterable[Metric]) -> Iterator[str]:
+    yield "| Metric | Type | Labels | Meaning |"
+    yield "|---|---|---|---|"
+    for metric in metrics:
         labels = "<br>".join(f"`{name}`: {values}" for name, values in metric.labels.items())
-        lines.append(f"| `{metric.name}` | {metric.type} | {labels} | {_cell(metric.help)} |")
-    return "\n".join(lines) + "\n"
+        yield f"| `{metric.name}` | {metric.type} | {labels} | {_cell(metric.help)} |"
 
 
 def _kinds(kinds: Kinds) -> str:

@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "propose": "Propose flavors and quotas that fit the observed nodes.",
     "size": "Choose the number of GPUs for a training job.",
     "probe": "Check the GPUs of this machine.",
+    "agent": "Keep checking the GPUs of a node and publish its health.",
     "show": "Show a saved plan in any format.",
     "controller": "Watch config repositories: plan, commit and apply.",
     "autoconf": "Compile the model of an installed ado-autoconf into a table.",
@@ -44,7 +45,7 @@ COMMANDS: dict[str, str] = {
 
 _FOLDERS = {
     **dict.fromkeys(("schema", "version", "completion"), "about"),
-    "probe": "health",
+    **dict.fromkeys(("probe", "agent"), "health"),
     **dict.fromkeys(("observe", "status", "propose", "apply", "drift", "history", "rollback", "controller"), "live"),
 }
 """The folders of commands whose modules are not beside this one."""

@@ -1,11 +1,15 @@
-"""Every metric that the controller exports, as data: dashboards, alerts and docs/reference/metrics.md follow it."""
+"""Every metric of controller and agent, as data: dashboards, alerts and docs/reference/metrics.md follow it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
 
+from reconciler.core.health.exports.gauges import AUTOPILOT_CHECKS
+from reconciler.core.health.fleet.state import HealthPhase
+
 PREFIX = "reconciler_"
+HEALTH_PREFIX = "gpuhealth_"
 
 
 class MetricType(StrEnum):
@@ -17,7 +21,7 @@ class MetricType(StrEnum):
 
 
 class Metric(Struct, frozen=True, kw_only=True):
-    """One metric. `labels` maps the name of a label to its values; none of them names an object."""
+    """One metric. `labels` maps the name of a label to its values; only those of node health name objects."""
 
     name: str
     type: MetricType
@@ -30,6 +34,16 @@ _FAST = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _SLOW = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0, 86400.0)
 _RESULT = "`success` or `failure`"
 _KIND = "`ConfigSource`"
+
+
+_NODE = "the node"
+_STATUS = {
+    "check": "id of the check",
+    "node": _NODE,
+    "gpu_slot": "PCI bus id; empty: the node",
+    "model": "the GPU product",
+    "severity": "`app`, `info`, `degraded` or `fatal`",
+}
 
 
 def _metric(
@@ -149,6 +163,71 @@ METRICS = (
 )
 
 
+def _health(name: str, kind: MetricType, text: str, labels: Mapping[str, str] | None = None) -> Metric:
+    return Metric(name=HEALTH_PREFIX + name, type=kind, help=text, labels=labels or {})
+
+
+FLEET_METRICS = (
+    _health(
+        "nodes",
+        MetricType.GAUGE,
+        "Number of nodes by phase of their lifecycle and pool.",
+        {"state": ", ".join(f"`{phase}`" for phase in HealthPhase), "pool": "the pool"},
+    ),
+    _health(
+        "breaker_state",
+        MetricType.GAUGE,
+        "1 if this limit of the circuit breaker stops further quarantines, else 0.",
+        {"limit": "the limit that tripped"},
+    ),
+    _health(
+        "report_age_seconds",
+        MetricType.GAUGE,
+        "Seconds since the measurement in the report of a node.",
+        {"node": _NODE},
+    ),
+    _health(
+        "job_hang_suspected",
+        MetricType.GAUGE,
+        "1 for a job that seems to hang.",
+        {"job_namespace": "namespace of the job", "job_name": "the job"},
+    ),
+)
+"""Metrics of the health of a fleet, which the controller exports."""
+
+AGENT_METRICS = (
+    _health("agent_info", MetricType.GAUGE, "Version of the agent; the value is 1.", {"version": "the version"}),
+    _health(
+        "check_status",
+        MetricType.GAUGE,
+        "Result of a check: 0 pass, 1 warn, 2 fail, 3 unknown. A check that does not apply has no value.",
+        _STATUS,
+    ),
+    _health("agent_sweep_seconds", MetricType.GAUGE, "Time that the last sweep took."),
+    _health("agent_sweep_overdue", MetricType.GAUGE, "1 while a sweep does not end, else 0."),
+    _health("agent_last_sweep_timestamp_seconds", MetricType.GAUGE, "Unix time of the last sweep."),
+    _health(
+        "agent_report_writes_total",
+        MetricType.COUNTER,
+        "Number of writes of the report of this node.",
+        {"result": _RESULT},
+    ),
+    Metric(
+        name="autopilot_health_checks",
+        type=MetricType.GAUGE,
+        help="Checks by the names of Autopilot: 1 failed, 0 passed; GB/s for `pciebw`. Can be switched off.",
+        labels={
+            "health": ", ".join(f"`{name}`" for name in AUTOPILOT_CHECKS),
+            "node": _NODE,
+            "cpumodel": "model of the processor",
+            "gpumodel": "the GPU product",
+            "deviceid": "index of the GPU; empty: the node",
+        },
+    ),
+)
+"""Metrics of the agent of a node."""
+
+
 def by_name() -> dict[str, Metric]:
-    """Return the metrics by name, without the prefix."""
-    return {metric.name.removeprefix(PREFIX): metric for metric in METRICS}
+    """Return all metrics by name; those of the controller itself without their prefix."""
+    return {metric.name.removeprefix(PREFIX): metric for metric in (*METRICS, *FLEET_METRICS, *AGENT_METRICS)}

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from reconciler.controller.catalogue import METRICS, PREFIX, Metric, MetricType
+from reconciler.controller.catalogue import FLEET_METRICS, METRICS, PREFIX, Metric, MetricType
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class Metrics:
     """Counts, values and durations by metric, safe to use from any thread. An unknown name or label is a `KeyError`."""
 
-    def __init__(self, catalogue: "Sequence[Metric]" = METRICS) -> None:
+    def __init__(self, catalogue: "Sequence[Metric]" = (*METRICS, *FLEET_METRICS)) -> None:
         import prometheus_client as prometheus  # noqa: PLC0415 - only controller and agent need it
 
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]

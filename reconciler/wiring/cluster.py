@@ -14,7 +14,7 @@ from reconciler.errors import ConfigError
 from reconciler.settings import Settings
 
 if TYPE_CHECKING:
-    from reconciler.ports.cluster import LiveCluster
+    from reconciler.ports.cluster import Discovery, LiveCluster
     from reconciler.wiring import Run
 
 
@@ -33,17 +33,19 @@ def open_cluster(
     *,
     patience: float = Settings().server_patience,
     is_expected: bool = False,
+    known: "Discovery | None" = None,
 ) -> "LiveCluster":
     """Open the cluster that the flags name: a context of a kubeconfig, or the one that this process runs in.
 
     patience: seconds to ask a busy or restarting server again. is_expected: also one that never answered before.
+    known: kinds that need not be discovered.
     """
     from reconciler.adapters.kubernetes import KubernetesCluster, load_access  # noqa: PLC0415 - only for live commands
 
     access = load_access(
         environ, kubeconfig=flags.kubeconfig, context=flags.context, user=flags.user, groups=flags.groups
     )
-    return KubernetesCluster(access, patience_seconds=patience, is_expected=is_expected)
+    return KubernetesCluster(access, patience_seconds=patience, is_expected=is_expected, known=known)
 
 
 def access_flags(flags: Mapping[str, Any]) -> ClusterFlags:

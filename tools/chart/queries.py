@@ -1,6 +1,6 @@
 """Names of metrics in PromQL. A name that the controller does not export is a `KeyError`."""
 
-from reconciler.controller.catalogue import PREFIX, MetricType, by_name
+from reconciler.controller.catalogue import MetricType, by_name
 
 _METRICS = by_name()
 _PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")
@@ -9,14 +9,15 @@ _PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")
 
 def metric(name: str) -> str:
     """Return the exported name of a metric of the catalogue."""
-    return f"{PREFIX}{name}" if _METRICS[name].type is not MetricType.HISTOGRAM else _no_histogram(name)
+    row = _METRICS[name]
+    return row.name if row.type is not MetricType.HISTOGRAM else _no_histogram(name)
 
 
 def buckets(name: str) -> str:
     """Return the name of the buckets of a histogram."""
     if _METRICS[name].type is not MetricType.HISTOGRAM:
         raise KeyError(f"{name} is no histogram")
-    return f"{PREFIX}{name}_bucket"
+    return f"{_METRICS[name].name}_bucket"
 
 
 def process(name: str) -> str:

@@ -37,12 +37,17 @@ class KubernetesCluster:
     """One API server; see `LiveCluster`."""
 
     def __init__(
-        self, access: Access, *, patience_seconds: float = PATIENCE_SECONDS, is_expected: bool = False
+        self,
+        access: Access,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        is_expected: bool = False,
+        known: Discovery | None = None,
     ) -> None:
-        """See `Transport`."""
+        """See `Transport`. With `known` kinds the server is only asked for others."""
         self._transport = Transport(access, patience_seconds=patience_seconds, is_expected=is_expected)
         self._lock = Lock()
-        self._discovery: Discovery | None = None
+        self._discovery = known
 
     @property
     def server(self) -> str:

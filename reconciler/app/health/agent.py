@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from reconciler.app.health.reports import ReportStore, StoredReport
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
-from reconciler.core.health.merging import SweepResult, finished, is_worth_writing, merged, with_run
+from reconciler.core.health.merging import (
+    SweepResult,
+    finished,
+    is_worth_writing,
+    merged,
+    with_run,
+    youngest_failure,
+)
 from reconciler.core.health.readings import Sweep
 from reconciler.core.health.report import HEARTBEAT_SECONDS, NodeReport, ProfileRun
 from reconciler.errors import ReconcilerError, one_line
@@ -34,6 +41,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     """How an agent works. Times are in seconds; 0 for `invasive` asks for no deep run.
 
     deadline: how long a sweep may take before it is reported as UNKNOWN. pause: the least time between two sweeps.
+    confirm: the time until the next sweep after a new failure.
     """
 
     node: str
@@ -41,6 +49,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     heartbeat: float = HEARTBEAT_SECONDS
     deadline: float = 45.0
     pause: float = 2.0
+    confirm: float = 10.0
     invasive: float = 0.0
     identity: Mapping[str, object] = {}
 
@@ -68,6 +77,7 @@ class Agent:
         self._stored = StoredReport()
         self._due = threading.Event()
         self._stopped = threading.Event()
+        self._swept = threading.Condition()
         self._running: _SweepThread | None = None
         self.state = AgentState()
 
@@ -77,12 +87,21 @@ class Agent:
             self._due.clear()
             started = self._clock.elapsed()
             self.step()
+            with self._swept:
+                self._swept.notify_all()
             self._stopped.wait(self._options.pause)
-            self._due.wait(max(self._options.interval - (self._clock.elapsed() - started), 0))
+            self._due.wait(max(self._gap() - (self._clock.elapsed() - started), 0))
 
     def wake(self) -> None:
         """Sweep soon: something happened on this node."""
         self._due.set()
+
+    def refreshed(self, seconds: float) -> AgentState:
+        """Sweep now, and return the state after it, or after this time."""
+        with self._swept:
+            self.wake()
+            self._swept.wait(seconds)
+        return self.state
 
     def stop(self) -> None:
         """End `run`."""
@@ -107,6 +126,12 @@ class Agent:
         if self.state.report is not None:
             self.state = replace(self.state, report=_requested(self.state.report, now))
         self.wake()
+
+    def _gap(self) -> float:
+        """Return the time between two sweeps: short after a new failure, so that it is confirmed or disproved soon."""
+        report = self.state.report
+        is_new = report is not None and youngest_failure(report) < self._options.interval
+        return min(self._options.confirm, self._options.interval) if is_new else self._options.interval
 
     # Sweeps.
 

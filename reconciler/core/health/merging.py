@@ -12,6 +12,9 @@ from reconciler.core.health.report import NodeReport, ProfileRun
 OUT_OF_ORDER_SECONDS = 600.0
 """An older measurement is dropped, unless the report is this far ahead: then a clock was wrong, not the order."""
 
+YOUNG_SECONDS = 180.0
+"""How long a new failure is repeated with every sweep, so that readers see it confirmed."""
+
 _LISTED = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
 
 
@@ -79,10 +82,18 @@ def finished(run: ProfileRun, findings: Iterable[HealthFinding], at: float) -> P
 
 
 def is_worth_writing(before: NodeReport | None, after: NodeReport) -> bool:
-    """Say whether a report must be written: it says something new, or its heartbeat is due."""
+    """Say whether a report must be written: it has news, confirms a young failure, or its heartbeat is due."""
     if before is None or content(before) != content(after):
         return True
+    if youngest_failure(after) < YOUNG_SECONDS and after.measured_at > before.measured_at:
+        return True
     return not 0 <= after.measured_at - before.measured_at < after.heartbeat_seconds
+
+
+def youngest_failure(report: NodeReport) -> float:
+    """Return how many seconds ago the last failure began; infinite without one."""
+    ages = (report.measured_at - one.since for one in report.findings if one.status is CheckStatus.FAIL)
+    return min(ages, default=float("inf"))
 
 
 def content(report: NodeReport) -> NodeReport:

@@ -160,7 +160,8 @@ def test_the_same_sweep_twice_is_the_same_report(
     before = merged(None, result(*first, profile=DEEP))
     once = merged(before, result(*second, profile=profile, at=NOW + 1))
     assert merged(once, result(*second, profile=profile, at=NOW + 1)) == once
-    assert not is_worth_writing(once, merged(once, result(*second, profile=profile, at=NOW + 2)))
+    again = merged(once, result(*second, profile=profile, at=NOW + 2))
+    assert is_worth_writing(once, again) == any(one.status is FAIL for one in again.findings)
 
 
 def test_noise_is_not_written_before_the_heartbeat() -> None:
@@ -171,6 +172,16 @@ def test_noise_is_not_written_before_the_heartbeat() -> None:
     assert not is_worth_writing(first, hotter)
     assert is_worth_writing(first, replace(hotter, measured_at=NOW + first.heartbeat_seconds))
     assert is_worth_writing(first, replace(hotter, measured_at=NOW - 1))  # the clock was set back
+
+
+def test_a_young_failure_is_written_with_every_sweep() -> None:
+    """A reader that wants to see a failure twice must not wait for the heartbeat."""
+    first = merged(None, result(finding("a", FAIL)))
+    again = merged(first, result(finding("a", FAIL), at=NOW + 10))
+    assert is_worth_writing(first, again)
+    late = merged(again, result(finding("a", FAIL), at=NOW + 200))
+    later = merged(late, result(finding("a", FAIL), at=NOW + 260))
+    assert not is_worth_writing(late, later)
 
 
 @pytest.mark.parametrize(

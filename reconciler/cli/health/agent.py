@@ -1,0 +1,101 @@
+"""`reconciler agent`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.cli import options
+from reconciler.errors import Terminated
+
+
+@click.command(
+    "agent",
+    epilog="""\b
+Examples:
+  reconciler agent                          publish the health of this node to its cluster
+  reconciler agent --no-publish             only serve metrics, without a cluster
+  reconciler agent --profile deep           run the heavy checks once, publish, and end
+  reconciler agent --check remap.failure --check gpu.xid --interval 30
+""",
+)
+@click.option(
+    "--interval", type=click.FloatRange(5, 3600), default=60.0, show_default=True, help="Seconds between two sweeps."
+)
+@click.option(
+    "--heartbeat",
+    type=click.FloatRange(10, 3600),
+    default=120.0,
+    show_default=True,
+    help="Seconds after which a report is written again although nothing changed.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(1, 86400),
+    default=45.0,
+    show_default=True,
+    help="Seconds after which a sweep, or a run of --profile, is reported as UNKNOWN.",
+)
+@click.option("--check", "checks", metavar="ID", multiple=True, help="Run only this check. May be repeated.")
+@click.option(
+    "--invasive",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds after which the agent asks for a deep run, which starts on idle GPUs only. 0: never.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(("preflight", "postflight", "deep", "rma")),
+    default=None,
+    help="Run this profile once and end.",
+)
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="/",
+    show_default=True,
+    help="Where the host's /sys, /proc and /dev are.",
+)
+@click.option(
+    "--listen",
+    metavar="ADDRESS",
+    default="127.0.0.1:8080",
+    show_default=True,
+    help="Address of /healthz, /readyz and /metrics, HOST:PORT or :PORT.",
+)
+@click.option("--api", metavar="ADDRESS", default="", help="Address of /status and single checks. [default: none]")
+@click.option("--publish/--no-publish", default=True, help="Write a NodeHealthReport. [default: publish]")
+@click.option(
+    "--autopilot-gauge/--no-autopilot-gauge",
+    default=True,
+    help="Export autopilot_health_checks. [default: autopilot-gauge]",
+)
+@options.access
+@click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
+@click.option("--log-format", type=click.Choice(("text", "json")), default="json", show_default=True)
+def command(**flags: Any) -> int:
+    """Check the GPUs of this node again and again, and publish what is new as its NodeHealthReport.
+
+    Runs until SIGTERM or Ctrl-C. It changes nothing on the node, reads no pods and no nodes, and needs no Git.
+    """
+    from reconciler.controller.agent.process import AgentFlags, run_agent, run_profile  # noqa: PLC0415 - as elsewhere
+    from reconciler.core.health.catalogue import check_ids  # noqa: PLC0415
+    from reconciler.wiring.cluster import access_flags  # noqa: PLC0415
+
+    for name in flags["checks"]:
+        if name not in check_ids():
+            raise click.UsageError(f"--check: no check {name!r}")
+    if flags["profile"] and not flags["publish"]:
+        raise click.UsageError("--profile publishes its result; use `reconciler probe` without a cluster")
+    known = {name: value for name, value in flags.items() if name in AgentFlags.__struct_fields__}
+    agent = AgentFlags(**{**known, "profile": flags["profile"] or ""}, cluster=access_flags(flags))
+    try:
+        if agent.profile:
+            run_profile(agent, options.environment())
+        else:
+            run_agent(agent, options.environment())
+    except (Terminated, KeyboardInterrupt):
+        return 0
+    return 0

@@ -1,0 +1,175 @@
+"""What the agent answers: `/status` and single checks for this node, or for many nodes through their agents."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from urllib.parse import parse_qs, urlencode
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.app.health.agent import Agent, AgentState
+from reconciler.app.health.directory import ALL, NodeSelection
+from reconciler.controller.web.listener import Answer, HttpAnswer, HttpRequest, text_answer
+from reconciler.core.health.exports.gauges import AUTOPILOT_CHECKS, current
+from reconciler.core.health.findings import CheckStatus, HealthFinding
+from reconciler.errors import ReconcilerError, one_line
+
+PATHS: Mapping[str, tuple[str, ...]] = {
+    "/pciebw": AUTOPILOT_CHECKS["pciebw"],
+    "/remapped": AUTOPILOT_CHECKS["remapped"],
+    "/gpupower": AUTOPILOT_CHECKS["power-slowdown"],
+    "/gpumem": AUTOPILOT_CHECKS["gpumem"],
+    "/dcgm": AUTOPILOT_CHECKS["dcgm"],
+    "/ping": AUTOPILOT_CHECKS["ping"],
+    "/pvc": AUTOPILOT_CHECKS["pvc"],
+    "/iperf": ("net.iperf",),
+}
+"""Paths of single checks."""
+
+BATCH = 16
+"""Nodes that are asked at one time, unless the request says."""
+
+_MOST_NODES_AT_ONCE = 64
+_FRESH_SECONDS = 20.0
+_ORDER = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN, CheckStatus.PASS, CheckStatus.SKIP)
+
+Locate = Callable[[NodeSelection], Mapping[str, str]]
+"""Returns the selected nodes with the addresses of their agents. May raise `ReconcilerError`."""
+
+Fetch = Callable[[str, str], bytes]
+"""Asks an agent: its address and a path with query; returns the body. Raises `ReconcilerError`."""
+
+
+class CheckAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of one check on one GPU, or on the node."""
+
+    check: str
+    status: CheckStatus
+    message: str
+    slot: str = ""
+    observed: float | str | None = None
+    unit: str = ""
+
+
+class NodeAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one node says. Without an answer of its agent it is UNKNOWN, and `problem` says why."""
+
+    node: str
+    status: CheckStatus
+    measured_at: float = 0.0
+    problem: str = ""
+    checks: tuple[CheckAnswer, ...] = ()
+
+
+class StatusQuery(Struct, frozen=True, kw_only=True):
+    """A request: which checks (empty: all), on which nodes, how many nodes at one time."""
+
+    checks: tuple[str, ...] = ()
+    nodes: NodeSelection = NodeSelection()
+    batch: int = BATCH
+
+
+class BadQuery(ValueError):
+    """A parameter is not valid."""
+
+
+def health_api(agent: Agent, node: str, locate: Locate, fetch: Fetch) -> Answer:
+    """Return what answers the paths of Autopilot's interface."""
+
+    def answer(request: HttpRequest) -> HttpAnswer:
+        if request.method not in ("GET", "HEAD"):
+            return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
+        if request.path == "/invasive":
+            agent.request_deep_run()
+            return text_answer(HTTPStatus.ACCEPTED, "a deep run is requested; it starts once the GPUs are idle")
+        if request.path != "/status" and request.path not in PATHS:
+            return text_answer(HTTPStatus.NOT_FOUND, "not found")
+        try:
+            query = read_query(request.query, PATHS.get(request.path, ()))
+            found = _selected(query, locate, fetch, lambda: _own(agent, node, query.checks), node)
+        except (BadQuery, ReconcilerError) as error:
+            return text_answer(HTTPStatus.BAD_REQUEST, str(error))
+        if "application/json" in request.headers.get("accept", ""):
+            return HttpAnswer(status=HTTPStatus.OK, body=msgspec.json.encode(found), content_type="application/json")
+        return HttpAnswer(status=HTTPStatus.OK, body="".join(f"{line}\n" for line in lines(found)).encode())
+
+    return answer
+
+
+def read_query(text: str, checks: tuple[str, ...] = ()) -> StatusQuery:
+    """Read the parameters of a request; names of Autopilot and of our catalogue are both accepted."""
+    values = {name: ",".join(found) for name, found in parse_qs(text).items()}
+    wanted = [name for name in values.get("check", "").split(",") if name and name != ALL]
+    ours = [check for name in wanted for check in PATHS.get(f"/{name}", AUTOPILOT_CHECKS.get(name, (name,)))]
+    batch = values.get("batch", str(BATCH))
+    if not batch.isascii() or not batch.isdigit() or not 1 <= int(batch[:9]) <= _MOST_NODES_AT_ONCE:
+        raise BadQuery(f"batch={batch}: not a number from 1 to {_MOST_NODES_AT_ONCE}")
+    hosts = tuple(dict.fromkeys(name for name in values.get("host", "").split(",") if name))
+    nodes = NodeSelection(hosts=hosts, job=values.get("job", ""), node_label=values.get("nodelabel", ""))
+    return StatusQuery(checks=checks or tuple(dict.fromkeys(ours)), nodes=nodes, batch=int(batch))
+
+
+def answer_of(node: str, state: AgentState, checks: Sequence[str]) -> NodeAnswer:
+    """Return what an agent says about its node. A check that is asked for and never ran is UNKNOWN."""
+    if state.report is None or state.result is None:
+        return NodeAnswer(node=node, status=CheckStatus.UNKNOWN, problem="the first sweep has not ended")
+    found = [one for one in current(state.report, state.result.findings) if not checks or one.check in checks]
+    rows = [_row(one) for one in sorted(found, key=lambda one: one.key)]
+    known = {one.check for one in found} | set(state.report.passed)
+    rows += [
+        CheckAnswer(check=check, status=CheckStatus.UNKNOWN, message="not measured on this node")
+        for check in checks
+        if check not in known
+    ]
+    rows += [
+        CheckAnswer(check=check, status=CheckStatus.PASS, message=f"passed in the last {profile} run")
+        for check, profile in state.report.passed_by.items()
+        if (not checks or check in checks) and check not in {one.check for one in found}
+    ]
+    statuses = {row.status for row in rows}
+    status = next((one for one in _ORDER if one in statuses), CheckStatus.UNKNOWN)
+    return NodeAnswer(node=node, status=status, measured_at=state.report.measured_at, checks=tuple(rows))
+
+
+def lines(answers: Sequence[NodeAnswer]) -> Iterator[str]:
+    """Yield the answers as text, one line for each check."""
+    for one in answers:
+        yield f"{one.node} {one.status}{f' {one.problem}' if one.problem else ''}"
+        for row in one.checks:
+            value = f" {row.observed} {row.unit}".rstrip() if row.observed is not None else ""
+            yield f"{one.node} {row.check}{f' {row.slot}' if row.slot else ''} {row.status}{value} {row.message}"
+
+
+def _own(agent: Agent, node: str, checks: Sequence[str]) -> NodeAnswer:
+    return answer_of(node, agent.refreshed(_FRESH_SECONDS), checks)
+
+
+def _selected(
+    query: StatusQuery, locate: Locate, fetch: Fetch, own: Callable[[], NodeAnswer], node: str
+) -> list[NodeAnswer]:
+    """Ask all selected nodes, at most `batch` at one time. One that does not answer hides no other."""
+    if query.nodes.is_empty:
+        return [own()]
+    found = locate(query.nodes)
+    path = f"/status?{urlencode({'check': ','.join(query.checks) or ALL})}"
+
+    def ask(name: str) -> NodeAnswer:
+        if name == node:
+            return own()
+        if not found[name]:
+            return NodeAnswer(node=name, status=CheckStatus.UNKNOWN, problem="no agent has reported from this node")
+        try:
+            (answer,) = msgspec.json.decode(fetch(found[name], path), type=tuple[NodeAnswer])
+        except (ReconcilerError, msgspec.DecodeError) as error:
+            return NodeAnswer(node=name, status=CheckStatus.UNKNOWN, problem=f"unreachable: {one_line(str(error))}")
+        return answer
+
+    with ThreadPoolExecutor(query.batch) as pool:
+        return list(pool.map(ask, found))
+
+
+def _row(one: HealthFinding) -> CheckAnswer:
+    return CheckAnswer(
+        check=one.check, status=one.status, message=one.message, slot=one.slot, observed=one.observed, unit=one.unit
+    )

@@ -1,0 +1,216 @@
+"""The agent as a process: what it is made of, and how it starts and stops."""
+
+import base64
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.adapters.clock import SystemClock
+from reconciler.adapters.http import Endpoint, HttpClient, HttpError
+from reconciler.app.health.agent import Agent, AgentOptions, Probe, run_once
+from reconciler.app.health.directory import NodeSelection, addresses
+from reconciler.app.health.probe import take_sweep
+from reconciler.app.health.reports import ClusterReports
+from reconciler.controller.agent.answers import health_api
+from reconciler.controller.agent.measuring import AgentGauges, cpu_model, unready
+from reconciler.controller.catalogue import AGENT_METRICS
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
+from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.judge import judge
+from reconciler.core.health.merging import SweepResult
+from reconciler.core.health.report import API_VERSION, HEARTBEAT_SECONDS, KIND, ProfileRun
+from reconciler.core.health.sweeps import keep
+from reconciler.outputs.terminal.logs import Log, set_up
+from reconciler.ports.cluster import ApiResource, Discovery, LiveCluster
+from reconciler.version import __version__
+from reconciler.wiring.cluster import ClusterFlags, open_cluster
+from reconciler.wiring.node import node_name, node_sources, xid_table
+
+if TYPE_CHECKING:
+    from reconciler.core.health.readings import Sweep
+    from reconciler.ports.node import ReadingSource
+
+ADDRESS = "POD_IP"
+"""Variable with the address of the pod, which the report names for other agents."""
+
+TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_API_TIMEOUT = 30.0
+_PATIENCE = 10.0
+_REPORTS = Discovery(
+    resources=(
+        ApiResource(
+            group=API_VERSION.partition("/")[0],
+            version=API_VERSION.partition("/")[2],
+            kind=KIND,
+            plural=f"{KIND.lower()}s",
+            namespaced=False,
+        ),
+    )
+)
+_log = Log(__name__)
+
+
+class AgentFlags(Struct, frozen=True, kw_only=True):
+    """The flags of `reconciler agent`."""
+
+    interval: float = 60.0
+    heartbeat: float = HEARTBEAT_SECONDS
+    deadline: float = 45.0
+    checks: tuple[str, ...] = ()
+    invasive: float = 0.0
+    profile: str = ""  # run it once and end
+    root: Path = Path("/")
+    listen: str = "127.0.0.1:8080"
+    api: str = ""
+    publish: bool = True
+    autopilot_gauge: bool = True
+    log_level: str = "info"
+    log_format: str = "json"
+    cluster: ClusterFlags = ClusterFlags()
+
+
+def run_agent(flags: AgentFlags, environ: Mapping[str, str]) -> None:
+    """Run until SIGTERM or Ctrl-C, which the caller turns into the end of the process."""
+    set_up(level=flags.log_level, form=flags.log_format)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(_open(flags, environ)) if flags.publish else None
+        sources = node_sources(environ, root=flags.root)
+        for source in sources:
+            stack.callback(source.close)
+        node = node_name(environ)
+        store = ClusterReports(cluster) if cluster is not None else None
+        agent = Agent(_probe(sources, node, flags), store, SystemClock(), _options(flags, node, environ), _log.event)
+        metrics = Metrics(AGENT_METRICS)
+        gauges = AgentGauges(metrics, with_autopilot=flags.autopilot_gauge, cpu_model=_cpu_model(flags.root))
+        listeners = [HttpListener(flags.listen, probes(agent, gauges, metrics))]
+        if flags.api:
+            listeners.append(HttpListener(flags.api, health_api(agent, node, _locator(cluster), fetch)))
+        for listener in listeners:
+            listener.start()
+            stack.callback(listener.stop)
+        stack.callback(agent.stop)
+        _log.event("info", "started", node=node, ports=[listener.port for listener in listeners], pid=os.getpid())
+        agent.run()
+
+
+def run_profile(flags: AgentFlags, environ: Mapping[str, str]) -> ProfileRun:
+    """Run one profile and publish it, as the Job of a deep run does."""
+    set_up(level=flags.log_level, form=flags.log_format)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(_open(flags, environ))
+        sources = node_sources(environ, root=flags.root)
+        for source in sources:
+            stack.callback(source.close)
+        node = node_name(environ)
+        options = _options(flags, node, environ)
+        probe = _probe(sources, node, flags)
+        run = run_once(probe, ClusterReports(cluster), SystemClock(), options, ProbeProfile(flags.profile))
+        _log.event("info", "finished", node=node, profile=flags.profile, status=run.status.value, failed=run.failed)
+        return run
+
+
+def probes(agent: Agent, gauges: AgentGauges, metrics: Metrics) -> Answer:
+    """Return what answers `/healthz`, `/readyz` and `/metrics`. A GPU that hangs makes no agent unhealthy."""
+
+    def answer(request: HttpRequest) -> HttpAnswer:
+        if request.method not in ("GET", "HEAD"):
+            return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
+        match request.path:
+            case "/metrics":
+                gauges.update(agent.state)
+                content_type, body = metrics.exposition(request.headers.get("accept", ""))
+                return HttpAnswer(status=HTTPStatus.OK, body=body, content_type=content_type)
+            case "/healthz" | "/livez":
+                return text_answer(HTTPStatus.OK, "ok")
+            case "/readyz":
+                reason = unready(agent)
+                return text_answer(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, reason or "ok")
+        return text_answer(HTTPStatus.NOT_FOUND, "not found")
+
+    return answer
+
+
+def fetch(address: str, path: str) -> bytes:
+    """Ask the agent of another node."""
+    client = HttpClient(Endpoint.parse(address, purpose="agent"), timeout_seconds=_API_TIMEOUT)
+    answer = client.send("GET", path)
+    if answer.status != HTTPStatus.OK:
+        raise HttpError(f"{address} answered {answer.status}")
+    return answer.body
+
+
+def node_uid(token: str) -> str:
+    """Return the UID of the node from the claims of a pod's token, where the API server puts it; else nothing.
+
+    An agent needs no right to read its node this way.
+    """
+    parts = token.split(".")
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return str(claims["kubernetes.io"]["node"]["uid"])
+    except (ValueError, KeyError, TypeError, IndexError, msgspec.DecodeError):
+        return ""
+
+
+def _open(flags: AgentFlags, environ: Mapping[str, str]) -> LiveCluster:
+    return open_cluster(flags.cluster, environ, patience=_PATIENCE, is_expected=False, known=_REPORTS)
+
+
+def _options(flags: AgentFlags, node: str, environ: Mapping[str, str]) -> AgentOptions:
+    identity: dict[str, object] = {"version": __version__}
+    host, port = environ.get(ADDRESS, ""), flags.api.rpartition(":")[2]
+    if host and port:
+        identity["address"] = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if uid := node_uid(_read(TOKEN)):
+        identity["node_uid"] = uid
+    return AgentOptions(
+        node=node,
+        interval=flags.interval,
+        heartbeat=max(flags.heartbeat, flags.interval),
+        deadline=flags.deadline,
+        invasive=flags.invasive,
+        identity=identity,
+    )
+
+
+def _probe(sources: "Sequence[ReadingSource]", node: str, flags: AgentFlags) -> Probe:
+    """Return what reads the node and judges it with what it has seen before."""
+    clock, xids = SystemClock(), xid_table()
+    history: tuple[Sweep, ...] = ()
+
+    def probe(profile: ProbeProfile) -> SweepResult:
+        nonlocal history
+        sweep = take_sweep(sources, node, clock, profile)
+        findings = judge(sweep, history=history, xids=xids, profile=profile, only=flags.checks)
+        history = keep(history, sweep)
+        return SweepResult(sweep=sweep, findings=findings, profile=profile)
+
+    return probe
+
+
+def _locator(cluster: LiveCluster | None) -> Callable[[NodeSelection], Mapping[str, str]]:
+    def locate(selection: NodeSelection) -> Mapping[str, str]:
+        if cluster is None:
+            raise HttpError("other nodes are not known: this agent does not use a cluster")
+        return addresses(cluster, selection)
+
+    return locate
+
+
+def _cpu_model(root: Path) -> str:
+    return cpu_model(_read(root / "proc" / "cpuinfo"))
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file, or nothing."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,88 @@
+"""`reconciler agent` as a process: it publishes, answers, survives what fails, and ends when told."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.app.health.reports import ClusterReports
+from reconciler.controller.agent.process import node_uid
+from reconciler.core.health.report import NodeReport
+from tests.app.health.test_answers import ask
+from tests.cluster.server import ApiServer, free_port, wait_until
+
+
+@contextmanager
+def running(*arguments: str, node: str, **environ: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run an agent; yield the process and the URL of its metrics."""
+    port = free_port()
+    argv = [sys.executable, "-m", "reconciler", "agent", "--listen", f"127.0.0.1:{port}", "--interval", "5", *arguments]
+    process = subprocess.Popen(argv, env={**os.environ, "NODE_NAME": node, **environ}, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: get(f"{url}/readyz") == "ok\n", "the agent is ready")
+        yield process, url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def get(url: str) -> str:
+    try:
+        return ask(url)[1]
+    except OSError:
+        return ""
+
+
+def reported(cluster: KubernetesCluster, node: str) -> Callable[[], NodeReport | None]:
+    return lambda: ClusterReports(cluster).read(node).report
+
+
+def test_an_agent_publishes_and_ends(health_server: ApiServer, health_cluster: KubernetesCluster) -> None:
+    """F-088: the startup run is at once; metrics parse; SIGTERM ends it."""
+    with running("--kubeconfig", str(health_server.kubeconfig), node="process-1") as (process, url):
+        wait_until(lambda: reported(health_cluster, "process-1")() is not None, "a report")
+        report = reported(health_cluster, "process-1")()
+        assert report is not None
+        assert report.version
+        families = {family.name: family for family in text_string_to_metric_families(get(f"{url}/metrics"))}
+        assert {sample.labels["node"] for sample in families["gpuhealth_check_status"].samples} == {"process-1"}
+        assert get(f"{url}/healthz") == "ok\n"
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_an_agent_without_a_server_lives_and_measures(tmp_path: Path) -> None:
+    """One part's failure hides nothing else."""
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        '{"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": [{"name": "a", "context":'
+        ' {"cluster": "a", "user": "a"}}], "users": [{"name": "a", "user": {}}], "clusters": [{"name": "a",'
+        f' "cluster": {{"server": "http://127.0.0.1:{free_port()}"}}}}]}}'
+    )
+    with running("--kubeconfig", str(kubeconfig), node="process-2") as (_, url):
+        failed = 'gpuhealth_agent_report_writes_total{result="failure"} 0.0'
+        wait_until(lambda: "report_writes_total" in get(f"{url}/metrics"), "metrics")
+        wait_until(lambda: failed not in get(f"{url}/metrics"), "a failed write")
+        assert "gpuhealth_check_status{" in get(f"{url}/metrics")
+        assert get(f"{url}/readyz") == "ok\n"
+
+
+@pytest.mark.parametrize(
+    ("token", "uid"),
+    [
+        ("e30.eyJrdWJlcm5ldGVzLmlvIjp7Im5vZGUiOnsibmFtZSI6Im4iLCJ1aWQiOiI0MiJ9fX0.sig", "42"),
+        ("e30.eyJrdWJlcm5ldGVzLmlvIjp7fX0.sig", ""),
+        ("not a token", ""),
+        ("a.b.c", ""),
+        ("", ""),
+    ],
+)
+def test_the_uid_of_the_node_is_in_the_token_of_the_pod(token: str, uid: str) -> None:
+    assert node_uid(token) == uid
