@@ -1,16 +1,19 @@
 """`Renderer`: manifests and bytes of rendered paths, for the few that a plan compares or writes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from reconciler.core.documents.reader import read
 from reconciler.index.build import CompiledRevision, Runtime, read_files
 from reconciler.index.compile import RenderedObject, compile_files
 from reconciler.index.workers import in_parallel
 
 _MOST_KEPT = 1_000  # source files whose objects `object` keeps
+_AT_A_TIME = 100
 
 
 class Renderer:
@@ -74,6 +77,29 @@ class Renderer:
         contents.update(self._render([path for path in paths if path not in contents]))
         return {path: contents[path] for path in paths}
 
+    def bodies(self, paths: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the objects of rendered paths: read from `rendered/` where it has them, and the rest compiled.
+
+        Some at a time, because objects with the places of their fields are large.
+        """
+        index = self._index
+        folder, rendered = index.revision.config.rendered, index.revision.files.rendered
+        there: list[str] = []
+        missing: list[str] = []
+        for path in paths:
+            (there if rendered.get(path) == index.desired[path] else missing).append(path)
+        for some in _parts(there):
+            for path, raw in read_files(self._runtime.repository, index.desired, some):
+                documents = read(f"{folder}/{path}", raw).documents
+                if len(documents) == 1:
+                    yield path, documents[0].data
+                else:
+                    missing.append(path)
+        groups = self.group(missing)
+        for some in _parts(sorted(groups)):
+            for source, objects in zip(some, self.compile(some), strict=True):
+                yield from ((path, objects[path].manifest.body) for path in groups[source])
+
     def _render(self, paths: list[str]) -> dict[str, bytes]:
         groups = self.group(paths)
         sources = sorted(groups)
@@ -90,3 +116,9 @@ class Renderer:
             for raw in in_parallel(work, len(sources), processes=self._runtime.processes, advance=advance):
                 contents.update(msgspec.msgpack.decode(raw, type=dict[str, bytes]))
         return contents
+
+
+def _parts(names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield names, some at a time."""
+    for start in range(0, len(names), _AT_A_TIME):
+        yield list(names[start : start + _AT_A_TIME])

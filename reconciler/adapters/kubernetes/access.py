@@ -1,67 +1,37 @@
-"""Access to an API server, as kubectl finds it: kubeconfig files and contexts, exec plugins, or the pod's own account.
-
-The official client loads the configuration, so that credentials work as users expect. What it ignores or hides is done
-here: plugins that fail, token files that change, `as` of a user, and `proxy-url`.
-"""
+"""Access to an API server, as kubectl finds it: a context of kubeconfig files, or the account of a pod."""
 
 import datetime as dt
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
 
-import yaml
-from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes.official import (
-    HOST_VARIABLE,
-    ConfigException,
-    ConfigNode,
-    Configuration,
-    FileOrData,
-    InClusterConfigLoader,
-    KubeConfigLoader,
-    RESTClientObject,
+from reconciler.adapters.kubernetes.connection import Address, Pool, Tls
+from reconciler.adapters.kubernetes.kubeconfig import (
+    NOBODY,
+    TOKEN_FILE_LASTS,
+    Identity,
+    Login,
+    log_in,
+    merge,
+    read_file,
+    server_url,
 )
-from reconciler.adapters.kubernetes.plugin import run_plugin
+from reconciler.adapters.kubernetes.proxies import proxy_of
 from reconciler.core.secrets import KnownSecrets
-from reconciler.errors import ConfigError, one_line
-from reconciler.ports.cluster import CONCURRENCY
-
-if TYPE_CHECKING:
-    import urllib3
+from reconciler.errors import ConfigError
 
 VARIABLE = "KUBECONFIG"
 DEFAULT = "~/.kube/config"
+HOST_VARIABLE = "KUBERNETES_SERVICE_HOST"
+"""The variable by which a pod knows that it is one."""
+
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds the token of its account and the certificate of the API server."""
 
-_SECTIONS = ("clusters", "contexts", "users")
-_TOKEN_FILE_LASTS = dt.timedelta(minutes=6)  # the client renews five minutes before the end
-
-
-class Identity(Struct, frozen=True, kw_only=True):
-    """Who to act as (impersonation); an empty user is nobody else."""
-
-    user: str = ""
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-
-    def headers(self) -> Iterator[tuple[str, str]]:
-        """Yield the headers of impersonation."""
-        if self.user:
-            yield "Impersonate-User", self.user
-            yield from (("Impersonate-Group", group) for group in self.groups)
-            if self.uid:
-                yield "Impersonate-Uid", self.uid
-
-
-NOBODY = Identity()
-
-
-Load = Callable[[], tuple[Configuration, Identity]]
-"""Loads a configuration, and who it says to act as."""
+Load = Callable[[], Login]
 
 
 class Access:
@@ -71,32 +41,40 @@ class Access:
         self._load = load
         self._lock = Lock()
         self.renewals = 0
-        self._configuration, identity = load()
-        self._identity = named if named.user else identity
-        self.server: str = self._configuration.host
-        self.pool: urllib3.PoolManager = _pool(self._configuration)
+        self._login = load()
+        self._identity = named if named.user else self._login.identity
+        self.server: str = self._login.address.url.geturl().rstrip("/")
+        self.pool = Pool(self._login.address)
 
     def headers(self) -> Iterator[tuple[str, str]]:
         """Yield the headers of a request; credentials that expire are renewed before."""
-        with self._lock:
-            authorization = self._configuration.get_api_key_with_prefix("BearerToken")
-        if authorization:
-            yield "Authorization", authorization
+        login = self._login
+        if login.renew_at is not None and login.renew_at <= dt.datetime.now(dt.UTC):
+            with self._lock:
+                if self._login is login:
+                    self._use(self._load())
+                login = self._login
+        if login.authorization:
+            yield "Authorization", login.authorization
         yield from self._identity.headers()
 
     def renew(self, seen: int) -> None:
         """Load the credentials again, because the server refused them; not if that was done since `seen` renewals."""
         with self._lock:
             if self.renewals == seen:
-                self._configuration, _ = self._load()
-                self.pool = _pool(self._configuration)
+                self._use(self._load())
                 self.renewals += 1
 
     def secrets(self) -> KnownSecrets:
         """Return the credentials, which servers may repeat in their messages."""
-        with self._lock:
-            keys = [*self._configuration.api_key.values()]
-        return KnownSecrets([key.partition(" ")[2] for key in keys])
+        secret = self._login.authorization.partition(" ")[2]
+        return KnownSecrets([secret] if secret else [])
+
+    def _use(self, login: Login) -> None:
+        """Use another login. Connections stay unless its certificates differ."""
+        self._login = replace(login, address=self._login.address)
+        if login.address.tls != self.pool.address.tls:
+            self.pool = Pool(login.address)
 
 
 def load_access(
@@ -111,7 +89,7 @@ def load_access(
     named = Identity(user=user, groups=tuple(groups))
     paths = _paths(environ, kubeconfig)
     if paths:
-        return _from_files(paths, context, named)
+        return _from_files(paths, context, named, environ)
     if context:
         raise ConfigError(f"--context: no kubeconfig, so no context {context!r}", hint="name one with --kubeconfig")
     if environ.get(HOST_VARIABLE):
@@ -134,120 +112,38 @@ def _paths(environ: Mapping[str, str], kubeconfig: str) -> list[Path]:
     return found
 
 
-def _from_files(paths: Sequence[Path], context: str, named: Identity) -> Access:
-    where = ", ".join(map(str, paths))
-    merged = _merge(paths)
-    names = [entry.value.get("name") for entry in merged.value["contexts"]]
-    chosen = context or merged.value.get("current-context") or ""
+def _from_files(paths: Sequence[Path], context: str, named: Identity, environ: Mapping[str, str]) -> Access:
+    merged = merge(paths)
+    names = [entry.name for entry in merged.sections["contexts"]]
+    chosen = context or merged.current
     if chosen not in names:
+        where = merged.where
         wrong = f"--context: {where} has no context {context!r}" if context else f"{where} has no current context"
-        raise ConfigError(wrong, hint=f"contexts: {', '.join(map(str, names)) or 'none'}")
-
-    def load() -> tuple[Configuration, Identity]:
-        try:
-            return _configured(_merge(paths), chosen)
-        except ConfigException as error:
-            raise ConfigError(f"{where}: context {chosen}: {_tell(error)}") from None
-        except (ValueError, TypeError, AttributeError):  # never the error itself: it may repeat a value
-            raise ConfigError(f"{where}: context {chosen}: a value is not valid") from None
-
-    return Access(load, named)
+        raise ConfigError(wrong, hint=f"contexts: {', '.join(names) or 'none'}")
+    return Access(lambda: log_in(paths, chosen, environ), named)
 
 
-def _configured(merged: ConfigNode, context: str) -> tuple[Configuration, Identity]:
-    configuration = Configuration()
-    loader = _Loader(merged, active_context=context, config_base_path=None)
-    loader.load_and_set(configuration)
-    if proxy := loader.cluster.get("proxy-url"):
-        configuration.proxy = proxy
-    return configuration, loader.identity
-
-
-class _Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
-    """The official loader; a plugin that fails is an error, and token files are read again."""
-
-    @property
-    def cluster(self) -> dict[str, Any]:
-        """The entry of the cluster."""
-        row: dict[str, Any] = self._cluster.value
-        return row
-
-    @property
-    def identity(self) -> Identity:
-        """Who the user says to act as."""
-        row: dict[str, Any] = self._user.value if self._user is not None else {}
-        groups = tuple(str(group) for group in row.get("as-groups") or ())
-        return Identity(user=str(row.get("as") or ""), groups=groups, uid=str(row.get("as-uid") or ""))
-
-    def _load_from_exec_plugin(self) -> bool | None:
-        if "exec" not in self._user:
-            return None
-        folder = Path(self._get_base_path(self._cluster.path))
-        credential = run_plugin(self._user["exec"].value, self.cluster, folder)
-        if credential.token:
-            self.token = f"Bearer {credential.token}"
-        if credential.client_certificate_data:
-            data = {"certificate": credential.client_certificate_data, "key": credential.client_key_data}
-            self.cert_file, self.key_file = (
-                FileOrData(data, None, data_key_name=name, base64_file_content=False).as_file() for name in data
-            )
-        if credential.expiration_timestamp:
-            self.expiry = dt.datetime.fromisoformat(credential.expiration_timestamp)
-        return True
-
-    def _load_user_token(self) -> bool | None:
-        found: bool | None = super()._load_user_token()
-        if found and "tokenFile" in self._user:
-            self.expiry = dt.datetime.now(dt.UTC) + _TOKEN_FILE_LASTS
-        return found
-
-
-def _pool(configuration: Configuration) -> "urllib3.PoolManager":
-    configuration.connection_pool_maxsize = 2 * CONCURRENCY  # watches hold connections beside requests
-    configuration.retries = False
-    pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
-    return pool
-
-
-def _merge(paths: Sequence[Path]) -> ConfigNode:
-    """Merge kubeconfig files as kubectl does: the first file that defines something wins."""
-    merged: dict[str, Any] = {section: [] for section in _SECTIONS}
-    for path in paths:
-        content = _read(path)
-        for section in _SECTIONS:
-            known = {entry.value.get("name") for entry in merged[section]}
-            entries = [entry for entry in content.get(section) or () if isinstance(entry, dict)]
-            new = [entry for entry in entries if entry.get("name") not in known]
-            merged[section] += [ConfigNode(f"{section}[name={entry.get('name')}]", entry, str(path)) for entry in new]
-        if current := content.get("current-context"):
-            merged.setdefault("current-context", current)
-    return ConfigNode("kubeconfig", merged, str(paths[0]))
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _in_cluster(environ: Mapping[str, str]) -> Login:
+    host, port = environ[HOST_VARIABLE], environ.get("KUBERNETES_SERVICE_PORT", "")
     try:
-        content = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)  # never the error itself: it repeats lines of the file
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise ConfigError(f"{place}: not valid YAML") from None
-    if not isinstance(content, dict) or any(not isinstance(content.get(key) or [], list) for key in _SECTIONS):
-        raise ConfigError(f"{path} is not a kubeconfig")
+        url = server_url(f"https://{f'[{host}]' if ':' in host else host}:{port}")
+        token = _account_file("token", "token").decode().strip()
+        authority = _account_file("ca.crt", "certificate")
+    except ValueError:
+        raise ConfigError("the account of this pod cannot be used: the address of its service is not valid") from None
+    return Login(
+        address=Address(url=url, tls=Tls(authority=authority), proxy=proxy_of(url, environ)),
+        authorization=f"Bearer {token}",
+        renew_at=dt.datetime.now(dt.UTC) + TOKEN_FILE_LASTS,
+    )
+
+
+def _account_file(name: str, what: str) -> bytes:
+    problem = f"the account of this pod cannot be used: service {what} file"
+    path = ACCOUNT / name
+    if not path.is_file():
+        raise ConfigError(f"{problem} does not exist")
+    content = read_file(path)
+    if not content.strip():
+        raise ConfigError(f"{problem} is empty")
     return content
-
-
-def _in_cluster(environ: Mapping[str, str]) -> tuple[Configuration, Identity]:
-    configuration = Configuration()
-    try:
-        loader = InClusterConfigLoader(str(ACCOUNT / "token"), str(ACCOUNT / "ca.crt"), environ=environ)
-        loader.load_and_set(configuration)
-    except ConfigException as error:
-        raise ConfigError(f"the account of this pod cannot be used: {_tell(error)}") from None
-    return configuration, NOBODY
-
-
-def _tell(error: Exception) -> str:
-    text = one_line(error).rstrip(".")
-    return text[:1].lower() + text[1:]

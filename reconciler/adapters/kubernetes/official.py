@@ -1,4 +1,4 @@
-"""The parts of the official Kubernetes client that find a server and credentials.
+"""The part of the official Kubernetes client that asks authentication providers (`auth-provider` of a kubeconfig).
 
 Importing the package loads all of its 700 models, which takes longer than most commands. So its modules are imported as
 if the packages around them were empty. Afterwards the packages are forgotten: whoever imports them gets them whole.
@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from reconciler.errors import ConfigError, one_line
 
 _PACKAGES = ("kubernetes", "kubernetes.client", "kubernetes.config")
 
@@ -42,17 +44,17 @@ def _api_client(*arguments: Any, **named: Any) -> Any:
 
 with _empty_packages() as _client:
     Configuration: Any = import_module("kubernetes.client.configuration").Configuration
-    RESTClientObject: Any = import_module("kubernetes.client.rest").RESTClientObject
     _client.__dict__.setdefault("Configuration", Configuration)
     _client.__dict__.setdefault("ApiClient", _api_client)
-    ConfigException: Any = import_module("kubernetes.config.config_exception").ConfigException
-    _in_cluster = import_module("kubernetes.config.incluster_config")
+    _ConfigException: Any = import_module("kubernetes.config.config_exception").ConfigException
     _kube_config = import_module("kubernetes.config.kube_config")
 
-InClusterConfigLoader: Any = _in_cluster.InClusterConfigLoader
-HOST_VARIABLE: str = _in_cluster.SERVICE_HOST_ENV_NAME
-"""The variable by which a pod knows that it is one."""
 
-ConfigNode: Any = _kube_config.ConfigNode
-FileOrData: Any = _kube_config.FileOrData
-KubeConfigLoader: Any = _kube_config.KubeConfigLoader
+def provider_token(kubeconfig: dict[str, Any], context: str) -> str:
+    """Return the header that an authentication provider (`auth-provider`) gives a user; empty if it gives none."""
+    try:
+        loader = _kube_config.KubeConfigLoader(kubeconfig, active_context=context)
+        loader._load_auth_provider_token()  # noqa: SLF001 - all else is read by us
+    except _ConfigException as error:
+        raise ConfigError(one_line(error).rstrip(".")) from None
+    return str(getattr(loader, "token", ""))

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from urllib3.exceptions import HTTPError
 
+from reconciler.adapters.kubernetes.connection import NotConnected
 from reconciler.core.secrets import KnownSecrets, mask_text
 from reconciler.errors import one_line
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable, Expired, FieldError
@@ -83,7 +83,7 @@ def refusal(
 
 def unreachable(purpose: str, server: str, error: BaseException, *, outcome_unknown: bool) -> ClusterUnavailable:
     """Return the error of a connection that could not be made, or that broke."""
-    cause = _cause(error)
+    cause = error.__cause__ or error if isinstance(error, NotConnected) else error
     where = mask_text(server)
     if isinstance(cause, ssl.SSLCertVerificationError):
         text = f"the certificate of {where} is not trusted: {one_line(cause.verify_message)}"
@@ -96,9 +96,8 @@ def unreachable(purpose: str, server: str, error: BaseException, *, outcome_unkn
     return ClusterUnavailable(f"cannot {purpose}: {text}", hint=hint, outcome_unknown=outcome_unknown)
 
 
-def retry_after(headers: Mapping[str, str]) -> float:
-    """Return how many seconds the server asks to wait; 0 if it does not say."""
-    text = headers.get("Retry-After", "")
+def retry_after(text: str) -> float:
+    """Return how many seconds the server asks to wait (the header Retry-After); 0 if it does not say."""
     return float(text) if re.fullmatch(r"[0-9]{1,5}", text) else 0.0
 
 
@@ -120,10 +119,3 @@ def _parse(raw: bytes) -> _Status:
         return msgspec.json.decode(raw, type=_Status)
     except msgspec.DecodeError:  # a proxy's page, or nothing
         return _Status(message=raw[:_LONGEST].decode(errors="replace"))
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return what lies behind an error of the HTTP library."""
-    while isinstance(error, HTTPError) and (inner := error.__cause__ or error.__context__):
-        error = inner
-    return error

@@ -1,7 +1,7 @@
 """Requests to an API server: connections are kept open, busy servers are asked again, refusals become errors."""
 
+import ssl
 from collections.abc import Mapping
-from contextlib import closing
 from itertools import count
 from threading import Event
 from time import monotonic
@@ -9,11 +9,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-import urllib3
 from msgspec import Struct
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError, SSLError
 
 from reconciler.adapters.kubernetes.access import Access
+from reconciler.adapters.kubernetes.connection import Answer, NotConnected
 from reconciler.adapters.kubernetes.refusals import refusal, retry_after, unreachable
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable
 
@@ -21,8 +20,7 @@ PATIENCE_SECONDS = 30.0
 """How long a busy or restarting server is asked again."""
 
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts; the last one repeats
-_CONNECT_SECONDS, _READ_SECONDS = 5.0, 65.0  # the server gives up after 60 s by itself
-_CHUNK_BYTES = 1 << 18
+_READ_SECONDS = 65.0  # the server gives up after 60 s by itself
 _MAX_BYTES = 256 << 20
 _OK, _UNAUTHORIZED, _BUSY = 300, 401, 429
 _REPEATED = frozenset({429, 502, 503, 504})
@@ -86,14 +84,12 @@ class Transport:
                 self.access.renew(renewals)
         raise AssertionError  # unreachable
 
-    def open(self, call: ApiCall, read_seconds: float) -> urllib3.BaseHTTPResponse:
+    def open(self, call: ApiCall, read_seconds: float) -> Answer:
         """Send a request whose answer is read as it comes. Raises `ClusterError`."""
-        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds)
-        response = self._request(call, timeout)
-        if response.status >= _OK:
-            with closing(response):
-                raise self._refused(call, response, response.read(_CHUNK_BYTES))
-        return response
+        answer = self._request(call, read_seconds)
+        if answer.status >= _OK:
+            raise self._refused(call, answer, self._read(call, answer))
+        return answer
 
     def close(self) -> None:
         """End the pauses of all threads, and close idle connections."""
@@ -102,60 +98,54 @@ class Transport:
 
     def unreachable(self, call: ApiCall, error: BaseException) -> ClusterUnavailable:
         """Return the error of a connection that failed."""
-        is_unsent = isinstance(error, NewConnectionError | ConnectTimeoutError)
+        is_unsent = isinstance(error, NotConnected)
         is_write = call.method != "GET" and "dryRun" not in call.query
         found = unreachable(call.purpose, self.access.server, error, outcome_unknown=is_write and not is_unsent)
-        found.is_connected = not (is_unsent or isinstance(error, SSLError | ProxyError))
+        found.is_connected = not is_unsent and not isinstance(error, ssl.SSLError)
         return found
 
     def _exchange(self, call: ApiCall) -> ApiAnswer:
-        response = self._request(call, urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS))
-        try:
-            raw = _read(response)
-        except (HTTPError, OSError) as error:
-            response.close()
-            raise self.unreachable(call, error) from None
-        if response.status >= _OK:
-            raise self._refused(call, response, raw)
+        answer = self._request(call, _READ_SECONDS)
+        raw = self._read(call, answer)
+        if answer.status >= _OK:
+            raise self._refused(call, answer, raw)
         try:
             body = msgspec.json.decode(raw) if raw else {}
         except msgspec.DecodeError:
             text = f"cannot {call.purpose}: {self.access.server} sent an answer that is not JSON"
-            raise ClusterError(text, hint="check the server of the kubeconfig", status=response.status) from None
-        return ApiAnswer(status=response.status, body=body, warnings=_warnings(response))
+            raise ClusterError(text, hint="check the server of the kubeconfig", status=answer.status) from None
+        return ApiAnswer(status=answer.status, body=body, warnings=_warnings(answer))
 
-    def _request(self, call: ApiCall, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
-        headers = urllib3.HTTPHeaderDict(self.access.headers())
-        headers["Accept"], headers["User-Agent"] = call.accept, "gpu-reconciler"
-        if call.is_large:
-            headers["Accept-Encoding"] = "gzip"
+    def _request(self, call: ApiCall, read_seconds: float) -> Answer:
+        headers = [
+            *self.access.headers(),
+            ("User-Agent", "gpu-reconciler"),
+            ("Accept", call.accept),
+            ("Accept-Encoding", "gzip" if call.is_large else "identity"),
+        ]
         if call.body is not None:
-            headers["Content-Type"] = call.content_type
-        url = f"{self.access.server}{call.path}"
-        if call.query:
-            url += f"?{urlencode(call.query)}"
+            headers.append(("Content-Type", call.content_type))
+        query = f"?{urlencode(call.query)}" if call.query else ""
         try:
-            response = self.access.pool.urlopen(
-                call.method,
-                url,
-                body=call.body,
-                headers=headers,
-                timeout=timeout,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
-        except (HTTPError, OSError) as error:
+            answer = self.access.pool.send(f"{call.method} {call.path}{query}", headers, call.body, read_seconds)
+        except (NotConnected, OSError) as error:
             raise self.unreachable(call, error) from None
         self._is_expected = True
-        return response
+        return answer
 
-    def _refused(self, call: ApiCall, response: urllib3.BaseHTTPResponse, raw: bytes) -> ClusterError:
+    def _read(self, call: ApiCall, answer: Answer) -> bytes:
+        try:
+            return answer.read(_MAX_BYTES)
+        except OSError as error:
+            answer.close()
+            raise self.unreachable(call, error) from None
+
+    def _refused(self, call: ApiCall, answer: Answer, raw: bytes) -> ClusterError:
         return refusal(
             call.purpose,
-            response.status,
+            answer.status,
             raw,
-            retry_after=retry_after(response.headers),
+            retry_after=retry_after(answer.header("retry-after")),
             secrets=self.access.secrets(),
             is_write=call.method != "GET" and "dryRun" not in call.query,
         )
@@ -168,17 +158,7 @@ def _may_repeat(call: ApiCall, error: ClusterUnavailable) -> bool:
     return call.is_repeatable and (not error.status or error.status in _REPEATED)
 
 
-def _read(response: urllib3.BaseHTTPResponse) -> bytes:
-    content = bytearray()
-    for chunk in response.stream(_CHUNK_BYTES, decode_content=True):
-        content += chunk
-        if len(content) > _MAX_BYTES:
-            raise HTTPError(f"an answer of more than {_MAX_BYTES >> 20} MiB")
-    response.release_conn()
-    return bytes(content)
-
-
-def _warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
+def _warnings(answer: Answer) -> tuple[str, ...]:
     """Return the texts of `Warning` headers: `299 - "text"`."""
-    found = response.headers.getlist("Warning")
+    found = (value for name, value in answer.headers if name == "warning")
     return tuple(value.partition('"')[2].removesuffix('"').replace('\\"', '"') for value in found)

@@ -1,7 +1,6 @@
 """From a revision and live clusters to what is to do there: the plan of now, its steps, and what they send."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
@@ -13,10 +12,7 @@ from reconciler.core.apply.steps import planned_objects, steps_of
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.live.projection import content_version, without
 from reconciler.core.plan import Plan
-from reconciler.index.renderer import Renderer
 from reconciler.ports.cluster import LiveCluster
-
-_FILES_AT_A_TIME = 100
 
 
 def plan_work(
@@ -41,7 +37,7 @@ def plan_work(
     summaries = tuple(index.first_summaries())
     bodies: dict[str, bytes] = {}
     waves: dict[str, tuple[int, int]] = {}
-    for path, body in _bodies(planned.renderer, desired):
+    for path, body in planned.renderer.bodies(desired):
         sent = without(body, planned.omitted.get(path, ()))
         bodies[path], waves[path] = msgspec.json.encode(sent), wave(sent)
     return Work(
@@ -63,13 +59,3 @@ def plan_work(
 def adopted(saved: Plan) -> frozenset[str]:
     """Return the objects that a saved plan adopts: its review approved them."""
     return frozenset(str(change.key) for change in saved.changes if change.adopts)
-
-
-def _bodies(renderer: Renderer, paths: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the desired objects; some files at a time, because objects with the places of their fields are large."""
-    groups = renderer.group(paths)
-    sources = sorted(groups)
-    for start in range(0, len(sources), _FILES_AT_A_TIME):
-        some = sources[start : start + _FILES_AT_A_TIME]
-        for source, objects in zip(some, renderer.compile(some), strict=True):
-            yield from ((path, objects[path].manifest.body) for path in groups[source])

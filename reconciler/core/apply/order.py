@@ -79,6 +79,7 @@ _Identity = tuple[str, str, str, str]
 
 def _needs(kinds: Kinds, steps: Sequence[Step]) -> dict[str, set[str]]:
     """Return the paths of the steps that must succeed before each step."""
+    spaces = [(row.group, row.kind) for row in kinds.values() if row.is_namespace]
     coming = {_identity(step.summary): step.path for step in steps if step.verb is not Verb.DELETE}
     going = {_identity(step.summary): step.path for step in steps if step.verb is Verb.DELETE}
     gone = set(going.values())
@@ -89,12 +90,12 @@ def _needs(kinds: Kinds, steps: Sequence[Step]) -> dict[str, set[str]]:
             definitions[step.summary.name.partition(".")[2]].append(step.path)
     for step in steps:
         before = step.summary if step.verb is Verb.DELETE else step.before
-        for named in _named(kinds, before) if before else ():
+        for named in _named(spaces, before) if before else ():
             if named in going and going[named] != step.path:
                 needs[going[named]].add(step.path)  # what an object names is deleted after it, or after it changed
         if step.verb is Verb.DELETE:
             continue
-        needs[step.path] |= {coming[named] for named in _named(kinds, step.summary) if named in coming}
+        needs[step.path] |= {coming[named] for named in _named(spaces, step.summary) if named in coming}
         needs[step.path].update(definitions.get(step.summary.group, ()))
         needs[step.path].discard(step.path)
         if step.replaces in gone:
@@ -107,10 +108,10 @@ def _identity(summary: ObjectSummary) -> _Identity:
     return summary.group, summary.kind, summary.namespace, summary.name
 
 
-def _named(kinds: Kinds, summary: ObjectSummary) -> Iterator[_Identity]:
+def _named(spaces: Sequence[tuple[str, str]], summary: ObjectSummary) -> Iterator[_Identity]:
     """Yield the identities of the objects that an object names: namespace, queues, references."""
     if summary.namespace:
-        yield from ((row.group, row.kind, "", summary.namespace) for row in kinds.values() if row.is_namespace)
+        yield from ((group, kind, "", summary.namespace) for group, kind in spaces)
     named = ((summary.parent_kind, summary.parent), (summary.queue_kind, summary.queue))
     for (group, kind), name in named:
         if name and (group, kind) != NO_KIND:

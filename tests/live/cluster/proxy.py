@@ -1,6 +1,7 @@
 """An HTTP proxy on loopback that tunnels (CONNECT), and remembers where to."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,8 +9,8 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 
 @contextmanager
-def tunnel() -> Iterator[tuple[str, list[str]]]:
-    """Run the proxy; return its URL, and the list of targets that it connected to."""
+def tunnel(context: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Run the proxy; return its URL, and the list of targets that it connected to. `context`: clients speak TLS to it."""
     targets: list[str] = []
 
     class Handler(StreamRequestHandler):
@@ -28,10 +29,12 @@ def tunnel() -> Iterator[tuple[str, list[str]]]:
 
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as proxy:
         proxy.daemon_threads = True
+        if context is not None:
+            proxy.socket = context.wrap_socket(proxy.socket, server_side=True)
         proxy.block_on_close = False
         thread = threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{proxy.server_address[1]}", targets
+        yield f"http{'s' if context else ''}://127.0.0.1:{proxy.server_address[1]}", targets
         proxy.shutdown()
         thread.join()
 

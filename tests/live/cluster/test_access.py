@@ -149,6 +149,12 @@ def test_a_certificate_of_a_plugin(config: dict[str, Any], tmp_path: Path) -> No
     assert CANARY not in str(error.value)
 
 
+def test_an_authentication_provider(config: dict[str, Any], token: str, tmp_path: Path) -> None:
+    """`auth-provider`: what the official client makes of it."""
+    provider = {"name": "gcp", "config": {"access-token": token, "expiry": "2999-01-01T00:00:00Z"}}
+    assert whoami({}, kubeconfig=written(tmp_path, config, **{"auth-provider": provider}))["username"] == "admin"
+
+
 def test_token_file(config: dict[str, Any], token: str, tmp_path: Path) -> None:
     """A token file is read again when the server refuses its token: tokens of pods change every hour."""
     (tmp_path / "token").write_text("old")

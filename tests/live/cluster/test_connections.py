@@ -3,6 +3,7 @@
 import base64
 import json
 import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,22 @@ def test_requests_go_through_the_proxy(config: dict[str, Any], tmp_path: Path) -
         path = written(tmp_path, at(config, **{"proxy-url": url}))
         assert whoami({}, kubeconfig=path)["username"] == "admin"
     assert set(targets) == {f"CONNECT {server}"}
+
+
+def test_a_proxy_that_speaks_tls(config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`proxy-url: https://...`: TLS to the proxy, whose certificate the system trusts, and inside it TLS to the server."""
+    trusted = authority("proxies")
+    (tmp_path / "trusted.pem").write_bytes(trusted.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*trusted.server(tmp_path, "127.0.0.1"))
+    with tunnel(context) as (url, targets):
+        path = written(tmp_path, at(config, **{"proxy-url": url}))
+        assert whoami({}, kubeconfig=path)["username"] == "admin"
+        monkeypatch.delenv("SSL_CERT_FILE")
+        with pytest.raises(ClusterUnavailable, match="not trusted"):
+            whoami({}, kubeconfig=path)
+    assert len({*targets}) == 1
 
 
 def test_a_proxy_that_is_not_there(config: dict[str, Any], tmp_path: Path) -> None:

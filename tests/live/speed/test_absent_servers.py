@@ -66,7 +66,7 @@ def test_where_nothing_listens_is_asked_once(tmp_path: Path) -> None:
 
 def test_a_server_without_an_answer_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A firewall that drops packets: one attempt to connect, not one after the other for 30 seconds."""
-    monkeypatch.setattr("reconciler.adapters.kubernetes.transport._CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("reconciler.adapters.kubernetes.connection._CONNECT_SECONDS", 0.3)
     with full_port() as port:
         path = kubeconfig(tmp_path, f"https://127.0.0.1:{port}")
         with KubernetesCluster(load_access({}, kubeconfig=path)) as cluster:

@@ -1,0 +1,220 @@
+"""The HTTP client: answers in every form, connections that end, headers that must not be sent."""
+
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.adapters.kubernetes import transport
+from reconciler.adapters.kubernetes.access import Access
+from reconciler.adapters.kubernetes.connection import Address
+from reconciler.adapters.kubernetes.kubeconfig import NOBODY, Identity, Login
+from reconciler.adapters.kubernetes.proxies import proxy_of, proxy_url
+from reconciler.adapters.kubernetes.transport import ApiCall, Transport
+from reconciler.errors import ConfigError
+from reconciler.ports.cluster import ClusterUnavailable
+
+READ = ApiCall(purpose="read it", method="GET", path="/it")
+WRITE = ApiCall(purpose="create it", method="POST", path="/it", body=b"{}")
+CONTENT = json.dumps({"text": "ä" * 50}).encode()
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(CONTENT), CONTENT)
+
+
+@contextmanager
+def scripted(*connections: Sequence[bytes]) -> Iterator[tuple[str, list[bytes]]]:
+    """Serve connections: each request is answered with the next bytes, and then the connection is closed.
+
+    Return the URL, and the requests that came, each with the number of its connection.
+    """
+    requests: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for number, answers in enumerate(connections):
+            with suppress(OSError), listener.accept()[0] as connection:
+                for answer in answers:
+                    request = _request(connection)
+                    requests.append(b"%d " % number + request)
+                    connection.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
+    finally:
+        listener.close()
+        thread.join(5)
+
+
+def _request(connection: socket.socket) -> bytes:
+    request = b""
+    while b"\r\n\r\n" not in request:
+        received = connection.recv(1 << 16)
+        if not received:
+            raise ConnectionResetError
+        request += received
+    return request
+
+
+@contextmanager
+def sender(url: str, *, proxy: str = "", identity: Identity = NOBODY) -> Iterator[Transport]:
+    address = Address(url=urlsplit(url), proxy=proxy_url(proxy) if proxy else None)
+    access = Access(lambda: Login(address=address, identity=identity))
+    with closing(Transport(access, patience_seconds=0)) as client:
+        yield client
+
+
+def answered(*connections: Sequence[bytes], call: ApiCall = READ) -> Any:
+    """Return what a request gets."""
+    with scripted(*connections) as (url, _), sender(url) as client:
+        return client.send(call).body
+
+
+def chunked(*pieces: bytes) -> bytes:
+    body = b"".join(b"%x;name=value\r\n%s\r\n" % (len(piece), piece) for piece in pieces if piece)
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\nTrailer: a\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PLAIN,
+        chunked(CONTENT),
+        b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN,
+        b"HTTP/1.0 200 OK\n\n" + CONTENT,
+        b"HTTP/1.1 200\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(CONTENT),
+    ],
+)
+def test_forms_of_answers(answer: bytes) -> None:
+    assert answered([answer]) == json.loads(CONTENT)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, len(CONTENT)), max_size=6))
+def test_pieces_of_any_size_are_one_answer(cuts: list[int]) -> None:
+    places = [0, *sorted(cuts), len(CONTENT)]
+    pieces = [CONTENT[start:end] for start, end in pairwise(places)]
+    assert answered([chunked(*pieces)]) == json.loads(CONTENT)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"", "closed without an answer"),
+        (b"SSH-2.0-OpenSSH\r\n", "the answer is not HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nContent-", "the answer is incomplete"),
+        (PLAIN[:-1], "the answer is incomplete"),
+        (chunked(CONTENT)[:-20], "the answer is incomplete"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "not a number"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "not a number"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(CONTENT)[:-9],
+            "the answer is incomplete",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n{}", "not valid gzip"),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 300 + b"\r\n", "more than 200 headers"),
+    ],
+)
+def test_an_answer_that_is_none(answer: bytes, words: str) -> None:
+    """Nobody knows whether a write was carried out; a read has no outcome."""
+    for call, unknown in ((WRITE, True), (READ, False)):
+        with pytest.raises(ClusterUnavailable, match=words) as error:
+            answered([answer], call=call)
+        assert error.value.outcome_unknown is unknown
+
+
+def test_a_large_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is small on its way: what counts is the memory."""
+    monkeypatch.setattr(transport, "_MAX_BYTES", 1 << 20)
+    bomb = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b" " * (8 << 20))
+    with pytest.raises(ClusterUnavailable, match="an answer of more than 1 MiB"):
+        answered([bomb])
+
+
+def test_connections_are_used_again() -> None:
+    """Until the server closes one, said or unsaid: then the next request, a creation too, goes over a new one."""
+    closing = PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+    with scripted([PLAIN, PLAIN], [closing, PLAIN], [PLAIN]) as (url, requests), sender(url) as client:
+        for _ in range(2):
+            client.send(WRITE)
+        _until_closed(client)
+        for _ in range(2):
+            client.send(WRITE)
+    assert [request[:1] for request in requests] == [b"0", b"0", b"1", b"2"]
+    assert requests[0][2:].startswith(b"POST /it HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert b"\r\nContent-Length: 2\r\n" in requests[0]
+
+
+def _until_closed(client: Transport) -> None:
+    (connection,) = client.access.pool._idle
+    assert connection._poll.poll(5_000)
+
+
+def test_nothing_is_sent_with_a_control_character() -> None:
+    """A name cannot add a header."""
+    jane = Identity(user="jane\r\nImpersonate-Group: system:masters")
+    with scripted([PLAIN]) as (url, requests), sender(url, identity=jane) as client:
+        with pytest.raises(ClusterUnavailable, match="control character") as error:
+            client.send(WRITE)
+        assert not error.value.outcome_unknown
+    assert requests == []
+
+
+def test_a_request_without_tls_through_a_proxy() -> None:
+    """The proxy gets the whole URL and its own credentials."""
+    with scripted([PLAIN]) as (proxy, requests):
+        named = proxy.replace("//", "//me:p%40ss@")
+        with sender("http://api.example:8001/base", proxy=named) as client:
+            client.send(READ)
+    assert requests[0].startswith(b"0 GET http://api.example:8001/base/it HTTP/1.1\r\nHost: api.example:8001\r\n")
+    assert b"\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n" in requests[0]
+
+
+def test_a_proxy_that_refuses() -> None:
+    answer = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"
+    with (
+        scripted([answer]) as (proxy, requests),
+        sender("https://api.example", proxy=proxy) as client,
+        pytest.raises(ClusterUnavailable, match="it answers 407") as error,
+    ):
+        client.send(WRITE)
+    assert not error.value.outcome_unknown
+    assert requests[0].startswith(b"0 CONNECT api.example:443 HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("server", "exceptions", "is_direct"),
+    [
+        ("https://api.example", "", False),
+        ("https://api.example", "other.example, .example", True),
+        ("https://api.example", "api.example:443", False),
+        ("https://api.example:443", "api.example:443", True),
+        ("https://api.example", "ample", False),
+        ("https://api.example", "*", True),
+        ("https://10.1.2.3:6443", "10.0.0.0/8", True),
+        ("https://11.1.2.3:6443", "10.0.0.0/8,x/y", False),
+        ("https://127.0.0.1:6443", "", True),
+        ("https://localhost:6443", "", True),
+        ("http://api.example", "", True),
+    ],
+)
+def test_proxies_of_the_environment(server: str, exceptions: str, is_direct: bool) -> None:
+    """As kubectl: by the scheme of the server, never for this machine, and not for what NO_PROXY lists."""
+    found = proxy_of(urlsplit(server), {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": exceptions})
+    assert (found is None) is is_direct
+    assert found is None or found.geturl() == "http://proxy.example:3128"
+
+
+def test_other_proxies_are_refused() -> None:
+    with pytest.raises(ConfigError, match="not a URL of http or https") as error:
+        proxy_url("socks5://user:canary@127.0.0.1:1080")
+    assert "canary" not in str(error.value)
