@@ -8,7 +8,7 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes.connection import Address, Pool, Tls
+from reconciler.adapters.kubernetes.connection import Address, ConnectionPool, Tls
 from reconciler.adapters.kubernetes.kubeconfig import (
     NOBODY,
     TOKEN_FILE_LASTS,
@@ -44,7 +44,7 @@ class Access:
         self._login = load()
         self._identity = named if named.user else self._login.identity
         self.server: str = self._login.address.url.geturl().rstrip("/")
-        self.pool = Pool(self._login.address)
+        self.pool = ConnectionPool(self._login.address)
 
     def headers(self) -> Iterator[tuple[str, str]]:
         """Yield the headers of a request; credentials that expire are renewed before."""
@@ -74,7 +74,7 @@ class Access:
         """Use another login. Connections stay unless its certificates differ."""
         self._login = replace(login, address=self._login.address)
         if login.address.tls != self.pool.address.tls:
-            self.pool = Pool(login.address)
+            self.pool = ConnectionPool(login.address)
 
 
 def load_access(

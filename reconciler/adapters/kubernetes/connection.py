@@ -87,7 +87,7 @@ class Address(Struct, frozen=True, kw_only=True):
         return _authority(self.url)
 
 
-class Answer:
+class HttpAnswer:
     """An answer whose headers have come. Its body is read once: as a whole, or in the pieces that come."""
 
     def __init__(self, connection: "Connection", status: int, headers: Headers) -> None:
@@ -129,9 +129,9 @@ class Answer:
 
 
 class Connection:
-    """One connection. Made by a `Pool`."""
+    """One connection. Made by a `ConnectionPool`."""
 
-    def __init__(self, pool: "Pool") -> None:
+    def __init__(self, pool: "ConnectionPool") -> None:
         self._pool = pool
         self._socket = _connect(pool.address, pool.context)
         self._file: Any = self._socket.makefile("rb", _CHUNK_BYTES)
@@ -144,7 +144,7 @@ class Connection:
         """Whether the server has not closed it meanwhile."""
         return not self._poll.poll(0)
 
-    def send(self, request: bytes, seconds: float) -> Answer:
+    def send(self, request: bytes, seconds: float) -> HttpAnswer:
         """Send a request and read the headers of its answer. `seconds`: longest silence of the server."""
         self._socket.settimeout(seconds)
         with suppress(BrokenPipeError, ConnectionResetError):  # it may have refused before it read everything
@@ -153,11 +153,11 @@ class Connection:
             version, status, headers = _read_head(self._file)
             if status >= _CONTINUES:
                 break
-        answer = Answer(self, status, headers)
+        answer = HttpAnswer(self, status, headers)
         self._is_kept = version != b"HTTP/1.0" and answer.header("connection").lower() != "close"
         return answer
 
-    def body(self, answer: Answer) -> Iterator[bytes]:
+    def body(self, answer: HttpAnswer) -> Iterator[bytes]:
         """Yield the body of the answer that `send` returned."""
         length = answer.header("content-length")
         if answer.status in (_NO_CONTENT, _NOT_MODIFIED):
@@ -207,7 +207,7 @@ class Connection:
             self._socket.close()
 
 
-class Pool:
+class ConnectionPool:
     """Connections to one server that threads share; each has its own while it uses it."""
 
     def __init__(self, address: Address) -> None:
@@ -225,7 +225,7 @@ class Pool:
                     self._context = self.address.tls.context()
         return self._context
 
-    def send(self, head: str, headers: Iterable[tuple[str, str]], body: bytes | None, seconds: float) -> Answer:
+    def send(self, head: str, headers: Iterable[tuple[str, str]], body: bytes | None, seconds: float) -> HttpAnswer:
         """Send a request; `head` is its method and target.
 
         Raises `NotConnected` if nothing was sent, and `OSError` if there is no answer.

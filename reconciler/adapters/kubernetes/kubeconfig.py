@@ -61,7 +61,7 @@ class Proof(Struct, frozen=True, kw_only=True):
     renew_at: dt.datetime | None = None
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class NamedEntry(Struct, frozen=True, kw_only=True):
     """A named entry of a section, and the folder of its file."""
 
     name: str = ""
@@ -83,10 +83,10 @@ class Kubeconfig(Struct, frozen=True, kw_only=True):
     """Kubeconfig files as one."""
 
     where: str
-    sections: Mapping[str, Sequence[Entry]]
+    sections: Mapping[str, Sequence[NamedEntry]]
     current: str = ""
 
-    def entry(self, section: str, name: Any) -> Entry | None:
+    def entry(self, section: str, name: Any) -> NamedEntry | None:
         """Return an entry by its name; None if there is none."""
         return next((entry for entry in self.sections[section] if entry.name == str(name)), None)
 
@@ -101,7 +101,7 @@ class Kubeconfig(Struct, frozen=True, kw_only=True):
 
 def merge(paths: Sequence[Path]) -> Kubeconfig:
     """Merge kubeconfig files as kubectl does: the first file that defines something wins."""
-    merged: dict[str, list[Entry]] = {section: [] for section in _SECTIONS}
+    merged: dict[str, list[NamedEntry]] = {section: [] for section in _SECTIONS}
     current = ""
     for path in paths:
         content = _read(path)
@@ -110,7 +110,9 @@ def merge(paths: Sequence[Path]) -> Kubeconfig:
             for row in content.get(section) or ():
                 if isinstance(row, dict) and str(row.get("name")) not in known:
                     value = row.get(section.removesuffix("s")) or {}
-                    merged[section].append(Entry(name=str(row.get("name")), value=value, folder=path.absolute().parent))
+                    merged[section].append(
+                        NamedEntry(name=str(row.get("name")), value=value, folder=path.absolute().parent)
+                    )
         current = current or str(content.get("current-context") or "")
     return Kubeconfig(where=", ".join(map(str, paths)), sections=merged, current=current)
 
@@ -132,7 +134,7 @@ def _log_in(merged: Kubeconfig, context: str, environ: Mapping[str, str]) -> Log
     cluster = merged.entry("clusters", chosen["cluster"])
     if cluster is None:
         raise ConfigError(f"its cluster {chosen['cluster']!r} is not among the clusters")
-    user = merged.entry("users", chosen.get("user")) or Entry()
+    user = merged.entry("users", chosen.get("user")) or NamedEntry()
     url = server_url(str(cluster.value.get("server") or ""))
     proxy = str(cluster.value.get("proxy-url") or "")
     proof = _proof(user, cluster, merged, context)
@@ -157,7 +159,7 @@ def server_url(text: str) -> SplitResult:
     return url
 
 
-def _tls(cluster: Entry, user: Entry, proof: Proof) -> Tls:
+def _tls(cluster: NamedEntry, user: NamedEntry, proof: Proof) -> Tls:
     return Tls(
         authority=cluster.content("certificate-authority"),
         certificate=proof.certificate or user.content("client-certificate"),
@@ -172,7 +174,7 @@ def _identity(user: Mapping[str, Any]) -> Identity:
     return Identity(user=str(user.get("as") or ""), groups=groups, uid=str(user.get("as-uid") or ""))
 
 
-def _proof(user: Entry, cluster: Entry, merged: Kubeconfig, context: str) -> Proof:
+def _proof(user: NamedEntry, cluster: NamedEntry, merged: Kubeconfig, context: str) -> Proof:
     """Return what lets a user in: the first of a provider, a token, a plugin and a password, as the official client."""
     row = user.value
     if (row.get("auth-provider") or {}).get("name") in _PROVIDERS:
@@ -194,7 +196,7 @@ def _proof(user: Entry, cluster: Entry, merged: Kubeconfig, context: str) -> Pro
     return Proof()
 
 
-def _plugin_proof(user: Entry, cluster: Entry) -> Proof:
+def _plugin_proof(user: NamedEntry, cluster: NamedEntry) -> Proof:
     printed = run_plugin(user.value["exec"], cluster.value, user.folder)
     end = printed.expiration_timestamp
     return Proof(
