@@ -87,7 +87,7 @@ class Address(Struct, frozen=True, kw_only=True):
         return _authority(self.url)
 
 
-class HttpAnswer:
+class ServerAnswer:
     """An answer whose headers have come. Its body is read once: as a whole, or in the pieces that come."""
 
     def __init__(self, connection: "Connection", status: int, headers: Headers) -> None:
@@ -144,7 +144,7 @@ class Connection:
         """Whether the server has not closed it meanwhile."""
         return not self._poll.poll(0)
 
-    def send(self, request: bytes, seconds: float) -> HttpAnswer:
+    def send(self, request: bytes, seconds: float) -> ServerAnswer:
         """Send a request and read the headers of its answer. `seconds`: longest silence of the server."""
         self._socket.settimeout(seconds)
         with suppress(BrokenPipeError, ConnectionResetError):  # it may have refused before it read everything
@@ -153,11 +153,11 @@ class Connection:
             version, status, headers = _read_head(self._file)
             if status >= _CONTINUES:
                 break
-        answer = HttpAnswer(self, status, headers)
+        answer = ServerAnswer(self, status, headers)
         self._is_kept = version != b"HTTP/1.0" and answer.header("connection").lower() != "close"
         return answer
 
-    def body(self, answer: HttpAnswer) -> Iterator[bytes]:
+    def body(self, answer: ServerAnswer) -> Iterator[bytes]:
         """Yield the body of the answer that `send` returned."""
         length = answer.header("content-length")
         if answer.status in (_NO_CONTENT, _NOT_MODIFIED):
@@ -225,7 +225,7 @@ class ConnectionPool:
                     self._context = self.address.tls.context()
         return self._context
 
-    def send(self, head: str, headers: Iterable[tuple[str, str]], body: bytes | None, seconds: float) -> HttpAnswer:
+    def send(self, head: str, headers: Iterable[tuple[str, str]], body: bytes | None, seconds: float) -> ServerAnswer:
         """Send a request; `head` is its method and target.
 
         Raises `NotConnected` if nothing was sent, and `OSError` if there is no answer.

@@ -104,15 +104,13 @@ def merge(paths: Sequence[Path]) -> Kubeconfig:
     merged: dict[str, list[NamedEntry]] = {section: [] for section in _SECTIONS}
     current = ""
     for path in paths:
-        content = _read(path)
+        content, folder = _read(path), path.absolute().parent
         for section in _SECTIONS:
             known = {entry.name for entry in merged[section]}
             for row in content.get(section) or ():
                 if isinstance(row, dict) and str(row.get("name")) not in known:
                     value = row.get(section.removesuffix("s")) or {}
-                    merged[section].append(
-                        NamedEntry(name=str(row.get("name")), value=value, folder=path.absolute().parent)
-                    )
+                    merged[section].append(NamedEntry(name=str(row.get("name")), value=value, folder=folder))
         current = current or str(content.get("current-context") or "")
     return Kubeconfig(where=", ".join(map(str, paths)), sections=merged, current=current)
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.adapters.kubernetes.access import Access
-from reconciler.adapters.kubernetes.connection import HttpAnswer, NotConnected
+from reconciler.adapters.kubernetes.connection import ServerAnswer, NotConnected
 from reconciler.adapters.kubernetes.refusals import refusal, retry_after, unreachable
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable
 
@@ -84,7 +84,7 @@ class Transport:
                 self.access.renew(renewals)
         raise AssertionError  # unreachable
 
-    def open(self, call: ApiCall, read_seconds: float) -> HttpAnswer:
+    def open(self, call: ApiCall, read_seconds: float) -> ServerAnswer:
         """Send a request whose answer is read as it comes. Raises `ClusterError`."""
         answer = self._request(call, read_seconds)
         if answer.status >= _OK:
@@ -116,7 +116,7 @@ class Transport:
             raise ClusterError(text, hint="check the server of the kubeconfig", status=answer.status) from None
         return ApiAnswer(status=answer.status, body=body, warnings=_warnings(answer))
 
-    def _request(self, call: ApiCall, read_seconds: float) -> HttpAnswer:
+    def _request(self, call: ApiCall, read_seconds: float) -> ServerAnswer:
         headers = [
             *self.access.headers(),
             ("User-Agent", "gpu-reconciler"),
@@ -133,14 +133,14 @@ class Transport:
         self._is_expected = True
         return answer
 
-    def _read(self, call: ApiCall, answer: HttpAnswer) -> bytes:
+    def _read(self, call: ApiCall, answer: ServerAnswer) -> bytes:
         try:
             return answer.read(_MAX_BYTES)
         except OSError as error:
             answer.close()
             raise self.unreachable(call, error) from None
 
-    def _refused(self, call: ApiCall, answer: HttpAnswer, raw: bytes) -> ClusterError:
+    def _refused(self, call: ApiCall, answer: ServerAnswer, raw: bytes) -> ClusterError:
         return refusal(
             call.purpose,
             answer.status,
@@ -158,7 +158,7 @@ def _may_repeat(call: ApiCall, error: ClusterUnavailable) -> bool:
     return call.is_repeatable and (not error.status or error.status in _REPEATED)
 
 
-def _warnings(answer: HttpAnswer) -> tuple[str, ...]:
+def _warnings(answer: ServerAnswer) -> tuple[str, ...]:
     """Return the texts of `Warning` headers: `299 - "text"`."""
     found = (value for name, value in answer.headers if name == "warning")
     return tuple(value.partition('"')[2].removesuffix('"').replace('\\"', '"') for value in found)
