@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.adapters.kubernetes.access import Access
-from reconciler.adapters.kubernetes.connection import ServerAnswer, NotConnected
+from reconciler.adapters.kubernetes.connection import NotConnected, ServerAnswer
 from reconciler.adapters.kubernetes.refusals import refusal, retry_after, unreachable
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable
 
