@@ -162,6 +162,23 @@ class ChildProcess:
         self.end()
         return self._process.returncode
 
+    def collect(self, *, seconds: float, max_bytes: int) -> tuple[int, bytes]:
+        """Wait for an interactive child that is asked nothing: its exit code, and all of its standard output.
+
+        Raises `ProcessUnavailable` after `seconds`, or if it prints more than `max_bytes`.
+        """
+        deadline = time.monotonic() + seconds
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101 - opened by `interactive`
+        stdin.close()
+        while not self.has_exited():
+            self._poll(deadline, seconds)
+            if len(self._reply) > max_bytes:
+                raise self._unavailable(f"printed more than {max_bytes} bytes")
+        self._drain()
+        self.end()
+        return self._process.returncode, bytes(self._reply)
+
     def has_exited(self) -> bool:
         """Return whether the child has exited, without reaping it: `end` still needs its id to end the group."""
         if self._process.returncode is None and hasattr(os, "waitid"):

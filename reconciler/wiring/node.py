@@ -20,9 +20,10 @@ def node_sources(environ: Mapping[str, str], *, root: Path, tests: bool = False)
     nvml.start()
     if not tests:
         return (SystemSource(root), nvml)
-    from reconciler.adapters.node.selftest import SelfTestSource  # noqa: PLC0415 - a light sweep starts fast
+    from reconciler.adapters.node.diagnostics import DiagnosticsSource  # noqa: PLC0415 - a light sweep starts fast
+    from reconciler.adapters.node.selftest import SelfTestSource  # noqa: PLC0415
 
-    return (SystemSource(root), nvml, SelfTestSource(root=root, environ=environ))
+    return (SystemSource(root), nvml, SelfTestSource(root=root, environ=environ), DiagnosticsSource(environ=environ))
 
 
 def node_name(environ: Mapping[str, str]) -> str:

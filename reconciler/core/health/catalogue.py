@@ -3,12 +3,23 @@
 from reconciler.core.health.checks import (
     bandwidth,
     compute,
+    diagnostics,
     driver,
     memory,
+    network,
+    storage,
 )
 from reconciler.core.health.checks.check import HealthCheck
 
-CHECKS: tuple[HealthCheck, ...] = (*driver.CHECKS, *memory.CHECKS, *bandwidth.CHECKS, *compute.CHECKS)
+CHECKS: tuple[HealthCheck, ...] = (
+    *driver.CHECKS,
+    *memory.CHECKS,
+    *bandwidth.CHECKS,
+    *compute.CHECKS,
+    *diagnostics.CHECKS,
+    *network.CHECKS,
+    *storage.CHECKS,
+)
 BY_ID = {check.id: check for check in CHECKS}
 
 

@@ -1,0 +1,229 @@
+"""The vendor's diagnostics: what `dcgmi diag` and `nvbandwidth` found, in their JSON."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.health.checks.bandwidth import judge_link
+from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
+from reconciler.core.health.findings import (
+    CheckStatus,
+    FindingSeverity,
+    ProbeProfile,
+    RepairAction,
+    Threshold,
+    ThresholdSource,
+)
+from reconciler.core.health.slots import normal_slot
+
+_FATAL = Threshold(
+    value="PCIe, NVLink, ECC, GPU Memory",
+    source=ThresholdSource.POLICY,
+    citation="names of the tests whose failure makes the GPUs unusable, by commas",
+)
+_PATHS = Threshold(
+    value="",
+    source=ThresholdSource.POLICY,
+    citation="<top>.<category>.<test> by commas: judge only these; empty is all",
+)
+_SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap"}
+"""Names of tests that mean the same in another version."""
+_PROFILES = {1: ProbeProfile.PREFLIGHT, 2: ProbeProfile.DEEP, 3: ProbeProfile.DEEP, 4: ProbeProfile.RMA}
+_GPU = re.compile(r"\(([0-9a-fA-F:.]+)\)\s*$")
+
+
+class DiagResult(Struct, frozen=True, kw_only=True):
+    """The result of one test for one GPU, or for all. `path` is `<top>.<category>.<test>`, each plain."""
+
+    path: str
+    name: str
+    gpu: str
+    status: str
+    text: str = ""
+
+
+def plain(name: str) -> str:
+    """Return a name as names are compared: lower case, with `_` for spaces and slashes."""
+    return re.sub(r"[\\/|\s]+", "_", name.strip().lower())
+
+
+def diag_results(document: Any) -> Iterator[DiagResult]:
+    """Yield the results in the JSON of `dcgmi diag`, of version 3 and 4."""
+    for top, body in document.items() if isinstance(document, dict) else ():
+        for category in _rows(body, "test_categories"):
+            for test in _rows(category, "tests"):
+                name = str(test.get("name", ""))
+                path = ".".join(map(plain, (top, str(category.get("category", "")), name)))
+                for result in _rows(test, "results"):
+                    yield DiagResult(
+                        path=path,
+                        name=name,
+                        gpu=_gpu(result),
+                        status=plain(str(result.get("status", ""))),
+                        text=_text(result),
+                    )
+
+
+def _rows(body: Any, key: str) -> list[dict[str, Any]]:
+    rows = body.get(key) if isinstance(body, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _gpu(result: dict[str, Any]) -> str:
+    """Return the number of the GPU, empty for all of them. Version 4 also reports on CPUs and switches."""
+    if "entity_id" in result:
+        group = str(result.get("entity_group", "GPU"))
+        return str(result["entity_id"]) if group.upper() == "GPU" else f"{plain(group)}{result['entity_id']}"
+    found = result.get("gpu_id", result.get("gpu_ids", ""))
+    return str(found).strip()
+
+
+def _text(result: dict[str, Any]) -> str:
+    parts = result.get("warnings") or result.get("warning") or result.get("info") or ""
+    rows = parts if isinstance(parts, list) else [parts]
+    return "; ".join(str(row.get("warning", row)) if isinstance(row, dict) else str(row) for row in rows)
+
+
+def _diag(given: CheckInput, level: int) -> CheckResult:
+    """Judge by names of tests, never by the words of their messages, and never pass without results."""
+    if given.sweep.find(f"dcgm.level{level}") is None:
+        raise Unmeasured(CheckStatus.SKIP, f"level {level} is not part of this run")
+    found = given.table(f"dcgm.level{level}")
+    results = _chosen(given, [*diag_results(found.get("output"))])
+    failed = [result for result in results if result.status == "fail"]
+    code = as_number(found.get("exitCode"))
+    if failed:
+        return _failed(given, failed, len(results))
+    if code != 0:
+        message = f": {found['message']}" if found.get("message") else ""
+        raise Unmeasured(CheckStatus.UNKNOWN, f"dcgmi ended with exit code {found.get('exitCode')}{message}")
+    odd = sorted({result.status for result in results} - {"pass", "skip", "warn", "not_run", "notrun"})
+    if odd or not results:
+        raise Unmeasured(
+            CheckStatus.UNKNOWN, f"dcgmi printed the status {odd[0]!r}" if odd else "dcgmi printed no results"
+        )
+    passed = [result for result in results if result.status == "pass"]
+    warned = [result for result in results if result.status == "warn"]
+    if warned:
+        message = f"warnings of {_listed(warned)}{_reason(warned)}"
+        return CheckResult(status=CheckStatus.WARN, message=message, observed=_listed(warned), samples=len(results))
+    if not passed:
+        raise Unmeasured(CheckStatus.SKIP, "dcgmi skipped all tests")
+    return CheckResult(
+        status=CheckStatus.PASS, message=f"{len(passed)} tests of level {level} passed", samples=len(passed)
+    )
+
+
+def _chosen(given: CheckInput, results: list[DiagResult]) -> list[DiagResult]:
+    """Return the results to judge. A path that names nothing is no pass."""
+    paths = {
+        ".".join(map(plain, path.split("."))) for path in str(given.threshold("paths").value).split(",") if path.strip()
+    }
+    if not paths:
+        return results
+    missing = sorted(paths - {result.path for result in results})
+    chosen = [result for result in results if result.path in paths]
+    if missing and not any(result.status == "fail" for result in chosen):
+        raise Unmeasured(CheckStatus.UNKNOWN, f"dcgmi has no result {', '.join(missing)}")
+    return chosen
+
+
+def _failed(given: CheckInput, failed: list[DiagResult], samples: int) -> CheckResult:
+    """FAIL for a test of the fatal list, WARN for any other."""
+    threshold = given.threshold("fatal")
+    fatal = {_name(name) for name in str(threshold.value).split(",") if name.strip()}
+    is_fatal = any(_name(result.name) in fatal for result in failed)
+    return CheckResult(
+        status=CheckStatus.FAIL if is_fatal else CheckStatus.WARN,
+        message=f"failed: {_listed(failed)}{_reason(failed)}",
+        observed=_listed(failed),
+        threshold=threshold,
+        severity=FindingSeverity.FATAL if is_fatal else FindingSeverity.DEGRADED,
+        samples=samples,
+    )
+
+
+def _name(name: str) -> str:
+    return _SAME.get(plain(name), plain(name))
+
+
+def _listed(results: list[DiagResult]) -> str:
+    """Return names of tests with their GPUs: `pcie.0.3,software`."""
+    gpus: dict[str, list[str]] = {}
+    for result in results:
+        mine = gpus.setdefault(plain(result.name), [])
+        if result.gpu and result.gpu not in mine:
+            mine.append(result.gpu)
+    return ",".join(".".join((name, *mine)) for name, mine in gpus.items())
+
+
+def _reason(results: list[DiagResult]) -> str:
+    text = next((result.text for result in results if result.text), "")
+    return f" ({text})" if text else ""
+
+
+def _copies(given: CheckInput, test: str, what: str) -> CheckResult:
+    """Judge the copies that nvbandwidth measured for this GPU like those of our own test."""
+    found = given.table("nvbandwidth", "")
+    body = found.get("output", {}).get("nvbandwidth", {}) if isinstance(found.get("output"), dict) else {}
+    row = next((row for row in _rows(body, "testcases") if row.get("name") == test), None)
+    if row is None or plain(str(row.get("status"))) != "passed" or found.get("exitCode") != 0:
+        status = "no result" if row is None else f"status {row.get('status')}"
+        raise Unmeasured(CheckStatus.UNKNOWN, f"nvbandwidth: {test}: {status}, exit code {found.get('exitCode')}")
+    devices = body.get("GPU Device list")
+    slots = [_slot(str(text)) for text in devices] if isinstance(devices, list) else []
+    matrix = row.get("bandwidth_matrix")
+    cells = matrix[0] if isinstance(matrix, list) and matrix and isinstance(matrix[0], list) else []
+    observed = as_number(_float(cells[slots.index(given.slot)])) if given.slot in slots[: len(cells)] else None
+    if observed is None:
+        raise Unmeasured(CheckStatus.UNKNOWN, f"nvbandwidth: {test}: no value for this GPU")
+    return judge_link(given, observed, what)
+
+
+def _slot(text: str) -> str:
+    """Return the slot in an entry of the device list, `0: NVIDIA H200: (00000000:3b:00)`."""
+    found = _GPU.search(text)
+    return normal_slot(found[1]) if found else ""
+
+
+def _float(value: object) -> object:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+
+
+def _diag_row(level: int) -> HealthCheck:
+    return HealthCheck(
+        id=f"dcgm.level{level}",
+        title=f"`dcgmi diag` passes at level {level}",
+        judge=lambda given: _diag(given, level),
+        reads=(f"dcgm.level{level}",),
+        scope=CheckScope.NODE,
+        profile=_PROFILES[level],
+        limits={"fatal": _FATAL, "paths": _PATHS},
+        action=RepairAction.RUN_DIAG if level < max(_PROFILES) else RepairAction.CONTACT_SUPPORT,
+    )
+
+
+def _copy_row(direction: str, test: str, what: str) -> HealthCheck:
+    limit = Threshold(value="by generation", source=ThresholdSource.VENDOR, citation="as pcie.h2d and pcie.d2h")
+    return HealthCheck(
+        id=f"nvbandwidth.{direction}",
+        title=f"Copies {what} reach the bandwidth of the link, by `nvbandwidth`",
+        judge=lambda given: _copies(given, test, what),
+        reads=("nvbandwidth", "nvml.pcie_max_generation", "nvml.pcie_gpu_generation", "nvml.pcie_width"),
+        profile=ProbeProfile.DEEP,
+        unit="GB/s",
+        limits={"warnBelow": limit, "failBelow": limit},
+        action=RepairAction.RUN_DIAG,
+    )
+
+
+CHECKS = (
+    *map(_diag_row, _PROFILES),
+    _copy_row("h2d", "host_to_device_memcpy_ce", "to the GPU"),
+    _copy_row("d2h", "device_to_host_memcpy_ce", "from the GPU"),
+)

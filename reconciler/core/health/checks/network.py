@@ -1,0 +1,88 @@
+"""The network of the node: every address of the other nodes answers; what iperf measured is told and not judged."""
+
+from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
+from reconciler.core.health.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
+
+_LOSS = Threshold(
+    value=100, source=ThresholdSource.POLICY, citation="percent of packets; an address that never answers"
+)
+_SOME_LOSS = Threshold(value=10, source=ThresholdSource.POLICY, citation="percent of packets")
+
+
+def _ping(given: CheckInput) -> CheckResult:
+    if given.sweep.find("network.ping") is None:
+        raise Unmeasured(CheckStatus.SKIP, "no addresses to ping were given")
+    rows = given.rows("network.ping")
+    if not rows:
+        raise Unmeasured(CheckStatus.SKIP, "there is no other node")
+    lost = {str(row.get("address")): _loss(row.get("sent"), row.get("received")) for row in rows}
+    dead = [address for address, part in lost.items() if part is not None and part >= given.limit("failLoss")]
+    if dead:
+        return CheckResult(
+            status=CheckStatus.FAIL,
+            message=f"{len(dead)} of {len(rows)} addresses do not answer: {_named(dead, rows)}",
+            observed=",".join(dead),
+            threshold=given.threshold("failLoss"),
+            samples=len(rows),
+        )
+    odd = [address for address, part in lost.items() if part is None]
+    if odd:
+        why = next(str(row.get("error", "no packet was sent")) for row in rows if str(row.get("address")) == odd[0])
+        raise Unmeasured(CheckStatus.UNKNOWN, f"{_named(odd, rows)} could not be pinged: {why}")
+    lossy = [address for address, part in lost.items() if (part or 0) >= given.limit("warnLoss")]
+    status = CheckStatus.WARN if lossy else CheckStatus.PASS
+    message = f"{_named(lossy, rows)} lost packets" if lossy else f"all {len(rows)} addresses answer"
+    return CheckResult(
+        status=status,
+        message=message,
+        observed=",".join(lossy) if lossy else len(rows),
+        threshold=given.threshold("warnLoss"),
+        samples=len(rows),
+    )
+
+
+def _loss(sent: object, received: object) -> float | None:
+    """Return the percentage of packets that were lost; None if none was sent."""
+    total, back = as_number(sent), as_number(received)
+    return None if not total or back is None else 100 * (total - min(back, total)) / total
+
+
+def _named(addresses: list[str], rows: list[dict[str, object]]) -> str:
+    places = {str(row.get("address")): f"{row.get('node')} {row.get('interface') or ''}".strip() for row in rows}
+    return ", ".join(f"{address} ({places[address]})" for address in addresses)
+
+
+def _iperf(given: CheckInput) -> CheckResult:
+    if given.sweep.find("network.iperf") is None:
+        raise Unmeasured(CheckStatus.SKIP, "no iperf was asked for")
+    rows = given.rows("network.iperf")
+    broken = [str(row["error"]) for row in rows if row.get("error")]
+    rates = {str(row.get("address")): as_number(row.get("receivedGbps")) for row in rows if not row.get("error")}
+    if broken or not rates or None in rates.values():
+        raise Unmeasured(CheckStatus.UNKNOWN, f"iperf: {broken[0] if broken else 'nothing was measured'}")
+    slowest = min(rates, key=lambda address: (rates[address], address))
+    message = f"slowest of {len(rows)}: {rates[slowest]:.4g} Gb/s, {slowest}"
+    return CheckResult(status=CheckStatus.PASS, message=message, observed=rates[slowest], samples=len(rows))
+
+
+CHECKS = (
+    HealthCheck(
+        id="network.ping",
+        title="Every interface of every other node answers",
+        judge=_ping,
+        reads=("network.ping",),
+        scope=CheckScope.NODE,
+        vendor="",
+        limits={"failLoss": _LOSS, "warnLoss": _SOME_LOSS},
+    ),
+    HealthCheck(
+        id="network.iperf",
+        title="Bandwidth to other nodes, told and not judged",
+        judge=_iperf,
+        reads=("network.iperf",),
+        scope=CheckScope.NODE,
+        profile=ProbeProfile.DEEP,
+        vendor="",
+        unit="Gb/s",
+    ),
+)

@@ -1,0 +1,34 @@
+"""The storage of the node: a volume can be claimed, and was."""
+
+from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured
+from reconciler.core.health.findings import CheckStatus, Threshold, ThresholdSource
+
+_SECONDS = Threshold(value=90, source=ThresholdSource.POLICY, citation="seconds until a claim of 100 MiB is bound")
+
+
+def _claim(given: CheckInput) -> CheckResult:
+    if given.sweep.find("storage.claim") is None:
+        raise Unmeasured(CheckStatus.SKIP, "no storage class was given")
+    found = given.table("storage.claim")
+    phase, seconds = str(found.get("phase")), given.field("storage.claim", "seconds")
+    threshold = given.threshold("seconds")
+    if found.get("left"):
+        message = f"the claim {found['left']} could not be deleted"
+        return CheckResult(status=CheckStatus.WARN, message=message, observed=seconds, threshold=threshold)
+    text = f"a claim of class {found.get('storageClass')} is {phase} after {seconds:.0f} s"
+    status = CheckStatus.PASS if phase == "Bound" else CheckStatus.FAIL
+    return CheckResult(status=status, message=text, observed=seconds, threshold=threshold)
+
+
+CHECKS = (
+    HealthCheck(
+        id="storage.claim",
+        title="A PersistentVolumeClaim is bound in time",
+        judge=_claim,
+        reads=("storage.claim",),
+        scope=CheckScope.NODE,
+        vendor="",
+        unit="s",
+        limits={"seconds": _SECONDS},
+    ),
+)

@@ -1,0 +1,71 @@
+"""Which links of the network to test: every interface of every node by ping, every pair of nodes by iperf."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
+"""The annotation in which Multus writes the interfaces of a pod."""
+
+
+class PingTarget(Struct, frozen=True, kw_only=True, order=True):
+    """An address of another node. `interface` is the network there; `source` is ours to send from, empty for any."""
+
+    node: str
+    address: str
+    interface: str = ""
+    source: str = ""
+
+
+class IperfPair(Struct, frozen=True, kw_only=True, order=True):
+    """One measurement: the client sends to the server."""
+
+    client: str
+    server: str
+
+
+def interfaces(annotation: str) -> dict[str, str]:
+    """Return addresses by interface from the annotation of a pod. Raises `ValueError` if it is not valid."""
+    rows = json.loads(annotation)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("not a list of networks")
+    found: dict[str, str] = {}
+    for row in rows:
+        addresses = row.get("ips")
+        if isinstance(addresses, list) and addresses:
+            found[str(row.get("interface") or row.get("name") or "eth0")] = str(addresses[0])
+    return found
+
+
+def ping_targets(pods: Mapping[str, Mapping[str, str]], own: str) -> tuple[PingTarget, ...]:
+    """Return every address of every other node; `pods` are the addresses by interface of the pod on each node.
+
+    Where this node has the same interface, the ping leaves through it: a dead network is not hidden by another one.
+    """
+    mine = pods.get(own, {})
+    return tuple(
+        sorted(
+            PingTarget(node=node, address=address, interface=interface, source=mine.get(interface, ""))
+            for node, addresses in pods.items()
+            if node != own
+            for interface, address in addresses.items()
+        )
+    )
+
+
+def rounds(nodes: Sequence[str]) -> tuple[tuple[IperfPair, ...], ...]:
+    """Return a schedule in which every two nodes meet once, and each node is in one pair a round.
+
+    n nodes need n-1 rounds; an odd number needs n, and one node rests in each. One node stays, the others go round.
+    """
+    ring: list[str] = sorted(set(nodes))
+    if len(ring) % 2:
+        ring.append("")
+    schedule = []
+    for turn in range(len(ring) - 1):
+        pairs = zip(ring[: len(ring) // 2], reversed(ring[len(ring) // 2 :]), strict=True)
+        both = [(first, second) if turn % 2 == 0 else (second, first) for first, second in pairs]
+        schedule.append(tuple(sorted(IperfPair(client=one, server=two) for one, two in both if one and two)))
+        ring = [ring[0], ring[-1], *ring[1:-1]]
+    return tuple(schedule)
