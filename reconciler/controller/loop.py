@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.adapters.git.remote import remove_mirror
 from reconciler.controller.exporting import SpanExporter
@@ -260,23 +261,35 @@ class Controller:
     def _pass(self, source: ConfigSource, status: SourceStatus) -> PassOutcome | None:
         """Make a pass, or return None if nothing has changed since the last one."""
         try:
-            secret = self._store.secret(source, source.secret) if source.secret else {}
-            request = Request(
-                source=source,
-                folder=str(self._options.state / "sources" / _place(source)),
-                secret=secret,
-                accepted=status.last_commit,
-                contested=self._contested(source, status),
-                attempted=status.last_attempted_revision,
-                access=self._options.access,
-                max_repository=self._options.max_repository,
-            )
+            request = self._request(source, status)
             if self._is_current(request, status):
                 return None
             self._begin(source, status)
             return self._runner.run(request)
         except ReconcilerError as error:
             return PassOutcome(failure=failure(error), tips=status.tips)
+
+    def _request(self, source: ConfigSource, status: SourceStatus) -> Request:
+        return Request(
+            source=source,
+            folder=str(self._options.state / "sources" / _place(source)),
+            secret=self._store.secret(source, source.secret) if source.secret else {},
+            accepted=status.last_commit,
+            contested=self._contested(source, status),
+            attempted=status.last_attempted_revision,
+            access=self._options.access,
+            max_repository=self._options.max_repository,
+        )
+
+    def health_requests(self) -> list[Request]:
+        """Return a request for every source with node health that this replica works on and has made a pass over."""
+        with self._lock:
+            rows = [(self._sources[key], self._statuses.get(key)) for key in self._ours() if self._sources[key].health]
+        return [
+            replace(self._request(source, status), health=True)
+            for source, status in rows
+            if status is not None and status.last_commit
+        ]
 
     @staticmethod
     def _contested(source: ConfigSource, status: SourceStatus) -> frozenset[ContestedField]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from reconciler import wiring
 from reconciler.controller.exporting import SpanExporter
+from reconciler.controller.health.lane import HealthLane
 from reconciler.controller.leases import LeaseShards, LeaseTimes, shard_of
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.metrics import Metrics
@@ -59,7 +60,12 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
 
 def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
     """Make the pass that a line of JSON asks for, and return the outcome as one."""
-    return msgspec.json.encode(reconcile(msgspec.json.decode(line, type=Request), dict(environ)))
+    request = msgspec.json.decode(line, type=Request)
+    if not request.health:
+        return msgspec.json.encode(reconcile(request, dict(environ)))
+    from reconciler.controller.health.rounds import health_round  # noqa: PLC0415 - only for sources with node health
+
+    return msgspec.json.encode(health_round(request, dict(environ)))
 
 
 def end_with_parent() -> None:
@@ -105,6 +111,13 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
             stack.callback(leases.stop)
         controller.start()
         stack.callback(controller.stop)  # before the leases are handed over
+        health = HealthLane(
+            controller,
+            ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20),
+            lambda: open_cluster(flags.cluster, environ),
+        )
+        health.start()
+        stack.callback(health.stop)
         stack.callback(_log.event, "info", "stopping")
         ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())

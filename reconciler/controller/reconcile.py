@@ -44,6 +44,7 @@ class Request(Struct, frozen=True, kw_only=True):
     access: ClusterFlags = ClusterFlags()
     max_repository: int = 1 << 30  # bytes
     trace: str = ""
+    health: bool = False  # a round of node health instead of a pass
 
 
 def reconcile(request: Request, environ: dict[str, str]) -> PassOutcome:

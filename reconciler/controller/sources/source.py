@@ -37,6 +37,7 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
     cluster: str = ""
     mode: Mode = Mode.OBSERVE
     evidence: bool = False
+    health: bool = False  # make rounds of node health
     interval: float = 60.0  # seconds
     timeout: float = 300.0
     wait: bool = False  # in the mode apply: for all objects to be ready
@@ -94,6 +95,7 @@ def parse_source(body: Mapping[str, Any]) -> ConfigSource:
         cluster=spec.get("cluster", ""),
         mode=Mode(spec.get("mode", Mode.OBSERVE)),
         evidence=spec.get("evidence", False),
+        health=spec.get("health", False),
         interval=max(seconds(spec.get("interval", "1m")), _MIN_INTERVAL),
         timeout=max(seconds(spec.get("timeout", "5m")), _MIN_INTERVAL),
         wait=spec.get("wait", False),

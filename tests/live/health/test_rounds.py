@@ -44,11 +44,11 @@ def fleet(lane_cluster: KubernetesCluster, clock: SetClock) -> LiveFleet:
 def run(server: GitServer, person: Sandbox, private_server: ApiServer, tmp_path: Path, clock: SetClock) -> Round:
     source = ConfigSource(namespace="default", name="fleet", url=server.url, mode=Mode.COMMIT, timeout=20)
 
-    def make(**changes: object) -> PassOutcome:
+    def make(kubeconfig: Path = private_server.kubeconfig, **changes: object) -> PassOutcome:
         request = Request(
             source=replace(source, **changes),
             folder=str(tmp_path / "state"),
-            access=ClusterFlags(kubeconfig=str(private_server.kubeconfig)),
+            access=ClusterFlags(kubeconfig=str(kubeconfig)),
         )
         return health_round(request, dict(os.environ), clock)
 
@@ -104,3 +104,105 @@ def test_without_git_the_fast_lane_works_and_the_commit_follows(
     server.fault = ""
     assert run().pushed == server.tip()
     assert bad in server.git("ls-tree", "-r", "--name-only", "main")
+
+
+def branches(server: GitServer) -> list[str]:
+    return [name for name in server.git("branch", "--format=%(refname:short)").split() if name != "main"]
+
+
+def fenced(fleet: LiveFleet, person: Sandbox, run: Round) -> str:
+    """Let the fast lane take a node; return its name. Its case has a branch after this."""
+    push(person, policy(FAST))
+    bad = fleet.names[0]
+    fleet.report(bad, lost())
+    for _ in range(2):
+        assert run().failure is None
+    return bad
+
+
+def test_a_merged_case_lasts_and_a_deep_pass_proposes_the_way_back(
+    fleet: LiveFleet, server: GitServer, person: Sandbox, run: Round
+) -> None:
+    """F-096: confirm by a merge, deep PASS, release by a merge: the taint goes and the branch, too."""
+    bad = fenced(fleet, person, run)
+    (branch,) = branches(server)
+    person.git("fetch", "-q", "origin")
+    person.git("pull", "-q", "--rebase", "origin", "main")
+    person.git("merge", "-q", f"origin/{branch}")
+    person.git("push", "-q", "origin", "main")
+    for _ in range(2):
+        run()
+    assert branches(server) == [], "a merged branch is removed"
+    assert taints(fleet.node(bad)) == [TAINT]
+    fleet.clock.pause(86400.0)
+    for _ in range(3):
+        fleet.clock.pause(700.0)
+        fleet.deep_pass(bad)
+        made = run()
+        assert made.failure is None, made.failure
+    assert taints(fleet.node(bad)) == [TAINT], "what was merged is undone by a merge"
+    (release,) = branches(server)
+    change, path = server.git("diff", "--name-status", f"main...{release}").split()
+    assert (change, Path(path).name) == ("D", f"{bad}.yaml")
+    person.git("fetch", "-q", "origin")
+    person.git("pull", "-q", "--rebase", "origin", "main")
+    person.git("merge", "-q", f"origin/{release}")
+    person.git("push", "-q", "origin", "main")
+    for _ in range(3):
+        run()
+    assert taints(fleet.node(bad)) == []
+    assert branches(server) == []
+
+
+def test_a_closed_case_stays_closed_for_a_day_and_the_taint_goes(
+    fleet: LiveFleet, server: GitServer, person: Sandbox, run: Round
+) -> None:
+    """F-102: closed means not again for 24 h for the same evidence."""
+    bad = fenced(fleet, person, run)
+    server.git("branch", "-D", *branches(server))
+    for _ in range(3):
+        fleet.clock.pause(60.0)
+        fleet.report(bad, lost())
+        run()
+    assert branches(server) == []
+    assert taints(fleet.node(bad)) == []
+    assert "quarantine/" not in server.git("ls-tree", "-r", "--name-only", "main")
+
+
+def test_edits_of_people_on_the_branch_and_in_the_file_survive(
+    fleet: LiveFleet, server: GitServer, person: Sandbox, run: Round
+) -> None:
+    """F-102: a person adds a comment on the branch of the case; the next evidence amends nothing of it."""
+    bad = fenced(fleet, person, run)
+    (branch,) = branches(server)
+    person.git("fetch", "-q", "origin")
+    person.git("checkout", "-q", "-b", "mine", f"origin/{branch}")
+    path = server.git("diff", "--name-only", f"main...{branch}")
+    mine = person.folder / path
+    mine.write_text("# ticket 4711\n" + mine.read_text())
+    person.git("commit", "-q", "-am", "ticket")
+    person.git("push", "-q", "origin", f"mine:{branch}")
+    person.git("checkout", "-q", "main")
+    tip = server.git("rev-parse", branch)
+    fleet.clock.pause(60.0)
+    fleet.report(bad, lost(), lost("0000:aa:00.0"))
+    run()
+    assert server.git("show", f"{branch}:{path}").startswith("# ticket 4711")
+    assert server.git("merge-base", branch, tip) == tip, "their commit is still there"
+
+
+def test_while_the_api_server_is_away_nothing_is_proposed(
+    fleet: LiveFleet, server: GitServer, person: Sandbox, run: Round, tmp_path: Path
+) -> None:
+    """F-102: no decision without a look at the cluster."""
+    push(person, policy(FAST))
+    tip = server.tip()
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\nusers: [{name: x, user: {}}]\n"
+        "clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: x, context: {cluster: x, user: x}}]\n"
+    )
+    made = run(kubeconfig)
+    assert made.failure is not None
+    assert (server.tip(), branches(server)) == (tip, [])

@@ -1,0 +1,156 @@
+"""`HealthLane`: rounds of node health, at every interval and soon after a report changed."""
+
+import threading
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, Protocol
+
+import msgspec
+
+from reconciler.controller.outcome import PassOutcome
+from reconciler.controller.reconcile import Request
+from reconciler.core.health.report import KIND
+from reconciler.core.kinds.own import GROUP
+from reconciler.core.secrets import mask_text
+from reconciler.errors import ReconcilerError
+from reconciler.outputs.terminal.logs import Log
+from reconciler.ports.cluster import EventType, LiveCluster, Watch
+
+INTERVAL_SECONDS = 15.0
+_PAUSE = 1.0  # between two rounds, so that a burst of reports is one round
+_log = Log(__name__)
+
+
+class HealthWork(Protocol):
+    """Who knows the sources."""
+
+    def health_requests(self) -> list[Request]:
+        """Return a request for every source with `spec.health` that this replica works on."""
+        ...
+
+
+class HealthRunner(Protocol):
+    """Makes rounds in child processes."""
+
+    def run(self, request: Request) -> PassOutcome:
+        """Make one round."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ask running rounds to end."""
+        ...
+
+
+class HealthLane:
+    """A thread that makes rounds, and one that watches reports. Sources without `spec.health` cost nothing."""
+
+    def __init__(
+        self,
+        work: HealthWork,
+        runner: HealthRunner,
+        open_cluster: Callable[[], LiveCluster],
+        *,
+        interval: float = INTERVAL_SECONDS,
+    ) -> None:
+        self._work, self._runner, self._open, self._interval = work, runner, open_cluster, interval
+        self._stopping, self._news = threading.Event(), threading.Event()
+        self._has_work = threading.Event()
+        self._watch: Watch | None = None
+        self._seen: dict[str, str] = {}
+        self._said: dict[str, tuple[str, str]] = {}
+        self._threads = [
+            threading.Thread(target=self._rounds, name="health", daemon=True),
+            threading.Thread(target=self._watch_reports, name="health-reports", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """End rounds and the watch."""
+        self._stopping.set()
+        self._news.set()
+        self._has_work.set()
+        self._runner.interrupt()
+        if self._watch is not None:
+            self._watch.close()
+        for thread in self._threads:
+            thread.join(seconds)
+
+    def _rounds(self) -> None:
+        while not self._stopping.is_set():
+            self._news.clear()
+            requests = self._requests()
+            if requests:
+                self._has_work.set()
+            for request in requests:
+                self._round(request)
+            self._stopping.wait(_PAUSE)
+            self._news.wait(self._interval)
+
+    def _requests(self) -> list[Request]:
+        try:
+            return self._work.health_requests()
+        except ReconcilerError as error:
+            _log.event("error", "node health has no credentials", error=mask_text(str(error)))
+        except Exception as error:  # noqa: BLE001 - a bug must not end the thread
+            _log.event("error", "bug in node health", error=mask_text(repr(error)))
+        return []
+
+    def _round(self, request: Request) -> None:
+        outcome = self._runner.run(request)
+        if self._stopping.is_set():
+            return
+        failed = outcome.failure
+        said = (outcome.message, failed.message if failed is not None else "")
+        if self._said.get(request.source.key) == said and not outcome.pushed:
+            return  # nothing new
+        self._said[request.source.key] = said
+        _log.event(
+            "info" if failed is None else "error",
+            "node health",
+            source=request.source.key,
+            revision=outcome.revision,
+            detail=outcome.message,
+            pushed=outcome.pushed,
+            reason=failed.reason if failed is not None else "",
+            error=failed.message if failed is not None else "",
+        )
+
+    def _watch_reports(self) -> None:
+        """Wake the rounds when a report says something else. Without a watch the interval remains."""
+        self._has_work.wait()
+        while not self._stopping.is_set():
+            try:
+                with self._open() as cluster:
+                    self._follow(cluster)
+            except ReconcilerError:
+                self._stopping.wait(self._interval)
+
+    def _follow(self, cluster: LiveCluster) -> None:
+        resource = cluster.resource(GROUP, KIND)
+        while not self._stopping.is_set():
+            listing = cluster.list(resource)
+            self._seen = {body["metadata"]["name"]: _said_by(body) for body in listing.objects}
+            self._news.set()
+            with cluster.watch(resource, listing.resource_version) as watch:
+                self._watch = watch
+                for event in watch:
+                    if self._stopping.is_set():
+                        return
+                    if event.type is not EventType.BOOKMARK:
+                        self._note(event.type, event.body)
+
+    def _note(self, kind: EventType, body: Mapping[str, Any]) -> None:
+        name, said = body["metadata"]["name"], _said_by(body) if kind is not EventType.DELETED else ""
+        if self._seen.get(name) != said:
+            self._seen[name] = said
+            self._news.set()
+
+
+def _said_by(body: Mapping[str, Any]) -> str:
+    """Return a digest of a report without its time: agents repeat themselves to show that they are alive."""
+    status = {key: value for key, value in (body.get("status") or {}).items() if key != "measuredAt"}
+    return sha256(msgspec.json.encode(status, order="sorted")).hexdigest()
