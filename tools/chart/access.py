@@ -35,18 +35,33 @@ _INVENTORY: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create", "update", "delete"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
 )
+_HEALTH: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    {"apiGroups": [GROUP], "resources": ["nodehealthreports"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["remediation.medik8s.io"], "resources": ["nodehealthchecks"], "verbs": ["list"]},
+)
+"""What the lanes of node health do: marks on nodes. No deletion, no eviction, no pods."""
+
+_HEALTH_STATE: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update"]},
+)
 
 
 def access(kinds: Kinds) -> dict[str, Any]:
     """Return the rules by their purpose.
 
     sources: on ConfigSources, where they are. replicas: in the namespace of the release. inventory: the same, for the
-    mode `apply`. observed: for evidence, in the whole cluster. objects: by mode, on those of repositories.
+    mode `apply`. health, healthState: in the cluster and in that namespace, for node health. observed: for evidence, in
+    the whole cluster. objects: by mode, on those of repositories.
     """
     return {
         "sources": list(_SOURCES),
         "replicas": list(_REPLICAS),
         "inventory": list(_INVENTORY),
+        "health": list(_HEALTH),
+        "healthState": list(_HEALTH_STATE),
         "observed": _rules(dict.fromkeys(OBSERVED, _OBSERVE)),
         "objects": {mode: _object_rules(kinds, mode) for mode in MODES},
     }

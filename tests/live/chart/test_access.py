@@ -66,6 +66,30 @@ def test_every_permission_in_the_namespace_is_needed(
     assert unneeded(cluster, restricted, everything, within=restricted) == []
 
 
+def test_every_permission_of_node_health_is_needed(cluster: ApiServer, restricted: str, chart: Chart) -> None:
+    """F-132: with `health.enabled`, and nothing of it without."""
+    values = {"mode": "observe", "rbac": {"resources": [], "exclude": []}}
+    added: list[tuple[str, str, str]] = []
+    for kind, within in (("ClusterRole", ""), ("Role", restricted)):
+        plain, everything = (
+            rules(chart({**values, "health": {"enabled": enabled}}), kind) for enabled in (False, True)
+        )
+        assert unneeded(cluster, restricted, everything, within=within) == []
+        added += sorted(set(permissions(everything)) - set(permissions(plain)))
+    assert {str(one) for one in added} == {
+        "get nodes",
+        "list nodes",
+        "patch nodes",
+        "patch nodes/status",
+        "list nodehealthreports.gpureconciler.io",
+        "watch nodehealthreports.gpureconciler.io",
+        "list nodehealthchecks.remediation.medik8s.io",
+        "create configmaps",
+        "get configmaps",
+        "update configmaps",
+    }, "no deletion, no eviction, no pods"
+
+
 def unneeded(cluster: ApiServer, namespace: str, everything: list[dict[str, Any]], within: str = "") -> list[str]:
     """Return what is wrong: refused although everything is granted, or not refused without its permission."""
     with acting_as(cluster, "") as admin:

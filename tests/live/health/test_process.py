@@ -22,10 +22,10 @@ def test_a_report_becomes_a_taint_within_seconds_and_a_commit_within_a_minute(
     private_server: ApiServer,
     server: GitServer,
     person: Sandbox,
-    clock: SetClock,
     tmp_path: Path,
 ) -> None:
     """F-096: the whole way, and SIGTERM ends it."""
+    clock = SetClock()
     clock.at = time.time()
     fleet = LiveFleet(lane_cluster, clock, "unused")
     for name in fleet.add(10):

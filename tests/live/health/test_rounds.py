@@ -15,13 +15,16 @@ from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.core.health.nodes.mark import TAINT
+from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.wiring.cluster import ClusterFlags
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
+from tests.live.chart.permissions import account, granted
 from tests.live.controller.gitserver import GitServer
 from tests.live.controller.test_pass import push
 from tests.live.health.conftest import SetClock, taints
-from tests.live.health.fleet import FAST, LiveFleet, lost
+from tests.live.health.fleet import FAST, NAMESPACE, LiveFleet, lost
+from tools.chart.access import access
 
 Round = Callable[..., PassOutcome]
 POLICY = {"apiVersion": "gpureconciler.io/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "fleet"}}
@@ -44,11 +47,11 @@ def fleet(lane_cluster: KubernetesCluster, clock: SetClock) -> LiveFleet:
 def run(server: GitServer, person: Sandbox, private_server: ApiServer, tmp_path: Path, clock: SetClock) -> Round:
     source = ConfigSource(namespace="default", name="fleet", url=server.url, mode=Mode.COMMIT, timeout=20)
 
-    def make(kubeconfig: Path = private_server.kubeconfig, **changes: object) -> PassOutcome:
+    def make(kubeconfig: Path = private_server.kubeconfig, user: str = "", **changes: object) -> PassOutcome:
         request = Request(
             source=replace(source, **changes),
             folder=str(tmp_path / "state"),
-            access=ClusterFlags(kubeconfig=str(kubeconfig)),
+            access=ClusterFlags(kubeconfig=str(kubeconfig), user=user),
         )
         return health_round(request, dict(os.environ), clock)
 
@@ -206,3 +209,18 @@ def test_while_the_api_server_is_away_nothing_is_proposed(
     made = run(kubeconfig)
     assert made.failure is not None
     assert (server.tip(), branches(server)) == (tip, [])
+
+
+def test_the_rights_of_the_chart_are_enough(
+    fleet: LiveFleet, private_server: ApiServer, person: Sandbox, run: Round
+) -> None:
+    """F-132: a round as the service account that `health.enabled` gives its rights to."""
+    private_server.client.ensure_namespaces([NAMESPACE])
+    rights = access(BUILT_IN)
+    push(person, policy(FAST))
+    fleet.report(fleet.names[0], lost())
+    with granted(private_server.client, {"lane": rights["health"] + rights["healthState"]}, NAMESPACE, ""):
+        made = run(user=account(NAMESPACE, "lane"))
+    assert made.failure is None, made.failure
+    assert "NodeHealthChecks" not in made.message
+    assert taints(fleet.node(fleet.names[0])) == [TAINT]
