@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.adapters.node.cuda.device import cpus
 from reconciler.adapters.node.selftest import GpuSelfTest, SelfTestLimits, SelfTestSource
-from reconciler.core.health.cuda_errors import sticky_code
+from reconciler.core.health.active.cuda_errors import sticky_code
+from reconciler.core.health.active.plans import PLANS
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError
 from reconciler.core.health.sweeps import SourceReadings
@@ -240,7 +242,8 @@ def test_a_source_tests_idle_gpus_only(library: Path, tmp_path: Path) -> None:
         ),
     )
     environ = {**os.environ, "FAKE_CUDA_LOG": str(log)}
-    source = SelfTestSource(library=str(library), root=tmp_path, environ=environ)
+    plans = {**PLANS, ProbeProfile.DEEP: replace(PLANS[ProbeProfile.DEEP], soak_seconds=0.1)}
+    source = SelfTestSource(library=str(library), root=tmp_path, environ=environ, plans=plans)
     found = source.read(ProbeProfile.PREFLIGHT, before).readings
     errors = {reading.slot: reading.error for reading in found if reading.name == "cuda.daxpy"}
     assert errors == dict(zip(slots, (None, ReadError.BUSY, ReadError.NOT_SUPPORTED, ReadError.FAILED), strict=True))
@@ -249,4 +252,21 @@ def test_a_source_tests_idle_gpus_only(library: Path, tmp_path: Path) -> None:
     assert source.read(ProbeProfile.LIGHT, before).readings == ()
     deep = source.read(ProbeProfile.DEEP, before).readings
     assert {reading.slot for reading in deep if reading.name == "cuda.peer"} == set(slots[1:])  # no peer is idle
+    soaks = {reading.slot: reading for reading in deep if reading.name == "cuda.soak"}
+    assert [reading.error for reading in soaks.values()] == list(errors.values())
+    soak = _value(soaks[slots[0]])
+    assert soak["mismatches"] == 0
+    assert soak["count"] >= 1
     source.close()
+
+
+def test_a_request_has_parameters(library: Path, tmp_path: Path) -> None:
+    """Larger vectors, other processors, memory that is not pinned: for people who measure, not for checks."""
+    cpu = str(min(os.sched_getaffinity(0)))
+    test = GpuSelfTest(library=str(library), root=tmp_path, cpus=cpu)
+    found = {
+        reading.name: reading for reading in test.read(SLOT, ({"test": "daxpy", "bytes": 4 << 30}, "d2h_pageable"))
+    }
+    assert _value(found["cuda.device"])["cpus"] == cpu
+    assert _value(found["cuda.daxpy"])["bytes"] == 4 << 30
+    assert _value(found["cuda.d2h_pageable"])["best"] > 0

@@ -13,9 +13,9 @@ from reconciler.adapters.node.diagnostics import DiagnosticsSource, read_bandwid
 from reconciler.adapters.node.iperf import iperf_client, iperf_servers, merged
 from reconciler.adapters.node.ping import PingSource, statistics
 from reconciler.adapters.node.programs import ProgramOutput
+from reconciler.core.health.active.links import PingTarget
 from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.judge import judge
-from reconciler.core.health.links import PingTarget
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
 from reconciler.core.health.sweeps import SourceReadings
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from reconciler.adapters.node.programs import ProgramOutput, not_run, run_program
 from reconciler.adapters.process import ProcessError
+from reconciler.core.health.active.links import PingTarget
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.links import PingTarget
 from reconciler.core.health.readings import NodeReading, ReadError, Value
 from reconciler.core.health.sweeps import SourceReadings
 

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from reconciler.adapters.node.cuda.driver import LIBRARY
 from reconciler.adapters.process import ChildCommand, ChildProcess, ProcessUnavailable, without_credentials
-from reconciler.core.health.cuda_errors import sticky_code
+from reconciler.core.health.active.cuda_errors import sticky_code
+from reconciler.core.health.active.plans import PLANS, ProfilePlan, obstacle
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.plans import PLANS, obstacle
 from reconciler.core.health.readings import NodeReading, ReadError, Value
 from reconciler.core.health.sweeps import SourceReadings
 
@@ -45,16 +45,23 @@ class GpuSelfTest:
         library: str = LIBRARY,
         root: Path = Path("/"),
         environ: Mapping[str, str] = os.environ,
+        cpus: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits = limits
         self._library = library
         self._root = root
+        self._cpus = cpus
         self._environ = {**without_credentials(environ), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         self._clock = clock
 
-    def read(self, slot: str, tests: Sequence[str], peers: Sequence[str] = ()) -> Iterator[NodeReading]:
-        """Yield the readings of one GPU, and of copies from it to `peers`, which become one reading."""
+    def read(
+        self, slot: str, tests: Sequence[str | Mapping[str, Value]], peers: Sequence[str] = ()
+    ) -> Iterator[NodeReading]:
+        """Yield the readings of one GPU, and of copies from it to `peers`, which become one reading.
+
+        A test is a name, or a request with its name in `test` and its parameters.
+        """
         child = ChildProcess(self._command(), interactive=True)
         deadline = self._clock() + self._limits.deadline
         try:
@@ -67,10 +74,12 @@ class GpuSelfTest:
                     "seconds": self._limits.budget,
                     "library": self._library,
                     "root": str(self._root),
+                    "cpus": self._cpus,
                 },
             )
             for test in tests:
-                yield talk.ask(test, {"test": test})
+                request = {"test": test} if isinstance(test, str) else test
+                yield talk.ask(str(request["test"]), request)
             if peers:
                 yield _of_peers(slot, {peer: talk.ask("peer", {"test": "peer", "other": peer}) for peer in peers})
         finally:
@@ -153,16 +162,24 @@ class SelfTestSource:
     name = "cuda"
 
     def __init__(
-        self, *, library: str = LIBRARY, root: Path = Path("/"), environ: Mapping[str, str] = os.environ
+        self,
+        *,
+        library: str = LIBRARY,
+        root: Path = Path("/"),
+        environ: Mapping[str, str] = os.environ,
+        plans: Mapping[ProbeProfile, ProfilePlan] = PLANS,
     ) -> None:
-        self._library, self._root, self._environ = library, root, environ
+        self._library, self._root, self._environ, self._plans = library, root, environ, plans
 
     def read(self, profile: ProbeProfile, before: SourceReadings) -> SourceReadings:
         """Test the GPUs one after the other. A profile without tests reads nothing."""
-        plan = PLANS[profile]
+        plan = self._plans[profile]
         if not plan.gpu_tests:
             return SourceReadings()
-        limits = SelfTestLimits(budget=plan.budget, deadline=plan.deadline)
+        limits = SelfTestLimits(budget=plan.budget, deadline=plan.deadline + plan.soak_seconds)
+        tests: list[str | Mapping[str, Value]] = [*plan.gpu_tests]
+        if plan.soak_seconds:
+            tests.append({"test": "soak", "seconds": plan.soak_seconds})
         test = GpuSelfTest(limits=limits, library=self._library, root=self._root, environ=self._environ)
         readings: list[NodeReading] = []
         slots = [gpu.slot for gpu in before.gpus]
@@ -171,9 +188,10 @@ class SelfTestSource:
             blocked = obstacles[slot]
             if blocked is None:
                 peers = [other for other in slots if other != slot and obstacles[other] is None]
-                readings += test.read(slot, plan.gpu_tests, peers if plan.has_peers else ())
+                readings += test.read(slot, tests, peers if plan.has_peers else ())
             else:
-                names = ("device", *plan.gpu_tests, *(("peer",) if plan.has_peers and len(slots) > 1 else ()))
+                names = ["device", *plan.gpu_tests, *["soak"] * bool(plan.soak_seconds)]
+                names += ["peer"] * (plan.has_peers and len(slots) > 1)
                 error, detail = blocked
                 readings += (NodeReading(name=f"cuda.{name}", slot=slot, error=error, detail=detail) for name in names)
         return SourceReadings(readings=tuple(readings))

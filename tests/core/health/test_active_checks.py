@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.adapters import bundle
+from reconciler.core.health.active.plans import PLANS, obstacle
 from reconciler.core.health.findings import (
     CheckStatus,
     FindingSeverity,
@@ -19,7 +20,6 @@ from reconciler.core.health.findings import (
 )
 from reconciler.core.health.judge import Limits, judge
 from reconciler.core.health.peaks import read_peaks
-from reconciler.core.health.plans import PLANS, obstacle
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
 
 PEAKS = read_peaks(bundle.read("data/gpus.json"))
@@ -235,6 +235,14 @@ def test_rate_spread_and_reference() -> None:
     assert (slow.status, slow.threshold) == (WARN, Threshold(value=57.0, source=ThresholdSource.LEARNED))
     told = _found("compute.fp64", {"cuda.fp64": _spin(58, clockMhz=1755.0, flopPerClock=243.2)}).message
     assert "at 1755 MHz, 95% of the peak at that clock" in told
+
+
+def test_a_rate_that_falls_under_load_warns() -> None:
+    soak = {"first": 60.0, "last": 58.0, "count": 200, "best": 61.0, "mismatches": 0}
+    assert _found("compute.soak", {"cuda.soak": soak}).status is PASS
+    assert _found("compute.soak", {"cuda.soak": {**soak, "last": 53.9}}).status is WARN
+    assert _found("compute.soak", {"cuda.soak": {**soak, "first": 0}}).status is UNKNOWN
+    assert _found("compute.checksum", {"cuda.soak": {**soak, "mismatches": 1}}).status is FAIL
 
 
 @pytest.mark.parametrize(

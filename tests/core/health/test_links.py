@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core.health.active.links import PingTarget, interfaces, ping_targets, rounds
 from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.judge import judge
-from reconciler.core.health.links import PingTarget, interfaces, ping_targets, rounds
 from reconciler.core.health.readings import NodeReading, ReadError, Sweep, Value
 
 PASS, WARN, FAIL, UNKNOWN, SKIP = CheckStatus

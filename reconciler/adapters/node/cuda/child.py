@@ -19,8 +19,9 @@ from reconciler.adapters.node.cuda.driver import (
     MissingFunction,
     MissingLibrary,
 )
+from reconciler.adapters.node.cuda.kernels import spin_kernels
 from reconciler.adapters.node.cuda.measurements import Budget, Fields
-from reconciler.core.health.cuda_errors import STICKY
+from reconciler.core.health.active.cuda_errors import STICKY
 
 _OF_CODES = {
     46: "busy",  # another process has the GPU for itself
@@ -44,7 +45,7 @@ class GpuSession:
         self._root = Path(request.get("root", "/"))
         self._budget = Budget(float(request["seconds"]))
         self.device = CudaDevice(self._driver, request["slot"], self._root)
-        self.near = self.device.stay_near()
+        self.near = self.device.stay_near(request.get("cpus", ""))
 
     def opened(self) -> Fields:
         """Return the size of the GPU and the link as it is without load."""
@@ -55,12 +56,18 @@ class GpuSession:
         name = request["test"]
         self.device.use()
         match name:
-            case "h2d" | "d2h":
-                return measurements.copies(self.device, self._budget, is_to_device=name == "h2d")
+            case "h2d" | "d2h" | "h2d_pageable" | "d2h_pageable":
+                is_pinned = not name.endswith("pageable")
+                to_device = name.startswith("h2d")
+                return measurements.copies(self.device, self._budget, is_to_device=to_device, is_pinned=is_pinned)
             case "daxpy":
-                return measurements.daxpy(self.device, self._budget)
+                return measurements.daxpy(self.device, self._budget, request.get("bytes", measurements.MEMORY_BYTES))
             case "peer":
                 return self._peer(request["other"])
+            case "soak":
+                major = self.device.facts()["major"]
+                hottest, _ = spin_kernels(major)[-1]
+                return measurements.spin(self.device, self._budget, hottest, float(request["seconds"]))
             case _:
                 return measurements.spin(self.device, self._budget, name)
 

@@ -147,10 +147,13 @@ class CudaDevice:
             raise ValueError(f"the GPU measured {elapsed.value} ms")
         return elapsed.value / 1000
 
-    def stay_near(self) -> str:
-        """Move this process to the CPUs of the GPU's NUMA node and return them; empty if unknown or not allowed."""
+    def stay_near(self, wanted: str = "") -> str:
+        """Move this process to the CPUs of the GPU's NUMA node and return them; empty if unknown or not allowed.
+
+        `wanted` names other CPUs, as `0-3,8`.
+        """
         try:
-            text = (self.folder / "local_cpulist").read_text().strip()
+            text = wanted or (self.folder / "local_cpulist").read_text().strip()
             near = cpus(text) & os.sched_getaffinity(0)
             os.sched_setaffinity(0, near)
         except (OSError, ValueError):  # no sysfs, or no CPU of that node is ours

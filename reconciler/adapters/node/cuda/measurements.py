@@ -8,8 +8,9 @@ import ctypes
 import math
 import struct
 import time
-from collections.abc import Callable, Sequence
-from ctypes import c_double, c_float, c_uint32, c_uint64
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import c_double, c_float, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 from reconciler.adapters.node.cuda.device import CudaDevice, median
@@ -50,10 +51,10 @@ class Budget:
         return time.monotonic() < self._end
 
 
-def copies(device: CudaDevice, budget: Budget, *, is_to_device: bool) -> Fields:
-    """Measure pinned copies in one direction, and look at the link while they run."""
+def copies(device: CudaDevice, budget: Budget, *, is_to_device: bool, is_pinned: bool = True) -> Fields:
+    """Measure copies in one direction, and look at the link while they run. Checks use pinned memory of the host."""
     link: dict[str, int] = {}
-    with device.pinned(COPY_BYTES) as host, device.memory(COPY_BYTES) as memory:
+    with device.pinned(COPY_BYTES) if is_pinned else pageable(COPY_BYTES) as host, device.memory(COPY_BYTES) as memory:
 
         def once() -> None:
             for _ in range(_REPEATS):
@@ -69,10 +70,17 @@ def copies(device: CudaDevice, budget: Budget, *, is_to_device: bool) -> Fields:
         return {**_samples(sample, budget), "bytes": COPY_BYTES, "link": link}
 
 
-def daxpy(device: CudaDevice, budget: Budget) -> Fields:
+@contextmanager
+def pageable(size: int) -> Iterator[c_void_p]:
+    """Allocate memory of the host that is not pinned, for contrast."""
+    buffer = ctypes.create_string_buffer(size)
+    yield ctypes.cast(buffer, c_void_p)
+
+
+def daxpy(device: CudaDevice, budget: Budget, least_bytes: int = MEMORY_BYTES) -> Fields:
     """Measure the memory bandwidth of y = 3x + y, and count the elements of y that are wrong in the end."""
     facts = device.facts()
-    size = -(-max(MEMORY_BYTES, 4 * facts["l2Bytes"]) // 4096) * 4096
+    size = -(-max(least_bytes, 4 * facts["l2Bytes"]) // 4096) * 4096
     count, blocks = size // 8, facts["sms"] * _BLOCKS_PER_SM
     launched = 0
     start = time.monotonic()
@@ -96,8 +104,11 @@ def daxpy(device: CudaDevice, budget: Budget) -> Fields:
     return {**measured, "bytes": size, "launches": launched, "mismatches": wrong, "compileMs": round(compile_ms, 3)}
 
 
-def spin(device: CudaDevice, budget: Budget, name: str) -> Fields:
-    """Measure a spin kernel: its rate, the clock, the slowest multiprocessor, and the sums that are wrong."""
+def spin(device: CudaDevice, budget: Budget, name: str, soak_seconds: float = 0.0) -> Fields:
+    """Measure a spin kernel: its rate, the clock, the slowest multiprocessor, and the sums that are wrong.
+
+    With `soak_seconds` it takes samples for that long, and tells the first and the last ones only.
+    """
     facts = device.facts()
     kernel = dict(spin_kernels(facts["major"])).get(name)
     if kernel is None:
@@ -134,7 +145,7 @@ def spin(device: CudaDevice, budget: Budget, name: str) -> Fields:
             wrong.update(rows[position // SPIN_THREADS][0] for position in bad)
             return rate
 
-        measured = _samples(sample, budget)
+        measured = _soak(sample, soak_seconds) if soak_seconds else _samples(sample, budget)
     return {
         **measured,
         "unit": kernel.unit,
@@ -212,6 +223,23 @@ def _samples(sample: Callable[[], float], budget: Budget) -> Fields:
             raise ValueError("a rate is not a number")
         values.append(round(value, 4))
     return {"best": max(values), "median": round(median(values), 4), "samples": values}
+
+
+def _soak(sample: Callable[[], float], seconds: float) -> Fields:
+    """Take samples for some time. The last ones show whether heat or power slowed the GPU down."""
+    time_left = Budget(seconds)
+    values = [round(sample(), 4)]
+    while time_left.has_more:
+        values.append(round(sample(), 4))
+    ends = values[:SAMPLES], values[-SAMPLES:]
+    return {
+        "best": max(values),
+        "median": round(median(values), 4),
+        "first": round(median(ends[0]), 4),
+        "last": round(median(ends[1]), 4),
+        "samples": ends[1],
+        "count": len(values),
+    }
 
 
 def _operand(kernel: SpinKernel, value: float) -> Any:

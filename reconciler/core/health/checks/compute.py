@@ -1,5 +1,6 @@
 """Arithmetic, measured: results that are right to the last bit, the rate, and multiprocessors that keep up."""
 
+from reconciler.core.health.active.cuda_errors import STICKY, UNCORRECTABLE_ECC, sticky_code
 from reconciler.core.health.checks.check import (
     CheckInput,
     CheckResult,
@@ -8,7 +9,6 @@ from reconciler.core.health.checks.check import (
     as_number,
     meaning,
 )
-from reconciler.core.health.cuda_errors import STICKY, UNCORRECTABLE_ECC, sticky_code
 from reconciler.core.health.findings import (
     CheckStatus,
     FindingSeverity,
@@ -19,7 +19,7 @@ from reconciler.core.health.findings import (
 )
 from reconciler.core.health.readings import ReadError
 
-_EXACT = ("cuda.daxpy", "cuda.fp64", "cuda.bf16", "cuda.fp32")
+_EXACT = ("cuda.daxpy", "cuda.fp64", "cuda.bf16", "cuda.fp32", "cuda.soak")
 _TESTS = ("cuda.device", "cuda.h2d", "cuda.d2h", *_EXACT, "cuda.peer")
 _SPREAD = Threshold(
     value=0.97,
@@ -30,6 +30,10 @@ _REFERENCE = Threshold(
     value="none", source=ThresholdSource.LEARNED, citation="10^12 operations a second of healthy GPUs of this model"
 )
 _BELOW_REFERENCE = Threshold(value=0.95, source=ThresholdSource.SPEC, citation="part of the reference")
+
+_LAST_PART = Threshold(
+    value=0.9, source=ThresholdSource.POLICY, citation="part of the rate at the start; not measured yet"
+)
 
 
 def _usable(given: CheckInput) -> CheckResult:
@@ -108,6 +112,21 @@ def _rate(given: CheckInput, name: str) -> CheckResult:
     )
 
 
+def _soak(given: CheckInput) -> CheckResult:
+    """Compare the last samples of a long run with the first: heat and power show there."""
+    first, last = given.field("cuda.soak", "first"), given.field("cuda.soak", "last")
+    if first <= 0:
+        raise Unmeasured(CheckStatus.UNKNOWN, "cuda.soak: no rate")
+    part = last / first
+    return CheckResult(
+        status=CheckStatus.WARN if part < given.limit("lastPart") else CheckStatus.PASS,
+        message=f"{last:.4g} TFLOPS in the end, {part:.1%} of the rate at the start",
+        observed=last,
+        threshold=given.threshold("lastPart"),
+        samples=int(given.field("cuda.soak", "count")),
+    )
+
+
 def _of_peak(given: CheckInput, name: str) -> str:
     """Say how much of the peak at the measured clock that is: a slow clock and slow silicon look different."""
     found = given.table(name)
@@ -158,4 +177,14 @@ CHECKS = (
     _rate_row("fp64", "FP64 arithmetic: all multiprocessors keep up"),
     _rate_row("bf16", "bf16 tensor cores: all multiprocessors keep up"),
     _rate_row("fp32", "FP32 arithmetic, on GPUs without bf16: all multiprocessors keep up"),
+    HealthCheck(
+        id="compute.soak",
+        title="Arithmetic keeps its rate for two minutes",
+        judge=_soak,
+        reads=("cuda.soak",),
+        profile=ProbeProfile.DEEP,
+        unit="TFLOPS",
+        limits={"lastPart": _LAST_PART},
+        action=RepairAction.RUN_DIAG,
+    ),
 )

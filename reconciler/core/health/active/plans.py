@@ -13,8 +13,8 @@ _ALL = ("h2d", "d2h", "daxpy", "fp64", "bf16", "fp32")
 class ProfilePlan(Struct, frozen=True, kw_only=True):
     """A profile. `gpu_tests` run on each GPU, one GPU after the other, within `budget` seconds of samples each.
 
-    A GPU that does not answer is given up after `deadline` seconds. `diag_level` is that of `dcgmi diag`; 0 is none.
-    `purpose` and `duration` are for people.
+    `soak_seconds` of arithmetic come on top. A GPU that does not answer is given up after `deadline` seconds more.
+    `diag_level` is that of `dcgmi diag`; 0 is none. `purpose` and `duration` are for people.
     """
 
     profile: ProbeProfile
@@ -22,6 +22,7 @@ class ProfilePlan(Struct, frozen=True, kw_only=True):
     duration: str
     gpu_tests: tuple[str, ...] = ()
     has_peers: bool = False
+    soak_seconds: float = 0.0
     budget: float = 5.0
     deadline: float = 30.0
     diag_level: int = 0
@@ -50,6 +51,7 @@ _ROWS = (
         duration="2 to 30 min",
         gpu_tests=_ALL,
         has_peers=True,
+        soak_seconds=120.0,
         budget=20.0,
         deadline=90.0,
         diag_level=3,
@@ -61,6 +63,7 @@ _ROWS = (
         duration="1 to 2 h",
         gpu_tests=_ALL,
         has_peers=True,
+        soak_seconds=120.0,
         budget=20.0,
         deadline=90.0,
         diag_level=4,

@@ -1,0 +1,1 @@
+"""Tests that measure: what each profile runs, which links are tested, which errors of the driver are evidence."""
