@@ -280,7 +280,7 @@ def _tidy_inventory(run: ApplyRun, work: Work, cluster: str) -> None:
     add: list[Member] = []
     remove: list[ObjectKey] = []
     doubtful = sorted(key for key, known in uids.items() if "" in known or (cluster, key) not in work.keys)
-    for key, body in sorted(read_now(run.live, doubtful).items(), key=lambda row: row[0]):
+    for key, body in read_now(run.live, doubtful):
         if isinstance(body, ClusterError):
             raise body
         if body is None:

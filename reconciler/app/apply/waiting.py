@@ -1,7 +1,8 @@
 """Wait until objects of a cluster are ready or gone."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -14,6 +15,9 @@ from reconciler.core.values import mapping
 from reconciler.planning.live.reading import read_now
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable, LiveCluster
+
+if TYPE_CHECKING:
+    from reconciler.core.objects import ObjectKey
 
 Check = Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]
 """Judges an object of a step, or that it is gone."""
@@ -52,22 +56,29 @@ def _wait(waiter: Waiter, steps: Iterable[Step], check: Check) -> Mapping[str, s
     reasons: dict[str, str] = {}
     end, pause = waiter.clock.elapsed() + waiter.seconds, _FIRST_PAUSE
     while pending:
-        left: list[Step] = []
-        bodies = read_now(waiter.live, [step.key for step in pending])
-        for step in pending:
-            found = _judge(waiter, step, bodies[step.key], check)
+        states = _look(waiter, pending, check)
+        for step, found in zip(pending, states, strict=True):
             reasons.pop(step.path, None)
             if found.state is not State.READY:
                 reasons[step.path] = found.message
-            if found.state is State.IN_PROGRESS:
-                left.append(step)
-        pending = left
+        pending = [step for step, found in zip(pending, states, strict=True) if found.state is State.IN_PROGRESS]
         waiter.tell(len(pending))
         if not pending or waiter.clock.elapsed() >= end:
             break
         waiter.clock.pause(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
     return reasons
+
+
+def _look(waiter: Waiter, steps: Sequence[Step], check: Check) -> list[Readiness]:
+    """Read the objects of steps and judge each as it comes: together they may fill the memory."""
+    places: dict[ObjectKey, list[int]] = defaultdict(list)
+    for number, step in enumerate(steps):
+        places[step.key].append(number)
+    states: dict[int, Readiness] = {}
+    for key, body in read_now(waiter.live, places):
+        states.update((number, _judge(waiter, steps[number], body, check)) for number in places[key])
+    return [states[number] for number in range(len(steps))]
 
 
 def _judge(waiter: Waiter, step: Step, found: Mapping[str, Any] | ClusterError | None, check: Check) -> Readiness:

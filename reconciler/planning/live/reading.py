@@ -1,7 +1,7 @@
 """Reading what we own on a live cluster: identities of everything, whole objects only where they are needed."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -140,28 +140,32 @@ def kind_token(path: str) -> str:
     return path.rpartition("/")[2].partition("-")[0]
 
 
-def read_now(cluster: LiveCluster, keys: Collection[ObjectKey]) -> dict[ObjectKey, Body | ClusterError | None]:
-    """Return objects as they are now; None for those that do not exist, and why one could not be read.
+def read_now(
+    cluster: LiveCluster, keys: Collection[ObjectKey]
+) -> Iterator[tuple[ObjectKey, Body | ClusterError | None]]:
+    """Yield objects as they are now; None for those that do not exist, and why one could not be read.
 
-    Many of one kind are listed by our label; those that the list lacks are asked for.
+    Many of one kind are listed by our label, page by page; those that the list lacks are asked for.
     """
-    found: dict[ObjectKey, Body | ClusterError | None] = {}
-    counts = Counter((key.group, key.kind) for key in keys)
+    left = dict.fromkeys(keys)
+    counts = Counter((key.group, key.kind) for key in left)
     for (group, kind), count in counts.items():
         if count > FEW:
-            found.update(_listed(cluster, group, kind))
-    left = [key for key in keys if key not in found]
-    read = zip(left, at_once(lambda key: _read(cluster, key), left), strict=True)
-    return {**{key: found[key] for key in keys if key in found}, **dict(read)}
+            for key, body in _listed(cluster, group, kind):
+                if key in left:
+                    del left[key]
+                    yield key, body
+    yield from zip(left, at_once(lambda key: _read(cluster, key), left), strict=True)
 
 
-def _listed(cluster: LiveCluster, group: str, kind: str) -> dict[ObjectKey, Body]:
-    """Return our objects of a kind by key; none if they cannot be listed."""
+def _listed(cluster: LiveCluster, group: str, kind: str) -> Iterator[tuple[ObjectKey, Body]]:
+    """Yield our objects of a kind, until they cannot be listed."""
     try:
         resource = cluster.resource(group, kind)
-        return {key_of(resource, body): body for body in cluster.list(resource, labels=_SELECTOR).objects}
+        for body in cluster.list(resource, labels=_SELECTOR).objects:
+            yield key_of(resource, body), body
     except ClusterError:
-        return {}
+        return
 
 
 def _read(cluster: LiveCluster, key: ObjectKey) -> Body | ClusterError | None:
