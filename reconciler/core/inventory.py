@@ -1,11 +1,12 @@
 """`NodeInventory` (`evidence/<cluster>/nodes.yaml`): the nodes that were measured, as typed values."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from reconciler.core.documents import Document, write
 from reconciler.core.objects import FieldPath, format_path
@@ -33,11 +34,17 @@ class Node(Struct, frozen=True, kw_only=True):
     memory_mib: int = 0  # of one GPU, as NVML reports it
     cpus: int = 0
     unschedulable: bool = False
+    quarantined: bool = False  # by a NodeQuarantine in Git; never measured
     taints: tuple[Taint, ...] = ()
     allocatable_cpus: int = 0  # 0: not measured, as of the next two
     allocatable_memory_gib: int = 0
     allocatable_gpus: int = 0
     origin: FieldPath = ()  # where the inventory says so
+
+    @property
+    def is_open(self) -> bool:
+        """Whether new work may run here."""
+        return not self.unschedulable and not self.quarantined
 
 
 class Inventory(Struct, frozen=True, kw_only=True, dict=True):
@@ -57,16 +64,16 @@ class Inventory(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def gpus_by_product(self) -> Mapping[str, int]:
-        """The GPUs on schedulable nodes by product; 0 for a product whose nodes are all cordoned."""
+        """The GPUs on schedulable nodes by product; 0 for a product whose nodes are all cordoned or quarantined."""
         counts: dict[str, int] = {}
         for node in self.nodes:
             if node.gpus:
-                counts[node.product] = counts.get(node.product, 0) + (0 if node.unschedulable else node.gpus)
+                counts[node.product] = counts.get(node.product, 0) + (node.gpus if node.is_open else 0)
         return counts
 
     @cached_property
     def _schedulable(self) -> Sequence[Node]:
-        return [node for node in self.nodes if node.gpus > 0 and not node.unschedulable]
+        return [node for node in self.nodes if node.gpus > 0 and node.is_open]
 
     @cached_property
     def _by_label(self) -> Mapping[tuple[str, str], Sequence[Node]]:
@@ -94,6 +101,14 @@ def write_inventory(inventory: Inventory) -> bytes:
     spec = {"cluster": inventory.cluster, "takenAt": inventory.taken_at, "nodes": nodes}
     body = {"apiVersion": _API_VERSION, "kind": "NodeInventory", "metadata": {"name": inventory.cluster}, "spec": spec}
     return _HEADER + write(body)
+
+
+def with_quarantined(inventory: Inventory, names: AbstractSet[str]) -> Inventory:
+    """Return the inventory in which exactly these nodes are quarantined."""
+    if all(node.quarantined is (node.name in names) for node in inventory.nodes):
+        return inventory
+    nodes = tuple(replace(node, quarantined=node.name in names) for node in inventory.nodes)
+    return replace(inventory, nodes=nodes)
 
 
 def same_nodes(one: Inventory, other: Inventory) -> bool:

@@ -6,10 +6,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
+from reconciler.core.inventory import with_quarantined
 from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.health import QUARANTINE, quarantine_of
 from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.approvals import read_approvals
@@ -28,6 +31,7 @@ from reconciler.index.parsed import ParsedFile
 from reconciler.revision.files import selects
 
 if TYPE_CHECKING:
+    from reconciler.core.health.quarantine import NodeQuarantine
     from reconciler.core.runs import FinishedRun
 
 
@@ -100,6 +104,21 @@ class Context(Struct, frozen=True, kw_only=True):
         return Subject(manifest, old, self.namespaces.get((manifest.cluster, manifest.key.namespace)))
 
 
+def quarantines_of(definitions: Definitions, cluster: str) -> "dict[str, NodeQuarantine]":
+    """Return the quarantines of a cluster by their names."""
+    found = definitions.get((cluster, QUARANTINE, ""))
+    return {name: quarantine_of(one.document) for name, one in found.items()} if found else {}
+
+
+def _without_quarantined(evidence: Evidence, definitions: Definitions) -> Evidence:
+    """Return the evidence whose inventories lack the nodes that Git keeps out of use."""
+    inventories = dict(evidence.measured)
+    for cluster, inventory in evidence.measured.items():
+        taken = {one.node for one in quarantines_of(definitions, cluster).values() if one.takes_node}
+        inventories[cluster] = with_quarantined(inventory, taken) if taken else inventory
+    return replace(evidence, inventories=inventories)
+
+
 def is_launch_configuration(data: Mapping[str, Any]) -> bool:
     """Whether a document is a configuration file that launch lines name. Such files are never rendered."""
     if "kind" in data or "apiVersion" in data:
@@ -141,6 +160,7 @@ def build_context(
     approved, approval_problems = read_approvals([document for file in approvals for document in file.valid])
     measured = read_evidence(config, clusters, kinds, evidence)
     catalogue = catalogue.with_crds([one for one in documents if kinds.find(one.group, one.kind).defines_kinds])
+    found = _definitions(clusters, definitions, kinds, catalogue)
     return Context(
         config=config,
         clusters=clusters,
@@ -152,8 +172,8 @@ def build_context(
         checker=checker,
         object_format=object_format,
         digest=_digest(engine, config, rules.policies, definitions, kinds),
-        definitions=_definitions(clusters, definitions, kinds, catalogue),
-        evidence=measured,
+        definitions=found,
+        evidence=_without_quarantined(measured, found),
         files=_launch_configurations(definitions),
         namespaces=_namespaces(clusters, documents, kinds),
         problems=mask_findings(

@@ -15,6 +15,7 @@ from reconciler.index.parsed import ParsedFile
 
 if TYPE_CHECKING:
     from reconciler.core.active_queues import ActiveQueues
+    from reconciler.core.health.fleet.evidence import FleetHealth
     from reconciler.core.runs import FinishedRuns
     from reconciler.core.sizing.answers import Answers
 
@@ -24,10 +25,12 @@ _Value = TypeVar("_Value")
 class Evidence(Struct, frozen=True, kw_only=True):
     """What is known of each cluster, by kind of evidence; a cluster without a file is not in the mapping."""
 
-    inventories: Mapping[str, Inventory]
+    inventories: Mapping[str, Inventory]  # without the nodes that Git keeps out of use
+    measured: Mapping[str, Inventory]  # as the files say
     answers: "Mapping[str, Answers]"
     runs: "Mapping[str, FinishedRuns]"
     queues: "Mapping[str, ActiveQueues]"
+    health: "Mapping[str, FleetHealth]"
     problems: tuple[Problem, ...]
 
 
@@ -55,9 +58,11 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
             _add(values[row.evidence.use], cluster, value, document, problems)
     return Evidence(
         inventories=values[EvidenceUse.INVENTORY],
+        measured=values[EvidenceUse.INVENTORY],
         answers=values[EvidenceUse.ANSWERS],
         runs=values[EvidenceUse.RUNS],
         queues=values[EvidenceUse.QUEUES],
+        health=values[EvidenceUse.HEALTH],
         problems=tuple(problems),
     )
 

@@ -8,13 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import Config, RuleSetting
-from reconciler.core.inventory import Inventory
+from reconciler.core.inventory import Inventory, with_quarantined
 from reconciler.core.policy.exceptions import ExceptionInForce, apply_exceptions
 from reconciler.core.policy.references import evaluate_age, evaluate_shrinks, evidence_ages, utc_date
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.values import plural
 from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.index.context import quarantines_of
 from reconciler.index.dependencies import DefinitionDependency, decode_dependencies
 from reconciler.index.evaluator import PolicyFindings, first_exceeded
 from reconciler.index.evidence import read_evidence
@@ -244,8 +245,12 @@ def _note(error: Problem, found: Sequence[Finding]) -> Problem:
 
 
 def inventories_before(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> Mapping[str, Inventory]:
-    """Return the inventories of the base. Those of clusters whose files are the same are not read again."""
+    """Return the inventories of the base, without the nodes that the head keeps out of use.
+
+    Those of clusters whose files are the same are not read again.
+    """
     head, current = index.revision, index.context.evidence.inventories
+    definitions = index.context.definitions
     old, new = _by_cluster(base), _by_cluster(head)
     changed = {cluster for cluster in (*old, *new) if old.get(cluster) != new.get(cluster)}
     if not changed:
@@ -255,7 +260,11 @@ def inventories_before(runtime: Runtime, index: CompiledRevision, base: LoadedRe
         [*blobs.items()], lambda missing: runtime.repository.read([base.files.evidence[path] for path in missing])
     )
     read = read_evidence(base.config, index.clusters, runtime.kinds, files).inventories
-    return {**{cluster: one for cluster, one in current.items() if cluster not in changed}, **read}
+    before = {cluster: one for cluster, one in current.items() if cluster not in changed}
+    for cluster, one in read.items():
+        taken = {each.node for each in quarantines_of(definitions, cluster).values() if each.takes_node}
+        before[cluster] = with_quarantined(one, taken)
+    return before
 
 
 def _by_cluster(revision: LoadedRevision) -> dict[str, BlobIds]:

@@ -50,6 +50,7 @@ from reconciler.planning.findings import (
     plan_date,
 )
 from reconciler.planning.judging import Judgement, judge, verdicts_of_base
+from reconciler.planning.quarantines import changed_quarantines, inventories_of_base, quarantine_lines
 from reconciler.planning.sides import (
     Differences,
     Sides,
@@ -202,6 +203,7 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
     changed, differing, findings = differences.changed, differences.differing, judged.findings
     objects = baseline.objects(differing)
     waiting = index.pending()
+    quarantines = changed_quarantines(index, baseline, changed, differing)
     edits = _committed_edits(runtime, index, sides.base, sides.existing, waiting | differences.kept_specs)
     is_itself = sides.is_against_head or sides.base.tree.commit == revision.tree.commit
     folders_before = _last_rendered(runtime, index) if is_itself else sides.before.files
@@ -229,7 +231,8 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         blocked=findings.blocked,
         waiting=waiting,
         inventories=index.context.evidence.inventories,
-        inventories_before=judged.inventories_before,
+        inventories_before=inventories_of_base(judged.inventories_before, index, quarantines),
+        quarantines=tuple(quarantine_lines(quarantines, index, index.first_summaries())),
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
         active_queues=index.context.evidence.queues,
         verdicts=blame(runtime, index, renderer, findings.verdicts),

@@ -3,6 +3,7 @@
 import json
 
 from tests.cli.fleet import Fleet
+from tests.cli.test_evidence_changes import nodes
 
 POLICY = """\
 apiVersion: gpureconciler.io/v1alpha1
@@ -68,3 +69,20 @@ def test_a_quarantine_without_uid_is_a_warning(fleet: Fleet) -> None:
     assert ran.code == 0
     assert "names no `nodeUID`" in " ".join(ran.out.split())
     assert "health.quarantine" in ran.out
+
+
+def test_a_quarantine_and_what_it_costs(fleet: Fleet) -> None:
+    """F-102: the plan says what a node costs that leaves, and what comes back when it returns."""
+    nodes(fleet, ("NVIDIA-H100-80GB-HBM3", 8))
+    fleet.commit("evidence")
+    text = QUARANTINE.replace("node: gpu-3", "node: nvidia-h100-80gb-hbm3-3")
+    fleet.write("queues/health.yaml", text)
+    plan = fleet.run("plan")
+    assert "-8 NVIDIA-H100-80GB-HBM3, 56 left" in " ".join(plan.out.split())
+    fleet.commit("quarantine")
+    assert fleet.run("commit").code == 0
+    assert "Node health" not in fleet.run("plan", "--base", "HEAD").out
+    (fleet.root / "queues/health.yaml").unlink()
+    back = " ".join(fleet.run("plan", "--base", "HEAD").out.split())
+    assert "returns to use" in back
+    assert "+8 NVIDIA-H100-80GB-HBM3, 64 left" in back

@@ -17,6 +17,7 @@ from reconciler.core.plan import (
     JobChange,
     Operation,
     Plan,
+    QuarantineLine,
     QueueLine,
     Revision,
     Risk,
@@ -158,6 +159,25 @@ PLAN = st.builds(
     evidence_changes=several(
         st.builds(
             EvidenceChange, cluster=TEXT, nodes_before=GPUS, nodes_after=GPUS, taken_before=TEXT, taken_after=TEXT
+        )
+    ),
+    quarantines=several(
+        st.builds(
+            QuarantineLine,
+            cluster=TEXT,
+            node=TEXT,
+            word=st.sampled_from(["begins", "ends", "changes"]),
+            check=TEXT,
+            reason=TEXT,
+            effect=TEXT,
+            slots=several(TEXT),
+            until=TEXT,
+            product=TEXT,
+            gpus=st.integers(-1000, 1000),
+            jobs=GPUS,
+            requested=GPUS,
+            is_known=st.booleans(),
+            place=st.none() | PLACE,
         )
     ),
     jobs=several(

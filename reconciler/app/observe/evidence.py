@@ -11,7 +11,9 @@ from reconciler.app.observe.reading import KindObjects, OpenCluster, for_each_cl
 from reconciler.app.workspace import Workspace
 from reconciler.core.active_queues import ActiveQueues, write_active_queues
 from reconciler.core.config import Cluster
+from reconciler.core.health.fleet.evidence import FleetHealth, write_health
 from reconciler.core.inventory import Inventory, same_nodes, write_inventory
+from reconciler.core.kinds.health import REPORT
 from reconciler.core.kinds.kai import QUEUE_LABELS
 from reconciler.core.kinds.kueue import LOCAL_QUEUE, WORKLOAD
 from reconciler.core.kinds.workloads import NODE, POD
@@ -76,17 +78,18 @@ def observe(
 
 def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:
     nodes = _nodes(sight, allow_shrink=allow_shrink)
-    queues, runs = _queues(sight), _runs(sight)
+    others = (_queues(sight), _runs(sight), _health(sight))
     return replace(
         nodes,
-        files={**nodes.files, **queues.files, **runs.files},
-        kept=(*nodes.kept, *queues.kept, *runs.kept),
+        files=dict(item for seen in (nodes, *others) for item in seen.files.items()),
+        kept=tuple(item for seen in (nodes, *others) for item in seen.kept),
+        notes=tuple(item for seen in (nodes, *others) for item in seen.notes),
     )
 
 
 def _nodes(sight: _Sight, *, allow_shrink: bool) -> Observed:
     evidence, path = sight.index.context.evidence, sight.path("nodes.yaml")
-    known = evidence.inventories.get(sight.name)
+    known = evidence.measured.get(sight.name)
     reading = read_kind(sight.live, NODE)
     if reading.failure:
         return Observed(cluster=sight.name, kept=(_kept(path, known, sight.now, reading.failure),))
@@ -108,8 +111,8 @@ def _labels(index: CompiledRevision, known: Inventory | None) -> set[str]:
     return used.union(*(node.labels for node in known.nodes)) if known is not None else used
 
 
-def _is_old(sight: _Sight, known: Inventory) -> bool:
-    """Return whether equal nodes get a new date: after half of the time that evidence is good for."""
+def _is_old(sight: _Sight, known: Inventory | FleetHealth) -> bool:
+    """Return whether what is equal gets a new date: after half of the time that evidence is good for."""
     limit, taken = sight.index.context.config.evidence_days, utc_date(known.taken_at)
     return limit is not None and (taken is None or 2 * (sight.now.date() - taken).days >= limit)
 
@@ -159,11 +162,30 @@ def _runs(sight: _Sight) -> Observed:
     return Observed(cluster=sight.name, kept=kept, files={} if is_same else {_file(known, path): content})
 
 
+def _health(sight: _Sight) -> Observed:
+    """Observe the reports of the agents. Where none ever reported there is no file."""
+    from reconciler.app.observe.health import read_health  # noqa: PLC0415 - most clusters have no agents
+
+    known = sight.index.context.evidence.health.get(sight.name)
+    path = _file(known, sight.path("health.yaml"))
+    reading = read_kind(sight.live, REPORT)
+    if reading.failure:
+        kept = () if known is None else (_kept(path, known, sight.now, reading.failure),)
+        return Observed(cluster=sight.name, kept=kept)
+    if not reading.objects and known is None:
+        return Observed(cluster=sight.name)
+    found, notes = read_health(sight.index, sight.name, reading.objects, sight.now)
+    result = Observed(cluster=sight.name, notes=notes)
+    if known is not None and known.nodes == found.nodes and not _is_old(sight, known):
+        return result
+    return replace(result, files={path: write_health(found)})
+
+
 def _failure(readings: Iterable[KindObjects]) -> str:
     return next((reading.failure for reading in readings if reading.failure), "")
 
 
-_Evidence = Inventory | ActiveQueues | FinishedRuns
+_Evidence = Inventory | ActiveQueues | FinishedRuns | FleetHealth
 
 
 def _file(known: _Evidence | None, path: str) -> str:
@@ -175,7 +197,7 @@ def _file(known: _Evidence | None, path: str) -> str:
 def _kept(path: str, known: _Evidence | None, now: dt.datetime, failure: str) -> tuple[str, str]:
     if known is None:
         return path, f"there is no evidence yet, and none was made: {failure}"
-    age = _age(known.taken_at, now) if isinstance(known, Inventory) else ""
+    age = _age(known.taken_at, now) if isinstance(known, Inventory | FleetHealth) else ""
     return _file(known, path), f"stays as it is{age}: {failure}"
 
 
@@ -187,9 +209,10 @@ def _age(taken_at: str, now: dt.datetime) -> str:
 def _unreachable(index: CompiledRevision, name: str, now: dt.datetime, failure: str) -> Observed:
     evidence, folder = index.context.evidence, f"{index.context.config.evidence}/{name}"
     known: list[tuple[str, _Evidence | None]] = [
-        ("nodes.yaml", evidence.inventories.get(name)),
+        ("nodes.yaml", evidence.measured.get(name)),
         ("queues.yaml", evidence.queues.get(name)),
         ("runs.yaml", evidence.runs.get(name)),
+        ("health.yaml", evidence.health.get(name)),
     ]
     kept = [
         _kept(f"{folder}/{file}", one, now, failure) for file, one in known if one is not None or file == "nodes.yaml"

@@ -15,7 +15,7 @@ KIND = "HealthPolicy"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"([0-9]+)([smhd])")
 
-Limit = float | int | str | bool | list[float | int | str]
+Limit = Any
 """A threshold of a check, as its row of the catalogue names it."""
 
 

@@ -76,6 +76,7 @@ class EvidenceUse(StrEnum):
     ANSWERS = "answers"  # `core.sizing.answers.Answers`
     RUNS = "runs"  # `core.runs.FinishedRuns`
     QUEUES = "queues"  # `core.active_queues.ActiveQueues`
+    HEALTH = "health"  # `core.health.fleet.evidence.FleetHealth`
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):

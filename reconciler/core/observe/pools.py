@@ -53,7 +53,7 @@ def node_pools(inventory: Inventory) -> tuple[Pool, ...]:
     """Return the pools of the schedulable nodes: those without GPUs first, then by GPUs, CPUs and name."""
     groups: dict[tuple[str, str, int], list[Node]] = {}
     for node in inventory.nodes:
-        if not node.unschedulable and not any(taint.key in _CONTROL_PLANE for taint in node.taints):
+        if node.is_open and not any(taint.key in _CONTROL_PLANE for taint in node.taints):
             groups.setdefault((_resource(node), node.product, node.gpus), []).append(node)
     pools = [_pool(key, nodes, inventory.nodes) for key, nodes in groups.items()]
     return tuple(sorted(pools, key=lambda pool: (pool.nodes[0].gpus, _cpus(pool.nodes[0]), pool.name)))
@@ -94,7 +94,7 @@ def _own_labels(nodes: Sequence[Node], others: Sequence[Node]) -> dict[str, str]
     shortest = dict([next(iter(first.items()))]) if first else {}
     count = {key: value for key, value in common if key == _COUNT}
     for labels in (shortest, shortest | count):
-        if labels and not any(labels.items() <= node.labels.items() for node in others if not node.unschedulable):
+        if labels and not any(labels.items() <= node.labels.items() for node in others if node.is_open):
             return labels
     return {}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from reconciler.core.devices import is_slice
-from reconciler.core.inventory import Inventory, Node
+from reconciler.core.inventory import Inventory, Node, with_quarantined
 from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.plan.edits import Edit, running_gpus
 from reconciler.core.plan.plan import CapacityLine, EvidenceChange, GpuLine, JobChange, Operation, QueueLine
@@ -120,7 +120,8 @@ def evidence_changes(before: Mapping[str, Inventory], after: Mapping[str, Invent
 
 
 def _measured(inventory: Inventory | None) -> tuple[str, tuple[Node, ...]] | None:
-    return None if inventory is None else (inventory.taken_at, inventory.nodes)
+    """Return what was measured; a quarantine is a decision, and has lines of its own."""
+    return None if inventory is None else (inventory.taken_at, with_quarantined(inventory, frozenset()).nodes)
 
 
 def _capacity(

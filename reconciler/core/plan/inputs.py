@@ -12,7 +12,7 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.approvals import NO_APPROVALS, Approvals
 from reconciler.core.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison, FieldSchemas
-from reconciler.core.plan.plan import Behind, Change, Drift, LiveState, LiveVersion, Revision
+from reconciler.core.plan.plan import Behind, Change, Drift, LiveState, LiveVersion, QuarantineLine, Revision
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.problems import Problem
@@ -70,6 +70,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     blocked: source files that need what a file with errors defines; existing files of them stay.
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories, inventories_before: measured nodes by cluster, of the head and of the base (None: the same).
+    quarantines: nodes that are taken out of use or given back.
     evidence_ages: ages of inventories in days, as far as a reviewer should see them.
     active_queues: the queues that workloads use, by cluster, as the evidence says.
     edited: rendered files of the head that were edited by hand; whole paths.
@@ -105,6 +106,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     waiting: frozenset[str] = frozenset()
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     inventories_before: Mapping[str, Inventory] | None = None
+    quarantines: tuple[QuarantineLine, ...] = ()
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
     active_queues: "Mapping[str, ActiveQueues]" = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()

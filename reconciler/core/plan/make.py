@@ -43,6 +43,7 @@ def make_plan(inputs: Inputs) -> Plan:
         queues=queues,
         capacity=capacity,
         evidence_changes=evidence_changes(measured, inputs.inventories),
+        quarantines=inputs.quarantines,
         jobs=job_changes(edits),
         kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),

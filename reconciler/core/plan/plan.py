@@ -121,6 +121,29 @@ class EvidenceChange(Struct, frozen=True, kw_only=True, rename="camel"):
     taken_after: str
 
 
+class QuarantineLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A node that the plan takes out of use, or gives back. `word` is `begins`, `ends` or `changes`.
+
+    gpus: that come back, or are lost as a negative number. jobs, requested: running jobs that may use such GPUs, and
+    theirs. is_known: the evidence lists the node; otherwise nobody knows the cost.
+    """
+
+    cluster: str
+    node: str
+    word: str
+    check: str
+    reason: str
+    effect: str
+    slots: tuple[str, ...]
+    until: str
+    product: str
+    gpus: int
+    jobs: int
+    requested: int
+    is_known: bool
+    place: SourceRef | None = None
+
+
 class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     """A workload that is added, removed, resized, renamed, moved, replaced, suspended, resumed, finished or run again.
 
@@ -291,6 +314,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     queues: tuple[QueueLine, ...] = ()
     capacity: tuple[CapacityLine, ...] = ()
     evidence_changes: tuple[EvidenceChange, ...] = ()
+    quarantines: tuple[QuarantineLine, ...] = ()
     jobs: tuple[JobChange, ...] = ()
     risks: tuple[Risk, ...] = ()
     verdicts: tuple[Verdict, ...] = ()

@@ -151,7 +151,7 @@ class GpuTable:
         return tuple(_merge_nodes([pair for pair in nodes if pair[0].product == product]) for product in products)
 
     def _of_node(self, node: Node) -> Gpu | None:
-        if not node.product or node.gpus < 1 or node.unschedulable:
+        if not node.product or node.gpus < 1 or not node.is_open:
             return None
         known = self.find(node.product, node.memory_mib / 1024 if node.memory_mib > 0 else None)
         if node.memory_mib < 1:

@@ -20,6 +20,7 @@ from reconciler.outputs.sections.checks import (
     warnings,
 )
 from reconciler.outputs.sections.gpus import capacity, jobs, queues
+from reconciler.outputs.sections.health import quarantines
 from reconciler.outputs.sections.live import clusters, drift
 from reconciler.outputs.sections.model import PageSection, View
 from reconciler.outputs.sections.settings import settings
@@ -46,6 +47,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(settings, in_summary=True),
     SectionRow(queues, in_summary=True),
     SectionRow(capacity),
+    SectionRow(quarantines, in_summary=True),
     SectionRow(jobs),
     SectionRow(sizing),
     SectionRow(drift, in_summary=True),

@@ -18,6 +18,7 @@ from reconciler.core.values import mapping
 
 POLICY = (GROUP, "HealthPolicy")
 QUARANTINE = (GROUP, "NodeQuarantine")
+REPORT = (GROUP, "NodeHealthReport")
 
 _MAX_TTL = 86400.0
 
@@ -40,15 +41,24 @@ def parse_policy(document: Document) -> Parsed[PolicyIntent]:
     """Read a HealthPolicy that its schema has accepted."""
     spec, name = mapping(document.data.get("spec")), document.key.name
     problems = tuple(_policy_problems(document, read_policy(name, spec)))
+    return _parsed(PolicyIntent(document=document, policy=policy_of(document)), problems)
+
+
+def policy_of(document: Document) -> PolicyDocument:
+    """Return the policy of a document, whatever problems it has besides its schema."""
+    spec = mapping(document.data.get("spec"))
     labels = mapping(mapping(spec.get("selector")).get("nodeLabels"))
-    policy = PolicyDocument(name=name, node_labels=labels, spec=spec)
-    return _parsed(PolicyIntent(document=document, policy=policy), problems)
+    return PolicyDocument(name=document.key.name, node_labels=labels, spec=spec)
+
+
+def quarantine_of(document: Document) -> NodeQuarantine:
+    """Return the quarantine of a document."""
+    return read_quarantine(document.key.name, mapping(document.data.get("spec")), document.source)
 
 
 def parse_quarantine(document: Document) -> Parsed[QuarantineIntent]:
     """Read a NodeQuarantine that its schema has accepted."""
-    spec = mapping(document.data.get("spec"))
-    quarantine = read_quarantine(document.key.name, spec, document.source)
+    quarantine = quarantine_of(document)
     problems: tuple[Problem, ...] = ()
     if not quarantine.uid:
         message = "names no `nodeUID`, so a new node of the same name would be kept out of use as well"

@@ -39,6 +39,12 @@ def _queues(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem
     return parse_active_queues(document, cluster)
 
 
+def _health(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
+    from reconciler.core.health.fleet.evidence import parse_health  # noqa: PLC0415 - as above
+
+    return parse_health(document, cluster)
+
+
 def _evidence(kind: str, reader: EvidenceReader) -> Kind:
     return Kind(group=GROUP, kind=kind, role=Role.EVIDENCE, refusal=_REFUSAL, evidence=reader)
 
@@ -49,6 +55,7 @@ KINDS = (
     _evidence("SizingAnswers", EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS)),
     _evidence("FinishedRuns", EvidenceReader(parse=_runs, use=EvidenceUse.RUNS)),
     _evidence("ActiveQueues", EvidenceReader(parse=_queues, use=EvidenceUse.QUEUES)),
+    _evidence("NodeHealth", EvidenceReader(parse=_health, use=EvidenceUse.HEALTH)),
     Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
     Kind(group=GROUP, kind="PlanApproval", role=Role.APPROVAL, refusal=_REFUSAL),
     Kind(group=GROUP, kind=ANY_KIND, refusal=_REFUSAL),

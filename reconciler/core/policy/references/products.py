@@ -112,7 +112,7 @@ def _stock(nodes: Iterable[Node]) -> dict[str, _Stock]:
             node.product,
             tuple([(label, node.labels[label]) for label in PRODUCT_LABELS if label in node.labels]),
             node.gpus,
-            node.unschedulable,
+            not node.is_open,
         )
         for node in nodes
         if node.gpus

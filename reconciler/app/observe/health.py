@@ -1,0 +1,36 @@
+"""The health reports of a live cluster, as evidence."""
+
+import datetime as dt
+from collections.abc import Iterable
+
+from reconciler.core.health.fleet.evidence import FleetHealth, observe_health
+from reconciler.core.health.policy import PolicyBook
+from reconciler.core.health.published import MalformedReport, report_of
+from reconciler.core.kinds.health import POLICY, policy_of
+from reconciler.index.build import CompiledRevision
+from reconciler.ports.cluster import Body
+
+
+def policies_of(index: CompiledRevision, cluster: str) -> PolicyBook:
+    """Return the HealthPolicies of a cluster."""
+    found = index.context.definitions.get((cluster, POLICY, ""), {})
+    return PolicyBook(policy_of(one.document) for one in found.values())
+
+
+def read_health(
+    index: CompiledRevision, cluster: str, bodies: Iterable[Body], now: dt.datetime
+) -> tuple[FleetHealth, tuple[str, ...]]:
+    """Return the evidence about the reports, and what is odd: a report that cannot be read is not a healthy node."""
+    stale_after = policies_of(index, cluster).base.lifecycle.stale_after
+    reports, notes = [], []
+    for body in bodies:
+        try:
+            report = report_of(body)
+        except MalformedReport as error:
+            notes.append(f"{error}; the health of the node is unknown")
+            continue
+        if report is not None:
+            reports.append(report)
+    nodes = observe_health(reports, now=now.timestamp(), stale_after=stale_after)
+    taken_at = now.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return FleetHealth(cluster=cluster, taken_at=taken_at, nodes=nodes), tuple(notes)
