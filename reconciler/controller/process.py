@@ -86,7 +86,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         metrics = Metrics()
         cluster = None if flags.config else stack.enter_context(open_cluster(flags.cluster, environ, is_expected=True))
         store = _store(flags, state, cluster)
-        leases = _leases(flags, environ, cluster) if cluster else None
+        leases = _leases(flags, environ, stack) if cluster else None
         exporter = SpanExporter(environ, metrics, file=flags.spans)
         stack.callback(exporter.close)
         runner = ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20)
@@ -136,16 +136,20 @@ def _store(flags: ControllerFlags, state: Path, cluster: LiveCluster | None) -> 
     return ClusterStore(cluster, namespace=flags.namespace, instance=socket.gethostname())
 
 
-def _leases(flags: ControllerFlags, environ: Mapping[str, str], cluster: LiveCluster) -> LeaseShards:
-    """Compete for shards in the namespace of this pod, under a name that no other process has."""
+def _leases(flags: ControllerFlags, environ: Mapping[str, str], stack: ExitStack) -> LeaseShards:
+    """Compete for shards in the namespace of this pod, under a name that no other process has.
+
+    A request for a lease is repeated until its deadline: what comes later renews nothing.
+    """
     host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().lower()).strip("-")[:40] or "replica"
     seconds = flags.lease_seconds
+    times = LeaseTimes(duration=seconds, deadline=seconds * 2 / 3, renew=min(2.0, seconds / 6))
     return LeaseShards(
-        cluster,
+        stack.enter_context(open_cluster(flags.cluster, environ, patience=times.deadline, is_expected=True)),
         namespace=flags.lease_namespace or environ.get(POD_NAMESPACE) or flags.namespace or "default",
         identity=f"{host}-{secrets.token_hex(4)}",
         shards=flags.shards,
-        times=LeaseTimes(duration=seconds, deadline=seconds * 2 / 3, renew=min(2.0, seconds / 6)),
+        times=times,
     )
 
 

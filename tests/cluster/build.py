@@ -22,6 +22,7 @@ import yaml
 
 from tests.cluster import toolchain
 from tests.cluster.parts import (
+    BED_MODULES,
     CONTROL_PLANE_PROGRAMS,
     CRD_MODULES,
     KUBERNETES,
@@ -269,6 +270,7 @@ def _steps() -> dict[str, Callable[[], Path]]:
         "sync-crds": lambda: crds(modules=SYNC_MODULES),
         "monitoring-crds": lambda: crds(modules=(MONITORING_MODULE,)),
         "state": lambda: stored_state(control_plane(), crds(), to_stderr),
+        "bed-state": lambda: stored_state(control_plane(), crds(modules=BED_MODULES), to_stderr),
         **{what.name: partial(part, what) for what in PARTS},
         REDIS: redis,
     }

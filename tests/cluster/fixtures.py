@@ -37,6 +37,7 @@ from tests.cluster.build import (
 from tests.cluster.judges import Judge
 from tests.cluster.parts import (
     ARGO_CD,
+    BED_MODULES,
     FLUX_KUSTOMIZE,
     FLUX_SOURCE,
     GITEA,
@@ -142,8 +143,12 @@ def bed(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -
         programs: ControlPlane = request.getfixturevalue("control_plane_programs")
         if programs.manager is None:
             left_out("KUBEBUILDER_ASSETS has no kube-controller-manager, which makes the pods of Jobs")
-        state = server.stored_state(programs, crd_folder, to_stderr)
-        running = cluster_bed.bed(shared_folder / "bed", programs, crd_folder, state)
+        try:
+            definitions = crds(modules=BED_MODULES)
+        except PartsUnavailableError as problem:
+            left_out(str(problem))
+        state = server.stored_state(programs, definitions, to_stderr)
+        running = cluster_bed.bed(shared_folder / "bed", programs, definitions, state)
     with running as started:
         yield started
 

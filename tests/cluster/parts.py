@@ -79,6 +79,8 @@ CRD_MODULES = (
 
 # What syncs the rendered tree: the template's objects are judged by these definitions.
 SYNC_MODULES = (ARGO_CD_MODULE, FLUX_KUSTOMIZE_MODULE, FLUX_SOURCE_MODULE)
+# A bed has all definitions from the start: those that come later cost more, as the server reads all of them again.
+BED_MODULES = (*CRD_MODULES, *SYNC_MODULES)
 
 KAI = Part(
     name="kai",

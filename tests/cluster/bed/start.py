@@ -30,6 +30,7 @@ from tests.cluster.build import control_plane, crds, part, redis, to_stderr
 from tests.cluster.kubeconfig import with_contexts
 from tests.cluster.parts import (
     ARGO_CD,
+    BED_MODULES,
     FLUX_KUSTOMIZE,
     FLUX_SOURCE,
     GITEA,
@@ -81,7 +82,7 @@ def main() -> int:
 
 def _started(folder: Path, stack: ExitStack, nodes: int) -> list[str]:
     """Start all parts; return the lines that tell a person how to use them."""
-    programs, definitions = control_plane(), crds()
+    programs, definitions = control_plane(), crds(modules=BED_MODULES)
     running = stack.enter_context(bed(folder, programs, definitions, stored_state(programs, definitions, to_stderr)))
     git = stack.enter_context(git_server(folder / "git"))
     with ThreadPoolExecutor(3) as pool:
