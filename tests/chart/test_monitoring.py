@@ -9,26 +9,40 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.controller.catalogue import METRICS, MetricType
+from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRICS, MetricType
+from reconciler.core.health.exports.gauges import AUTOPILOT_CHECKS
+from reconciler.core.health.findings import FindingSeverity
+from reconciler.core.health.fleet.state import HealthPhase
 from tools.chart.alerts import groups
 from tools.chart.build import CHART
 from tools.chart.dashboard import dashboard
+from tools.chart.health import health_dashboard, health_groups
 from tools.chart.queries import buckets, exported, metric
 
-FUNCTIONS = {"sum", "min", "max", "count", "rate", "increase", "histogram_quantile", "time", "absent"}
+FUNCTIONS = {"sum", "min", "max", "count", "rate", "increase", "histogram_quantile", "time", "absent", "topk"}
 WORDS = {"by", "and", "or", "unless", "on", "ignoring", "offset", "bool"}
 _LABEL_LIST = re.compile(r"\b(?:by|on|ignoring)\s*\([^)]*\)")
 _SELECTOR = re.compile(r"\{([^}]*)\}")
 _RANGE = re.compile(r"\[[^\]]*\]")
 
 
+ROWS = (*METRICS, *FLEET_METRICS, *AGENT_METRICS)
+FILES = {"alerts.yaml": groups(), "health-alerts.yaml": health_groups()}
+DASHBOARDS = (dashboard(), health_dashboard())
+
+
+def rules(file: str) -> Iterator[dict[str, Any]]:
+    for group in FILES[file]["groups"]:
+        yield from group["rules"]
+
+
 def alerts() -> Iterator[tuple[str, str]]:
-    for rule in groups()["groups"][0]["rules"]:
-        yield rule["alert"], rule["expr"]
+    for file in FILES:
+        yield from ((rule["alert"], rule["expr"]) for rule in rules(file))
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    for panel in dashboard()["panels"]:
+    for panel in (panel for board in DASHBOARDS for panel in board["panels"]):
         for target in panel.get("targets", ()):
             yield f"{panel['title']} {target['refId']}", target["expr"]
 
@@ -52,7 +66,7 @@ def test_every_series_is_exported(name: str, expr: str) -> None:
 
 def test_every_metric_is_shown_or_alerts() -> None:
     named = set().union(*(series(expr) for _, expr in EVERY))
-    for row in METRICS:
+    for row in ROWS:
         names = {f"{row.name}_bucket"} if row.type is MetricType.HISTOGRAM else {row.name}
         assert names & named, f"{row.name} is in no panel and no alert"
 
@@ -63,7 +77,7 @@ _TARGET = {"namespace", "pod", "service", "job", "instance"}
 
 @pytest.mark.parametrize(("name", "expr"), EVERY, ids=[name for name, _ in EVERY])
 def test_every_label_is_exported(name: str, expr: str) -> None:
-    known = {label for row in METRICS for label in row.labels} | _TARGET | {"le"}
+    known = {label for row in ROWS for label in row.labels} | _TARGET | {"le"}
     matchers = {label for body in _SELECTOR.findall(expr) for label in re.findall(r"(\w+)\s*(?:=|!)", body)}
     grouped = {label.strip() for body in re.findall(r"\bby\s*\(([^)]*)\)", expr) for label in body.split(",")}
     assert matchers | grouped <= known
@@ -89,10 +103,20 @@ class Firing(NamedTuple):
 
 
 _IN = {"namespace": "gitops"}
+_HEALTH = 'gpuhealth_check_status{check="%s",node="%s",gpu_slot="0",model="H100",severity="%s"}'
+_AUTOPILOT = 'autopilot_health_checks{health="%s",node="n",cpumodel="c",gpumodel="H100",deviceid="0"}'
+_SLOT = {"node": "n", "check": "ecc.sram", "gpu_slot": "0", "model": "H100"}
 _READY = 'reconciler_reconcile_condition{namespace="gitops",type="Ready",status="False"}'
 _STALLED = 'reconciler_reconcile_condition{namespace="gitops",type="Stalled",status="True"}'
 _APPLY = 'reconciler_apply_operations_total{namespace="gitops",action="unknown",result="failure"}'
 _GIT = 'reconciler_git_request_total{namespace="gitops",type="fetch",result="%s"}'
+
+
+def _autopilot(health: str, minutes: int) -> Firing:
+    series = {_AUTOPILOT % health: "0x10 1x30"}
+    return Firing(series, 10, 11 + minutes, {"node": "n", "deviceid": "0"}, f"n: {health} fails")
+
+
 FIRING = {
     "ReconcilerAbsent": Firing({}, 5, 12, {}, "No replica of the controller exports metrics"),
     "ReconcilerNoLeader": Firing(
@@ -129,6 +153,87 @@ FIRING = {
     "ReconcilerDrift": Firing(
         {'reconciler_drift_objects{namespace="gitops"}': "3x90"}, 50, 70, _IN, "Live objects that differ from Git: 3"
     ),
+    "GPUHealthFatal": Firing({_HEALTH % ("ecc.sram", "n", "fatal"): "0x5 2x20"}, 5, 10, _SLOT, "n: ecc.sram fails"),
+    "GPUHealthDegraded": Firing(
+        {_HEALTH % ("ecc.sram", "n", "degraded"): "0x5 2x40"}, 10, 20, _SLOT, "n: ecc.sram fails"
+    ),
+    "GPUHealthUnknown": Firing(
+        {_HEALTH % ("ecc.sram", "n", "info"): "3x40", _HEALTH % ("inforom", "n", "info"): "3x40"},
+        10,
+        20,
+        {"node": "n"},
+        "n: 2 checks cannot measure",
+    ),
+    "GPUHealthSameCheckSpike": Firing(
+        {_HEALTH % ("throttle", node, "info"): f"{first}x10 2x20" for node, first in (("a", 2), ("b", 2), ("c", 0))},
+        10,
+        20,
+        {"check": "throttle"},
+        "throttle fails on 3 nodes",
+    ),
+    "GPUHealthReportStale": Firing(
+        {'gpuhealth_report_age_seconds{node="n"}': "120x10 0+60x20"},
+        10,
+        20,
+        {"node": "n"},
+        "n: no health report for 9m 0s",
+    ),
+    "GPUHealthAgentAbsent": Firing({}, 10, 20, {}, "No agent exports health metrics"),
+    "GPUHealthSweepOverdue": Firing(
+        {'gpuhealth_agent_sweep_overdue{instance="i"}': "0x5 1x20"},
+        6,
+        15,
+        {"instance": "i"},
+        "Agent i: a sweep does not end",
+    ),
+    "GPUHealthReportNotWritten": Firing(
+        {'gpuhealth_agent_report_writes_total{instance="i",result="failure"}': "0+1x60"},
+        10,
+        30,
+        {"instance": "i"},
+        "Agent i cannot write its report",
+    ),
+    "GPUHealthQuarantine": Firing(
+        {'gpuhealth_nodes{state="quarantined",pool="h200"}': "0x5 2x5"},
+        5,
+        7,
+        {"pool": "h200"},
+        "Pool h200: 2 nodes in quarantine",
+    ),
+    "GPUHealthLemon": Firing(
+        {'gpuhealth_nodes{state="lemon",pool="h200"}': "0x5 1x5"},
+        5,
+        7,
+        {"pool": "h200"},
+        "Pool h200: 1 nodes fail again and again",
+    ),
+    "GPUHealthBreakerTripped": Firing(
+        {'gpuhealth_breaker_state{limit="per_pool"}': "0x5 1x5"},
+        5,
+        7,
+        {"limit": "per_pool"},
+        "The circuit breaker stops quarantines: per_pool",
+    ),
+    "GPUHealthJobHangSuspected": Firing(
+        {'gpuhealth_job_hang_suspected{job_namespace="team-a",job_name="vit"}': "0x5 1x5"},
+        5,
+        7,
+        {"job_namespace": "team-a", "job_name": "vit"},
+        "team-a/vit seems to hang",
+    ),
+    "LowPCIeBandwidth": Firing(
+        {_AUTOPILOT % "pciebw": "26x10 3.9x10"},
+        10,
+        15,
+        {"node": "n", "deviceid": "0"},
+        "n: PCIe bandwidth of GPU 0 is 3.9 GB/s",
+    ),
+    "RemappedRowsActive": _autopilot("remapped", 1),
+    "GPUPowerSlowdownEnabled": _autopilot("power-slowdown", 1),
+    "DCGMErrors": _autopilot("dcgm", 1),
+    "GPUMemoryTestFailures": _autopilot("gpumem", 1),
+    "PingFailures": _autopilot("ping", 10),
+    "PVCAlert": _autopilot("pvc", 5),
     "ReconcilerGitFailing": Firing(
         {_GIT % "failure": "0+3x60", _GIT % "success": "0+1x60"},
         10,
@@ -143,26 +248,33 @@ def test_every_alert_has_a_case() -> None:
     assert FIRING.keys() == {name for name, _ in alerts()}
 
 
-def test_the_documentation_says_what_to_do_about_every_alert() -> None:
-    page = (CHART.parents[1] / "docs" / "installation.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(Reconciler\w+)` \|", page, re.MULTILINE)) == FIRING.keys()
+@pytest.mark.parametrize(
+    ("file", "page"), [("alerts.yaml", "installation.md"), ("health-alerts.yaml", "health-agent.md")]
+)
+def test_the_documentation_says_what_to_do_about_every_alert(file: str, page: str) -> None:
+    text = (CHART.parents[1] / "docs" / page).read_text(encoding="utf-8")
+    names = {rule["alert"] for rule in rules(file)}
+    assert set(re.findall(r"^\| `([A-Z]\w+)` \|", text, re.MULTILINE)) & FIRING.keys() == names
 
 
-def test_promtool_accepts_the_alerts_and_they_fire(promtool: Path, tmp_path: Path) -> None:
-    """F-132: every alert is quiet at first, and fires with its text once its case holds."""
-    rules = CHART / "files" / "alerts.yaml"
-    _promtool(promtool, "check", "rules", "--lint=all", "--lint-fatal", rules)
-    by_name = {rule["alert"]: rule for rule in groups()["groups"][0]["rules"]}
-    tests = [_case(by_name[name], case) for name, case in FIRING.items()]
-    path = tmp_path / "tests.yaml"
-    path.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}))
-    _promtool(promtool, "test", "rules", path)
+@pytest.mark.parametrize("file", FILES)
+def test_promtool_accepts_the_alerts_and_they_fire(promtool: Path, tmp_path: Path, file: str) -> None:
+    """F-093, F-128, F-132: every alert is quiet at first, and fires with its text once its case holds."""
+    path = CHART / "files" / file
+    _promtool(promtool, "check", "rules", "--lint=all", "--lint-fatal", path)
+    tests = [_case(rule, FIRING[rule["alert"]]) for rule in rules(file)]
+    cases = tmp_path / "tests.yaml"
+    cases.write_text(json.dumps({"rule_files": [str(path)], "evaluation_interval": "1m", "tests": tests}))
+    _promtool(promtool, "test", "rules", cases)
 
 
 def _case(rule: dict[str, Any], case: Firing) -> dict[str, Any]:
     fired = {
         "exp_labels": {**case.labels, **rule["labels"]},
-        "exp_annotations": {"summary": case.summary, "description": rule["annotations"]["description"]},
+        "exp_annotations": {
+            "summary": case.summary,
+            "description": _filled(rule["annotations"]["description"], case.labels),
+        },
     }
     name = rule["alert"]
     return {
@@ -176,6 +288,10 @@ def _case(rule: dict[str, Any], case: Firing) -> dict[str, Any]:
     }
 
 
+def _filled(text: str, labels: dict[str, str]) -> str:
+    return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda match: labels[match[1]], text)
+
+
 def test_promtool_parses_every_query_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:
     rules = [
         {"record": f"query:{number}", "expr": expr.replace("$__rate_interval", "5m")}
@@ -187,13 +303,30 @@ def test_promtool_parses_every_query_of_the_dashboard(promtool: Path, tmp_path: 
 
 
 def test_panels_have_places_of_their_own() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in dashboard()["panels"]:
-        place: dict[str, Any] = panel["gridPos"]
-        cells = {(x, y) for x in _span(place, "x", "w") for y in _span(place, "y", "h")}
-        assert not cells & taken
-        assert max(x for x, _ in cells) < 24
-        taken |= cells
+    for board in DASHBOARDS:
+        taken: set[tuple[int, int]] = set()
+        for panel in board["panels"]:
+            place: dict[str, Any] = panel["gridPos"]
+            cells = {(x, y) for x in _span(place, "x", "w") for y in _span(place, "y", "h")}
+            assert not cells & taken
+            assert max(x for x, _ in cells) < 24
+            taken |= cells
+
+
+def test_alerts_name_values_that_somebody_writes() -> None:
+    """F-093: a value of a label that no enum has, such as a status that is never written, is an error."""
+    written = {
+        "severity": {severity.value for severity in FindingSeverity},
+        "state": {phase.value for phase in HealthPhase},
+        "health": set(AUTOPILOT_CHECKS),
+        "result": {"success", "failure"},
+    }
+    matcher = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"([^"$]*)"')
+    named = [(label, value) for _, expr in EVERY if "health" in expr for label, value in matcher.findall(expr)]
+    assert len(named) > 10
+    for label, value in named:
+        if label in written:
+            assert set(value.split("|")) <= written[label], (label, value)
 
 
 def _span(place: dict[str, int], start: str, length: str) -> range:

@@ -50,16 +50,19 @@ def test_every_object_carries_the_recommended_labels(helm: Path, case: Path) -> 
 
 @every_case
 def test_the_arguments_are_those_of_the_command(helm: Path, case: Path) -> None:
-    (deployment,) = (
-        body for body in yaml.safe_load_all(template(helm, values(case))) if body and body["kind"] == "Deployment"
-    )
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    name, *arguments = container["args"]
-    with reconciler.make_context("reconciler", [name]) as group:
-        command = reconciler.get_command(group, name)
-    assert command is not None
-    with command.make_context(name, [*arguments], parent=group) as context:
-        assert context.params["log_format"] == values(case).get("log", {}).get("format", "json")
+    pods = [
+        body["spec"]["template"]["spec"]
+        for body in yaml.safe_load_all(template(helm, values(case)))
+        if body and body["kind"] in {"Deployment", "DaemonSet"}
+    ]
+    for container in (container for pod in pods for container in pod["containers"]):
+        name, *arguments = container["args"]
+        with reconciler.make_context("reconciler", [name]) as group:
+            command = reconciler.get_command(group, name)
+        assert command is not None
+        with command.make_context(name, [*arguments], parent=group) as context:
+            wanted = "json" if container["name"] == "kmsg" else values(case).get("log", {}).get("format", "json")
+            assert context.params["log_format"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -81,6 +84,12 @@ def test_the_arguments_are_those_of_the_command(helm: Path, case: Path) -> None:
         ({"state": {"sizeLimit": "2 Gi"}}, "/state/sizeLimit"),
         ({"env": [{"name": "A-B"}]}, "/env/0/name"),
         ({"podLabels": {"team": 1}}, "/podLabels/team"),
+        ({"agent": {"interval": 1}}, "/agent/interval"),
+        ({"agent": {"checks": ["Remap"]}}, "/agent/checks/0"),
+        ({"agent": {"invasive": -1}}, "/agent/invasive"),
+        ({"agent": {"api": {"port": 80}}}, "/agent/api/port"),
+        ({"agent": {"maxUnavailable": "all"}}, "/agent/maxUnavailable"),
+        ({"agent": {"interval": 60, "kmsg": {"enable": True}}}, "enable"),
     ],
     ids=str,
 )
@@ -106,7 +115,7 @@ def _paths(schema: dict[str, Any], prefix: str = "") -> list[str]:
     return found
 
 
-_FREE = {"resources"}
+_FREE = {"resources", "agent.resources", "agent.kmsg.resources"}
 """Values that are copied into a pod as they are: their schema is for typing errors only."""
 
 
@@ -114,6 +123,11 @@ def _keys(values: dict[str, Any], prefix: str = "") -> set[str]:
     found: set[str] = set()
     for name, inner in values.items():
         path = f"{prefix}{name}"
-        nested = isinstance(inner, dict) and inner and path not in _FREE and name not in {"labels", "annotations"}
+        nested = (
+            isinstance(inner, dict)
+            and inner
+            and path not in _FREE
+            and name not in {"labels", "annotations", "nodeSelector"}
+        )
         found |= _keys(inner, f"{path}.") if nested else {path}
     return found

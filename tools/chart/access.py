@@ -31,6 +31,15 @@ _SOURCES: tuple[Rule, ...] = (
 _REPLICAS: tuple[Rule, ...] = (
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "update", "delete"]},
 )
+_REPORTS_OF_NODES = "nodehealthreports"
+_AGENT: dict[str, tuple[Rule, ...]] = {
+    "reports": (
+        {"apiGroups": [GROUP], "resources": [_REPORTS_OF_NODES], "verbs": ["get", "create", "patch"]},
+        {"apiGroups": [GROUP], "resources": [f"{_REPORTS_OF_NODES}/status"], "verbs": ["patch"]},
+    ),
+    "api": ({"apiGroups": [GROUP], "resources": [_REPORTS_OF_NODES], "verbs": ["list"]},),
+    "selectNodes": ({"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},),
+}
 _INVENTORY: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create", "update", "delete"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
@@ -54,7 +63,8 @@ def access(kinds: Kinds) -> dict[str, Any]:
 
     sources: on ConfigSources, where they are. replicas: in the namespace of the release. inventory: the same, for the
     mode `apply`. health, healthState: in the cluster and in that namespace, for node health. observed: for evidence, in
-    the whole cluster. objects: by mode, on those of repositories.
+    the whole cluster. objects: by mode, on those of repositories. agent: what the
+    agents of nodes may do, by purpose.
     """
     return {
         "sources": list(_SOURCES),
@@ -63,6 +73,7 @@ def access(kinds: Kinds) -> dict[str, Any]:
         "health": list(_HEALTH),
         "healthState": list(_HEALTH_STATE),
         "observed": _rules(dict.fromkeys(OBSERVED, _OBSERVE)),
+        "agent": {purpose: list(rules) for purpose, rules in _AGENT.items()},
         "objects": {mode: _object_rules(kinds, mode) for mode in MODES},
     }
 

@@ -18,7 +18,7 @@ def _rules() -> list[dict[str, Any]]:
 
 def _about_replicas() -> list[dict[str, Any]]:
     return [
-        _rule(
+        rule(
             "ReconcilerAbsent",
             f"absent({metric('build_info')})",
             wait="10m",
@@ -26,7 +26,7 @@ def _about_replicas() -> list[dict[str, Any]]:
             summary="No replica of the controller exports metrics",
             description="Sources are neither observed nor applied while no replica runs.",
         ),
-        _rule(
+        rule(
             "ReconcilerNoLeader",
             f"sum by (namespace) ({metric('shards_held')}) == 0",
             wait="5m",
@@ -40,7 +40,7 @@ def _about_replicas() -> list[dict[str, Any]]:
 def _about_sources() -> list[dict[str, Any]]:
     condition, sync = metric("reconcile_condition"), metric("last_sync_timestamp_seconds")
     return [
-        _rule(
+        rule(
             "ReconcilerSourceNotReady",
             f'sum by (namespace) ({condition}{{type="Ready",status="False"}}) > 0',
             wait="15m",
@@ -48,7 +48,7 @@ def _about_sources() -> list[dict[str, Any]]:
             summary="Sources not ready: {{ $value }}",
             description="`kubectl get configsources -A` shows them with the reason.",
         ),
-        _rule(
+        rule(
             "ReconcilerSourceStalled",
             f'sum by (namespace) ({condition}{{type="Stalled",status="True"}}) > 0',
             wait="5m",
@@ -56,7 +56,7 @@ def _about_sources() -> list[dict[str, Any]]:
             summary="Sources stalled: {{ $value }}",
             description="They are not tried again until their spec, their credentials or their repository changes.",
         ),
-        _rule(
+        rule(
             "ReconcilerSyncStale",
             f"time() - min by (namespace) ({sync} > 0) > 3600",
             wait="5m",
@@ -64,7 +64,7 @@ def _about_sources() -> list[dict[str, Any]]:
             summary="A source has not been synced for {{ $value | humanizeDuration }}",
             description="No pass over this source has succeeded for an hour.",
         ),
-        _rule(
+        rule(
             "ReconcilerDeletionBlocked",
             f"sum by (namespace) (increase({metric('deletion_budget_blocked_total')}[1h])) > 0",
             wait="0m",
@@ -78,7 +78,7 @@ def _about_sources() -> list[dict[str, Any]]:
 
 def _about_objects() -> list[dict[str, Any]]:
     return [
-        _rule(
+        rule(
             "ReconcilerFight",
             f"sum by (namespace) (increase({metric('resource_fights_total')}[30m])) > 0",
             wait="0m",
@@ -86,7 +86,7 @@ def _about_objects() -> list[dict[str, Any]]:
             summary="Another controller changes objects back",
             description="The Ready condition of the source names the objects and the other field manager.",
         ),
-        _rule(
+        rule(
             "ReconcilerApplyFailing",
             f'sum by (namespace) (increase({metric("apply_operations_total")}{{result="failure"}}[15m])) > 0',
             wait="15m",
@@ -94,7 +94,7 @@ def _about_objects() -> list[dict[str, Any]]:
             summary="Objects not applied within 15 minutes: {{ $value | humanize }}",
             description="Events of the source list the objects with the answer of the API server.",
         ),
-        _rule(
+        rule(
             "ReconcilerDrift",
             f"sum by (namespace) ({metric('drift_objects')}) > 0",
             wait="1h",
@@ -107,7 +107,7 @@ def _about_objects() -> list[dict[str, Any]]:
 
 def _about_git() -> list[dict[str, Any]]:
     return [
-        _rule(
+        rule(
             "ReconcilerGitFailing",
             f'sum by (namespace, type) (rate({metric("git_request_total")}{{result="failure"}}[15m]))'
             f" / sum by (namespace, type) (rate({metric('git_request_total')}[15m])) > 0.5",
@@ -119,11 +119,14 @@ def _about_git() -> list[dict[str, Any]]:
     ]
 
 
-def _rule(name: str, expr: str, *, wait: str, severity: str, summary: str, description: str) -> dict[str, Any]:
+def rule(
+    name: str, expr: str, *, wait: str, severity: str, summary: str, description: str, runbook: str = _RUNBOOK
+) -> dict[str, Any]:
+    """Return one alert."""
     return {
         "alert": name,
         "expr": expr,
         "for": wait,
         "labels": {"severity": severity},
-        "annotations": {"summary": summary, "description": f"{description} {_RUNBOOK}"},
+        "annotations": {"summary": summary, "description": f"{description} {runbook}"},
     }

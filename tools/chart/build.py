@@ -20,6 +20,7 @@ from tests.cluster.parts import HELM
 from tools.chart.access import MODES, access
 from tools.chart.alerts import groups
 from tools.chart.dashboard import dashboard
+from tools.chart.health import health_dashboard, health_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "reconciler"
@@ -36,6 +37,8 @@ def files(kinds: Kinds) -> dict[str, str]:
         "files/access.yaml": _NOTE + _yaml(access(kinds)),
         "files/alerts.yaml": _yaml(groups()),
         "files/dashboard.json": json.dumps(dashboard(), indent=1) + "\n",
+        "files/health-alerts.yaml": _yaml(health_groups()),
+        "files/health-dashboard.json": json.dumps(health_dashboard(), indent=1) + "\n",
     }
 
 

@@ -20,23 +20,32 @@ class Panel(NamedTuple):
     description: str = ""
 
 
+Sections = tuple[tuple[str, tuple[Panel, ...]], ...]
+"""Panels by the title of their row."""
+
+
 def dashboard() -> dict[str, Any]:
-    """Return the JSON model."""
+    """Return the JSON model of the controller."""
+    return model("gpu-reconciler", "gpu-reconciler", _sections(), [datasource(), _namespaces()])
+
+
+def model(uid: str, title: str, sections: Sections, variables: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the JSON model of a dashboard."""
     return {
-        "uid": "gpu-reconciler",
-        "title": "gpu-reconciler",
+        "uid": uid,
+        "title": title,
         "tags": ["gitops", "gpu"],
         "schemaVersion": 39,
         "editable": True,
         "graphTooltip": 1,
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [_datasource(), _namespaces()]},
-        "panels": list(_placed()),
+        "templating": {"list": variables},
+        "panels": list(_placed(sections)),
     }
 
 
-def _sections() -> tuple[tuple[str, tuple[Panel, ...]], ...]:
+def _sections() -> Sections:
     return (
         ("Sources", _sources()),
         ("Changes", _changes()),
@@ -143,10 +152,10 @@ def _quantiles(name: str) -> tuple[tuple[str, str], ...]:
     return tuple((f"histogram_quantile({quantile}, {rate})", f"p{quantile * 100:.0f}") for quantile in (0.5, 0.95))
 
 
-def _placed() -> Iterator[dict[str, Any]]:
+def _placed(sections: Sections) -> Iterator[dict[str, Any]]:
     """Yield rows and panels, three to a line."""
     top, number = 0, 0
-    for section, panels in _sections():
+    for section, panels in sections:
         number += 1
         yield {
             "id": number,
@@ -182,17 +191,23 @@ def _drawn(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _datasource() -> dict[str, Any]:
+def datasource() -> dict[str, Any]:
+    """Return the variable that chooses the Prometheus."""
     return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
 
 
 def _namespaces() -> dict[str, Any]:
+    return variable("namespace", "Namespace", f"label_values({metric('build_info')}, namespace)")
+
+
+def variable(name: str, label: str, query: str) -> dict[str, Any]:
+    """Return a variable with several values of a query."""
     return {
-        "name": "namespace",
-        "label": "Namespace",
+        "name": name,
+        "label": label,
         "type": "query",
         "datasource": _DATASOURCE,
-        "query": f"label_values({metric('build_info')}, namespace)",
+        "query": query,
         "includeAll": True,
         "multi": True,
         "current": {"text": "All", "value": "$__all"},

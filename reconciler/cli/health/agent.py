@@ -66,6 +66,18 @@ Examples:
     help="Address of /healthz, /readyz and /metrics, HOST:PORT or :PORT.",
 )
 @click.option("--api", metavar="ADDRESS", default="", help="Address of /status and single checks. [default: none]")
+@click.option(
+    "--kmsg",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Kernel messages, such as a copy of --copy-kmsg. [default: ROOT/dev/kmsg]",
+)
+@click.option(
+    "--copy-kmsg",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Only copy the messages of ROOT/dev/kmsg about GPUs to FILE, for the agent of another container.",
+)
 @click.option("--publish/--no-publish", default=True, help="Write a NodeHealthReport. [default: publish]")
 @click.option(
     "--autopilot-gauge/--no-autopilot-gauge",
@@ -80,6 +92,8 @@ def command(**flags: Any) -> int:
 
     Runs until SIGTERM or Ctrl-C. It changes nothing on the node, reads no pods and no nodes, and needs no Git.
     """
+    if flags["copy_kmsg"]:
+        return _copy(flags["root"], flags["copy_kmsg"])
     from reconciler.controller.agent.process import AgentFlags, run_agent, run_profile  # noqa: PLC0415 - as elsewhere
     from reconciler.core.health.catalogue import check_ids  # noqa: PLC0415
     from reconciler.wiring.cluster import access_flags  # noqa: PLC0415
@@ -96,6 +110,16 @@ def command(**flags: Any) -> int:
             run_profile(agent, options.environment())
         else:
             run_agent(agent, options.environment())
+    except (Terminated, KeyboardInterrupt):
+        return 0
+    return 0
+
+
+def _copy(root: Path, target: Path) -> int:
+    from reconciler.adapters.node.kmsg_copy import copy_kmsg  # noqa: PLC0415 - only in the container that reads the log
+
+    try:
+        copy_kmsg(root / "dev" / "kmsg", target)
     except (Terminated, KeyboardInterrupt):
         return 0
     return 0

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from http import HTTPStatus
@@ -43,6 +44,7 @@ ADDRESS = "POD_IP"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _API_TIMEOUT = 30.0
 _PATIENCE = 10.0
+_WATCH_SECONDS = 1.0
 _REPORTS = Discovery(
     resources=(
         ApiResource(
@@ -67,6 +69,7 @@ class AgentFlags(Struct, frozen=True, kw_only=True):
     invasive: float = 0.0
     profile: str = ""  # run it once and end
     root: Path = Path("/")
+    kmsg: Path | None = None
     listen: str = "127.0.0.1:8080"
     api: str = ""
     publish: bool = True
@@ -96,6 +99,8 @@ def run_agent(flags: AgentFlags, environ: Mapping[str, str]) -> None:
             listener.start()
             stack.callback(listener.stop)
         stack.callback(agent.stop)
+        if flags.kmsg is not None:
+            threading.Thread(target=watch, args=(flags.kmsg, agent.wake), name="kmsg", daemon=True).start()
         _log.event("info", "started", node=node, ports=[listener.port for listener in listeners], pid=os.getpid())
         agent.run()
 
@@ -105,7 +110,7 @@ def run_profile(flags: AgentFlags, environ: Mapping[str, str]) -> ProfileRun:
     set_up(level=flags.log_level, form=flags.log_format)
     with ExitStack() as stack:
         cluster = stack.enter_context(_open(flags, environ))
-        sources = node_sources(environ, root=flags.root)
+        sources = node_sources(environ, root=flags.root, tests=True)
         for source in sources:
             stack.callback(source.close)
         node = node_name(environ)
@@ -135,6 +140,23 @@ def probes(agent: Agent, gauges: AgentGauges, metrics: Metrics) -> Answer:
         return text_answer(HTTPStatus.NOT_FOUND, "not found")
 
     return answer
+
+
+def watch(path: Path, wake: Callable[[], None], seconds: float = _WATCH_SECONDS) -> None:
+    """Call `wake` whenever a file was written. Never returns."""
+    clock, seen = SystemClock(), _written_at(path)
+    while True:
+        clock.pause(seconds)
+        if (now := _written_at(path)) != seen:
+            seen = now
+            wake()
+
+
+def _written_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def fetch(address: str, path: str) -> bytes:

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.controller.catalogue import METRICS, MetricType, by_name
+from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRICS, PREFIX, Metric, MetricType
 from reconciler.controller.metrics import Metrics
 
 
@@ -12,10 +12,12 @@ def _families(metrics: Metrics) -> dict[str, str]:
     return {family.name: family.type for family in text_string_to_metric_families(text.decode())}
 
 
-def test_every_documented_metric_is_exported_with_its_type() -> None:
+@pytest.mark.parametrize("catalogue", [(*METRICS, *FLEET_METRICS), AGENT_METRICS], ids=["controller", "agent"])
+def test_every_documented_metric_is_exported_with_its_type(catalogue: tuple[Metric, ...]) -> None:
     """F-125: the endpoint and the catalogue agree, name by name."""
-    metrics = Metrics()
-    for name, metric in by_name().items():
+    metrics = Metrics(catalogue)
+    for metric in catalogue:
+        name = metric.name.removeprefix(PREFIX)
         labels = dict.fromkeys(metric.labels, "x")
         match metric.type:
             case MetricType.COUNTER:
@@ -25,14 +27,14 @@ def test_every_documented_metric_is_exported_with_its_type() -> None:
             case MetricType.HISTOGRAM:
                 metrics.observe(name, 1, **labels)
     exported = _families(metrics)
-    for metric in METRICS:
+    for metric in catalogue:
         name = metric.name.removesuffix("_total") if metric.type is MetricType.COUNTER else metric.name
         assert exported.pop(name) == metric.type
     assert all(name.startswith("process_") for name in exported)
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
-    for metric in METRICS:
+    for metric in (*METRICS, *FLEET_METRICS, *AGENT_METRICS):
         assert metric.name.endswith("_total") == (metric.type is MetricType.COUNTER), metric.name
         assert metric.help.endswith("."), metric.name
         assert not {"name", "namespace", "object", "source"} & metric.labels.keys(), metric.name
