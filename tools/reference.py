@@ -16,6 +16,8 @@ from reconciler.adapters import bundle
 from reconciler.cli.main import COMMANDS, reconciler
 from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRICS, Metric
 from reconciler.core.documents import read
+from reconciler.core.health.catalogue import CHECKS
+from reconciler.core.health.xid import read_xids
 from reconciler.core.kinds.kind import ANY_KIND, Kinds
 from reconciler.core.policy.references import RULES
 from reconciler.settings import CHOICES, NAMES, PREFIX, SIZING_HOST, SIZING_TOKEN, Settings
@@ -29,6 +31,7 @@ def pages(kinds: Kinds) -> dict[str, str]:
     return {
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
+        "health-checks.md": _health_checks(),
         "kinds.md": _kinds(kinds),
         "metrics.md": _metrics(),
         "rules.md": _rules(),
@@ -131,6 +134,45 @@ def _metric_rows(metrics: Iterable[Metric]) -> Iterator[str]:
     for metric in metrics:
         labels = "<br>".join(f"`{name}`: {values}" for name, values in metric.labels.items())
         yield f"| `{metric.name}` | {metric.type} | {labels} | {_cell(metric.help)} |"
+
+
+def _health_checks() -> str:
+    xids = read_xids(bundle.read("data/xids.json"))
+    parts = [
+        _NOTE,
+        "# Health checks\n",
+        "`reconciler probe` runs these, and the agent on every node. PASS, WARN and FAIL are measured; UNKNOWN could",
+        "not be measured; SKIP does not apply. A `HealthPolicy` changes limits, severity, action, lane and mode by the",
+        "id of a check.\n",
+    ]
+    for check in CHECKS:
+        vendor = {"": "every node", "nvidia": "NVIDIA", "amd": "AMD"}[check.vendor]
+        parts += [
+            f"## {check.id}\n",
+            f"{check.title}. For {vendor}; judges the {check.scope}; profile {check.profile}; needs {check.privilege}.",
+            f"A failure is {check.severity}, action `{check.action}`, lane {check.lane}, mode {check.mode}.",
+            f"Reads {', '.join(f'`{name}`' for name in check.reads)}. Version {check.rule}.\n",
+        ]
+        if check.limits:
+            parts += ["| Limit | Default | Source |", "|---|---|---|"]
+            for name, limit in check.limits.items():
+                source = f"{limit.source}{f': {limit.citation}' if limit.citation else ''}"
+                parts.append(f"| `{name}` | {limit.value} | {_cell(source)} |")
+            parts.append("")
+    parts += [
+        "## Xids\n",
+        "What `gpu.xid` makes of a code, after NVIDIA's catalog. The recovery action of the driver wins over it, and",
+        "a `HealthPolicy` may replace rows.\n",
+        "| Code | Name | NVIDIA's bucket | Severity | Action | Repeated |",
+        "|---|---|---|---|---|---|",
+    ]
+    for rule in xids.rules.values():
+        repeat = rule.repeat
+        again = (
+            f"{repeat.count} in {repeat.hours:g} h of {repeat.workloads} programs: {repeat.severity}" if repeat else ""
+        )
+        parts.append(f"| {rule.code} | {rule.name} | {rule.bucket} | {rule.severity} | {rule.action} | {again} |")
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _kinds(kinds: Kinds) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.adapters.node.nvml import NvmlSource
+from reconciler.adapters.node.kmsg import KmsgSource
+from reconciler.adapters.node.library import LibrarySource
 from reconciler.adapters.node.system import SystemSource
 
 if TYPE_CHECKING:
@@ -15,15 +16,22 @@ if TYPE_CHECKING:
 
 
 def node_sources(environ: Mapping[str, str], *, root: Path, tests: bool = False) -> Sequence["ReadingSource"]:
-    """Return the sources of a light sweep, and with `tests` those of all profiles. The child of NVML starts at once."""
-    nvml = NvmlSource(environ=environ)
-    nvml.start()
+    """Return the sources of a light sweep, and with `tests` those of all profiles.
+
+    Child processes start at once, and load their libraries while the rest is imported.
+    """
+    system = SystemSource(root)
+    library = LibrarySource("amdsmi" if system.vendors() == {"amd"} else "nvml", environ=environ)
+    kmsg = KmsgSource(root / "dev/kmsg", environ=environ)
+    library.start()
+    kmsg.start()
     if not tests:
-        return (SystemSource(root), nvml)
+        return (library, kmsg, system)
     from reconciler.adapters.node.diagnostics import DiagnosticsSource  # noqa: PLC0415 - a light sweep starts fast
     from reconciler.adapters.node.selftest import SelfTestSource  # noqa: PLC0415
 
-    return (SystemSource(root), nvml, SelfTestSource(root=root, environ=environ), DiagnosticsSource(environ=environ))
+    own = SelfTestSource(root=root, environ=environ)
+    return (library, kmsg, system, own, DiagnosticsSource(environ=environ))
 
 
 def node_name(environ: Mapping[str, str]) -> str:

@@ -49,7 +49,7 @@ def test_the_wheel_holds_all_data_with_its_dot_files(wheel: Path) -> None:
             if path.is_file() and "__pycache__" not in path.parts
         }
         assert there <= inside
-    for name in ("models.json", "models.schema.json", "gpus.json", "gpus.schema.json"):
+    for name in ("models.json", "models.schema.json", "gpus.json", "gpus.schema.json", "xids.json", "xids.schema.json"):
         assert f"reconciler/data/{name}" in names
     for name in (".gitattributes", ".gitignore", ".gitlab-ci.yml", ".github/workflows/plan.yaml"):
         assert f"gitops-repo-template/{name}" in inside

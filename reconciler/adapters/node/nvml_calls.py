@@ -4,7 +4,7 @@ A value is plain data for JSON. An error is one of the words of `ReadError`; not
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pynvml
@@ -90,7 +90,7 @@ def _struct(structure: Any) -> dict[str, Any]:
 
 def _sram(handle: Any) -> dict[str, Any]:
     status = pynvml.c_nvmlEccSramErrorStatus_v1_t()
-    pynvml.nvmlDeviceGetSramEccErrorStatus(handle, status)
+    pynvml.nvmlDeviceGetSramEccErrorStatus(handle, pynvml.byref(status))  # a bare structure would go by value
     return _struct(status)
 
 
@@ -290,8 +290,8 @@ def _identity(handle: Any) -> Record:
     return found
 
 
-def sweep(skipped: frozenset[int]) -> Iterator[Record]:
-    """Yield a record before each call (`call`) and after it (`value` or `error`). GPUs in `skipped` are not touched."""
+def sweep(request: Mapping[str, Any]) -> Iterator[Record]:
+    """Yield a record before each call (`call`) and after it (`value` or `error`). GPUs in `skip` are not touched."""
     yield {"call": "init", "gpu": -1}
     record = _read("init", -1, lambda _: pynvml.nvmlInit(), None)
     yield record
@@ -304,7 +304,7 @@ def sweep(skipped: frozenset[int]) -> Iterator[Record]:
         yield record
         count = record["value"] if name == "count" and isinstance(record.get("value"), int) else count
     for index in range(count):
-        if index not in skipped:
+        if index not in request.get("skip", ()):
             yield from _gpu(index)
     pynvml.nvmlShutdown()
 

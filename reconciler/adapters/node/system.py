@@ -1,7 +1,8 @@
-"""sysfs and procfs below a root: PCI cards, the driver's module, InfiniBand ports, the boot."""
+"""sysfs, procfs and a few files below a root: PCI cards, the driver, InfiniBand, services, storage, the clock."""
 
+import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,16 @@ from reconciler.core.health.sweeps import SourceReadings
 _MOST_BYTES = 1 << 20
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd"}
 _GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")  # display, 3D, other display; processing accelerator
+_DEVICES = "sys/bus/pci/devices"
+_DAEMONS = frozenset({"kubelet", "nv-fabricmanager", "nvidia-imex", "nvidia-persiste", "nv-hostengine"})
+_FULL_NAMES = {
+    "nvidia-persiste": "nvidia-persistenced",
+    "nv-fabricmanage": "nv-fabricmanager",
+}  # comm has 15 characters
+_COUNTERS = ("link_downed", "symbol_error", "link_error_recovery", "port_rcv_errors")
+_FILE_SYSTEMS = ("", "dev/shm", "var/lib/kubelet")
+_ACS = 0x000D  # id of the extended capability
+_STANDARD_CONFIG = 256  # bytes that everybody may read; capabilities beyond need root
 
 
 class SystemSource:
@@ -24,39 +35,37 @@ class SystemSource:
 
     def read(self, profile: ProbeProfile, before: SourceReadings) -> SourceReadings:  # noqa: ARG002 - the port's
         """Read all files once."""
-        calls: tuple[tuple[str, Callable[[], Any]], ...] = (
-            ("procfs.boot_id", lambda: self._text("proc/sys/kernel/random/boot_id")),
-            ("procfs.nvidia_version", lambda: self._text("proc/driver/nvidia/version")),
-            ("sysfs.nvidia_module", lambda: self._text("sys/module/nvidia/version")),
-            ("sysfs.pci_gpus", self._cards),
-        )
-        return SourceReadings(readings=tuple(read_once(name, call) for name, call in calls))
+        calls: Mapping[str, Callable[[], Any]] = {
+            "procfs.boot_id": lambda: self._text("proc/sys/kernel/random/boot_id"),
+            "procfs.btime": self._boot_time,
+            "procfs.uptime": lambda: float(self._text("proc/uptime").split()[0]),
+            "procfs.nvidia_version": lambda: self._text("proc/driver/nvidia/version"),
+            "procfs.daemons": self._daemons,
+            "procfs.cgroups": lambda: self._groups(before),
+            "sysfs.nvidia_module": lambda: self._text("sys/module/nvidia/version"),
+            "sysfs.pci_gpus": self._cards,
+            "sysfs.acs": self._bridges,
+            "sysfs.numa_nodes": self._numa_nodes,
+            "sysfs.infiniband_ports": lambda: list(self._ports()),
+            "etc.nccl": lambda: self._text_or_none("etc/nccl.conf") or "",
+            "statfs.usage": lambda: list(self._usage()),
+            "clock.adjtimex": _adjtimex,
+        }
+        return SourceReadings(readings=tuple(read_once(name, call) for name, call in calls.items()))
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
 
+    def vendors(self) -> set[str]:
+        """Return the vendors of the GPUs on the PCI bus."""
+        try:
+            return {str(card["vendor"]) for card in self._cards()}
+        except OSError:
+            return set()
+
     def _text(self, path: str) -> str:
         with (self._root / path).open("rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
-
-    def _cards(self) -> list[dict[str, Any]]:
-        return list(self._walk_cards())
-
-    def _walk_cards(self) -> Iterator[dict[str, Any]]:
-        folder = "sys/bus/pci/devices"
-        for slot in sorted(os.listdir(self._root / folder)):  # noqa: PTH208 - names are enough
-            vendor = self._text_or_none(f"{folder}/{slot}/vendor")
-            kind = self._text_or_none(f"{folder}/{slot}/class") or ""
-            if vendor in _VENDORS and kind.startswith(_GPU_CLASSES):
-                yield {
-                    "slot": slot,
-                    "vendor": _VENDORS[vendor],
-                    "width": self._text_or_none(f"{folder}/{slot}/current_link_width"),
-                    "max_width": self._text_or_none(f"{folder}/{slot}/max_link_width"),
-                    "speed": self._text_or_none(f"{folder}/{slot}/current_link_speed"),
-                    "max_speed": self._text_or_none(f"{folder}/{slot}/max_link_speed"),
-                    "numa": self._text_or_none(f"{folder}/{slot}/numa_node"),
-                }
 
     def _text_or_none(self, path: str) -> str | None:
         try:
@@ -64,14 +73,143 @@ class SystemSource:
         except OSError:
             return None
 
+    def _names(self, path: str) -> list[str]:
+        return sorted(os.listdir(self._root / path))  # noqa: PTH208 - names are enough
+
+    def _boot_time(self) -> int:
+        lines = self._text("proc/stat").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+
+    def _daemons(self) -> list[str]:
+        """Return the services that matter to GPUs, of the processes that can be seen."""
+        names = (self._text_or_none(f"proc/{name}/comm") for name in self._names("proc") if name.isdigit())
+        found = {_FULL_NAMES.get(name, name) for name in names if name}
+        return sorted(found & ({_FULL_NAMES.get(name, name) for name in _DAEMONS}))
+
+    def _groups(self, before: SourceReadings) -> dict[str, str]:
+        """Return the control group of each process on a GPU; those that cannot be seen are left out."""
+        found: dict[str, str] = {}
+        for reading in before.readings:
+            rows = reading.value if reading.name == "nvml.processes" and isinstance(reading.value, list) else ()
+            for row in rows:
+                pid = row.get("pid") if isinstance(row, dict) else None
+                if isinstance(pid, int) and (text := self._text_or_none(f"proc/{pid}/cgroup")) is not None:
+                    found[str(pid)] = text[:1000]
+        return found
+
+    def _cards(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "slot": slot,
+                "vendor": vendor,
+                **{name: self._text_or_none(f"{_DEVICES}/{slot}/{file}") for name, file in _CARD_FILES.items()},
+            }
+            for slot in self._names(_DEVICES)
+            if (vendor := self._gpu_vendor(slot))
+        ]
+
+    def _gpu_vendor(self, slot: str) -> str:
+        vendor = _VENDORS.get(self._text_or_none(f"{_DEVICES}/{slot}/vendor") or "", "")
+        kind = self._text_or_none(f"{_DEVICES}/{slot}/class") or "" if vendor else ""
+        return vendor if kind.startswith(_GPU_CLASSES) else ""
+
+    def _bridges(self) -> list[dict[str, Any]]:
+        """Return the control bits of Access Control Services of the bridges above GPUs."""
+        found: dict[str, dict[str, Any]] = {}
+        for card in self._cards():
+            path = (self._root / _DEVICES / card["slot"]).resolve()
+            for bridge in (parent for parent in path.parents if (parent / "config").exists()):
+                config = (bridge / "config").read_bytes()
+                if len(config) <= _STANDARD_CONFIG:
+                    raise PermissionError(13, "only root can read it", str(bridge / "config"))
+                if (control := _acs_control(config)) is not None:
+                    found[bridge.name] = {"slot": bridge.name, "control": control}
+        return [found[name] for name in sorted(found)]
+
+    def _numa_nodes(self) -> int:
+        names = self._names("sys/devices/system/node")
+        return sum(name.startswith("node") and name[4:].isdigit() for name in names)
+
+    def _ports(self) -> Iterator[dict[str, Any]]:
+        folder = "sys/class/infiniband"
+        if not (self._root / folder).is_dir():
+            return
+        for device in self._names(folder):
+            for port in self._names(f"{folder}/{device}/ports"):
+                path = f"{folder}/{device}/ports/{port}"
+                row: dict[str, Any] = {"device": device, "port": port}
+                for name in ("state", "phys_state", "rate", "link_layer"):
+                    row[name] = self._text_or_none(f"{path}/{name}")
+                for name in _COUNTERS:
+                    text = self._text_or_none(f"{path}/counters/{name}") or ""
+                    row[name] = int(text) if text.isdigit() else None
+                yield row
+
+    def _usage(self) -> Iterator[dict[str, Any]]:
+        for path in _FILE_SYSTEMS:
+            try:
+                usage = os.statvfs(self._root / path)
+            except FileNotFoundError:
+                continue
+            yield {
+                "path": f"/{path}",
+                "total": usage.f_blocks * usage.f_frsize,
+                "free": usage.f_bavail * usage.f_frsize,
+            }
+
+
+_CARD_FILES = {
+    "width": "current_link_width",
+    "max_width": "max_link_width",
+    "speed": "current_link_speed",
+    "max_speed": "max_link_speed",
+    "numa": "numa_node",
+}
+
+
+def _acs_control(config: bytes) -> int | None:
+    """Return the control register of Access Control Services; None if the bridge has none."""
+    offset, seen = _STANDARD_CONFIG, set[int]()
+    while _STANDARD_CONFIG <= offset <= len(config) - 8 and offset not in seen:
+        seen.add(offset)
+        header = int.from_bytes(config[offset : offset + 4], "little")
+        if header & 0xFFFF == _ACS:
+            return int.from_bytes(config[offset + 6 : offset + 8], "little")
+        offset = header >> 20
+    return None
+
+
+class _Timex(ctypes.Structure):
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+_UNSYNCHRONIZED, _NANOSECONDS = 0x0040, 0x2000
+
+
+def _adjtimex() -> dict[str, Any]:
+    """Return what the kernel knows about its clock; nothing is set."""
+    clock = _Timex(modes=0)
+    if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(clock)) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "adjtimex")
+    divisor = 1e9 if clock.status & _NANOSECONDS else 1e6
+    return {"offset": clock.offset / divisor, "synchronized": 0 if clock.status & _UNSYNCHRONIZED else 1}
+
 
 def read_once(name: str, call: Callable[[], Any]) -> NodeReading:
     """Return the reading that a call makes, or its error."""
     try:
         return NodeReading(name=name, value=call())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         return NodeReading(name=name, error=ReadError.NOT_SUPPORTED, detail=f"{error.filename} does not exist")
     except PermissionError as error:
         return NodeReading(name=name, error=ReadError.NO_PERMISSION, detail=f"{error.filename} cannot be read")
-    except (OSError, ValueError) as error:
-        return NodeReading(name=name, error=ReadError.FAILED, detail=str(error)[:200])
+    except (OSError, ValueError, IndexError, StopIteration, AttributeError) as error:
+        return NodeReading(name=name, error=ReadError.FAILED, detail=f"{type(error).__name__}: {error}"[:200])

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 _FORMATS = ("table", "json", "nagios", "prometheus")
 _PROFILES = ("light", "preflight", "postflight", "deep", "rma")
 
+_PROFILE = click.option(
+    "--profile", type=click.Choice(_PROFILES), default="light", show_default=True, help="Which checks to run."
+)
+_ROOT = click.option(
+    "--root", metavar="DIR", default="/", show_default=True, help="Where the host's /sys, /proc and /dev are."
+)
+
 
 @click.group(
     "probe",
@@ -27,9 +34,7 @@ Examples:
   reconciler probe --replay h200.json
 """,
 )
-@click.option(
-    "--profile", type=click.Choice(_PROFILES), default="light", show_default=True, help="Which checks to run."
-)
+@_PROFILE
 @click.option("--check", "checks", metavar="ID", multiple=True, help="Run only this check. May be repeated.")
 @click.option(
     "-o",
@@ -45,9 +50,7 @@ Examples:
     help="Exit with the verdict: 0, 1, 2, 3 as Nagios, or 0, 1, 2 as Node Problem Detector. "
     "[default: nagios with -o nagios, else 0]",
 )
-@click.option(
-    "--root", metavar="DIR", default="/", show_default=True, help="Where the host's /sys, /proc and /dev are."
-)
+@_ROOT
 @click.option("--replay", metavar="FILE", help="Judge recorded readings instead of this machine.")
 @click.option("--expect-gpus", metavar="N", type=click.IntRange(min=0), help="How many GPUs this machine should have.")
 @click.pass_context
@@ -57,7 +60,6 @@ def command(context: click.Context, /, **flags: Any) -> int:
     A check that cannot measure says UNKNOWN, one that does not apply says SKIP; neither is a pass.
     """
     if context.invoked_subcommand is not None:
-        context.obj = flags
         return 0
     from reconciler.outputs.health.probe import EXIT_CODES, render, worst  # noqa: PLC0415 - --help stays fast
 
@@ -73,12 +75,13 @@ def command(context: click.Context, /, **flags: Any) -> int:
     "--sweeps", metavar="N", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many sweeps."
 )
 @click.option("--interval", metavar="SECONDS", type=float, default=1.0, show_default=True, help="Time between sweeps.")
-@click.pass_obj
-def record(group: dict[str, Any], file: str, sweeps: int, interval: float) -> int:
+@_PROFILE
+@_ROOT
+def record(*, file: str, sweeps: int, interval: float, profile: str, root: str) -> int:
     """Write every reading with its value, error and latency to FILE, for `probe --replay`."""
     from reconciler.app.health.probe import write_replay  # noqa: PLC0415 - --help stays fast
 
-    taken = _sweeps(group["root"], group["profile"], sweeps, interval)
+    taken = _sweeps(root, profile, sweeps, interval)
     content = write_replay(taken)
     Path(file).write_bytes(content)
     failed = sum(reading.error is not None for reading in taken[-1].readings)
@@ -96,7 +99,7 @@ def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
 
     _check_names(flags["checks"], check_ids())
     if flags["replay"]:
-        *history, sweep = read_replay(Path(flags["replay"]).read_bytes(), flags["replay"])
+        *history, sweep = read_replay(_content(flags["replay"]), flags["replay"])
     else:
         *history, sweep = _sweeps(flags["root"], flags["profile"], 1, 0)
     findings = judge(
@@ -109,6 +112,15 @@ def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
         only=flags["checks"],
     )
     return sweep, findings
+
+
+def _content(path: str) -> bytes:
+    from reconciler.errors import ConfigError  # noqa: PLC0415 - only for an error
+
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--replay: {path} cannot be read: {error.strerror}") from None
 
 
 def _check_names(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:

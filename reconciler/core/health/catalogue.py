@@ -1,19 +1,33 @@
 """The catalogue: every check, in the order in which a person reads them. A check is a row of its family's file."""
 
 from reconciler.core.health.checks import (
+    amd,
     bandwidth,
     compute,
     diagnostics,
     driver,
+    host,
+    kernel,
+    links,
     memory,
     network,
+    pcie,
+    setup,
     storage,
+    thermal,
 )
 from reconciler.core.health.checks.check import HealthCheck
 
 CHECKS: tuple[HealthCheck, ...] = (
     *driver.CHECKS,
+    *kernel.CHECKS,
     *memory.CHECKS,
+    *pcie.CHECKS,
+    *links.CHECKS,
+    *thermal.CHECKS,
+    *setup.CHECKS,
+    *host.CHECKS,
+    *amd.CHECKS,
     *bandwidth.CHECKS,
     *compute.CHECKS,
     *diagnostics.CHECKS,

@@ -26,7 +26,6 @@ from reconciler.core.health.xid import NO_XIDS, XidTable
 Limits = Mapping[str, Mapping[str, Threshold]]
 """Thresholds of a policy: by id of the check, then by name. Those that it does not name stay as in the catalogue."""
 
-_BLAMELESS = frozenset({CheckStatus.PASS, CheckStatus.SKIP, CheckStatus.UNKNOWN})
 _NODE = GpuIdentity(slot="")
 
 
@@ -78,30 +77,39 @@ def _run(check: HealthCheck, subject: CheckInput) -> CheckResult:
             raise _no_gpus(subject)
         return check.judge(subject)
     except Unmeasured as unmeasured:
+        if check.vendor and check.id != "nvml.init" and _has_no_gpus(subject):
+            return CheckResult(status=CheckStatus.SKIP, message=_NO_GPU)
         return CheckResult(status=unmeasured.status, message=str(unmeasured))
 
 
 def _no_gpus(subject: CheckInput) -> Unmeasured:
     """Say why no GPU could be judged: SKIP where there is none, UNKNOWN where one is expected or nothing is known."""
-    cards = subject.sweep.find("sysfs.pci_gpus")
-    has_none = cards is not None and cards.value == [] and cards.error is None
-    if subject.expected.gpus == 0 or (has_none and not subject.expected.gpus):
-        return Unmeasured(CheckStatus.SKIP, "this node has no GPU")
-    reason = subject.sweep.find("nvml.init")
+    if _has_no_gpus(subject):
+        return Unmeasured(CheckStatus.SKIP, _NO_GPU)
+    reason = subject.sweep.find("amdsmi.init" if subject.sweep.vendor == "amd" else "nvml.init")
     detail = f": {reason.detail}" if reason is not None and reason.detail else ""
     return Unmeasured(CheckStatus.UNKNOWN, f"no GPU could be read{detail}")
 
 
+_NO_GPU = "this node has no GPU"
+
+
+def _has_no_gpus(subject: CheckInput) -> bool:
+    cards = subject.sweep.find("sysfs.pci_gpus")
+    has_none = cards is not None and cards.value == [] and cards.error is None
+    return not subject.sweep.gpus and (subject.expected.gpus == 0 or (has_none and not subject.expected.gpus))
+
+
 def _finding(check: HealthCheck, gpu: GpuIdentity, result: CheckResult) -> HealthFinding:
-    is_blameless = result.status in _BLAMELESS
+    severity, action = _weight(check, result)
     return HealthFinding(
         check=check.id,
         status=result.status,
         message=result.message,
         slot=gpu.slot,
         uuid=gpu.uuid,
-        severity=FindingSeverity.INFO if is_blameless else result.severity or check.severity,
-        action=RepairAction.NONE if is_blameless else result.action or check.action,
+        severity=severity,
+        action=action,
         observed=result.observed,
         unit=check.unit if result.observed is not None else "",
         threshold=result.threshold,
@@ -109,3 +117,13 @@ def _finding(check: HealthCheck, gpu: GpuIdentity, result: CheckResult) -> Healt
         rule=check.rule,
         samples=result.samples,
     )
+
+
+def _weight(check: HealthCheck, result: CheckResult) -> tuple[FindingSeverity, RepairAction]:
+    """Return severity and action: those of the row for a failure. A warning is degraded at most, and is observed."""
+    if result.status is CheckStatus.FAIL:
+        return result.severity or check.severity, result.action or check.action
+    if result.status is CheckStatus.WARN:
+        usual = FindingSeverity.DEGRADED if check.severity is FindingSeverity.FATAL else check.severity
+        return result.severity or usual, result.action or RepairAction.OBSERVE
+    return FindingSeverity.INFO, RepairAction.NONE

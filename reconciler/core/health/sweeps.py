@@ -43,7 +43,7 @@ def make_sweep(node: str, taken_at: float, found: SourceReadings) -> Sweep:
         node=node,
         taken_at=taken_at,
         boot_id=boot.value if boot is not None and isinstance(boot.value, str) else "",
-        vendor=found.vendor or "nvidia",
+        vendor=found.vendor or _vendor(found),
         driver=found.driver,
         gpus=tuple(replace(gpu, slot=places.get(gpu.slot, gpu.slot)) for gpu in found.gpus),
         readings=tuple(
@@ -51,6 +51,14 @@ def make_sweep(node: str, taken_at: float, found: SourceReadings) -> Sweep:
             for reading in found.readings
         ),
     )
+
+
+def _vendor(found: SourceReadings) -> str:
+    """Return the vendor of the cards on the PCI bus, where no library answered."""
+    cards = found.find("sysfs.pci_gpus")
+    rows = cards.value if cards is not None and isinstance(cards.value, list) else []
+    vendors = {row.get("vendor") for row in rows if isinstance(row, dict)}
+    return "amd" if vendors == {"amd"} else "nvidia"
 
 
 def _places(found: SourceReadings) -> dict[str, str]:

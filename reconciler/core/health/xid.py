@@ -1,7 +1,7 @@
 """Xids: errors that NVIDIA's driver writes to the kernel's log, as events, and what the table says about a code."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct, field
@@ -35,11 +35,11 @@ class XidEvent(Struct, frozen=True, kw_only=True, order=True):
 
 
 class XidRepeat(Struct, frozen=True, kw_only=True, rename="camel"):
-    """When a code means more: that many events on one slot within hours, of different workloads if `distinct`."""
+    """When a code means more: that many events on one slot within hours, of at least so many workloads."""
 
     count: int
     hours: float
-    distinct: bool = False
+    workloads: int = 1
     severity: FindingSeverity
     action: RepairAction = RepairAction.RUN_DIAG
 
@@ -53,7 +53,7 @@ class XidRule(Struct, frozen=True, kw_only=True, rename="camel"):
     action: RepairAction = RepairAction.NONE
     name: str = ""
     repeat: XidRepeat | None = None
-    with_recovery: FindingSeverity | None = None  # the severity if the GPU asks for a recovery action as well
+    with_pending_remap: FindingSeverity | None = None  # the severity while a row remap is pending
     note: str = ""
 
 
@@ -74,6 +74,36 @@ class XidTable(Struct, frozen=True, kw_only=True):
 
 
 NO_XIDS = XidTable()
+_CHANGED = re.compile(r"changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+)", re.ASCII | re.IGNORECASE)
+
+
+def recovery_of(event: XidEvent) -> int | None:
+    """Return the recovery action that an event of a changed action tells; None if its text tells none."""
+    found = _CHANGED.search(event.text) if event.code == RECOVERY_CHANGED else None
+    return int(found[1], 16) if found else None
+
+
+def since_reset(events: Iterable[XidEvent], reset: float = 0.0) -> tuple[XidEvent, ...]:
+    """Return distinct events in order, after the last reset: a known one, or the last change of the action to none."""
+    distinct = sorted(set(events))
+    resets = [event.seconds for event in distinct if recovery_of(event) == 0]
+    last = max((reset, *resets))
+    return tuple(event for event in distinct if event.seconds > last)
+
+
+BURST_SECONDS = 180.0
+
+
+def bursts(events: Iterable[XidEvent]) -> Iterator[tuple[XidEvent, ...]]:
+    """Yield events that are less than three minutes apart together: one fault often writes several codes."""
+    burst: list[XidEvent] = []
+    for event in sorted(events):
+        if burst and event.seconds - burst[-1].seconds >= BURST_SECONDS:
+            yield tuple(burst)
+            burst = []
+        burst.append(event)
+    if burst:
+        yield tuple(burst)
 
 
 class _XidFile(Struct, frozen=True):

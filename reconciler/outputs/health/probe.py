@@ -35,14 +35,10 @@ def render(form: str, sweep: Sweep, findings: Sequence[HealthFinding]) -> str:
 
 def _table(sweep: Sweep, findings: Sequence[HealthFinding]) -> str:
     """Return what is wrong first, then what passed, and skipped checks by reason."""
-    order = (CheckStatus.FAIL, CheckStatus.WARN, CheckStatus.UNKNOWN, CheckStatus.PASS)
-    shown = [finding for status in order for finding in findings if finding.status is status]
-    width = max((len(finding.check) for finding in findings), default=0)
+    rows = _rows(sweep, findings)
+    widths = [max((len(row[column]) for row in rows), default=0) + 2 for column in (1, 2)]
     lines = [_headline(sweep, findings)]
-    lines += [
-        f"{finding.status:<8}{finding.slot or 'node':<14}{finding.check:<{width + 2}}{_said(finding)}"
-        for finding in shown
-    ]
+    lines += [f"{status:<8}{subject:<{widths[0]}}{check:<{widths[1]}}{said}" for status, subject, check, said in rows]
     reasons: dict[str, list[str]] = {}
     for finding in findings:
         if finding.status is CheckStatus.SKIP:
@@ -50,6 +46,21 @@ def _table(sweep: Sweep, findings: Sequence[HealthFinding]) -> str:
             ids += [finding.check] if finding.check not in ids else []
     lines += [f"SKIP    {', '.join(ids)}: {reason}" for reason, ids in reasons.items()]
     return "\n".join(lines) + "\n"
+
+
+def _rows(sweep: Sweep, findings: Sequence[HealthFinding]) -> list[tuple[str, str, str, str]]:
+    """Return status, subject, check and message; GPUs that say the same are one row, unless something is wrong."""
+    rows: list[tuple[str, str, str, str]] = []
+    for status in (CheckStatus.FAIL, CheckStatus.WARN, CheckStatus.UNKNOWN, CheckStatus.PASS):
+        slots: dict[tuple[str, str, str], list[str]] = {}
+        for finding in findings:
+            if finding.status is status:
+                own = finding.slot if status in {CheckStatus.FAIL, CheckStatus.WARN} else ""
+                slots.setdefault((finding.check, _said(finding), own), []).append(finding.slot)
+        for (check, said, _), same in slots.items():
+            count = "all GPUs" if len(same) == len(sweep.gpus) else f"{len(same)} GPUs"
+            rows.append((status, (same[0] or "node") if len(same) == 1 else count, check, said))
+    return rows
 
 
 def _headline(sweep: Sweep, findings: Sequence[HealthFinding]) -> str:

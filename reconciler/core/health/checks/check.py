@@ -131,7 +131,7 @@ class CheckInput(Struct, frozen=True, kw_only=True):
         """Return a value of this slot (or another). Raises `Unmeasured` if there is none."""
         reading = self.sweep.find(name, self.slot if slot is None else slot)
         if reading is None:
-            library = self.sweep.find("nvml.init") if name.startswith("nvml.") else None
+            library = self.sweep.find(f"{name.partition('.')[0]}.init")
             if library is not None and library.error is not None:
                 raise meaning(library)
             raise Unmeasured(CheckStatus.UNKNOWN, f"{name}: not read")

@@ -1,10 +1,11 @@
 """Counters over several sweeps: how much one grew, and how fast. One that fell was reset, and counts from there."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from msgspec import Struct
 
-from reconciler.core.health.checks.check import CheckInput, Unmeasured, as_number
+from reconciler.core.health.checks.check import DAY, CheckInput, Unmeasured, as_number
 from reconciler.core.health.findings import CheckStatus
 from reconciler.core.health.readings import Sweep
 
@@ -44,6 +45,45 @@ def rate(given: CheckInput, name: str, key: str = "", *, seconds: float) -> Coun
     if found is None:
         raise Unmeasured(CheckStatus.SKIP, f"{name}: a rate needs an earlier sweep")
     return found
+
+
+def since_zero(given: CheckInput, name: str, key: str = "", *, seconds: float) -> CounterChange:
+    """Return how a counter changed; no change where it is 0 now, with or without an earlier sweep."""
+    value = given.field(name, key) if key else given.number(name)
+    if value == 0 and change(given, name, key, seconds=seconds) is None:
+        return CounterChange(difference=0.0, seconds=seconds, samples=1)
+    return rate(given, name, key, seconds=seconds)
+
+
+def lasting(given: CheckInput, seconds: float, holds: Callable[[CheckInput], bool]) -> bool:
+    """Say whether something held in every sweep of a time up to now, with sweeps from most of that time."""
+    sweeps = given.earlier(seconds)
+    return (
+        bool(sweeps)
+        and given.sweep.taken_at - sweeps[0].taken_at >= seconds * _COVERED
+        and holds(given)
+        and all(_holds(given.at(sweep), holds) for sweep in sweeps)
+    )
+
+
+def in_a_row(given: CheckInput, holds: Callable[[CheckInput], bool]) -> int:
+    """Return in how many sweeps in a row, up to this one, something held."""
+    count = 0
+    for sweep in (given.sweep, *reversed(given.earlier(DAY))):
+        if not _holds(given.at(sweep), holds):
+            break
+        count += 1
+    return count
+
+
+_COVERED = 0.9
+
+
+def _holds(given: CheckInput, holds: Callable[[CheckInput], bool]) -> bool:
+    try:
+        return holds(given)
+    except Unmeasured:
+        return False
 
 
 def _value(sweep: Sweep, name: str, key: str, slot: str) -> float | None:

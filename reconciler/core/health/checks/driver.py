@@ -11,6 +11,7 @@ from reconciler.core.health.checks.check import (
     Unmeasured,
     meaning,
 )
+from reconciler.core.health.checks.counters import in_a_row
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
 from reconciler.core.health.readings import NodeReading, ReadError, Sweep
@@ -79,7 +80,7 @@ def _reachable(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message="the GPU answers")
 
 
-_RECOVERY = {
+RECOVERY = {
     1: ("reset", CheckStatus.FAIL, RepairAction.RESET_GPU),
     2: ("reboot of the node", CheckStatus.FAIL, RepairAction.REBOOT_NODE),
     3: ("drain of peers", CheckStatus.WARN, RepairAction.OBSERVE),
@@ -95,13 +96,10 @@ def _recovery(given: CheckInput) -> CheckResult:
     code = int(given.number("nvml.recovery_action"))
     if code == 0:
         return CheckResult(status=CheckStatus.PASS, message="the driver asks for no recovery action", observed="none")
-    if code not in _RECOVERY:
+    if code not in RECOVERY:
         raise Unmeasured(CheckStatus.UNKNOWN, f"the driver asks for recovery action {code}, which is not known")
-    text, status, action = _RECOVERY[code]
-    severity = FindingSeverity.DEGRADED if status is CheckStatus.WARN else None
-    return CheckResult(
-        status=status, message=f"the driver asks for a {text}", observed=text, severity=severity, action=action
-    )
+    text, status, action = RECOVERY[code]
+    return CheckResult(status=status, message=f"the driver asks for a {text}", observed=text, action=action)
 
 
 def _is_silent(sweep: Sweep, slot: str) -> bool:
@@ -116,23 +114,17 @@ def _has_error(reading: NodeReading | None, errors: frozenset[ReadError]) -> boo
 
 def _silent(given: CheckInput, readings: list[NodeReading], is_silent: Callable[[Sweep], bool]) -> CheckResult:
     """Return UNKNOWN until as many sweeps in a row as the limit had no answer, then FAIL."""
-    in_a_row = 1
-    for sweep in reversed(given.earlier(DAY)):
-        if not is_silent(sweep):
-            break
-        in_a_row += 1
+    count = in_a_row(given, lambda earlier: is_silent(earlier.sweep))
     text = str(meaning(readings[0]))
-    if in_a_row >= given.limit("sweeps"):
+    if count >= given.limit("sweeps"):
         return CheckResult(
             status=CheckStatus.FAIL,
-            message=f"{text}, {in_a_row} sweeps in a row",
-            observed=in_a_row,
+            message=f"{text}, {count} sweeps in a row",
+            observed=count,
             threshold=given.threshold("sweeps"),
-            samples=in_a_row,
+            samples=count,
         )
-    raise Unmeasured(
-        CheckStatus.UNKNOWN, f"{text}, {in_a_row} of {given.limit('sweeps'):g} sweeps before it is a failure"
-    )
+    raise Unmeasured(CheckStatus.UNKNOWN, f"{text}, {count} of {given.limit('sweeps'):g} sweeps before it is a failure")
 
 
 CHECKS = (

@@ -2,14 +2,17 @@
 
 from reconciler.core.health.checks.check import (
     DAY,
+    HOUR,
     CheckInput,
+    CheckPrivilege,
     CheckResult,
     HealthCheck,
     Unmeasured,
+    as_number,
 )
-from reconciler.core.health.checks.counters import change
+from reconciler.core.health.checks.counters import change, since_zero
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.core.health.policy import Lane
+from reconciler.core.health.policy import CheckMode, Lane
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _ERRORS_DOC = "NVIDIA, A100 GPU Memory Error Management"
@@ -17,6 +20,145 @@ _ERRORS_DOC = "NVIDIA, A100 GPU Memory Error Management"
 
 def _vendor(value: float, citation: str) -> Threshold:
     return Threshold(value=value, source=ThresholdSource.VENDOR, citation=citation)
+
+
+def _ecc_mode(given: CheckInput) -> CheckResult:
+    current, pending = (int(given.field("nvml.ecc_mode", key)) for key in ("current", "pending"))
+    if current != pending:
+        return CheckResult(status=WARN, message="the ECC mode changes at the next reset", observed=_ON[bool(current)])
+    status = PASS if current else WARN
+    return CheckResult(status=status, message=f"ECC is {_ON[bool(current)]}", observed=_ON[bool(current)])
+
+
+_ON = {True: "on", False: "off"}
+
+
+def _uncorrected(given: CheckInput) -> CheckResult:
+    """Judge uncorrected errors by what the driver makes of them: it contains most, and asks for a reset otherwise."""
+    count = int(given.number("nvml.ecc_uncorrected"))
+    if count == 0:
+        return CheckResult(status=PASS, message="no uncorrected memory errors since the driver was loaded", observed=0)
+    grown = change(given, "nvml.ecc_uncorrected", seconds=DAY)
+    if _number(given, "nvml.recovery_action") or _part(given, "nvml.remapped_rows", "failure"):
+        text = "and the driver asks for a recovery, or a remap failed"
+        return CheckResult(status=FAIL, message=f"{count} uncorrected memory errors, {text}", observed=count)
+    if grown is not None and grown.difference >= given.limit("errorsInADay"):
+        return CheckResult(
+            status=FAIL,
+            message=f"{grown.difference:g} uncorrected memory errors within {grown.seconds / HOUR:.1f} hours",
+            observed=count,
+            threshold=given.threshold("errorsInADay"),
+            samples=grown.samples,
+        )
+    text = "contained: the driver asks for no recovery"
+    return CheckResult(
+        status=WARN,
+        message=f"{count} uncorrected memory errors, {text}",
+        observed=count,
+    )
+
+
+def _number(given: CheckInput, name: str) -> float | None:
+    reading = given.sweep.find(name, given.slot)
+    return as_number(reading.value) if reading is not None and reading.error is None else None
+
+
+def _part(given: CheckInput, name: str, key: str) -> float | None:
+    reading = given.sweep.find(name, given.slot)
+    value = reading.value if reading is not None and reading.error is None else None
+    return as_number(value.get(key)) if isinstance(value, dict) else None
+
+
+def _sram(given: CheckInput) -> CheckResult:
+    flag = given.field("nvml.sram_ecc", "bThresholdExceeded")
+    uncorrected = given.field("nvml.sram_ecc", "volatileUncParity") + given.field("nvml.sram_ecc", "volatileUncSecDed")
+    corrected = given.field("nvml.sram_ecc", "aggregateCor")
+    if flag:
+        text = "uncorrected SRAM errors exceed the vendor's threshold: run the field diagnostic"
+        return CheckResult(status=FAIL, message=text, observed=uncorrected)
+    if uncorrected > 0:
+        return CheckResult(
+            status=WARN,
+            message=f"{uncorrected:g} uncorrected SRAM errors since the driver was loaded",
+            observed=uncorrected,
+        )
+    if corrected > given.limit("corrected"):
+        return CheckResult(
+            status=WARN,
+            message=f"{corrected:g} corrected SRAM errors in its life",
+            observed=corrected,
+            threshold=given.threshold("corrected"),
+        )
+    return CheckResult(status=PASS, message="no uncorrected SRAM errors", observed=uncorrected)
+
+
+def _corrected(given: CheckInput) -> CheckResult:
+    """Judge the rate alone: it never fails, and an old total says nothing."""
+    grown = since_zero(given, "nvml.ecc_corrected", seconds=HOUR)
+    an_hour = grown.difference / max(grown.seconds, HOUR) * HOUR
+    if an_hour > given.limit("errorsAnHour"):
+        status, text = WARN, f"{an_hour:.0f} corrected memory errors an hour"
+    else:
+        status, text = PASS, f"{an_hour:.0f} corrected memory errors an hour"
+    return CheckResult(
+        status=status,
+        message=text,
+        observed=an_hour,
+        threshold=given.threshold("errorsAnHour"),
+        samples=grown.samples,
+    )
+
+
+def _banks(given: CheckInput) -> CheckResult:
+    none, low = (int(given.field("nvml.row_histogram", key)) for key in ("none", "low"))
+    if none and _part(given, "nvml.remapped_rows", "pending"):
+        text = f"{none} banks have no spare rows left, and a remap is pending"
+        return CheckResult(status=FAIL, message=text, observed=none)
+    if none or low:
+        return CheckResult(
+            status=WARN,
+            message=f"{none} banks have no spare rows left, {low} have few",
+            observed=none + low,
+        )
+    return CheckResult(status=PASS, message="all banks have spare rows", observed=0)
+
+
+def _retired(given: CheckInput) -> CheckResult:
+    single, double, pending = (int(given.field("nvml.retired_pages", key)) for key in _PAGES)
+    pages = single + double
+    if pages >= given.limit("failPages") or (pages >= given.limit("failPages") - 1 and pending):
+        return CheckResult(
+            status=FAIL, message=f"{pages} pages retired", observed=pages, threshold=given.threshold("failPages")
+        )
+    if pages >= given.limit("warnPages") or pending:
+        return CheckResult(
+            status=WARN,
+            message=f"{pages} pages retired{', more at the next reset' if pending else ''}",
+            observed=pages,
+            threshold=given.threshold("warnPages"),
+        )
+    return CheckResult(
+        status=PASS, message=f"{pages} pages retired", observed=pages, threshold=given.threshold("warnPages")
+    )
+
+
+_PAGES = ("single_bit", "double_bit", "pending")
+
+
+def _repair(given: CheckInput) -> CheckResult:
+    """Judge the repair of channels and the flag of memory beyond repair; either is enough to warn or fail."""
+    beyond = _number(given, "nvml.unrepairable")
+    if beyond:
+        return CheckResult(status=FAIL, message="memory is beyond repair: the GPU is to be replaced", observed=1)
+    channel, tpc = (int(given.field("nvml.repair", key)) for key in ("channel_pending", "tpc_pending"))
+    if channel or tpc:
+        return CheckResult(
+            status=WARN,
+            message="a repair waits for the next reset",
+            observed=0,
+            action=RepairAction.RESET_GPU,
+        )
+    return CheckResult(status=PASS, message="no repair is pending", observed=0)
 
 
 def _rows(given: CheckInput, key: str) -> int:
@@ -64,6 +206,47 @@ def _remap_count(given: CheckInput) -> CheckResult:
 
 CHECKS = (
     HealthCheck(
+        id="ecc.mode",
+        title="ECC is on, and stays so",
+        judge=_ecc_mode,
+        reads=("nvml.ecc_mode",),
+        unit="mode",
+    ),
+    HealthCheck(
+        id="ecc.dram.unc.volatile",
+        title="No uncorrected memory errors since the driver was loaded",
+        judge=_uncorrected,
+        reads=("nvml.ecc_uncorrected", "nvml.recovery_action", "nvml.remapped_rows"),
+        limits={"errorsInADay": Threshold(value=2, source=ThresholdSource.SPEC, citation="between DCGM and gpud")},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        lane=Lane.FAST,
+        window=DAY,
+        unit="errors",
+    ),
+    HealthCheck(
+        id="ecc.sram",
+        title="No uncorrected SRAM errors",
+        judge=_sram,
+        reads=("nvml.sram_ecc",),
+        limits={"corrected": _vendor(10_000, "Azure HPC health checks")},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        lane=Lane.FAST,
+        privilege=CheckPrivilege.ROOT,
+        unit="errors",
+    ),
+    HealthCheck(
+        id="ecc.dram.corr.rate",
+        title="Few corrected memory errors",
+        judge=_corrected,
+        reads=("nvml.ecc_corrected",),
+        limits={"errorsAnHour": Threshold(value=100, source=ThresholdSource.SPEC)},
+        mode=CheckMode.SHADOW,
+        window=HOUR,
+        unit="errors/h",
+    ),
+    HealthCheck(
         id="remap.pending",
         title="No memory row waits for a remap",
         judge=_pending,
@@ -92,5 +275,36 @@ CHECKS = (
         },
         window=7 * DAY,
         unit="rows",
+    ),
+    HealthCheck(
+        id="remap.banks",
+        title="All memory banks have spare rows",
+        judge=_banks,
+        reads=("nvml.row_histogram", "nvml.remapped_rows"),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        unit="banks",
+    ),
+    HealthCheck(
+        id="retired.pages",
+        title="Few memory pages were retired (V100, T4)",
+        judge=_retired,
+        reads=("nvml.retired_pages",),
+        limits={
+            "warnPages": _vendor(10, "Meta GCM"),
+            "failPages": _vendor(63, "DCGM, retired pages limit"),
+        },
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        unit="pages",
+    ),
+    HealthCheck(
+        id="mem.repair",
+        title="No memory repair is pending, none is impossible (Blackwell)",
+        judge=_repair,
+        reads=("nvml.repair", "nvml.unrepairable"),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        unit="flag",
     ),
 )

@@ -1,0 +1,49 @@
+"""The kernel's log as a source of readings."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from reconciler.adapters.node.child import ChildHang, ReadingChild
+from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.core.health.sweeps import SourceReadings
+
+_SECONDS = 10.0
+_WORDS = frozenset(ReadError)
+
+
+class KmsgSource:
+    """`/dev/kmsg`, or a file or pipe with the same lines. Not thread-safe."""
+
+    name = "kmsg"
+
+    def __init__(self, path: Path, *, environ: Mapping[str, str], seconds: float = _SECONDS) -> None:
+        self._path, self._seconds = path, seconds
+        self._child = ReadingChild("kmsg", environ)
+
+    def start(self) -> None:
+        """Start the child now, so that it loads while the caller does something else."""
+        self._child.start()
+
+    def read(self, profile: ProbeProfile, before: SourceReadings) -> SourceReadings:  # noqa: ARG002 - the port's
+        """Return the lines about GPUs that the kernel still holds."""
+        reading = NodeReading(name="kmsg.lines", error=ReadError.FAILED, detail="no answer")
+        deadline = time.monotonic() + self._seconds
+        try:
+            for record in self._child.ask({"path": str(self._path)}, call_seconds=self._seconds, deadline=deadline):
+                word = record.get("error")
+                reading = NodeReading(
+                    name="kmsg.lines",
+                    value=record.get("value"),
+                    error=ReadError(word) if word in _WORDS else ReadError.FAILED if word else None,
+                    detail=str(record.get("detail", "")),
+                )
+        except ChildHang as hang:
+            self._child.abandon()
+            reading = NodeReading(name="kmsg.lines", error=ReadError.DEADLINE, detail=hang.detail)
+        return SourceReadings(readings=(reading,))
+
+    def close(self) -> None:
+        """End the child."""
+        self._child.abandon()

@@ -1,0 +1,56 @@
+"""Lines of the kernel's log that are about GPUs. Runs in a child process: a driver may hold the log for long."""
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_WORDS = (b"NVRM", b"fallen off the bus", b"amdgpu")
+_RECORD_BYTES = 8192  # the kernel's longest record
+_MOST_LINES = 5000
+
+
+def sweep(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield one record for each line of `path` that is about GPUs: its time since the boot, and its text."""
+    yield {"call": "lines", "gpu": -1}
+    try:
+        lines = [line for record in _read(request["path"]) if (line := _line(record)) is not None]
+    except OSError as error:
+        word = {errno.ENOENT: "not_supported", errno.EACCES: "no_permission", errno.EPERM: "no_permission"}
+        detail = f"{request['path']}: {error.strerror}"
+        yield {"name": "lines", "gpu": -1, "error": word.get(error.errno or 0, "failed"), "detail": detail}
+    else:
+        yield {"name": "lines", "gpu": -1, "value": lines[-_MOST_LINES:]}
+
+
+def _read(path: str) -> Iterator[bytes]:
+    """Yield the records that are there now: a device gives one a read, a file or a pipe gives lines."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    rest = b""
+    try:
+        while True:
+            try:
+                chunk = os.read(descriptor, _RECORD_BYTES)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # records were overwritten before they could be read: the next ones are there
+                continue
+            if not chunk:
+                break
+            *records, rest = (rest + chunk).split(b"\n")
+            yield from records
+        yield rest
+    finally:
+        os.close(descriptor)
+
+
+def _line(record: bytes) -> dict[str, Any] | None:
+    """Return `prio,sequence,microseconds,flags;text` as time and text; None for all that is not about GPUs."""
+    if not any(word in record for word in _WORDS):
+        return None
+    head, _, text = record.partition(b";")
+    fields = head.split(b",")
+    if len(fields) < 3 or not fields[2].isdigit():  # noqa: PLR2004 - priority, sequence, time
+        return None
+    said = text.decode("utf-8", "replace")[:1000]
+    return {"monotonic": int(fields[2][:18]) / 1e6, "text": said}

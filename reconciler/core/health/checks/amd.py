@@ -1,0 +1,186 @@
+"""GPUs of AMD, as AMD SMI shows them."""
+
+from reconciler.core.health.checks.check import (
+    MINUTE,
+    CheckInput,
+    CheckResult,
+    CheckScope,
+    HealthCheck,
+    Unmeasured,
+    as_number,
+)
+from reconciler.core.health.checks.counters import since_zero
+from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.core.health.policy import Lane
+
+PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
+_TEN = 10 * MINUTE
+_EXPORTER = "AMD device metrics exporter, health thresholds"
+
+
+def _init(given: CheckInput) -> CheckResult:
+    found, wanted = int(given.number("amdsmi.count")), given.expected.gpus
+    if wanted is None:
+        wanted = len(given.rows("sysfs.pci_gpus"))
+    limit = Threshold(value=wanted, source=ThresholdSource.POLICY, citation="Git, else the PCI bus")
+    status = FAIL if found < wanted else PASS
+    return CheckResult(status=status, message=f"{found} GPUs of {wanted}", observed=found, threshold=limit)
+
+
+def _ecc(given: CheckInput) -> CheckResult:
+    count = given.field("amdsmi.ecc", "uncorrectable")
+    status = FAIL if count > given.limit("uncorrectable") else PASS
+    text = f"{count:g} uncorrectable memory errors"
+    return CheckResult(status=status, message=text, observed=count, threshold=given.threshold("uncorrectable"))
+
+
+def _pages(given: CheckInput) -> CheckResult:
+    pending, lost = given.field("amdsmi.bad_pages", "pending"), given.field("amdsmi.bad_pages", "unreservable")
+    if lost:
+        return CheckResult(status=FAIL, message=f"{lost:g} bad pages cannot be reserved", observed=lost)
+    status = WARN if pending else PASS
+    return CheckResult(status=status, message=f"{pending:g} bad pages wait for a reset", observed=pending)
+
+
+def _width(given: CheckInput) -> CheckResult:
+    current, most = given.field("amdsmi.pcie", "width"), given.field("amdsmi.pcie", "max_width")
+    limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="the most that GPU and slot can do")
+    text = f"{current:g} of {most:g} lanes"
+    return CheckResult(status=FAIL if current < most else PASS, message=text, observed=current, threshold=limit)
+
+
+def _replays(given: CheckInput) -> CheckResult:
+    grown = since_zero(given, "amdsmi.pcie", "replays", seconds=_TEN)
+    a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
+    status = WARN if a_minute > given.limit("replaysAMinute") else PASS
+    limit, text = given.threshold("replaysAMinute"), f"{a_minute:.1f} replays a minute"
+    return CheckResult(status=status, message=text, observed=a_minute, threshold=limit, samples=grown.samples)
+
+
+_REASONS = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
+
+
+def _throttle(given: CheckInput) -> CheckResult:
+    """Judge which part of the time each limit was active. The power limit is normal under load."""
+    table = given.table("amdsmi.violations")
+    known = {name: number for name in _REASONS if (number := as_number(table.get(name))) is not None}
+    if not known:
+        raise Unmeasured(CheckStatus.SKIP, "the GPU tells no reason for throttling")
+    name, percent = max(known.items(), key=lambda one: one[1])
+    status = WARN if percent > given.limit("percent") else PASS
+    limit, text = given.threshold("percent"), f"{name} for {percent:.0f} % of the time"
+    return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=limit)
+
+
+def _xgmi(given: CheckInput) -> CheckResult:
+    code = given.number("amdsmi.xgmi_error")
+    status = FAIL if code else PASS
+    return CheckResult(status=status, message="XGMI reports errors" if code else "XGMI reports no error", observed=code)
+
+
+def _heat(given: CheckInput) -> CheckResult:
+    table = given.table("amdsmi.temperature")
+    pairs = [
+        (name, as_number(table.get(name)), as_number(table.get(f"{name}_limit"))) for name in ("hotspot", "memory")
+    ]
+    known = [(limit - degrees, name, degrees, limit) for name, degrees, limit in pairs if degrees is not None and limit]
+    if not known:
+        raise Unmeasured(CheckStatus.SKIP, "the GPU tells no temperature with a limit")
+    margin, name, degrees, most = min(known)
+    limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="critical temperature of this GPU")
+    status = FAIL if margin <= 0 else WARN if margin <= given.limit("warnBelow") else PASS
+    return CheckResult(status=status, message=f"{name} {degrees:g} degrees", observed=degrees, threshold=limit)
+
+
+def _power(given: CheckInput) -> CheckResult:
+    watts, most = given.field("amdsmi.power", "watts"), given.field("amdsmi.power", "limit")
+    limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="power limit of this GPU")
+    status = WARN if not 0 < watts <= most * given.limit("overLimit") else PASS
+    return CheckResult(status=status, message=f"{watts:g} W", observed=watts, threshold=limit)
+
+
+def _row(**values: object) -> HealthCheck:
+    return HealthCheck(vendor="amd", **values)  # type: ignore[arg-type]
+
+
+CHECKS = (
+    _row(
+        id="amd.count",
+        title="AMD SMI works, and all GPUs are there",
+        judge=_init,
+        reads=("amdsmi.init", "amdsmi.count", "sysfs.pci_gpus"),
+        scope=CheckScope.NODE,
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.REBOOT_NODE,
+        lane=Lane.FAST,
+        unit="GPUs",
+    ),
+    _row(
+        id="amd.ecc",
+        title="No uncorrectable memory errors",
+        judge=_ecc,
+        reads=("amdsmi.ecc",),
+        limits={"uncorrectable": Threshold(value=0, source=ThresholdSource.VENDOR, citation=_EXPORTER)},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        unit="errors",
+    ),
+    _row(
+        id="amd.bad_pages",
+        title="No bad memory page waits",
+        judge=_pages,
+        reads=("amdsmi.bad_pages",),
+        action=RepairAction.RESET_GPU,
+        unit="pages",
+    ),
+    _row(
+        id="amd.pcie.width",
+        title="The PCIe link has all its lanes",
+        judge=_width,
+        reads=("amdsmi.pcie",),
+        action=RepairAction.REBOOT_NODE,
+        unit="lanes",
+    ),
+    _row(
+        id="amd.pcie.replay",
+        title="Few PCIe replays",
+        judge=_replays,
+        reads=("amdsmi.pcie",),
+        limits={"replaysAMinute": Threshold(value=31, source=ThresholdSource.SPEC, citation="as x16 of generation 5")},
+        window=_TEN,
+        unit="replays/min",
+    ),
+    _row(
+        id="amd.throttle",
+        title="Heat does not slow the GPU down for long",
+        judge=_throttle,
+        reads=("amdsmi.violations",),
+        limits={"percent": Threshold(value=5, source=ThresholdSource.SPEC)},
+        unit="%",
+    ),
+    _row(
+        id="amd.xgmi",
+        title="XGMI reports no error",
+        judge=_xgmi,
+        reads=("amdsmi.xgmi_error",),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RUN_DIAG,
+        unit="status",
+    ),
+    _row(
+        id="amd.temperature",
+        title="The GPU is not too hot",
+        judge=_heat,
+        reads=("amdsmi.temperature",),
+        limits={"warnBelow": Threshold(value=5, source=ThresholdSource.SPEC)},
+        unit="degrees",
+    ),
+    _row(
+        id="amd.power",
+        title="The power can be read and is possible",
+        judge=_power,
+        reads=("amdsmi.power",),
+        limits={"overLimit": Threshold(value=1.1, source=ThresholdSource.SPEC)},
+        unit="W",
+    ),
+)

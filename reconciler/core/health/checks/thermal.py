@@ -1,0 +1,297 @@
+"""Heat, throttling, clocks and power of a GPU."""
+
+from statistics import median
+
+from reconciler.core.health.checks.check import MINUTE, CheckInput, CheckResult, HealthCheck, Unmeasured
+from reconciler.core.health.checks.counters import CounterChange, change, in_a_row, lasting
+from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.core.health.readings import ReadError
+
+PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
+_TEN = 10 * MINUTE
+_SPEC = ThresholdSource.SPEC
+
+
+def _margin(given: CheckInput) -> CheckResult:
+    margin, slowdown = given.number("nvml.temperature_margin"), given.number("nvml.margin_limit")
+    limit = Threshold(value=slowdown, source=ThresholdSource.VENDOR, citation="NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT")
+    text = f"{margin:g} degrees to the limit, slowdown at {slowdown:g}"
+    if margin > slowdown + given.limit("warnDegrees"):
+        return CheckResult(status=PASS, message=text, observed=margin, threshold=limit)
+    count = in_a_row(given, _is_over)
+    status = FAIL if count >= given.limit("sweeps") else WARN
+    return CheckResult(status=status, message=text, observed=margin, threshold=limit, samples=max(count, 1))
+
+
+def _is_over(given: CheckInput) -> bool:
+    return given.number("nvml.temperature_margin") < given.number("nvml.margin_limit")
+
+
+def _core(given: CheckInput) -> CheckResult:
+    """Judge the temperature of GPUs that do not tell their margin, by their own threshold where they have one."""
+    margin = given.sweep.find("nvml.temperature_margin", given.slot)
+    if margin is not None and margin.error is None:
+        raise Unmeasured(CheckStatus.SKIP, "temp.margin judges this GPU")
+    degrees = given.number("nvml.temperature")
+    slowdown = given.sweep.find("nvml.temperature_slowdown", given.slot)
+    if slowdown is not None and slowdown.error is None:
+        hot = given.number("nvml.temperature_slowdown")
+        limits = [
+            Threshold(value=value, source=ThresholdSource.VENDOR, citation="slowdown threshold of this GPU")
+            for value in (hot - given.limit("warnBelowSlowdown"), hot)
+        ]
+    else:
+        limits = [given.threshold("warnDegrees"), given.threshold("failDegrees")]
+        given.limit("warnDegrees")
+        given.limit("failDegrees")
+    return _compare(degrees, *limits)
+
+
+def _memory(given: CheckInput) -> CheckResult:
+    degrees, most = given.number("nvml.memory_temperature"), given.number("nvml.memory_temperature_max")
+    source, citation = ThresholdSource.VENDOR, "memory threshold of this GPU"
+    return _compare(
+        degrees,
+        Threshold(value=most - given.limit("warnBelowMax"), source=source, citation=citation),
+        Threshold(value=most, source=source, citation=citation),
+    )
+
+
+def _compare(degrees: float, warn: Threshold, fail: Threshold) -> CheckResult:
+    text = f"{degrees:g} degrees"
+    if degrees >= float(fail.value):
+        return CheckResult(status=FAIL, message=text, observed=degrees, threshold=fail)
+    status = WARN if degrees >= float(warn.value) else PASS
+    return CheckResult(status=status, message=text, observed=degrees, threshold=warn)
+
+
+_HW_SLOWDOWN, _SW_THERMAL, _HW_THERMAL, _HW_BRAKE = 0x08, 0x20, 0x40, 0x80
+_HARDWARE = {_HW_THERMAL: ("hw_thermal", "hardware thermal slowdown"), _HW_BRAKE: ("hw_power_brake", "power brake")}
+_SOFTWARE = {_SW_THERMAL: ("sw_thermal", "software thermal slowdown"), _HW_SLOWDOWN: ("", "hardware slowdown")}
+_FULL_WINDOW = 0.9 * _TEN
+
+
+def _throttle(given: CheckInput) -> CheckResult:
+    """Judge for which part of ten minutes a GPU was slowed down. Idle, set clocks and the power cap are normal."""
+    reasons = int(given.number("nvml.clocks_event_reasons"))
+    seen: list[tuple[CheckStatus, float, str]] = []
+    for names, status, name in ((_HARDWARE, FAIL, "failPercent"), (_SOFTWARE, WARN, "warnPercent")):
+        for bit, (counter, text) in names.items():
+            percent, seconds = _percent(given, bit, counter)
+            if percent > given.limit(name) and seconds >= _FULL_WINDOW:
+                seen.append((status, percent, f"{text} for {percent:.0f} % of {seconds / MINUTE:.0f} minutes"))
+            elif reasons & bit and bit is not _SW_THERMAL:
+                seen.append((WARN, percent, f"{text} now"))
+    if not seen:
+        return CheckResult(status=PASS, message="no slowdown that lasts", observed=0)
+    status = FAIL if any(each is FAIL for each, _, _ in seen) else WARN
+    return CheckResult(
+        status=status,
+        message=", ".join(text for _, _, text in seen),
+        observed=round(max(percent for _, percent, _ in seen), 1),
+        threshold=given.threshold("failPercent" if status is FAIL else "warnPercent"),
+        samples=len(given.earlier(_TEN)) + 1,
+    )
+
+
+def _percent(given: CheckInput, bit: int, counter: str) -> tuple[float, float]:
+    """Return the percentage of time, and the time: by the driver's counter of nanoseconds, else by the sweeps."""
+    counted: CounterChange | None = change(given, "nvml.violations", counter, seconds=_TEN) if counter else None
+    if counted is not None:
+        return min(100.0, counted.per_second / 1e9 * 100), counted.seconds
+    sweeps = [*given.earlier(_TEN), given.sweep]
+    values = [reading.value for sweep in sweeps if (reading := sweep.find("nvml.clocks_event_reasons", given.slot))]
+    known = [value for value in values if isinstance(value, int)]
+    share = sum(bool(value & bit) for value in known) / len(known) if known else 0.0
+    return share * 100, given.sweep.taken_at - sweeps[0].taken_at
+
+
+_NORMAL = 0x01 | 0x02 | 0x100  # idle, clocks that somebody set, display clocks
+
+
+def _clock(given: CheckInput) -> CheckResult:
+    busy, reasons = given.field("nvml.utilization", "gpu"), int(given.number("nvml.clocks_event_reasons"))
+    if busy <= given.limit("busyPercent"):
+        raise Unmeasured(CheckStatus.SKIP, f"the GPU is not busy enough to judge its clock ({busy:g} %)")
+    if reasons & ~_NORMAL:
+        raise Unmeasured(CheckStatus.SKIP, "the clock is held down for a reason that the driver names")
+    percent = _clock_percent(given)
+    text = f"{percent:.0f} % of the highest clock while busy"
+    if percent >= given.limit("warnPercent"):
+        return CheckResult(status=PASS, message=text, observed=percent, threshold=given.threshold("warnPercent"))
+    is_lasting = lasting(given, _TEN, lambda each: _clock_percent(each) < given.limit("failPercent"))
+    name = "failPercent" if is_lasting else "warnPercent"
+    status = FAIL if is_lasting else WARN
+    return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=given.threshold(name))
+
+
+def _clock_percent(given: CheckInput) -> float:
+    most = given.number("nvml.clock_sm_max")
+    if most <= 0:
+        raise Unmeasured(CheckStatus.UNKNOWN, "the driver reports no highest clock")
+    return given.number("nvml.clock_sm") / most * 100
+
+
+def _limit(given: CheckInput) -> CheckResult:
+    enforced, usual = given.number("nvml.power_limit"), given.number("nvml.power_default_limit")
+    if usual <= 0:
+        raise Unmeasured(CheckStatus.UNKNOWN, "the driver reports no default power limit")
+    percent = enforced / usual * 100
+    text = f"{enforced / 1000:.0f} W of {usual / 1000:.0f} W"
+    for status, name in ((FAIL, "failPercent"), (WARN, "warnPercent")):
+        if percent < given.limit(name):
+            limit = given.threshold(name)
+            return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=limit)
+    return CheckResult(status=PASS, message=text, observed=round(percent, 1), threshold=given.threshold("warnPercent"))
+
+
+def _usage(given: CheckInput) -> CheckResult:
+    reading = given.sweep.find("nvml.power_usage", given.slot)
+    if reading is not None and reading.error is ReadError.FAILED:
+        count = in_a_row(given, _is_unreadable)
+        if count >= given.limit("sweeps"):
+            text = f"the power cannot be read ({reading.detail}), {count} sweeps in a row"
+            return CheckResult(status=FAIL, message=text, threshold=given.threshold("sweeps"), samples=count)
+    watts = given.number("nvml.power_usage") / 1000
+    most = given.number("nvml.power_limit") / 1000 * given.limit("overLimit")
+    is_odd = not given.limit("leastWatts") <= watts <= most
+    least = given.limit("leastWatts")
+    text = f"{watts:.0f} W" + (f", outside {least:g} to {most:.0f} W" if is_odd else "")
+    return CheckResult(status=WARN if is_odd else PASS, message=text, observed=round(watts, 1))
+
+
+def _is_unreadable(given: CheckInput) -> bool:
+    reading = given.sweep.find("nvml.power_usage", given.slot)
+    return reading is not None and reading.error is ReadError.FAILED
+
+
+def _idle(given: CheckInput) -> CheckResult:
+    """Compare idle GPUs of a node with each other: one that is hot alone does something that nobody asked for."""
+    if not _is_idle(given, given.slot):
+        raise Unmeasured(CheckStatus.SKIP, "the GPU is not idle")
+    watts = given.number("nvml.power_usage") / 1000
+    idle = [slot for slot in (gpu.slot for gpu in given.sweep.gpus) if slot != given.slot and _is_idle(given, slot)]
+    if len(idle) < given.limit("peers"):
+        raise Unmeasured(CheckStatus.SKIP, f"{len(idle)} other GPUs of this node are idle, too few to compare")
+    if _is_hot(given):
+        if lasting(given, _TEN, _is_hot):
+            text = f"{watts:.0f} W while idle for ten minutes, more than twice its peers"
+            return CheckResult(status=WARN, message=text, observed=round(watts, 1), threshold=given.threshold("factor"))
+        text = f"{watts:.0f} W while idle, more than twice its peers, but not for ten minutes"
+        return CheckResult(status=PASS, message=text, observed=round(watts, 1))
+    return CheckResult(status=PASS, message=f"{watts:.0f} W while idle", observed=round(watts, 1))
+
+
+def _is_idle(given: CheckInput, slot: str) -> bool:
+    try:
+        return given.field("nvml.utilization", "gpu", slot) == 0 and given.number("nvml.power_usage", slot) > 0
+    except Unmeasured:
+        return False
+
+
+def _is_hot(given: CheckInput) -> bool:
+    others = [gpu.slot for gpu in given.sweep.gpus if gpu.slot != given.slot and _is_idle(given, gpu.slot)]
+    if not others or not _is_idle(given, given.slot):
+        return False
+    usual = median(given.number("nvml.power_usage", slot) for slot in others)
+    return given.number("nvml.power_usage") > usual * given.limit("factor")
+
+
+_GPUD = "gpud, and Azure HPC health checks"
+CHECKS = (
+    HealthCheck(
+        id="temp.margin",
+        title="The GPU is far enough from its thermal slowdown",
+        judge=_margin,
+        reads=("nvml.temperature_margin", "nvml.margin_limit"),
+        limits={
+            "warnDegrees": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, ADR 042"),
+            "sweeps": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, ADR 042"),
+        },
+        window=_TEN,
+        unit="degrees",
+    ),
+    HealthCheck(
+        id="temp.core",
+        title="The GPU is not too hot (A100 and older)",
+        judge=_core,
+        reads=("nvml.temperature", "nvml.temperature_slowdown", "nvml.temperature_margin"),
+        limits={
+            "warnBelowSlowdown": Threshold(value=5, source=_SPEC),
+            "warnDegrees": Threshold(value=85, source=_SPEC, citation="only where the GPU has no threshold"),
+            "failDegrees": Threshold(value=95, source=_SPEC, citation="only where the GPU has no threshold"),
+        },
+        unit="degrees",
+    ),
+    HealthCheck(
+        id="temp.hbm",
+        title="The memory is not too hot",
+        judge=_memory,
+        reads=("nvml.memory_temperature", "nvml.memory_temperature_max"),
+        limits={"warnBelowMax": Threshold(value=5, source=_SPEC)},
+        unit="degrees",
+    ),
+    HealthCheck(
+        id="throttle",
+        title="Heat and power brakes do not slow the GPU down for long",
+        judge=_throttle,
+        reads=("nvml.clocks_event_reasons", "nvml.violations"),
+        limits={
+            "warnPercent": Threshold(value=5, source=_SPEC, citation=_GPUD),
+            "failPercent": Threshold(value=10, source=_SPEC, citation=_GPUD),
+        },
+        window=_TEN,
+        unit="%",
+    ),
+    HealthCheck(
+        id="clock.locked",
+        title="A busy GPU reaches its clock",
+        judge=_clock,
+        reads=("nvml.clock_sm", "nvml.clock_sm_max", "nvml.utilization", "nvml.clocks_event_reasons"),
+        limits={
+            "busyPercent": Threshold(value=80, source=_SPEC),
+            "warnPercent": Threshold(value=90, source=_SPEC),
+            "failPercent": Threshold(value=75, source=_SPEC),
+        },
+        window=_TEN,
+        unit="%",
+    ),
+    HealthCheck(
+        id="power.limit",
+        title="The power limit is that of the vendor",
+        judge=_limit,
+        reads=("nvml.power_limit", "nvml.power_default_limit"),
+        limits={
+            "warnPercent": Threshold(value=95, source=ThresholdSource.VENDOR, citation="DCGM, enforced power limit"),
+            "failPercent": Threshold(value=80, source=_SPEC),
+        },
+        unit="%",
+    ),
+    HealthCheck(
+        id="power.read",
+        title="The power can be read and is possible",
+        judge=_usage,
+        reads=("nvml.power_usage", "nvml.power_limit"),
+        limits={
+            "leastWatts": Threshold(value=5, source=_SPEC, citation="an idle T4 takes 9 W"),
+            "overLimit": Threshold(value=1.1, source=_SPEC),
+            "sweeps": Threshold(value=3, source=_SPEC),
+        },
+        window=_TEN,
+        severity=FindingSeverity.DEGRADED,
+        action=RepairAction.RUN_DIAG,
+        unit="W",
+    ),
+    HealthCheck(
+        id="idle.hot",
+        title="An idle GPU takes no more power than its idle peers",
+        judge=_idle,
+        reads=("nvml.utilization", "nvml.power_usage"),
+        limits={
+            "factor": Threshold(value=2, source=_SPEC),
+            "peers": Threshold(value=3, source=_SPEC),
+        },
+        window=_TEN,
+        unit="W",
+    ),
+)
