@@ -1,5 +1,6 @@
 """NVML through the real binding, in a real child process, on a fake library built with the system's compiler."""
 
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -189,7 +190,7 @@ def test_a_stuck_child_is_not_asked_again(environ: dict[str, str]) -> None:
     """A child that no signal ends is left alone: its GPU counts as silent, and no second one hangs beside it."""
     settings = {"FAKE_HANG_nvmlDeviceGetTemperature_0": "1"}
     with source({**environ, **settings}, seconds=0.7) as one:
-        one._child.abandon = lambda: _detach(one)  # type: ignore[assignment, method-assign] # as in the kernel's D state
+        one._child.abandon = lambda: _detach(one)  # type: ignore[method-assign] # the kernel's D state
         sweep_of(one)
         (stuck,) = one._stuck.values()
         start = time.monotonic()
@@ -198,7 +199,7 @@ def test_a_stuck_child_is_not_asked_again(environ: dict[str, str]) -> None:
         assert list(one._stuck.values()) == [stuck]
         assert statuses(sweep, FIRST)["gpu.reachable"].status is CheckStatus.UNKNOWN
         assert statuses(sweep, SECOND)["power.limit"].status is CheckStatus.PASS
-        del one._child.abandon  # type: ignore[method-assign]
+        del one._child.abandon
         stuck.kill()
         stuck.wait()
         for stream in (stuck.stdin, stuck.stdout):
@@ -206,6 +207,6 @@ def test_a_stuck_child_is_not_asked_again(environ: dict[str, str]) -> None:
             stream.close()
 
 
-def _detach(one: LibrarySource) -> object:
+def _detach(one: LibrarySource) -> subprocess.Popen[bytes] | None:
     process, one._child._process = one._child._process, None
     return process
