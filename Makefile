@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python a thousand times: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply test-health clean
+.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report gpu-check features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply test-health clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ schemas: $(READY) ## regenerate the Kubernetes schemas from a real API server
 
 kubectl-records: $(READY) ## record how the kubectl on PATH reads YAML and prints quantities
 	@$(BIN)/python -m tools.record_kubectl
+
+gpu-check: $(READY) ## measure the NVIDIA GPUs of this machine, into gpu-check/; under ten minutes, exit code 6 without one
+	@$(BIN)/python -m tools.gpu_check $(GPU_CHECK)
 
 test-scheduler: $(READY) ## run the gang tests with the real KAI scheduler
 	@$(BIN)/python -m tests.cluster.build control-plane crds state kwok kai training-operator
