@@ -1,6 +1,8 @@
 """The tests of a GPU through the real ctypes path, on a fake of the driver's library."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -149,6 +151,34 @@ def test_a_hang_ends_in_time(read: Read, tmp_path: Path) -> None:
     pid = int(log.read_text().split()[0])
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_test_ends_with_its_parent(library: Path, tmp_path: Path) -> None:
+    """A parent that is killed cannot end its child: the kernel does, also in the middle of a test."""
+    log = tmp_path / "log"
+    code = (
+        "import sys; from reconciler.adapters.node.selftest import GpuSelfTest\n"
+        f"[*GpuSelfTest(library={str(library)!r}).read({SLOT!r}, [{{'test': 'soak', 'seconds': 60}}])]"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "FAKE_CUDA_LOG": str(log)})
+    try:
+        _wait(lambda: log.exists() and "cuLaunchKernel" in log.read_text(), "no test runs")
+        pid = int(log.read_text().split()[0])
+        assert pid != parent.pid
+        os.kill(pid, 0)
+    finally:
+        parent.kill()
+        parent.wait()
+    _wait(
+        lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2], "it lives"
+    )
+
+
+def _wait(condition: Callable[[], bool], problem: str) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, problem
+        time.sleep(0.02)
 
 
 def test_the_budget_limits_the_samples(read: Read) -> None:

@@ -286,7 +286,10 @@ def _unprivileged() -> object:
         return "not tried: this run is not by root"
     argv = (sys.executable, "-m", "reconciler", "probe", "-o", "json")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        argv, user=_NOBODY, group=_NOBODY, extra_groups=[], env=environ, capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(
+            argv, user=_NOBODY, group=_NOBODY, extra_groups=[], env=environ, capture_output=True, text=True, check=False
+        )
+    except OSError as problem:
+        return f"not tried: another user cannot run this Python: {problem}"
     return done.stdout if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr[-300:]}"

@@ -4,6 +4,7 @@ It reads requests and writes answers, one line of JSON each, until its input end
 error of the GPU is an answer, too: the process is expected to die with its GPU, and the parent to outlive it.
 """
 
+import ctypes
 import json
 import os
 import sys
@@ -32,6 +33,8 @@ _OF_CODES = {
     801: "not_supported",
 }
 """The `ReadError` of a code of the driver, where it is not `failed`."""
+
+_PARENT_DEATH_SIGNAL, _SIGKILL = 1, 9
 
 Request = dict[str, Any]
 
@@ -110,8 +113,19 @@ def _error(error: Exception) -> Fields:
     return {"error": kind, "detail": str(error)}
 
 
+def _end_with_parent() -> None:
+    """Let the kernel kill this process when its parent dies: nobody else would stop a test that runs."""
+    parent = os.getppid()
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PARENT_DEATH_SIGNAL, _SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit("the parent has ended")
+
+
 def main() -> None:
     """Answer until the input ends."""
+    _end_with_parent()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is a message, not an answer
     session: GpuSession | None = None

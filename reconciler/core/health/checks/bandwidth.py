@@ -20,6 +20,8 @@ _OF_PRODUCT = Threshold(
 )
 _SHEET = "part of the data sheet's bandwidth, or of 2 x memory clock x bus width / 8 where no table knows the card"
 
+_IMPOSSIBLE = 1.05  # of a peak
+
 
 def _spec(value: float, citation: str) -> Threshold:
     return Threshold(value=value, source=ThresholdSource.SPEC, citation=citation)
@@ -126,6 +128,9 @@ def _memory(given: CheckInput) -> CheckResult:
     found = given.table("cuda.daxpy")
     observed = given.field("cuda.daxpy", "best")
     peak = memory_peak(given)
+    if observed > peak * _IMPOSSIBLE:
+        text = f"memory: {observed:.4g} GB/s is more than the peak of {peak:.4g}: the measurement or the peak is wrong"
+        raise Unmeasured(CheckStatus.UNKNOWN, text)
     kind = "Gddr" if _loses_to_ecc(given) else ""
     warn, fail = given.threshold(f"warnBelow{kind}"), given.threshold(f"failBelow{kind}")
     return rated("memory", observed, peak, warn, fail, samples=len(found.get("samples") or [0]))
