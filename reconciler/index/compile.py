@@ -7,7 +7,7 @@ and evaluate the policies.
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha1, sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -32,6 +32,9 @@ from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.sizing import is_sized, outdated, size, unwritten, was_sized, with_note, writes_source
 from reconciler.revision.files import selects
+
+if TYPE_CHECKING:
+    from reconciler.core.kinds.health.jobs import HealthOfJobs
 
 
 class RenderedObject(Struct, frozen=True, kw_only=True):
@@ -147,7 +150,16 @@ def _render(context: Context, unit: _CompileUnit) -> None:
                 manifests = rendered.manifests
             if source.row.has_generations and source.row.render is None:
                 manifests = tuple(_in_generation(manifest, document, lookup, unit) for manifest in manifests)
+            health = context.health_of_jobs.get(cluster.name)
+            if health is not None:
+                manifests = tuple(_with_health(context.kinds, manifest, health) for manifest in manifests)
             unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)
+
+
+def _with_health(kinds: Kinds, manifest: Manifest, health: "HealthOfJobs") -> Manifest:
+    from reconciler.core.kinds.health.jobs import with_health  # noqa: PLC0415 - few repositories have policies
+
+    return with_health(kinds, manifest, health)
 
 
 def _marked(manifest: Manifest, lookup: RecordingLookup) -> Manifest:

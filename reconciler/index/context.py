@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import Document
+from reconciler.core.health.policy import PolicyBook
 from reconciler.core.inventory import with_quarantined
 from reconciler.core.kinds.facts import KindId
-from reconciler.core.kinds.health import QUARANTINE, quarantine_of
+from reconciler.core.kinds.health import POLICY, QUARANTINE, policy_of, quarantine_of
 from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.approvals import read_approvals
@@ -32,6 +33,7 @@ from reconciler.revision.files import selects
 
 if TYPE_CHECKING:
     from reconciler.core.health.quarantine import NodeQuarantine
+    from reconciler.core.kinds.health.jobs import HealthOfJobs
     from reconciler.core.runs import FinishedRun
 
 
@@ -79,6 +81,7 @@ class Context(Struct, frozen=True, kw_only=True):
     files: Mapping[str, Definition]
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
     problems: tuple[Problem, ...]
+    health_of_jobs: "Mapping[str, HealthOfJobs]" = {}  # by cluster
     generations: Mapping[str, str] = {}  # suffixes by the path of the object under its own name
 
     @property
@@ -108,6 +111,22 @@ def quarantines_of(definitions: Definitions, cluster: str) -> "dict[str, NodeQua
     """Return the quarantines of a cluster by their names."""
     found = definitions.get((cluster, QUARANTINE, ""))
     return {name: quarantine_of(one.document) for name, one in found.items()} if found else {}
+
+
+def _health_of_jobs(clusters: tuple[Cluster, ...], definitions: Definitions) -> "dict[str, HealthOfJobs]":
+    """Return what base policies change in jobs, by cluster; clusters where nothing changes are not in the mapping."""
+    rules = {}
+    for cluster in clusters:
+        found = [one.document for one in definitions.get((cluster.name, POLICY, ""), {}).values()]
+        if not found:
+            continue
+        from reconciler.core.kinds.health.jobs import HealthOfJobs  # noqa: PLC0415 - few repositories have policies
+
+        book = PolicyBook(map(policy_of, found))
+        health = HealthOfJobs(rule=book.base.jobs, document=min(found, key=lambda one: policy_of(one).rank))
+        if health.changes:
+            rules[cluster.name] = health
+    return rules
 
 
 def _without_quarantined(evidence: Evidence, definitions: Definitions) -> Evidence:
@@ -161,6 +180,7 @@ def build_context(
     measured = read_evidence(config, clusters, kinds, evidence)
     catalogue = catalogue.with_crds([one for one in documents if kinds.find(one.group, one.kind).defines_kinds])
     found = _definitions(clusters, definitions, kinds, catalogue)
+    jobs = _health_of_jobs(clusters, found)
     return Context(
         config=config,
         clusters=clusters,
@@ -171,9 +191,10 @@ def build_context(
         approvals=approved,
         checker=checker,
         object_format=object_format,
-        digest=_digest(engine, config, rules.policies, definitions, kinds),
+        digest=_digest(engine, config, (rules.policies, jobs), definitions, kinds),
         definitions=found,
         evidence=_without_quarantined(measured, found),
+        health_of_jobs=jobs,
         files=_launch_configurations(definitions),
         namespaces=_namespaces(clusters, documents, kinds),
         problems=mask_findings(
@@ -187,15 +208,26 @@ def build_context(
     )
 
 
-def _digest(engine: str, config: Config, policies: PolicySet, definitions: Sequence[ParsedFile], kinds: Kinds) -> str:
-    """Digest what every file depends on. Of definitions those are the global ones, such as namespaces."""
+def _digest(
+    engine: str,
+    config: Config,
+    rules: tuple[PolicySet, "Mapping[str, HealthOfJobs]"],
+    definitions: Sequence[ParsedFile],
+    kinds: Kinds,
+) -> str:
+    """Digest what every file depends on. Of definitions those are the global ones, such as namespaces.
+
+    Of health policies it is what they change in jobs, so that a threshold compiles no file again.
+    """
+    policies, jobs = rules
+    health = sorted((cluster, repr(one.rule), str(one.document.source)) for cluster, one in jobs.items())
     all_depend = sorted(
         digest
         for file in definitions
         for document, digest in zip(file.documents, file.digests, strict=True)
         if kinds.find(document.group, document.kind).affects_all_files
     )
-    return sha256(repr((engine, config, policies.digest, all_depend)).encode()).hexdigest()
+    return sha256(repr((engine, config, policies.digest, all_depend, health)).encode()).hexdigest()
 
 
 def _launch_configurations(files: Iterable[ParsedFile]) -> dict[str, Definition]:

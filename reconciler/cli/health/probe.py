@@ -46,8 +46,8 @@ Examples:
 )
 @click.option(
     "--exit-style",
-    type=click.Choice(("nagios", "npd")),
-    help="Exit with the verdict: 0, 1, 2, 3 as Nagios, or 0, 1, 2 as Node Problem Detector. "
+    type=click.Choice(("nagios", "npd", "preflight", "preflight-closed")),
+    help="Exit with the verdict: 0, 1, 2, 3 as Nagios, 0, 1, 2 as Node Problem Detector, or 42 for bad hardware. "
     "[default: nagios with -o nagios, else 0]",
 )
 @_ROOT

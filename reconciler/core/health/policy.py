@@ -107,8 +107,8 @@ class PreflightRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class JobRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What health changes in rendered jobs. `exclude` keeps them off quarantined nodes, `prefer` off suspected ones."""
 
-    exclude: bool = True
-    prefer: bool = True
+    exclude: bool = False
+    prefer: bool = False
     preflight: PreflightRule = PreflightRule()
 
 

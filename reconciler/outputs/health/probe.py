@@ -12,8 +12,17 @@ FORMATS = ("table", "json", "nagios", "prometheus")
 _WORST = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN, CheckStatus.PASS)
 _NAGIOS = {CheckStatus.PASS: 0, CheckStatus.WARN: 1, CheckStatus.FAIL: 2, CheckStatus.UNKNOWN: 3}
 _NPD = {CheckStatus.PASS: 0, CheckStatus.WARN: 0, CheckStatus.FAIL: 1, CheckStatus.UNKNOWN: 2}
-EXIT_CODES = {"nagios": _NAGIOS, "npd": _NPD}
-"""Exit codes by style. Node Problem Detector knows no warning: a problem there is a failure."""
+_PREFLIGHT = {**dict.fromkeys(CheckStatus, 0), CheckStatus.FAIL: 42}
+EXIT_CODES = {
+    "nagios": _NAGIOS,
+    "npd": _NPD,
+    "preflight": _PREFLIGHT,
+    "preflight-closed": {**_PREFLIGHT, CheckStatus.UNKNOWN: 42},
+}
+"""Exit codes by style. Node Problem Detector knows no warning: a problem there is a failure.
+
+A preflight check stops its job with 42, for bad hardware alone; closed, also if it could not measure.
+"""
 _WORDS = {
     CheckStatus.PASS: "OK",
     CheckStatus.WARN: "WARNING",
