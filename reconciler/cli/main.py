@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "status": "Show phase, workers and times of jobs, and why a job waits.",
     "propose": "Propose flavors and quotas that fit the observed nodes.",
     "size": "Choose the number of GPUs for a training job.",
+    "health": "Show the health of GPU nodes, and decide about them.",
     "probe": "Check the GPUs of this machine.",
     "agent": "Keep checking the GPUs of a node and publish its health.",
     "show": "Show a saved plan in any format.",
@@ -45,7 +46,7 @@ COMMANDS: dict[str, str] = {
 
 _FOLDERS = {
     **dict.fromkeys(("schema", "version", "completion"), "about"),
-    **dict.fromkeys(("probe", "agent"), "health"),
+    **dict.fromkeys(("probe", "agent", "health"), "health"),
     **dict.fromkeys(("observe", "status", "propose", "apply", "drift", "history", "rollback", "controller"), "live"),
 }
 """The folders of commands whose modules are not beside this one."""

@@ -68,7 +68,10 @@ def run_round(
 
 def _facts(reading: FleetReading, state: LaneState) -> dict[str, FleetNode]:
     """Return the facts. Who closes the proposal of a case disagrees with it, as who removes our taint does."""
-    closed = {node for node, case in state.cases.items() if case.closed_at}
+    nodes = state.fleet.nodes
+    closed = {
+        node for node, case in state.cases.items() if node in nodes and case.closed_at >= max(nodes[node].since, 1.0)
+    }
     return {name: replace(one, unfenced=True) if name in closed else one for name, one in reading.facts.items()}
 
 

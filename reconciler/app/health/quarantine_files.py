@@ -92,15 +92,17 @@ def mirror_files(sources: HealthSources, done: LaneRound) -> dict[str, bytes | N
         state = done.evaluation.state.nodes.get(node, NodeState())
         before = known.get(node)
         is_ours = state.ours and decision.taint is not None
-        if is_ours and before is None and (path := sources.new_path(node)):
+        case = done.state.cases.get(node)
+        is_withdrawn = case is not None and case.mirrored  # a person deleted the file
+        if is_ours and before is None and not is_withdrawn and (path := sources.new_path(node)):
             files[path] = _new_file(sources, node_quarantine(decision, state), origin=FAST_LANE)
         elif is_ours and before is not None and before.is_mirror:
             files |= _edited(sources, before, {"until": _time(state.until)})
         elif not is_ours and before is not None and before.is_mirror:
-            files |= _removed(sources, before)
+            files |= removed_file(sources, before)
     for node in known.keys() - done.evaluation.decisions.keys():
         if known[node].is_mirror and node not in done.reading.nodes:
-            files |= _removed(sources, known[node])
+            files |= removed_file(sources, known[node])
     return files
 
 
@@ -110,7 +112,7 @@ def proposed_files(sources: HealthSources, decision: HealthDecision, state: Node
     if proposal is None:
         return {}
     if proposal in _DELETES:
-        return {} if before is None else _removed(sources, before)
+        return {} if before is None else removed_file(sources, before)
     wanted = replace(node_quarantine(decision, state), until="")
     if proposal in _ACTIONS:
         action, stage = _ACTIONS[proposal]
@@ -165,12 +167,17 @@ def _edited(sources: HealthSources, before: QuarantineFile, spec: Mapping[str, s
     return {} if edited.problems else {path: edited.content}
 
 
+def staged_file(sources: HealthSources, before: QuarantineFile, stage: Stage) -> dict[str, bytes | None]:
+    """Ask for a stage of the repair. Who does so confirms what the fast lane wrote."""
+    return _edited(sources, before, {"until": None, "stage": str(stage)})
+
+
 def _with(spec: Mapping[str, Any], changes: Mapping[str, str | None]) -> dict[str, Any]:
     merged = {**spec, **{key: value for key, value in changes.items() if value}}
     return {key: value for key, value in merged.items() if key not in changes or changes[key]}
 
 
-def _removed(sources: HealthSources, before: QuarantineFile) -> dict[str, bytes | None]:
+def removed_file(sources: HealthSources, before: QuarantineFile) -> dict[str, bytes | None]:
     """Delete a file that holds this quarantine alone; a document among others is left to people."""
     path = before.document.source.path
     others = [line for line in sources.content(path).splitlines() if line.startswith(b"---")]

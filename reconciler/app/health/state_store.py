@@ -22,7 +22,8 @@ _CONFLICT, _NOT_FOUND = 409, 404
 class HealthCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One fault of one node, from its first sign to the return. `evidence` is the digest of what was proposed last.
 
-    branch: the tip that we pushed. closed_at: somebody removed the branch without a merge.
+    branch: the tip that we pushed. mirrored: Git has shown a file for it. closed_at: when somebody removed the branch
+    or the file without a merge.
     """
 
     id: str
@@ -30,6 +31,7 @@ class HealthCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: str = ""
     proposal: str = ""
     branch: str = ""
+    mirrored: bool = False
     closed_at: float = 0.0
 
 

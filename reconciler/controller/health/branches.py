@@ -75,7 +75,7 @@ class CaseBranches:
             if ran.done is None or ran.store is None:
                 continue
             stored = ran.store.read()
-            cases = dict(stored.state.cases)
+            cases = {node: _followed(one, case, node, ran.done) for node, case in stored.state.cases.items()}
             for work in _work(one, ran.done, cases):
                 cases[work.decision.node] = self._bring(run, work, tips, ran.done)
             for node in cases.keys() & ran.done.evaluation.decisions.keys():
@@ -136,6 +136,16 @@ class CaseBranches:
         except StalePlan:
             return case
         return replace(case, branch="", evidence="", proposal="")
+
+
+def _followed(sources: HealthSources, case: HealthCase, node: str, done: LaneRound) -> HealthCase:
+    """Note that Git shows the file of a case, and that a person deleted it: that cancels what the fast lane did."""
+    if node in sources.quarantines:
+        return replace(case, mirrored=True)
+    state = done.evaluation.state.nodes.get(node)
+    if case.mirrored and state is not None and state.ours and not case.closed_at:
+        return replace(case, closed_at=done.now)
+    return case
 
 
 def _work(sources: HealthSources, done: LaneRound, cases: Mapping[str, HealthCase]) -> Iterable[CaseWork]:

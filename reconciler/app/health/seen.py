@@ -1,0 +1,131 @@
+"""The health of fleets as `reconciler health` shows it: live, or as far as the repository alone knows it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+from msgspec import Struct
+
+from reconciler.app.health.fast_lane import HealthRules, run_round
+from reconciler.app.health.quarantine_files import HealthSources
+from reconciler.app.health.state_store import HealthCase, StateStore
+from reconciler.app.observe.reading import OpenCluster
+from reconciler.app.workspace import Workspace
+from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
+from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
+from reconciler.core.health.fleet.overview import HealthOverview, overview
+from reconciler.core.health.fleet.state import FleetNode, FleetState, NodeState
+from reconciler.core.health.report import NodeReport
+from reconciler.errors import ConfigError
+from reconciler.ports.clock import Clock
+from reconciler.ports.cluster import ClusterError
+
+
+class SeenFleet(Struct, frozen=True, kw_only=True, eq=False):
+    """One cluster: the overview, and what it is made of. `failure`: why the cluster could not be looked at."""
+
+    sources: HealthSources
+    rules: HealthRules
+    view: HealthOverview | None = None
+    evaluation: FleetEvaluation | None = None
+    facts: Mapping[str, FleetNode] = {}
+    reports: Mapping[str, NodeReport] = {}
+    cases: Mapping[str, HealthCase] = {}
+    failure: str = ""
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster."""
+        return self.sources.cluster.name
+
+
+class SeenNode(Struct, frozen=True, kw_only=True, eq=False):
+    """Everything that is known about one node."""
+
+    fleet: SeenFleet
+    decision: HealthDecision
+    state: NodeState
+    report: NodeReport | None = None
+    case: HealthCase | None = None
+    labels: Mapping[str, str] = {}
+
+
+def health_sources(workspace: Workspace) -> list[HealthSources]:
+    """Return what the repository says about the health of every chosen cluster."""
+    index = workspace.compile()
+    return [HealthSources(runtime=workspace.runtime, index=index, cluster=one) for one in index.clusters]
+
+
+def live_fleets(
+    workspace: Workspace, open_cluster: OpenCluster, *, clock: Clock, namespace: str
+) -> Iterator[SeenFleet]:
+    """Look at every cluster as a round of the controller does, and write nothing."""
+    for sources in health_sources(workspace):
+        rules = sources.rules()
+        try:
+            with ExitStack() as stack:
+                live = stack.enter_context(open_cluster(sources.cluster))
+                name = f"{workspace.config.name}-{sources.cluster.name}"
+                store = StateStore(live, namespace=namespace, source=name)
+                done = run_round(live, store, rules, clock=clock, dry_run=True)
+        except ClusterError as error:
+            yield SeenFleet(sources=sources, rules=rules, failure=error.message)
+            continue
+        reading = done.reading
+        limits = rules.policies.base.breaker
+        name, evaluation = sources.cluster.name, done.evaluation
+        view = overview(name, evaluation, reading.facts, reports=reading.reports, limits=limits, now=done.now)
+        yield SeenFleet(
+            sources=sources,
+            rules=rules,
+            view=view,
+            evaluation=done.evaluation,
+            facts=reading.facts,
+            reports=reading.reports,
+            cases=done.state.cases,
+        )
+
+
+def recorded_fleets(workspace: Workspace, *, now: float) -> Iterator[SeenFleet]:
+    """Return what evidence and quarantine files say: without reports every other node is unknown."""
+    for sources in health_sources(workspace):
+        rules = sources.rules()
+        inventory = sources.index.context.evidence.inventories.get(sources.cluster.name)
+        if inventory is None:
+            hint = f"there is no evidence; run `reconciler observe --cluster {sources.cluster.name}` first"
+            yield SeenFleet(sources=sources, rules=rules, failure=hint)
+            continue
+        facts = {
+            node.name: FleetNode(
+                name=node.name,
+                pool=node.labels.get("gpureconciler.io/pool", node.product),
+                product=node.product,
+                gpus=node.gpus,
+                labels=node.labels,
+                cordoned=node.unschedulable,
+            )
+            for node in inventory.nodes
+            if node.gpus
+        }
+        quarantines = tuple(one.quarantine for one in sources.quarantines.values())
+        given = FleetInput(facts=facts, reports={}, policies=rules.policies, quarantines=quarantines)
+        evaluation = evaluate(given, FleetState(), now)
+        limits = rules.policies.base.breaker
+        view = overview(sources.cluster.name, evaluation, facts, reports={}, limits=limits, now=now)
+        yield SeenFleet(sources=sources, rules=rules, view=view, evaluation=evaluation, facts=facts)
+
+
+def find_node(fleets: list[SeenFleet], name: str) -> SeenNode:
+    """Return one node. Raises `ConfigError` if no cluster has it, naming those that could not be asked."""
+    for fleet in fleets:
+        if fleet.evaluation is not None and name in fleet.evaluation.decisions:
+            return SeenNode(
+                fleet=fleet,
+                decision=fleet.evaluation.decisions[name],
+                state=fleet.evaluation.state.nodes.get(name, NodeState()),
+                report=fleet.reports.get(name),
+                case=fleet.cases.get(name),
+                labels=fleet.facts[name].labels,
+            )
+    silent = ", ".join(fleet.cluster for fleet in fleets if fleet.evaluation is None)
+    hint = f"not asked: {silent}" if silent else "only nodes with GPUs or with a report are known"
+    raise ConfigError(f"no node {name!r}", hint=hint)

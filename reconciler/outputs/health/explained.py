@@ -1,0 +1,139 @@
+"""The output of `reconciler health explain`: the chain from reading over finding and policy to the consequence."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from reconciler.core.health.findings import CheckStatus, HealthFinding
+from reconciler.core.health.fleet.decisions import HealthDecision, ProblemStatus
+from reconciler.core.health.fleet.state import CheckFailure, NodeState
+from reconciler.core.health.policy import CheckMode, CheckRule, HealthPolicy, Lane
+from reconciler.core.health.report import NodeReport
+from reconciler.core.secrets import mask_text
+from reconciler.outputs.health.fleet import duration
+from reconciler.outputs.terminal.page import Page, Style, Styled
+
+_SHADOW = CheckRule(mode=CheckMode.SHADOW, lane=Lane.REVIEWED)
+
+
+class NodeExplanation(Struct, frozen=True, kw_only=True):
+    """One node: what was decided, from what, by which policy. `case` is the id of its open case."""
+
+    cluster: str
+    decision: HealthDecision
+    state: NodeState
+    policy: HealthPolicy
+    report: NodeReport | None = None
+    case: str = ""
+
+
+def render_explanation(
+    one: NodeExplanation, now: float, *, width: int = 80, color: bool = False, unicode: bool = True
+) -> str:
+    """Render the chain for a terminal of `width` cells."""
+    page = Page(width=width, color=color, unicode=unicode)
+    since = f" for {duration(now - one.state.since)}" if one.state.since else ""
+    page.heading(f"{one.decision.node} on {one.cluster}: {one.decision.phase}{since}")
+    for title, lines in _chain(one, now):
+        page.write(Styled(title, Style.STRONG))
+        for line in lines:
+            page.write(mask_text(line), indent=2)
+    return page.text()
+
+
+def explanation_json(one: NodeExplanation, now: float) -> dict[str, Any]:
+    """Return the chain as plain data."""
+    chain = {title: [mask_text(line) for line in lines] for title, lines in _chain(one, now)}
+    return {"cluster": one.cluster, "node": one.decision.node, "phase": one.decision.phase.value, "chain": chain} | {
+        "evidence": one.decision.evidence,
+        "slots": to_builtins(one.decision.slots),
+    }
+
+
+def _chain(one: NodeExplanation, now: float) -> Iterator[tuple[str, list[str]]]:
+    yield "readings", [*_readings(one, now)]
+    yield "findings", [*_findings(one)] or ["no check reports a problem"]
+    yield "policy", [*_policy(one)] or ["no rule is concerned"]
+    yield "consequences", [*_consequences(one, now)]
+
+
+def _readings(one: NodeExplanation, now: float) -> Iterator[str]:
+    report = one.report
+    if report is None:
+        yield "no report: its agent has not written one, or cannot be asked"
+        return
+    yield (
+        f"report of {duration(now - report.measured_at)} ago, driver {report.driver or 'unknown'}, "
+        f"{len(report.passed)} checks passed, {len(report.skipped)} skipped"
+    )
+    for finding in _bad(report):
+        if finding.observed is not None:
+            yield f"{finding.check}{_at(finding.slot)}: {finding.observed} {finding.unit}".rstrip()
+
+
+def _findings(one: NodeExplanation) -> Iterator[str]:
+    for finding in _bad(one.report):
+        limit = finding.threshold
+        against = (
+            f" (limit {limit.value} {finding.unit}, source {limit.source}{_cited(limit.citation)})" if limit else ""
+        )
+        what = f"{finding.check}{_at(finding.slot)}: {finding.status}, {finding.severity}: {finding.message}"
+        yield f"{what}{against}, by profile {finding.profile}"
+    current = {finding.key for finding in _bad(one.report)}
+    for failure in one.state.failures:
+        if failure.key not in current:
+            yield f"{failure.check}{_at(failure.slot)}: failed before; only a pass of profile {failure.profile} ends it"
+
+
+def _cited(citation: str) -> str:
+    return f", {citation}" if citation else ""
+
+
+def _policy(one: NodeExplanation) -> Iterator[str]:
+    named = one.policy.name or "no HealthPolicy selects the node, so the defaults count"
+    if one.state.failures:
+        yield named
+    for failure in one.state.failures:
+        rule = one.policy.rule(failure.check, _SHADOW)
+        lane = f"mode {rule.mode or CheckMode.SHADOW}, lane {rule.lane or Lane.REVIEWED}"
+        yield f"{failure.check}{_at(failure.slot)}: {lane}, {_confirmed(one, failure)}"
+    if one.decision.refused:
+        yield f"breaker: {one.decision.refused}"
+
+
+def _confirmed(one: NodeExplanation, failure: CheckFailure) -> str:
+    if failure.is_strong:
+        return "fatal, so one report is enough"
+    life = one.policy.lifecycle
+    return f"failed in {sum(failure.recent)} of the last {len(failure.recent)} reports, {life.confirmations} confirm it"
+
+
+def _consequences(one: NodeExplanation, now: float) -> Iterator[str]:
+    decision = one.decision
+    if decision.condition is ProblemStatus.UNKNOWN:
+        yield "condition GPUProblem stays as it is: nobody knows"
+    else:
+        yield f"condition GPUProblem={decision.condition}"
+    yield f"label gpureconciler.io/health={decision.phase}"
+    if decision.taint is not None:
+        until = f" for another {duration(decision.until - now)}" if decision.until else " until a merge removes it"
+        yield f"taint gpureconciler.io/gpu-problem:{decision.taint}{until}; new pods stay away, running ones stay"
+    if decision.observes_only:
+        yield "somebody else repairs this node, so taint and label are left to them"
+    if decision.proposal is not None:
+        where = f" on branch health/{one.case}" if one.case else ""
+        yield f"proposed: {decision.proposal}{where}"
+    if decision.action != "none":
+        yield f"recommended: {decision.action}"
+    if decision.escalate:
+        yield "somebody must look at it: the taint was renewed because the check still fails"
+
+
+def _bad(report: NodeReport | None) -> list[HealthFinding]:
+    bad = (CheckStatus.FAIL, CheckStatus.WARN, CheckStatus.UNKNOWN)
+    return [] if report is None else [one for one in report.findings if one.status in bad]
+
+
+def _at(slot: str) -> str:
+    return f" on {slot}" if slot else ""
