@@ -126,9 +126,9 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
     if before == now:
         refuse(current)
         return
+    refuse(current, budgets=False)
     if not now:  # an earlier run carried out everything
         return
-    refuse(current, budgets=False)
     done = sorted(one.path for one in before - now if one.path.partition("/")[0] not in begun)
     if done:
         what = f"{done[0]} is" if len(done) == 1 else f"{done[0]} and {len(done) - 1} more are"

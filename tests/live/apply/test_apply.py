@@ -206,6 +206,21 @@ def test_objects_that_are_not_ours_are_neither_changed_nor_deleted(site: Site) -
     assert [entry["manager"] for entry in site.live("ConfigMap", "plain")["metadata"]["managedFields"]] == ["kubectl"]
 
 
+def test_foreign_objects_that_appear_for_all_of_a_plan_refuse_it(site: Site) -> None:
+    """Nothing is left to do, but not because it was done: never "everything is as planned"."""
+    site.config_map("first")
+    assert site.reconcile().code == 0
+    site.config_map("settings", a="ours")
+    assert site.plan().code == 0
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": site.metadata("settings"), "data": {"a": "theirs"}}
+    site.cluster.create(body)
+    ran = site.apply()
+    assert ran.code == 3
+    assert "is not ours" in ran.out
+    assert "as planned" not in ran.out + ran.err
+    assert site.live("ConfigMap", "settings")["data"] == {"a": "theirs"}
+
+
 def test_two_repositories_on_one_cluster(site: Site) -> None:
     """F-142: what another repository applied there is not in our inventory, so it never is a deletion of ours."""
     site.config_map("one")
