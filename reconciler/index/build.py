@@ -29,6 +29,7 @@ from reconciler.index.records import (
     decode_compiled,
     encode_compiled,
     rendered_blobs,
+    rendered_paths,
     summarize_file,
 )
 from reconciler.index.store import ObjectTotals, Store, save_store
@@ -98,11 +99,9 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def sources(self) -> Mapping[str, str]:
         """Source files by rendered path. Of two objects with one path the first counts."""
-        sources: dict[str, str] = {}
-        for source, record in self.records.items():
-            for path in record.paths:
-                sources.setdefault(path, source)
-        return sources
+        paths = rendered_paths(self.records.values())
+        owners = [source for source, record in self.records.items() for _ in range(record.count)]
+        return dict(zip(reversed(paths), reversed(owners), strict=True))
 
     def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
         """Return the summaries of rendered paths, in order."""

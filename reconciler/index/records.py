@@ -53,6 +53,11 @@ class FileRecord(Struct, frozen=True, array_like=True):
         return _summaries.decode(self.encoded_summaries)
 
     @property
+    def count(self) -> int:
+        """How many objects are rendered."""
+        return self.objects.count(SEPARATOR) // 2 + 1 if self.objects else 0
+
+    @property
     def paths(self) -> list[str]:
         """Paths of the rendered objects."""
         return self.objects.split(SEPARATOR)[::2] if self.objects else []
@@ -90,14 +95,23 @@ short_digest = partial(blake2b, digest_size=16)
 
 def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]:
     """Return blob ids by rendered path, and whether two objects have one path. Then the first counts."""
-    objects = SEPARATOR.join([record.objects for record in records if record.objects])
-    parts = objects.split(SEPARATOR) if objects else []
+    parts = _parts(records)
     paths, blobs = parts[::2], parts[1::2]
     desired = dict(zip(paths, blobs, strict=True))
     has_duplicates = len(desired) != len(paths)
     if has_duplicates:
         desired |= zip(reversed(paths), reversed(blobs), strict=True)
     return desired, has_duplicates
+
+
+def rendered_paths(records: Iterable[FileRecord]) -> list[str]:
+    """Return the paths of all rendered objects, in order."""
+    return _parts(records)[::2]
+
+
+def _parts(records: Iterable[FileRecord]) -> list[str]:
+    objects = SEPARATOR.join([record.objects for record in records if record.objects])
+    return objects.split(SEPARATOR) if objects else []
 
 
 def summarize_file(compiled: CompiledFile, *, blob: str, is_definition: bool) -> FileRecord:

@@ -1,16 +1,20 @@
 """Evaluate what the objects of all files mean together. After an edit of workloads only those are evaluated again."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
 from reconciler.core.config import RuleSetting
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.manifests.generations import base_name, base_path
 from reconciler.core.objects import ObjectKey
 from reconciler.core.policy.references import (
     COLLECTIVE,
     evaluate_amounts,
     evaluate_change,
     evaluate_links,
+    has_plain_path,
     has_references,
 )
 from reconciler.core.policy.verdict import Verdict
@@ -79,8 +83,9 @@ def _update(index: CompiledRevision, saved: ObjectTotals, digests: tuple[bytes, 
         return None
     if _digests(index, {path: old[path] for path in index.records})[1] != saved.amounts_digest:
         return None  # another run saved them, or something else than files has changed
-    changes = _changes(old, index.records)
-    if changes is None or not all(_keeps_links(index, saved, change) for change in changes):
+    changes = _changes(index.context.kinds, old, index.records)
+    judged = {(verdict.cluster, verdict.key) for verdict in saved.links}
+    if changes is None or not all(_keeps_links(index, judged, change) for change in changes):
         return None
     rest = subtract_workloads(saved.usage, [before for before, _ in changes])
     usage = usage_by_cluster([after for _, after in changes], base=rest)
@@ -92,41 +97,60 @@ def _update(index: CompiledRevision, saved: ObjectTotals, digests: tuple[bytes, 
     )
 
 
-def _changes(old: Mapping[str, FileRecord], new: Mapping[str, FileRecord]) -> Sequence[_Change] | None:
-    """Return the objects that differ; None if one was added, removed or moved to another line, or defines queues."""
+def _changes(kinds: Kinds, old: Mapping[str, FileRecord], new: Mapping[str, FileRecord]) -> Sequence[_Change] | None:
+    """Return the objects that differ; None if one was added, removed or moved to another line, or defines queues.
+
+    A new generation of a job is no other object: nothing refers to jobs by name.
+    """
     changes: list[_Change] = []
     for path, record in new.items():
         if record.encoded_summaries == old[path].encoded_summaries:
             continue
         before, after = old[path].summaries, record.summaries
-        if [*map(identity, before)] != [*map(identity, after)]:
+        if [_identity(kinds, row) for row in before] != [_identity(kinds, row) for row in after]:
             return None
         changes += [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
     return None if any(defines_queues(row) for pair in changes for row in pair) else changes
 
 
-def _keeps_links(index: CompiledRevision, saved: ObjectTotals, change: _Change) -> bool:
-    """Return whether the verdicts on references stay: an object refers to the same as before, or all of it exists."""
+def _identity(kinds: Kinds, row: ObjectSummary) -> tuple[str | int, ...]:
+    """Return what an object is, and its place in the source; of a job without the suffix of its generation."""
+    if kinds.find(row.group, row.kind).has_generations:
+        row = replace(row, name=base_name(row.name), path=base_path(row.path))
+    return identity(row)
+
+
+def _keeps_links(index: CompiledRevision, judged: AbstractSet[tuple[str, ObjectKey]], change: _Change) -> bool:
+    """Return whether the verdicts on references stay: an object refers to the same as before, or all of it exists.
+
+    judged: the objects that have verdicts.
+    """
     before, after = change
-    if before.references == after.references:
+    is_same = before.references == after.references
+    if is_same and before.key == after.key:
         return True
-    if (after.cluster, after.key) in {(verdict.cluster, verdict.key) for verdict in saved.links}:
+    if not judged.isdisjoint((row.cluster, row.key) for row in change):
         return False
+    (cluster,) = (each for each in index.clusters if each.name == after.cluster)
+    kinds, rules = index.context.kinds, index.context.config.rules
+    if before.key != after.key and not has_plain_path(kinds, after, cluster, rules):
+        return False
+    if is_same:
+        return True
     keys = (
         ObjectKey(group=each.group, kind=each.kind, namespace=each.namespace, name=each.name)
         for each in after.references
     )
-    paths = (index.context.kinds.manifest_path(after.cluster, key) for key in keys)
+    paths = (kinds.manifest_path(after.cluster, key) for key in keys)
     targets = index.summaries(path for path in paths if path in index.sources)
-    (cluster,) = (each for each in index.clusters if each.name == after.cluster)
-    return has_references(index.context.kinds, after, targets.values(), cluster, index.context.config.rules)
+    return has_references(kinds, after, targets.values(), cluster, rules)
 
 
 def _update_amounts(
     index: CompiledRevision, saved: ObjectTotals, changes: Sequence[_Change], usage: Mapping[str, QueueUsage]
 ) -> tuple[Verdict, ...] | None:
     """Return the verdicts on amounts, with those on changed workloads replaced."""
-    changed = {(after.cluster, after.key) for _, after in changes}
+    changed = {(row.cluster, row.key) for pair in changes for row in pair}
     amounts: list[Verdict] = []
     for cluster in index.clusters:
         new = evaluate_change(

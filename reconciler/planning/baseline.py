@@ -76,6 +76,8 @@ class RenderedTree:
 
     def differing(self, desired: Mapping[str, str]) -> list[str]:
         """Return the paths whose blob id is not the desired one."""
+        if self._blobs == desired:
+            return []
         return [path for path, blob in self._blobs.items() if desired.get(path) != blob]
 
     def objects(self, paths: Iterable[str]) -> Mapping[str, ExistingObject]:

@@ -19,7 +19,7 @@ from reconciler.index.build import (
     store_key,
 )
 from reconciler.index.renderer import Renderer
-from reconciler.index.store import ObjectTotals, load_store, save_store
+from reconciler.index.store import ObjectTotals, Store, load_store, save_store
 from reconciler.index.totals import evaluate_totals
 from reconciler.planning.baseline import Baseline, RenderedTree
 from reconciler.planning.causes import find_causes
@@ -119,9 +119,11 @@ def load_sides(
     """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
     own = rendered_tree(runtime, index.revision)
-    index, refusals = assign_generations(runtime, index, own)
-    index = settle_finished(runtime, index, own)
     totals = evaluate_tree(runtime, index)
+    renamed, refusals = assign_generations(runtime, index, own)
+    if renamed is not index:
+        totals = evaluate_totals(replace(renamed, saved=Store(records=index.records, totals=totals)))
+    index = settle_finished(runtime, renamed, own)
     judging = _resolve_base(runtime, index, base, or_itself=against_head)
     before = index.revision if against_head else judging
     baseline = own if before.files.rendered == index.revision.files.rendered else rendered_tree(runtime, before)

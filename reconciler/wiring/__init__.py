@@ -142,6 +142,12 @@ def _read_bundle(paths: list[str]) -> Iterator[bytes]:
 
 def kinds() -> "Kinds":
     """Return the registry of kinds: the built-in families, and those of installed packages."""
+    return _kinds_of(tuple(sys.path))
+
+
+@cache
+def _kinds_of(_: tuple[str, ...]) -> "Kinds":
+    """Return the registry of kinds with the packages that this path finds. They are searched once."""
     from reconciler.adapters.plugins import with_installed_families
     from reconciler.core.kinds.registry import BUILT_IN
 

@@ -170,3 +170,21 @@ def test_random_moves(full: FullEvaluations, seed: int) -> None:
         assert planned == fleet.cold()
         evaluations.append(number)
     assert {*evaluations} == {0, 1}
+
+
+def test_a_new_generation_is_evaluated_alone(full: FullEvaluations) -> None:
+    """A job that is replaced has another name, which nothing refers to."""
+    fleet = start(most=1000)
+    fleet.write("reconciler.yaml", config(most=1000) + "  onImmutableChange: replace\n")
+    fleet.repository.save(fleet.plan().contents())
+    fleet.warm()
+    for gpus in (2, 4, 16, 2):  # no node has 16
+        fleet.write("jobs/a/batch-0.yaml", batch("batch-0", gpus=gpus))
+        evaluations, planned = full.of(fleet)
+        assert '"name":"batch-0-g' in planned.replace(" ", "")
+        assert planned == fleet.cold()
+        assert evaluations == 0
+    fleet.write("jobs/a/batch-0.yaml", batch("batch-0", of="q3", gpus=4))  # which does not exist
+    evaluations, planned = full.of(fleet)
+    assert planned == fleet.cold()
+    assert evaluations == 2, "under both names"

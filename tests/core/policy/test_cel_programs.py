@@ -41,6 +41,19 @@ def test_several_clauses_with_too_many_variables_are_refused_before_the_engine_s
         ProgramCache().compose(clauses)
 
 
+def test_a_refusal_is_remembered_too() -> None:
+    """A combination of policies that is too large for the engine is not composed again by the next run."""
+    first, second = ProgramCache(), ProgramCache()
+    with pytest.raises(RuntimeError) as refused:
+        first.compose([Clause(expression="object.(")])
+    second.recall(first.made)
+    with pytest.raises(RuntimeError) as again:
+        second.compose([Clause(expression="object.(")])
+    assert str(again.value) == str(refused.value)
+    assert len(first.made) == 1
+    assert not second.made
+
+
 def test_a_constant_variable_is_not_a_level_of_nesting() -> None:
     variables = tuple((f"v{number}", f"'item{number}'") for number in range(40))
     clauses = [Clause(expression=f"variables.v{number} in object.items", variables=variables) for number in range(40)]

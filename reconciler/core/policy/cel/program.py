@@ -190,17 +190,17 @@ _TEMPLATES = {
 }
 
 
-_Encoded = tuple[frozenset[str], bytes]
-"""The variables that a program may read, and its serialized form."""
+_Encoded = tuple[frozenset[str], bytes, str]
+"""The variables that a program may read, its serialized form, and why the engine rejects it (empty: it does not)."""
 
 
 class ProgramCache:
-    """Composes each program once. `made` are the new ones, encoded for a later run."""
+    """Composes each program once, and remembers rejected ones. `made` are the new ones, encoded for a later run."""
 
     def __init__(self) -> None:
         self.made: dict[str, bytes] = {}
         self._known: Mapping[str, bytes] = {}
-        self._composed: dict[str, CelProgram] = {}
+        self._composed: dict[str, CelProgram | str] = {}
 
     def recall(self, known: Mapping[str, bytes]) -> None:
         """Use the `made` of an earlier run of the same engine."""
@@ -216,32 +216,32 @@ class ProgramCache:
         key = sha256(repr(clauses).encode()).hexdigest()
         program = self._composed.get(key) or self._decode(key)
         if program is None:
-            composed = _composed(tuple(clauses))
-            if isinstance(composed, str):
-                raise RuntimeError(composed)
-            program, self.made[key] = composed
+            program, self.made[key] = _composed(tuple(clauses))
         self._composed[key] = program
-        return program
+        if isinstance(program, CelProgram):
+            return program
+        raise RuntimeError(program)
 
-    def _decode(self, key: str) -> CelProgram | None:
+    def _decode(self, key: str) -> CelProgram | str | None:
         raw = self._known.get(key)
         if raw is None:
             return None
         try:
-            reads, form = _decoder.decode(raw)
-            return CelProgram(expression=environment.deserialize(form), reads=reads)
+            reads, form, rejection = _decoder.decode(raw)
+            return rejection or CelProgram(expression=environment.deserialize(form), reads=reads)
         except (msgspec.MsgspecError, RuntimeError, ValueError):
             return None
 
 
 @lru_cache(maxsize=512)
-def _composed(clauses: tuple[Clause, ...]) -> tuple[CelProgram, bytes] | str:
-    """Return a program and its encoded form, or why the engine rejects it."""
+def _composed(clauses: tuple[Clause, ...]) -> tuple[CelProgram | str, bytes]:
+    """Return a program, or why the engine rejects it, and the encoded form of either."""
     try:
         program = compose(clauses)
     except RuntimeError as error:
-        return str(error)
-    return program, _encoder.encode((program.reads, program.expression.serialize()))
+        rejection = str(error) or "rejected"
+        return rejection, _encoder.encode((frozenset(), b"", rejection))
+    return program, _encoder.encode((program.reads, program.expression.serialize(), ""))
 
 
 _encoder = msgspec.msgpack.Encoder()

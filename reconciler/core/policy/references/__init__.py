@@ -31,6 +31,7 @@ __all__ = [
     "evaluate_links",
     "evaluate_shrinks",
     "evidence_ages",
+    "has_plain_path",
     "has_references",
     "utc_date",
 ]
@@ -108,6 +109,13 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
         verdicts.append(evaluation.verdicts)
     old, new = ([verdict for verdict in side if verdict.rule in COLLECTIVE] for side in verdicts)
     return tuple(verdict for verdict in verdicts[1] if verdict.rule not in COLLECTIVE) if old == new else None
+
+
+def has_plain_path(kinds: Kinds, row: ObjectSummary, cluster: Cluster, settings: Mapping[str, RuleSetting]) -> bool:
+    """Return whether the rules about paths accept that of an object, and no other path differs from it only in case."""
+    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+    check_identity(evaluation, [row])
+    return not evaluation.verdicts and row.path.islower()
 
 
 def has_references(
