@@ -31,7 +31,7 @@ CERTIFIED_USER = "certified"
 
 _AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
 _READY_SECONDS = 60.0
-_POLL_SECONDS = 0.1
+_FIRST_POLL_SECONDS, _POLL_SECONDS = 0.01, 0.1
 _BUSY = HTTPStatus.TOO_MANY_REQUESTS
 # RFC 5915 without the optional public key, on the curve prime256v1: what stands before and after 32 random bytes.
 _EC_KEY_HEAD, _EC_KEY_TAIL = bytes.fromhex("30310201010420"), bytes.fromhex("a00a06082a8648ce3d030107")
@@ -132,14 +132,20 @@ def wait_until(
     *,
     check: Callable[[], None] = lambda: None,
     seconds: float = _READY_SECONDS,
+    every: float = 0.0,
 ) -> None:
-    """Poll until `condition` holds; raise `StartError` after `seconds`, or whatever `check` raises meanwhile."""
+    """Poll until `condition` holds; raise `StartError` after `seconds`, or whatever `check` raises meanwhile.
+
+    The pause grows to a tenth of a second, unless `every` says how long it is.
+    """
     deadline = time.monotonic() + seconds
+    pause = every or _FIRST_POLL_SECONDS
     while not condition():
         check()
         if time.monotonic() > deadline:
             raise shared.StartError(f"not there after {seconds:.0f} s: {what}")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)
+        pause = every or min(pause * 1.5, _POLL_SECONDS)
 
 
 def free_port() -> int:

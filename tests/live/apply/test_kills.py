@@ -181,7 +181,7 @@ def test_ctrl_c_tells_what_was_done(site: Site) -> None:
     """SIGINT: requests in progress end, the rest is not started, all of that is printed, and a second run goes on."""
     many(site, 120)
     process = site.start()
-    wait_until(lambda: len(on_cluster(site)) > 3, "the first objects")
+    wait_until(lambda: len(on_cluster(site)) > 3, "the first objects", every=0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
