@@ -1,0 +1,219 @@
+"""Xids: the lines that drivers write, what one means, what several mean together, and which no longer count."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reconciler.adapters import bundle
+from reconciler.core.health.checks.check import NodeExpectation
+from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, RepairAction
+from reconciler.core.health.judge import judge
+from reconciler.core.health.readings import ReadError, Sweep
+from reconciler.core.health.slots import normal_slot
+from reconciler.core.health.xid import XidRule, bursts, parse_xid, read_xids
+from tests.node.fakes.library import changed, sound
+
+XIDS = read_xids(bundle.read("data/xids.json"))
+SLOT = "0000:10:00.0"
+BOOT = 1_760_000_000.0  # when the sound node started, as its readings say
+FATAL, DEGRADED, APP = FindingSeverity.FATAL, FindingSeverity.DEGRADED, FindingSeverity.APP
+DATA = Path(__file__).parents[3] / "reconciler" / "data"
+_TO_RESET = "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+_TO_NONE = "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+
+Line = tuple[float, int, str]  # hours before the sweep, code, the rest of the line
+
+
+def node(
+    lines: list[Line], *, action: int | ReadError = ReadError.NOT_SUPPORTED, slot: str = "PCI:0000:10:00"
+) -> Sweep:
+    """Return a sound node whose kernel wrote these Xids; its driver tells no recovery action unless given."""
+    sweep = changed(sound(1), {"nvml.recovery_action": action}, SLOT)
+    up = sweep.taken_at - BOOT
+    rows = [
+        {"monotonic": up - hours * 3600, "text": f"NVRM: Xid ({slot}): {code}, {rest}"} for hours, code, rest in lines
+    ]
+    return changed(sweep, {"kmsg.lines": rows})
+
+
+def xid(sweep: Sweep, **options: Any) -> HealthFinding:
+    (found,) = judge(sweep, xids=options.pop("xids", XIDS), only=["gpu.xid"], **options)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "slot", "code", "workload", "pid"),
+    [
+        ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python3, GPU has fallen off the bus.",
+         "0000:3b:00.0", 79, "python3", "1234"),
+        ("NVRM: Xid (0000:3b:00): 48, pid='<unknown>', name=<unknown>, DBE", "0000:3b:00.0", 48, "<unknown>", ""),
+        ("NVRM: Xid (PCI:0000:9B:00.0): 154, " + _TO_RESET, "0000:9b:00.0", 154, "", ""),
+        ("NVRM: Xid (PCI:0018:01:00): 149, NETIR Non-fatal XC0 i0 Link 08 (0x000000c0)", "0018:01:00.0", 149, "", ""),
+        ("[  10.1] NVRM: Xid (PCI:00000000:3B:00): 31, pid=77, MMU Fault", "0000:3b:00.0", 31, "", "77"),
+        ("NVRM: Xid (PCI:0000:3b:00): 63", "0000:3b:00.0", 63, "", ""),
+        ("NVRM: Xid (PCI:0000:3b:00): 13, pid='12', name=train job, Graphics Exception", "0000:3b:00.0", 13, "train job", "12"),
+    ],
+)  # fmt: skip
+def test_forms_of_a_line(line: str, slot: str, code: int, workload: str, pid: str) -> None:
+    """Every form that drivers have written."""
+    event = parse_xid(line)
+    assert event is not None
+    assert (event.slot, event.code, event.workload, event.pid) == (slot, code, workload, pid)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "NVRM: Xid", "NVRM: Xid (PCI:zzzz:3b:00): 79", "NVRM: Xid (PCI:0000:3b:00): x", "NVRM: Xid (PCI:0000:3b:00): 999999",
+     "Xid (PCI:0000:3b:00): 79", "NVRM: Xid (PCI:0000:3b:00): \u0667\u0669"],
+)  # fmt: skip
+def test_lines_that_are_none(line: str) -> None:
+    """A line that only looks like an Xid is none."""
+    assert parse_xid(line) is None
+
+
+@given(st.text() | st.builds("NVRM: Xid (PCI:{}): {}{}".format, st.text(), st.text(), st.text()))
+def test_hostile_lines(line: str) -> None:
+    """Never an exception; what is found has a slot of the usual form and a short text."""
+    event = parse_xid(line)
+    if event is not None:
+        assert normal_slot(event.slot) == event.slot
+        assert 0 <= event.code <= 99_999
+        assert len(event.text) <= 200
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "severity", "action"),
+    [
+        (13, CheckStatus.WARN, APP, RepairAction.RESTART_APP),
+        (31, CheckStatus.WARN, APP, RepairAction.RESTART_APP),
+        (43, CheckStatus.WARN, APP, RepairAction.RESTART_APP),
+        (45, CheckStatus.PASS, FindingSeverity.INFO, RepairAction.NONE),
+        (48, CheckStatus.FAIL, FATAL, RepairAction.RESET_GPU),
+        (61, CheckStatus.WARN, DEGRADED, RepairAction.OBSERVE),
+        (63, CheckStatus.WARN, DEGRADED, RepairAction.OBSERVE),
+        (64, CheckStatus.FAIL, FATAL, RepairAction.RESET_GPU),
+        (74, CheckStatus.WARN, DEGRADED, RepairAction.RUN_DIAG),
+        (79, CheckStatus.FAIL, FATAL, RepairAction.POWER_CYCLE),
+        (92, CheckStatus.PASS, FindingSeverity.INFO, RepairAction.NONE),
+        (94, CheckStatus.WARN, APP, RepairAction.RESTART_APP),
+        (95, CheckStatus.FAIL, FATAL, RepairAction.RESET_GPU),
+        (109, CheckStatus.WARN, DEGRADED, RepairAction.OBSERVE),
+        (119, CheckStatus.FAIL, FATAL, RepairAction.RESET_GPU),
+        (149, CheckStatus.WARN, DEGRADED, RepairAction.RUN_DIAG),
+        (151, CheckStatus.FAIL, FATAL, RepairAction.REBOOT_NODE),
+        (167, CheckStatus.FAIL, FATAL, RepairAction.REBOOT_NODE),
+        (4711, CheckStatus.WARN, DEGRADED, RepairAction.CONTACT_SUPPORT),
+    ],
+)
+def test_codes(code: int, status: CheckStatus, severity: FindingSeverity, action: RepairAction) -> None:
+    """One event of a code; a code that nobody knows is for a person, and never fails by itself."""
+    found = xid(node([(1, code, "pid=1, name=a, text")]))
+    assert (found.status, found.severity, found.action) == (status, severity, action)
+
+
+def test_the_recovery_action_wins() -> None:
+    """Field 230 decides over the table, in both directions; without it, the text of Xid 154 does."""
+    lines: list[Line] = [(1, 48, "pid=1, DBE")]
+    assert xid(node(lines, action=2)).action is RepairAction.REBOOT_NODE
+    calm = xid(node(lines, action=0))
+    assert (calm.status, calm.severity) == (CheckStatus.WARN, DEGRADED)
+    assert xid(node([(1, 13, "x")], action=1)).status is CheckStatus.FAIL
+    told = xid(node([(1.01, 13, "pid=1, x"), (1, 154, _TO_RESET)]))
+    assert (told.status, told.action) == (CheckStatus.FAIL, RepairAction.RESET_GPU)
+    assert "13, 154" in told.message
+
+
+def test_a_burst_is_judged_as_one() -> None:
+    """Codes less than three minutes apart belong together; 45 beside another code says nothing."""
+    sweep = node([(1, 45, "a"), (0.99, 48, "b"), (0.5, 63, "c")])
+    found = xid(sweep)
+    assert found.status is CheckStatus.FAIL
+    assert "Xid 45, 48" in found.message
+    assert "63" not in found.message
+    events = [parse_xid(f"NVRM: Xid (PCI:0000:3b:00): {code}", seconds=at) for at, code in ((0, 1), (179, 2), (359, 3))]
+    assert [len(burst) for burst in bursts(event for event in events if event)] == [2, 1]
+
+
+def test_the_same_line_read_twice() -> None:
+    """After a restart the whole log is read again: one event, also together with earlier sweeps."""
+    sweep = node([(1, 31, "pid=1, name=a, x")])
+    twice = changed(sweep, {"kmsg.lines": [*sweep.find("kmsg.lines").value] * 2})  # type: ignore[union-attr]
+    assert xid(twice) == xid(sweep)
+    before = replace(sweep, taken_at=sweep.taken_at - 60)
+    assert xid(sweep, history=[before, before]) == xid(sweep)
+
+
+def test_the_kernel_has_dropped_a_line() -> None:
+    """What an earlier sweep of this boot has read still counts."""
+    before = replace(node([(1, 79, "x")]), taken_at=sound(1).taken_at - 60)
+    assert xid(node([]), history=[before]).status is CheckStatus.FAIL
+
+
+def test_an_earlier_boot_does_not_count() -> None:
+    """A repaired node that was restarted is not held back by its old log."""
+    before = replace(node([(1, 79, "x")]), boot_id="another", taken_at=sound(1).taken_at - 60)
+    assert xid(node([]), history=[before]).status is CheckStatus.PASS
+    sweep = node([(1, 79, "x")])
+    rows = [{**row, "boot": "another"} for row in sweep.find("kmsg.lines").value]  # type: ignore[union-attr]
+    assert xid(changed(sweep, {"kmsg.lines": rows})).status is CheckStatus.PASS
+
+
+def test_a_reset_ends_what_was_before() -> None:
+    """The last change of the action to none, or a reset that somebody recorded; an event after it counts."""
+    assert xid(node([(2, 79, "x"), (1, 154, _TO_NONE)])).status is CheckStatus.PASS
+    assert xid(node([(1, 154, _TO_NONE), (0.5, 95, "x")])).status is CheckStatus.FAIL
+    at = sound(1).taken_at
+    reset = NodeExpectation(resets={SLOT: at - 1800})
+    assert xid(node([(1, 95, "x")]), expected=reset).status is CheckStatus.PASS
+    assert xid(node([(0.4, 95, "x")]), expected=reset).status is CheckStatus.FAIL
+
+
+def test_one_bad_program_does_not_condemn_a_gpu() -> None:
+    """Repetition counts across programs; the same one may fail as often as it likes."""
+    same: list[Line] = [(hour, 31, f"pid={hour}, name=bad.py, x") for hour in range(1, 20)]
+    assert xid(node(same)).severity is APP
+    two = [*same, (0.5, 31, "pid=9, name=good.py, x")]
+    assert (xid(node(two)).severity, xid(node(two)).action) == (DEGRADED, RepairAction.RUN_DIAG)
+    old: list[Line] = [(30, 31, "pid=1, name=a, x"), (1, 31, "pid=2, name=b, x")]
+    assert xid(replace(node(old), taken_at=sound(1).taken_at)).severity is APP
+
+
+def test_contained_errors() -> None:
+    """94 blames the program; while a remap is pending, it is degraded."""
+    sweep = node([(1, 94, "pid=1, name=a, x")])
+    assert xid(sweep).severity is APP
+    rows = {"corrected": 0, "uncorrected": 1, "pending": 1, "failure": 0}
+    assert xid(changed(sweep, {"nvml.remapped_rows": rows}, SLOT)).severity is DEGRADED
+
+
+def test_app_codes_age() -> None:
+    """A program that failed two days ago is no news; a fatal code stays until a boot or a reset."""
+    sweep = changed(node([]), {"procfs.btime": BOOT - 400_000})
+    row = {"monotonic": 300_000.0, "text": "NVRM: Xid (PCI:0000:10:00): 13, x"}
+    assert xid(changed(sweep, {"kmsg.lines": [row]})).status is CheckStatus.PASS
+    row = {**row, "text": "NVRM: Xid (PCI:0000:10:00): 95, x"}
+    assert xid(changed(sweep, {"kmsg.lines": [row]})).status is CheckStatus.FAIL
+
+
+def test_another_slot_is_not_judged() -> None:
+    """An Xid belongs to one GPU."""
+    assert xid(node([(1, 79, "x")], slot="PCI:0000:99:00")).status is CheckStatus.PASS
+
+
+def test_a_policy_replaces_rows() -> None:
+    """The device plugin ignores 109; a policy may do so too."""
+    rule = XidRule(code=109, bucket="IGNORE", severity=FindingSeverity.INFO)
+    assert xid(node([(1, 109, "x")]), xids=XIDS.replaced({109: rule})).status is CheckStatus.PASS
+
+
+def test_the_table_is_valid_and_whole() -> None:
+    """Every code from 1 to 172 has one row."""
+    table = json.loads((DATA / "xids.json").read_text())
+    jsonschema.validate(table, json.loads((DATA / "xids.schema.json").read_text()))
+    assert [row["code"] for row in table["xids"]] == list(range(1, 173))

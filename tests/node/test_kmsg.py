@@ -1,0 +1,85 @@
+"""The kernel's log: a file, a pipe, and one that hangs."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from reconciler.adapters.node.kmsg import KmsgSource
+from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.core.health.sweeps import SourceReadings
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
+LINES = f"6,1,1000,-;eth0: link up\n SUBSYSTEM=net\n3,2,2500000,-;{XID}\n3,x,y;NVRM: broken\nNVRM: no head\n"
+
+
+def read(path: Path, *, seconds: float = 5.0) -> NodeReading:
+    source = KmsgSource(path, environ=os.environ, seconds=seconds)
+    try:
+        (reading,) = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
+        return reading
+    finally:
+        source.close()
+
+
+def test_lines_about_gpus(tmp_path: Path) -> None:
+    """Other lines are not kept, nor those without a time."""
+    path = tmp_path / "kmsg"
+    path.write_text(LINES)
+    assert read(path).value == [{"monotonic": 2.5, "text": XID}]
+
+
+def test_a_file_of_another_machine(tmp_path: Path) -> None:
+    """Bytes that are no text, and no newline at the end."""
+    path = tmp_path / "kmsg"
+    path.write_bytes(b"\xff\xfe\x00" + f"\n3,2,1000000,-;{XID} \xff".encode("latin-1"))
+    (row,) = read(path).value
+    assert row["text"].startswith(XID)
+
+
+def test_a_missing_or_forbidden_log(tmp_path: Path) -> None:
+    """No device is not supported; one that cannot be opened needs more privilege."""
+    assert read(tmp_path / "none").error is ReadError.NOT_SUPPORTED
+    assert read(tmp_path).error is ReadError.FAILED
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_forbidden_log(tmp_path: Path) -> None:
+    """Without the right to read it, the log needs more privilege."""
+    path = tmp_path / "kmsg"
+    path.touch(mode=0o000)
+    assert read(path).error is ReadError.NO_PERMISSION
+
+
+def test_a_pipe_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """A pipe whose writer stays does not hang the reader."""
+    path = tmp_path / "kmsg"
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.write(descriptor, LINES.encode())
+        start = time.monotonic()
+        assert [row["text"] for row in read(path).value] == [XID]
+        assert time.monotonic() - start < 5
+    finally:
+        os.close(descriptor)
+
+
+def test_a_reader_that_does_not_answer(tmp_path: Path) -> None:
+    """A child that is stopped counts as silent, in time, and the next sweep has another."""
+    path = tmp_path / "kmsg"
+    path.write_text(LINES)
+    source = KmsgSource(path, environ=os.environ, seconds=1.0)
+    source.start()
+    child = source._child._process
+    assert child is not None
+    child.send_signal(19)  # SIGSTOP
+    (reading,) = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
+    assert reading.error is ReadError.DEADLINE
+    slow = KmsgSource(path, environ=os.environ, seconds=20.0)
+    (reading,) = slow.read(ProbeProfile.LIGHT, SourceReadings()).readings
+    assert reading.error is None
+    source.close()
+    slow.close()
