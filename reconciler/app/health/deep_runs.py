@@ -1,0 +1,161 @@
+"""Start the Job of a deep run, on a node whose GPUs nobody uses, with all of them."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.devices import is_gpu
+from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.report import NodeReport
+from reconciler.core.objects import ObjectKey
+from reconciler.core.quantities import parse_quantity
+from reconciler.core.values import mapping
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
+
+_SCRATCH = "/tmp"  # noqa: S108 - the only folder that the container may write
+_ENDED = frozenset({"Succeeded", "Failed"})
+_CONFLICT = 409
+
+
+class DeepRunSettings(Struct, frozen=True, kw_only=True):
+    """How deep runs are made: the agents' image and service account, in the namespace of the release."""
+
+    image: str
+    namespace: str
+    service_account: str
+    runtime_class: str = ""
+    seconds: int = 1800
+    keep_seconds: int = 600
+    profile: ProbeProfile = ProbeProfile.DEEP
+
+
+class DeepRunStart(Struct, frozen=True, kw_only=True):
+    """The result of an attempt: the name of the Job, or why there is none."""
+
+    job: str = ""
+    refused: str = ""
+
+
+def is_requested(report: NodeReport, now: float, profile: ProbeProfile = ProbeProfile.DEEP) -> bool:
+    """Say whether the agent asks for a run that has not begun."""
+    run = report.run(profile)
+    if run is None or run.is_running(now):
+        return False
+    return run.requested_at > max(run.started_at, run.finished_at)
+
+
+def start_deep_run(
+    cluster: LiveCluster, node: str, report: NodeReport | None, settings: DeepRunSettings, now: float
+) -> DeepRunStart:
+    """Create the Job, unless a pod uses a GPU of the node or a run goes on. Raises `ClusterError`."""
+    run = report.run(settings.profile) if report else None
+    if run is not None and run.is_running(now):
+        return DeepRunStart(refused="a run goes on")
+    body = cluster.get(ObjectKey(group="", kind="Node", namespace="", name=node))
+    if body is None:
+        return DeepRunStart(refused="there is no such node")
+    resource, gpus = _allocatable(body)
+    if not gpus:
+        return DeepRunStart(refused="the node offers no GPU")
+    pods = cluster.list(cluster.resource("", "Pod"), fields=f"spec.nodeName={node}").objects
+    if users := sorted(_name(pod) for pod in pods if uses_gpus(pod)):
+        return DeepRunStart(refused=f"GPUs are in use by {', '.join(users[:3])}")
+    job = deep_job(node, resource, gpus, settings, now)
+    try:
+        cluster.create(job)
+    except ClusterError as error:
+        if error.status != _CONFLICT:
+            raise
+        return DeepRunStart(refused="its Job exists")
+    return DeepRunStart(job=job["metadata"]["name"])
+
+
+def uses_gpus(pod: Mapping[str, Any]) -> bool:
+    """Say whether a pod holds GPUs: it has not ended, and a container of it asks for some."""
+    if mapping(pod.get("status")).get("phase") in _ENDED:
+        return False
+    return any(_gpus(container) for container in _containers(mapping(pod.get("spec"))))
+
+
+def deep_job(node: str, resource: str, gpus: int, settings: DeepRunSettings, now: float) -> Body:
+    """Return the Job: one attempt, on this node, with all its GPUs, ended by its deadline."""
+    digest = hashlib.sha256(f"{node} {settings.profile} {int(now) // settings.seconds}".encode()).hexdigest()[:12]
+    labels = {"app.kubernetes.io/part-of": "gpu-reconciler", "app.kubernetes.io/component": "deep-run"}
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    pod: Body = {
+        "restartPolicy": "Never",
+        "serviceAccountName": settings.service_account,
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}},
+        "tolerations": [{"operator": "Exists"}],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "deep-run",
+                "image": settings.image,
+                "args": ["agent", f"--profile={settings.profile}", f"--deadline={settings.seconds}"],
+                "env": [
+                    {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                    {"name": "HOME", "value": _SCRATCH},
+                    {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
+                ],
+                "resources": {"limits": {resource: str(gpus)}, "requests": {resource: str(gpus)}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "volumeMounts": [{"name": "tmp", "mountPath": _SCRATCH}],
+            }
+        ],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    if settings.runtime_class:
+        pod["runtimeClassName"] = settings.runtime_class
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"gpu-{settings.profile}-{digest}", "namespace": settings.namespace, "labels": labels},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": settings.seconds,
+            "ttlSecondsAfterFinished": settings.keep_seconds,
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _allocatable(node: Body) -> tuple[str, int]:
+    """Return the GPUs that the node offers, and the name of the resource."""
+    offered = mapping(mapping(node.get("status")).get("allocatable"))
+    return next(
+        ((name, amount) for name in sorted(offered) if is_gpu(name) and (amount := _amount(offered, name))), ("", 0)
+    )
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for field in ("containers", "initContainers"):
+        for container in spec.get(field) or ():
+            yield mapping(container)
+
+
+def _gpus(container: Mapping[str, Any]) -> int:
+    resources = mapping(container.get("resources"))
+    amounts = (mapping(resources.get(field)) for field in ("limits", "requests"))
+    return max((_amount(amount, name) for amount in amounts for name in amount if is_gpu(name)), default=0)
+
+
+def _amount(amounts: Mapping[str, Any], name: str) -> int:
+    """Return a number of devices; one that cannot be read is one, so that no GPU in use looks idle."""
+    quantity = parse_quantity(amounts[name])
+    return 1 if quantity is None else int(quantity)
+
+
+def _name(pod: Mapping[str, Any]) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
