@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     from reconciler.ports.node import ReadingSource
 
 
-def node_sources(environ: Mapping[str, str], *, root: Path, tests: bool = False) -> Sequence["ReadingSource"]:
+def node_sources(
+    environ: Mapping[str, str], *, root: Path, tests: bool = False, kmsg_path: Path | None = None
+) -> Sequence["ReadingSource"]:
     """Return the sources of a light sweep, and with `tests` those of all profiles.
 
+    kmsg_path: where the kernel's messages are, if not in `root`.
     Child processes start at once, and load their libraries while the rest is imported.
     """
     system = SystemSource(root)
     library = LibrarySource("amdsmi" if system.vendors() == {"amd"} else "nvml", environ=environ)
-    kmsg = KmsgSource(root / "dev/kmsg", environ=environ)
+    kmsg = KmsgSource(kmsg_path or root / "dev/kmsg", environ=environ)
     library.start()
     kmsg.start()
     if not tests:

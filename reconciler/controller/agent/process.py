@@ -32,7 +32,7 @@ from reconciler.outputs.terminal.logs import Log, set_up
 from reconciler.ports.cluster import ApiResource, Discovery, LiveCluster
 from reconciler.version import __version__
 from reconciler.wiring.cluster import ClusterFlags, open_cluster
-from reconciler.wiring.node import node_name, node_sources, xid_table
+from reconciler.wiring.node import node_name, node_sources, peak_table, xid_table
 
 if TYPE_CHECKING:
     from reconciler.core.health.readings import Sweep
@@ -84,7 +84,7 @@ def run_agent(flags: AgentFlags, environ: Mapping[str, str]) -> None:
     set_up(level=flags.log_level, form=flags.log_format)
     with ExitStack() as stack:
         cluster = stack.enter_context(_open(flags, environ)) if flags.publish else None
-        sources = node_sources(environ, root=flags.root)
+        sources = node_sources(environ, root=flags.root, kmsg_path=flags.kmsg)
         for source in sources:
             stack.callback(source.close)
         node = node_name(environ)
@@ -110,7 +110,7 @@ def run_profile(flags: AgentFlags, environ: Mapping[str, str]) -> ProfileRun:
     set_up(level=flags.log_level, form=flags.log_format)
     with ExitStack() as stack:
         cluster = stack.enter_context(_open(flags, environ))
-        sources = node_sources(environ, root=flags.root, tests=True)
+        sources = node_sources(environ, root=flags.root, kmsg_path=flags.kmsg, tests=True)
         for source in sources:
             stack.callback(source.close)
         node = node_name(environ)
@@ -204,13 +204,13 @@ def _options(flags: AgentFlags, node: str, environ: Mapping[str, str]) -> AgentO
 
 def _probe(sources: "Sequence[ReadingSource]", node: str, flags: AgentFlags) -> Probe:
     """Return what reads the node and judges it with what it has seen before."""
-    clock, xids = SystemClock(), xid_table()
+    clock, xids, peaks = SystemClock(), xid_table(), peak_table()
     history: tuple[Sweep, ...] = ()
 
     def probe(profile: ProbeProfile) -> SweepResult:
         nonlocal history
         sweep = take_sweep(sources, node, clock, profile)
-        findings = judge(sweep, history=history, xids=xids, profile=profile, only=flags.checks)
+        findings = judge(sweep, history=history, xids=xids, peaks=peaks, profile=profile, only=flags.checks)
         history = keep(history, sweep)
         return SweepResult(sweep=sweep, findings=findings, profile=profile)
 

@@ -1,6 +1,7 @@
 """`reconciler agent` as a process: it publishes, answers, survives what fails, and ends when told."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -72,6 +73,21 @@ def test_an_agent_without_a_server_lives_and_measures(tmp_path: Path) -> None:
         wait_until(lambda: failed not in get(f"{url}/metrics"), "a failed write")
         assert "gpuhealth_check_status{" in get(f"{url}/metrics")
         assert get(f"{url}/readyz") == "ok\n"
+
+
+def test_a_message_of_the_kernel_is_swept_at_once(tmp_path: Path) -> None:
+    """Events do not wait for the interval: a written file of messages starts a sweep."""
+    kmsg = tmp_path / "gpu"
+    kmsg.write_text("")
+    with running("--no-publish", "--interval", "3600", "--kmsg", str(kmsg), node="process-3") as (_, url):
+        before = _last_sweep(url)
+        kmsg.write_text("3,1,5000000,-;NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.\n")
+        wait_until(lambda: _last_sweep(url) > before, "another sweep")
+
+
+def _last_sweep(url: str) -> float:
+    found = re.search(r"^gpuhealth_agent_last_sweep_timestamp_seconds (.*)$", get(f"{url}/metrics"), re.MULTILINE)
+    return float(found[1]) if found else 0.0
 
 
 @pytest.mark.parametrize(
