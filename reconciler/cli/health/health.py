@@ -6,6 +6,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
+from reconciler.cli.health.replay import replay
 from reconciler.errors import OutsideError
 
 if TYPE_CHECKING:
@@ -199,3 +200,6 @@ def _text(fleets: "Sequence[SeenFleet]", settings: "Settings", node: str) -> str
     return "\n".join(
         render_health(one.cluster, one.view, one.failure, now, node=node, **terminal(settings)) for one in chosen
     )
+
+
+command.add_command(replay)

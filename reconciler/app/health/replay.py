@@ -1,0 +1,83 @@
+"""Replay a policy on stored health reports: files in, what it would have done out."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from reconciler.core.documents import Document, read
+from reconciler.core.health.fleet.replay import Replay, catalogue_rules, replay
+from reconciler.core.health.fleet.state import FleetNode
+from reconciler.core.health.policy import PolicyBook
+from reconciler.core.health.published import MalformedReport, report_of
+from reconciler.core.health.report import NodeReport
+from reconciler.core.kinds.health import POLICY, parse_policy, policy_of
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.schemas import Catalogue
+from reconciler.errors import ConfigError, InvalidInput
+
+
+def read_policies(files: Mapping[str, bytes], catalogue: Catalogue) -> PolicyBook:
+    """Return the policies in these files. Raises `ConfigError` with all problems."""
+    documents: list[Document] = []
+    problems: list[Problem] = []
+    for path, content in files.items():
+        reading = read(path, content)
+        problems += reading.problems
+        for document in reading.documents:
+            if (document.group, document.kind) == POLICY:
+                found = list(catalogue.validate(document))
+                problems += found or parse_policy(document).problems
+                documents.append(document)
+    wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if wrong:
+        raise InvalidInput(wrong)
+    if not documents:
+        raise ConfigError(f"{', '.join(files)}: no {POLICY[1]} in it")
+    return PolicyBook(map(policy_of, documents))
+
+
+def read_reports(files: Mapping[str, bytes]) -> list[NodeReport]:
+    """Return the reports in these files: objects of the cluster, one by one, as a list, or one in each line.
+
+    Raises `ConfigError` for a file that holds no report: a report that is left out would look like a healthy node.
+    """
+    reports: list[NodeReport] = []
+    for path, content in sorted(files.items()):
+        try:
+            found = [report_of(body) for body in _objects(path, content)]
+        except (MalformedReport, msgspec.DecodeError) as error:
+            raise ConfigError(f"{path}: {error}") from None
+        reports += [one for one in found if one is not None]
+    if not reports:
+        raise ConfigError("there are no health reports", hint="kubectl get nodehealthreports -o json > DIR/NAME.json")
+    return reports
+
+
+def _objects(path: str, content: bytes) -> Iterable[dict[str, Any]]:
+    if path.endswith((".yaml", ".yml")):
+        for document in read(path, content).documents:
+            yield from _items(document.data)
+        return
+    lines = content.splitlines() if path.endswith(".jsonl") else [content]
+    for line in lines:
+        if line.strip():
+            yield from _items(msgspec.json.decode(line, type=dict[str, Any]))
+
+
+def _items(body: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    items = body.get("items")
+    if isinstance(items, list):
+        yield from (item for item in items if isinstance(item, dict))
+    else:
+        yield body
+
+
+def run_replay(policies: PolicyBook, reports: Iterable[NodeReport]) -> Replay:
+    """Replay the policies on the reports, with the nodes as the reports describe them."""
+    listed = list(reports)
+    facts = {}
+    for one in listed:
+        product = one.gpus[0].product if one.gpus else ""
+        facts[one.node] = FleetNode(name=one.node, uid=one.node_uid, product=product, gpus=len(one.gpus))
+    return replay(policies, listed, facts, catalogue_rules())
