@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 
 def node_sources(
-    environ: Mapping[str, str], *, root: Path, tests: bool = False, kmsg_path: Path | None = None
+    environ: Mapping[str, str],
+    *,
+    root: Path,
+    tests: bool = False,
+    ping: Sequence[str] = (),
+    kmsg_path: Path | None = None,
 ) -> Sequence["ReadingSource"]:
-    """Return the sources of a light sweep, and with `tests` those of all profiles.
+    """Return the sources of a light sweep, with `tests` those of all profiles, and pings to the addresses in `ping`.
 
     kmsg_path: where the kernel's messages are, if not in `root`.
     Child processes start at once, and load their libraries while the rest is imported.
@@ -28,13 +33,23 @@ def node_sources(
     kmsg = KmsgSource(kmsg_path or root / "dev/kmsg", environ=environ)
     library.start()
     kmsg.start()
+    light: list[ReadingSource] = [library, kmsg, system]
+    if ping:
+        light.append(_pings(ping, environ))
     if not tests:
-        return (library, kmsg, system)
+        return light
     from reconciler.adapters.node.diagnostics import DiagnosticsSource  # noqa: PLC0415 - a light sweep starts fast
     from reconciler.adapters.node.selftest import SelfTestSource  # noqa: PLC0415
 
     own = SelfTestSource(root=root, environ=environ)
-    return (library, kmsg, system, own, DiagnosticsSource(environ=environ))
+    return [*light, own, DiagnosticsSource(environ=environ)]
+
+
+def _pings(addresses: Sequence[str], environ: Mapping[str, str]) -> "ReadingSource":
+    from reconciler.adapters.node.ping import PingSource  # noqa: PLC0415 - only with addresses
+    from reconciler.core.health.active.links import PingTarget  # noqa: PLC0415
+
+    return PingSource([PingTarget(node=address, address=address) for address in addresses], environ=environ)
 
 
 def node_name(environ: Mapping[str, str]) -> str:

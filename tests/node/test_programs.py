@@ -88,7 +88,7 @@ def test_ping_on_loopback() -> None:
     answer = reading.value[0]
     assert isinstance(answer, dict)
     assert (answer["sent"], answer["received"]) == (2, 2)
-    (finding,) = judge(Sweep(node="n", taken_at=1, readings=readings), only=("network.ping",))
+    (finding,) = judge(Sweep(node="n", taken_at=1, readings=readings), only=("net.ping",))
     assert finding.status in (CheckStatus.FAIL, CheckStatus.UNKNOWN)  # lost, or refused by this machine's network
     assert "240.0.0.1 (void net1)" in finding.message
 
@@ -134,9 +134,9 @@ def test_iperf_on_loopback() -> None:
     closed = iperf_client("127.0.0.1", ports[0], seconds=1)
     assert closed.error is ReadError.FAILED
     assert "refused" in closed.detail
-    (finding,) = judge(Sweep(node="n", taken_at=1, readings=(merged([forth, back]),)), only=("network.iperf",))
+    (finding,) = judge(Sweep(node="n", taken_at=1, readings=(merged([forth, back]),)), only=("net.iperf",))
     assert finding.status is CheckStatus.PASS
-    (finding,) = judge(Sweep(node="n", taken_at=1, readings=(merged([forth, closed]),)), only=("network.iperf",))
+    (finding,) = judge(Sweep(node="n", taken_at=1, readings=(merged([forth, closed]),)), only=("net.iperf",))
     assert finding.status is CheckStatus.UNKNOWN
 
 

@@ -58,7 +58,7 @@ def iperf_client(
     try:
         found = run_program(argv, seconds=seconds + _SLACK_SECONDS, environ=environ)
     except ProcessError as problem:
-        return not_run("network.iperf", problem)
+        return not_run("net.iperf", problem)
     try:
         document = json.loads(found.text)
         problem_text = document.get("error", "")
@@ -75,10 +75,10 @@ def iperf_client(
         }
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError):
         problem_text = _error(found.text) or found.message or f"exit code {found.code}"
-        return NodeReading(name="network.iperf", error=ReadError.FAILED, detail=f"{address}:{port}: {problem_text}")
+        return NodeReading(name="net.iperf", error=ReadError.FAILED, detail=f"{address}:{port}: {problem_text}")
     if problem_text:
-        return NodeReading(name="network.iperf", error=ReadError.FAILED, detail=f"{address}:{port}: {problem_text}")
-    return NodeReading(name="network.iperf", value=value)
+        return NodeReading(name="net.iperf", error=ReadError.FAILED, detail=f"{address}:{port}: {problem_text}")
+    return NodeReading(name="net.iperf", value=value)
 
 
 def merged(readings: Sequence[NodeReading]) -> NodeReading:
@@ -87,7 +87,7 @@ def merged(readings: Sequence[NodeReading]) -> NodeReading:
         reading.value if reading.error is None else {"error": reading.detail or reading.error.value}
         for reading in readings
     ]
-    return NodeReading(name="network.iperf", value=rows)
+    return NodeReading(name="net.iperf", value=rows)
 
 
 def _error(text: str) -> str:

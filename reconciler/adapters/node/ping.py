@@ -47,7 +47,7 @@ class PingSource:
             else row
             for target, row in zip(self._targets, rows, strict=True)
         ]
-        return SourceReadings(readings=(NodeReading(name="network.ping", value=value),))
+        return SourceReadings(readings=(NodeReading(name="net.ping", value=value),))
 
     def close(self) -> None:
         """Do nothing: every ping has ended."""
@@ -58,11 +58,11 @@ class PingSource:
         try:
             found = run_program([*argv, target.address], seconds=self._seconds + 5, environ=self._environ)
         except ProcessError as problem:
-            return not_run("network.ping", problem)
+            return not_run("net.ping", problem)
         counts = statistics(found)
         if counts is None:
             detail = f"exit code {found.code}{f': {found.message}' if found.message else ''}"
-            return NodeReading(name="network.ping", error=ReadError.FAILED, detail=detail)
+            return NodeReading(name="net.ping", error=ReadError.FAILED, detail=detail)
         return {"node": target.node, "address": target.address, "interface": target.interface, **counts}
 
 

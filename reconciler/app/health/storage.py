@@ -30,7 +30,7 @@ class ClaimTest(Struct, frozen=True, kw_only=True):
 
 
 def claim_volume(cluster: LiveCluster, test: ClaimTest, clock: Clock) -> NodeReading:
-    """Return the reading `storage.claim`: the phase of the claim after at most `seconds`.
+    """Return the reading `storage.pvc`: the phase of the claim after at most `seconds`.
 
     Claims that an earlier run of this node has left, because it was killed, are deleted first.
     """
@@ -38,14 +38,14 @@ def claim_volume(cluster: LiveCluster, test: ClaimTest, clock: Clock) -> NodeRea
     left: list[str] = []
     try:
         if reason := _unusable(cluster, test.storage_class):
-            return NodeReading(name="storage.claim", error=ReadError.NOT_SUPPORTED, detail=reason)
+            return NodeReading(name="storage.pvc", error=ReadError.NOT_SUPPORTED, detail=reason)
         with _claimed(cluster, test, left) as name:
             phase = _phase(cluster, test, name, clock)
     except ClusterError as problem:
-        return NodeReading(name="storage.claim", error=ReadError.FAILED, detail=str(problem))
+        return NodeReading(name="storage.pvc", error=ReadError.FAILED, detail=str(problem))
     seconds = round(clock.elapsed() - start, 3)
     value: dict[str, Any] = {"phase": phase, "storageClass": test.storage_class, "seconds": seconds}
-    return NodeReading(name="storage.claim", value=value | ({"left": left[0]} if left else {}))
+    return NodeReading(name="storage.pvc", value=value | ({"left": left[0]} if left else {}))
 
 
 def _unusable(cluster: LiveCluster, name: str) -> str:

@@ -52,6 +52,7 @@ Examples:
 )
 @_ROOT
 @click.option("--replay", metavar="FILE", help="Judge recorded readings instead of this machine.")
+@click.option("--ping", metavar="ADDRESS", multiple=True, help="Ping this address of another node. May be repeated.")
 @click.option("--expect-gpus", metavar="N", type=click.IntRange(min=0), help="How many GPUs this machine should have.")
 @click.pass_context
 def command(context: click.Context, /, **flags: Any) -> int:
@@ -101,7 +102,7 @@ def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
     if flags["replay"]:
         *history, sweep = read_replay(_content(flags["replay"]), flags["replay"])
     else:
-        *history, sweep = _sweeps(flags["root"], flags["profile"], 1, 0)
+        *history, sweep = _sweeps(flags["root"], flags["profile"], 1, 0, flags["ping"])
     findings = judge(
         sweep,
         history=history,
@@ -132,14 +133,13 @@ def _check_names(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
             raise click.UsageError(f"--check: no check {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
 
 
-def _sweeps(root: str, profile: str, count: int, interval: float) -> "list[Sweep]":
+def _sweeps(root: str, profile: str, count: int, interval: float, ping: tuple[str, ...] = ()) -> "list[Sweep]":
     from reconciler.cli.options import environment  # noqa: PLC0415 - --help stays fast
     from reconciler.wiring.node import node_name, node_sources  # noqa: PLC0415
 
     environ = environment()
-    sources = node_sources(
-        environ, root=Path(root), tests=profile != "light"
-    )  # starts the child, which loads while the rest is imported
+    # starts the child processes, which load their libraries while the rest is imported
+    sources = node_sources(environ, root=Path(root), tests=profile != "light", ping=ping)
     from reconciler.adapters.clock import SystemClock  # noqa: PLC0415
     from reconciler.app.health.probe import take_sweep  # noqa: PLC0415
     from reconciler.core.health.findings import ProbeProfile  # noqa: PLC0415

@@ -55,37 +55,37 @@ def _pings(*received: int | None) -> NodeReading:
         else {"node": "b", "address": f"10.0.0.{number}", "interface": "net1", "error": "Network is unreachable"}
         for number, count in enumerate(received)
     ]
-    return NodeReading(name="network.ping", value=rows)
+    return NodeReading(name="net.ping", value=rows)
 
 
 def test_an_address_that_never_answers_fails() -> None:
     """F-085: 100 % loss fails with that address; some loss warns; what could not be sent is unknown, and hides nothing."""
-    assert _found("network.ping", _pings(10, 10)).status is PASS
-    dead = _found("network.ping", _pings(10, 0, 10, None))
+    assert _found("net.ping", _pings(10, 10)).status is PASS
+    dead = _found("net.ping", _pings(10, 0, 10, None))
     assert (dead.status, dead.observed) == (FAIL, "10.0.0.1")
     assert dead.message == "1 of 4 addresses do not answer: 10.0.0.1 (b net1)"
-    assert (_found("network.ping", _pings(10, 9)).status, _found("network.ping", _pings(10, None)).status) == (
+    assert (_found("net.ping", _pings(10, 9)).status, _found("net.ping", _pings(10, None)).status) == (
         WARN,
         UNKNOWN,
     )
-    assert _found("network.ping").status is SKIP
-    assert _found("network.ping", NodeReading(name="network.ping", value=[])).status is SKIP
-    assert _found("network.ping", NodeReading(name="network.ping", error=ReadError.NOT_SUPPORTED)).status is SKIP
+    assert _found("net.ping").status is SKIP
+    assert _found("net.ping", NodeReading(name="net.ping", value=[])).status is SKIP
+    assert _found("net.ping", NodeReading(name="net.ping", error=ReadError.NOT_SUPPORTED)).status is SKIP
 
 
 def test_iperf_is_told_and_not_judged() -> None:
     rows: list[Value] = [{"address": "a", "receivedGbps": 90.5}, {"address": "b", "receivedGbps": 3.25}]
-    finding = _found("network.iperf", NodeReading(name="network.iperf", value=rows))
+    finding = _found("net.iperf", NodeReading(name="net.iperf", value=rows))
     assert (finding.status, finding.observed, finding.unit) == (PASS, 3.25, "Gb/s")
     broken: list[Value] = [*rows, {"error": "c:5200: Connection refused"}]
-    assert _found("network.iperf", NodeReading(name="network.iperf", value=broken)).status is UNKNOWN
-    assert _found("network.iperf", NodeReading(name="network.iperf", value=[])).status is UNKNOWN
-    assert _found("network.iperf").status is SKIP
+    assert _found("net.iperf", NodeReading(name="net.iperf", value=broken)).status is UNKNOWN
+    assert _found("net.iperf", NodeReading(name="net.iperf", value=[])).status is UNKNOWN
+    assert _found("net.iperf").status is SKIP
 
 
 @pytest.mark.parametrize(("phase", "status"), [("Bound", PASS), ("Pending", FAIL), ("Lost", FAIL), ("gone", FAIL)])
 def test_phases_of_a_claim(phase: str, status: CheckStatus) -> None:
     """F-087: only a bound claim passes."""
     value: Value = {"phase": phase, "storageClass": "fast", "seconds": 90.0}
-    assert _found("storage.claim", NodeReading(name="storage.claim", value=value)).status is status
-    assert _found("storage.claim").status is SKIP
+    assert _found("storage.pvc", NodeReading(name="storage.pvc", value=value)).status is status
+    assert _found("storage.pvc").status is SKIP

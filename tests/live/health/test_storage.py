@@ -47,9 +47,7 @@ def _bind(live: KubernetesCluster, namespace: str) -> None:
 def test_a_bound_claim_is_deleted(live: KubernetesCluster, namespace: str) -> None:
     """F-087: create, bound, delete."""
     reading = claim_volume(live, _test(namespace), _Steps(lambda: _bind(live, namespace)))
-    assert reading == NodeReading(
-        name="storage.claim", value={"phase": "Bound", "storageClass": "fast", "seconds": 1.0}
-    )
+    assert reading == NodeReading(name="storage.pvc", value={"phase": "Bound", "storageClass": "fast", "seconds": 1.0})
     assert _claims(live, namespace) == []
 
 

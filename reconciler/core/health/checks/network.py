@@ -10,9 +10,9 @@ _SOME_LOSS = Threshold(value=10, source=ThresholdSource.POLICY, citation="percen
 
 
 def _ping(given: CheckInput) -> CheckResult:
-    if given.sweep.find("network.ping") is None:
+    if given.sweep.find("net.ping") is None:
         raise Unmeasured(CheckStatus.SKIP, "no addresses to ping were given")
-    rows = given.rows("network.ping")
+    rows = given.rows("net.ping")
     if not rows:
         raise Unmeasured(CheckStatus.SKIP, "there is no other node")
     lost = {str(row.get("address")): _loss(row.get("sent"), row.get("received")) for row in rows}
@@ -48,14 +48,18 @@ def _loss(sent: object, received: object) -> float | None:
 
 
 def _named(addresses: list[str], rows: list[dict[str, object]]) -> str:
-    places = {str(row.get("address")): f"{row.get('node')} {row.get('interface') or ''}".strip() for row in rows}
-    return ", ".join(f"{address} ({places[address]})" for address in addresses)
+    """Return addresses with their nodes and interfaces, where they have names."""
+    places = {str(row.get("address")): (row.get("node"), row.get("interface")) for row in rows}
+    named = {
+        address: " ".join(str(part) for part in place if part and part != address) for address, place in places.items()
+    }
+    return ", ".join(f"{address} ({named[address]})" if named[address] else address for address in addresses)
 
 
 def _iperf(given: CheckInput) -> CheckResult:
-    if given.sweep.find("network.iperf") is None:
+    if given.sweep.find("net.iperf") is None:
         raise Unmeasured(CheckStatus.SKIP, "no iperf was asked for")
-    rows = given.rows("network.iperf")
+    rows = given.rows("net.iperf")
     broken = [str(row["error"]) for row in rows if row.get("error")]
     rates = {str(row.get("address")): as_number(row.get("receivedGbps")) for row in rows if not row.get("error")}
     if broken or not rates or None in rates.values():
@@ -67,19 +71,19 @@ def _iperf(given: CheckInput) -> CheckResult:
 
 CHECKS = (
     HealthCheck(
-        id="network.ping",
+        id="net.ping",
         title="Every interface of every other node answers",
         judge=_ping,
-        reads=("network.ping",),
+        reads=("net.ping",),
         scope=CheckScope.NODE,
         vendor="",
         limits={"failLoss": _LOSS, "warnLoss": _SOME_LOSS},
     ),
     HealthCheck(
-        id="network.iperf",
+        id="net.iperf",
         title="Bandwidth to other nodes, told and not judged",
         judge=_iperf,
-        reads=("network.iperf",),
+        reads=("net.iperf",),
         scope=CheckScope.NODE,
         profile=ProbeProfile.DEEP,
         vendor="",

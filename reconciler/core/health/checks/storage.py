@@ -7,10 +7,10 @@ _SECONDS = Threshold(value=90, source=ThresholdSource.POLICY, citation="seconds 
 
 
 def _claim(given: CheckInput) -> CheckResult:
-    if given.sweep.find("storage.claim") is None:
+    if given.sweep.find("storage.pvc") is None:
         raise Unmeasured(CheckStatus.SKIP, "no storage class was given")
-    found = given.table("storage.claim")
-    phase, seconds = str(found.get("phase")), given.field("storage.claim", "seconds")
+    found = given.table("storage.pvc")
+    phase, seconds = str(found.get("phase")), given.field("storage.pvc", "seconds")
     threshold = given.threshold("seconds")
     if found.get("left"):
         message = f"the claim {found['left']} could not be deleted"
@@ -22,10 +22,10 @@ def _claim(given: CheckInput) -> CheckResult:
 
 CHECKS = (
     HealthCheck(
-        id="storage.claim",
+        id="storage.pvc",
         title="A PersistentVolumeClaim is bound in time",
         judge=_claim,
-        reads=("storage.claim",),
+        reads=("storage.pvc",),
         scope=CheckScope.NODE,
         vendor="",
         unit="s",

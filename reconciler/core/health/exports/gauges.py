@@ -13,7 +13,7 @@ AUTOPILOT_CHECKS: Mapping[str, tuple[str, ...]] = {
     "pciebw": ("pcie.h2d", "pcie.d2h"),
     "remapped": ("remap.pending", "remap.failure"),
     "power-slowdown": ("throttle",),
-    "dcgm": ("dcgm.diag",),
+    "dcgm": ("dcgm.level1", "dcgm.level2", "dcgm.level3", "dcgm.level4"),
     "gpumem": ("hbm.bandwidth", "compute.checksum"),
     "ping": ("net.ping",),
     "pvc": ("storage.pvc",),
