@@ -12,6 +12,7 @@ from reconciler.core.config import Cluster
 from reconciler.core.documents import Document, write
 from reconciler.core.health.findings import RepairAction
 from reconciler.core.health.fleet.decisions import HealthDecision, HealthProposal
+from reconciler.core.health.fleet.replay import catalogue_rules
 from reconciler.core.health.fleet.state import NodeState
 from reconciler.core.health.policy import PolicyBook
 from reconciler.core.health.quarantine import NodeQuarantine, Stage, TaintEffect, write_quarantine
@@ -61,6 +62,7 @@ class HealthSources(Struct, frozen=True, kw_only=True, eq=False):
         """Return what the fast lane may do: merged policies, and the quarantines that people have merged."""
         return HealthRules(
             policies=PolicyBook(one.intent.policy for one in self._all(POLICY)),
+            defaults=catalogue_rules(),
             reviewed=tuple(one.quarantine for one in self.quarantines.values() if not one.is_mirror),
         )
 

@@ -12,6 +12,10 @@ from msgspec import Struct
 from reconciler.core.health.findings import FindingSeverity, RepairAction
 
 KIND = "HealthPolicy"
+XID_CHECK = "gpu.xid"
+"""The check of the kernel's Xid messages. A restart empties them."""
+
+_XIDS = re.compile(r"\bXid (\d+(?: x\d+)?(?:, \d+(?: x\d+)?)*)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"([0-9]+)([smhd])")
 
@@ -25,6 +29,9 @@ class CheckMode(StrEnum):
     SHADOW = "shadow"
     PROPOSE = "propose"
     ENFORCE = "enforce"
+
+
+_MODES = list(CheckMode)
 
 
 class Lane(StrEnum):
@@ -129,14 +136,30 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     remediation: str = "none"
     digest: str = ""
 
-    def rule(self, check: str, default: CheckRule) -> CheckRule:
-        """Return the rule of a check: the policy over the catalogue, no mode above the ceiling."""
-        own = self.checks.get(check) or (self.xid.get(check[4:]) if check.startswith("xid.") else None)
-        rule = own.over(default) if own is not None else default
-        modes = list(CheckMode)
-        if self.mode is None or modes.index(rule.mode or CheckMode.SHADOW) <= modes.index(self.mode):
-            return rule
-        return msgspec.structs.replace(rule, mode=self.mode)
+    def rule(self, check: str, default: CheckRule, message: str = "") -> CheckRule:
+        """Return the rule of a check: the policy over the catalogue, no mode above the ceiling.
+
+        `message` names the Xids behind a finding. The fast lane takes a policy that says so: a check of the catalogue
+        that no policy names is proposed at most, and without any policy it only collects.
+        """
+        own = self._own(check, message)
+        ceiling = self.mode or CheckMode.ENFORCE
+        if own is None:
+            ceiling = min(ceiling, CheckMode.PROPOSE if self.name else CheckMode.SHADOW, key=_MODES.index)
+            own = CheckRule()
+        rule = own.over(default)
+        mode = min(rule.mode or CheckMode.SHADOW, ceiling, key=_MODES.index)
+        return msgspec.structs.replace(rule, mode=mode, lane=own.lane or Lane.REVIEWED)
+
+    def _own(self, check: str, message: str) -> CheckRule | None:
+        """Return what the policy says about a check, or about the first of its Xids that it names."""
+        if check != XID_CHECK:
+            return self.checks.get(check)
+        found = _XIDS.search(message)
+        codes = re.findall(r"(\d+)(?: x\d+)?", found[1]) if found is not None else []
+        named = next((self.xid[code] for code in codes if code in self.xid), None)
+        general = self.checks.get(check)
+        return named.over(general) if named is not None and general is not None else named or general
 
 
 NO_POLICY = HealthPolicy()

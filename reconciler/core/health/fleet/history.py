@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.fleet.state import CheckFailure, NodeState
-from reconciler.core.health.policy import CheckMode, CheckRule, HealthPolicy, Lane
+from reconciler.core.health.policy import XID_CHECK, CheckMode, CheckRule, HealthPolicy, Lane
 from reconciler.core.health.report import NodeReport
 
 SKEW = 120.0
@@ -54,7 +54,7 @@ def _updated(
         if failure is not None:
             after[key] = failure
     for key, failure in known.items():
-        if key not in found and _is_judged(failure.check, policy, defaults):
+        if key not in found and _is_judged(failure, policy, defaults):
             kept = _without_finding(failure, report, state, policy, gpus)
             if kept is not None:
                 after[key] = kept
@@ -67,8 +67,8 @@ def _was_swapped(failure: CheckFailure, gpus: Mapping[str, str]) -> bool:
     return bool(failure.slot and failure.uuid and present and present != failure.uuid)
 
 
-def _is_judged(check: str, policy: HealthPolicy, defaults: Rules) -> bool:
-    rule = policy.rule(check, defaults.get(check, UNLISTED))
+def _is_judged(failure: CheckFailure, policy: HealthPolicy, defaults: Rules) -> bool:
+    rule = policy.rule(failure.check, defaults.get(failure.check, UNLISTED), failure.message)
     return rule.enabled and rule.mode is not CheckMode.SHADOW
 
 
@@ -76,7 +76,7 @@ def _judged(
     known: CheckFailure | None, finding: HealthFinding, report: NodeReport, policy: HealthPolicy, defaults: Rules
 ) -> CheckFailure | None:
     """Return the failure that a finding makes or continues; what could not be measured changes nothing."""
-    rule = policy.rule(finding.check, defaults.get(finding.check, UNLISTED))
+    rule = policy.rule(finding.check, defaults.get(finding.check, UNLISTED), finding.message)
     if not rule.enabled or rule.mode is CheckMode.SHADOW:
         return None
     if finding.status is not CheckStatus.FAIL:
@@ -105,7 +105,7 @@ def _without_finding(
 ) -> CheckFailure | None:
     """Return a failure that the report does not mention: an equal or heavier pass of the same check counts for it."""
     is_rebooted = bool(failure.boot_id and report.boot_id and failure.boot_id != report.boot_id)
-    if is_rebooted and failure.check.startswith("xid") and state.phase.is_out:
+    if is_rebooted and failure.check == XID_CHECK and state.phase.is_out:
         return None  # the kernel's log begins anew: only the validation can tell
     is_present = not failure.slot or failure.slot in gpus
     weight = report.passed_by.get(failure.check, ProbeProfile.LIGHT).weight

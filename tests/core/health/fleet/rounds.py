@@ -26,7 +26,7 @@ SPEC: Mapping[str, Any] = {
     },
     "xid": {"79": FAST},
 }
-CHECKS = ("gpu.lost", "ecc", "hbm", "deep.gemm", "xid.79")
+CHECKS = ("gpu.lost", "ecc", "hbm", "deep.gemm", "gpu.xid")
 SLOTS = ("0000:1b:00.0", "0000:9b:00.0")
 
 
@@ -34,7 +34,7 @@ def fail(check: str, slot: str = SLOTS[0], profile: ProbeProfile = ProbeProfile.
     return HealthFinding(
         check=check,
         status=CheckStatus.FAIL,
-        message="it failed",
+        message="Xid 79, 48 x2 (GPU has fallen off the bus)" if check == "gpu.xid" else "it failed",
         slot=slot,
         severity=FindingSeverity.DEGRADED,
         profile=profile,

@@ -68,7 +68,7 @@ def test_the_same_check_on_three_nodes_freezes_the_rule() -> None:
     assert alert.reason == "gpu.lost began to fail on 3 nodes within 1 h"
     assert alert.common == ("rack=r0",)
     assert fleet.of("n000").proposal is None
-    fleet.round(report("n050", 0, fail("xid.79")))
+    fleet.round(report("n050", 0, fail("gpu.xid")))
     assert out(fleet) == ["n050"]
     fleet.round(report("n060", 0, fail("gpu.lost")), minutes=600)
     assert out(fleet) == ["n050"], "frozen until a commit"

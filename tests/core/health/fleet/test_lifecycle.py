@@ -131,7 +131,7 @@ def test_jobs_end_a_probation_earlier() -> None:
 def test_a_reboot_ends_an_xid_but_not_the_case() -> None:
     """An Xid of before the last boot counts no more; the node is validated, not trusted."""
     fleet = Rounds()
-    fleet.round(report("n001", 0, fail("xid.79")))
+    fleet.round(report("n001", 0, fail("gpu.xid")))
     assert fleet.of("n001").phase is HealthPhase.QUARANTINED
     fleet.round(report("n001", 0, boot="boot-2"))
     assert fleet.of("n001").phase is HealthPhase.VALIDATING
