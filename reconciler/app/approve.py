@@ -1,21 +1,34 @@
 """Approve a plan that exceeds its budgets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date as Date  # noqa: N812 - `date` is the name of a parameter
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from reconciler.app.plan import plan
 from reconciler.app.workspace import Workspace
+from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.plan import Approval, Plan
 from reconciler.core.plan.approvals import approves, budget_hint, is_budget, new_approval
 from reconciler.errors import ConfigError
 from reconciler.planning.gate import refuse
 
+if TYPE_CHECKING:
+    from reconciler.ports.cluster import LiveCluster
+
 
 def approve(
-    workspace: Workspace, *, reason: str, expires: str, base: str = "", date: str = "", budgets: Sequence[str] = ()
+    workspace: Workspace,
+    *,
+    reason: str,
+    expires: str,
+    base: str = "",
+    date: str = "",
+    budgets: Sequence[str] = (),
+    clusters: "Mapping[str, LiveCluster] | None" = None,
+    choices: LiveChoices = NO_CHOICES,
 ) -> tuple[Plan, Approval]:
-    """Plan the working tree against its base, and return the plan with an approval of it.
+    """Plan the working tree against its base or live clusters, and return the plan with an approval of it.
 
     Raises what an approval does not allow (`InvalidInput`, `PolicyDenied`), and `ConfigError` if there is nothing to
     approve.
@@ -23,7 +36,7 @@ def approve(
     for name in budgets:
         if not is_budget(name):
             raise ConfigError(f"--budget: unknown budget {name!r}", hint=budget_hint(name))
-    made = plan(workspace, base=base, date=date).plan
+    made = plan(workspace, base=base, date=date, clusters=clusters, choices=choices).plan
     refuse(made, budgets=False)
     if any(change.setting == "approvals" for change in made.settings):
         hint = "the base does not read the new folder; first approve a change of spec.budgets.settings to allow"

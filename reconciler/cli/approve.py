@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,12 @@ from reconciler.cli import options
 from reconciler.cli.console import emit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reconciler.core.live.choices import LiveChoices
     from reconciler.core.plan import Approval, Plan
+    from reconciler.ports.cluster import LiveCluster
+    from reconciler.wiring import Run
 
 _DAYS = 7
 
@@ -21,6 +27,7 @@ _DAYS = 7
 Examples:
   reconciler approve --reason 'team-a leaves the cluster'     all exceeded budgets, for 7 days
   reconciler approve --base main --reason 'move to h200' --budget deletes --days 2
+  reconciler approve --live --context gpu-a --reason 'drift of last night is reverted'
 """,
 )
 @options.repo
@@ -36,11 +43,19 @@ Examples:
 @click.option(
     "--budget", "budgets", metavar="NAME", multiple=True, help="Budget that may be exceeded; repeatable. [default: all]"
 )
+@click.option("--live", is_flag=True, help="Approve the plan against live clusters instead, as `plan --live` makes it.")
 @options.cluster
+@options.access
+@options.server_patience
+@options.inventory_namespace
 @options.date
 @options.run_options
-def command(*, repo: str, reason: str, expires: str, days: int | None, budgets: tuple[str, ...], **flags: Any) -> int:
+def command(
+    *, repo: str, reason: str, expires: str, days: int | None, budgets: tuple[str, ...], live: bool, **flags: Any
+) -> int:
     """Approve the plan of the working tree, which exceeds its budgets.
+
+    With --live, approves what the plan changes on live clusters: an edit of one of these objects there voids it.
 
     Writes a PlanApproval to the folder approvals/. Commit it to the branch of the change: the plan then passes until
     any edit changes it. The first `reconciler commit` after the merge removes the file.
@@ -49,24 +64,46 @@ def command(*, repo: str, reason: str, expires: str, days: int | None, budgets: 
 
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.approve import approve, last_day  # noqa: PLC0415
+    from reconciler.core.live.choices import NO_CHOICES  # noqa: PLC0415
     from reconciler.core.plan.approvals import write_approval  # noqa: PLC0415
 
     if expires and days is not None:
         raise click.UsageError("--expires and --days exclude each other")
     if not reason.strip():
         raise click.UsageError("--reason is empty")
+    options.check_access(flags, live=live)
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     settings = run.settings
     until = last_day(
         expires, _DAYS if days is None else days, settings.date or dt.datetime.now(dt.UTC).date().isoformat()
     )
-    plan, approval = approve(
-        run.workspace, reason=reason.strip(), expires=until, base=settings.base, date=settings.date, budgets=budgets
-    )
+    with _clusters(run, flags) if live else nullcontext() as clusters:
+        plan, approval = approve(
+            run.workspace,
+            reason=reason.strip(),
+            expires=until,
+            base=settings.base,
+            date=settings.date,
+            budgets=budgets,
+            clusters=clusters,
+            choices=_choices(run) if live else NO_CHOICES,
+        )
     wiring.write_edits({approval.place.path: write_approval(approval)}, run)
     for line in _lines(plan, approval):
         emit(line)
     return 0
+
+
+def _clusters(run: "Run", flags: dict[str, Any]) -> AbstractContextManager["Mapping[str, LiveCluster]"]:
+    from reconciler.wiring.cluster import access_flags, open_clusters  # noqa: PLC0415 - few plans look at live clusters
+
+    return open_clusters(access_flags(flags), options.environment(), run)
+
+
+def _choices(run: "Run") -> "LiveChoices":
+    from reconciler.wiring.cluster import live_choices  # noqa: PLC0415 - as above
+
+    return live_choices(run.settings)
 
 
 def _lines(plan: "Plan", approval: "Approval") -> Iterator[str]:

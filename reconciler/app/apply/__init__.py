@@ -26,7 +26,7 @@ from reconciler.core.values import mapping, text
 from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.gate import refuse
-from reconciler.planning.live.inventory import Claims, Place, read_inventories, read_inventory
+from reconciler.planning.live.inventory import Claims, Place, claimants, read_inventories, read_inventory
 from reconciler.planning.live.proofs import add_proofs, proof
 from reconciler.planning.live.reading import read_now
 from reconciler.ports import Cache
@@ -245,11 +245,13 @@ def _noting(notes: list[str]) -> Callable[[Callable[[], object]], None]:
     return note
 
 
+_NOT_CREATED = frozenset(Ending) - {Ending.DONE, Ending.UNCHANGED, Ending.UNKNOWN}
+
+
 def _note_results(run: ApplyRun, results: Sequence[StepResult]) -> None:
     """Confirm what exists, and forget creations that certainly did not happen and objects that were gone."""
     written = [one for one in results if one.verb is not Verb.DELETE and one.uid]
-    nothing = (Ending.DENIED, Ending.STALE, Ending.SKIPPED, Ending.EXCLUDED, Ending.NOT_STARTED, Ending.FAILED)
-    forgotten = [one.key for one in results if one.verb is Verb.CREATE and one.ending in nothing]
+    forgotten = [one.key for one in results if one.verb is Verb.CREATE and one.ending in _NOT_CREATED]
     forgotten += [one.key for one in results if one.verb is Verb.DELETE and one.ending is Ending.UNCHANGED]
     change_inventory(
         run.live,
@@ -275,8 +277,12 @@ def _remember(live: LiveCluster, work: Work, results: Sequence[StepResult]) -> N
 
 
 def _tidy_inventory(run: ApplyRun, work: Work, cluster: str) -> None:
-    """Forget what is gone, and confirm creations that an earlier run began, which may have been killed after them."""
-    uids = read_inventory(run.live, run.place).uids()
+    """Forget what is gone, and confirm creations that an earlier run began, which may have been killed after them.
+
+    What another config repository created under the same name is theirs; while that is not known, nothing is confirmed.
+    """
+    found = read_inventories(run.live, run.place)
+    uids = found.own.uids()
     add: list[Member] = []
     remove: list[ObjectKey] = []
     doubtful = sorted(key for key, known in uids.items() if "" in known or (cluster, key) not in work.keys)
@@ -286,8 +292,12 @@ def _tidy_inventory(run: ApplyRun, work: Work, cluster: str) -> None:
         if body is None:
             remove.append(key)
         elif "" in uids[key] and owns(uids[key], body, MANAGER):
-            remove.append(key)
-            add.append(Member(key=key, uid=body["metadata"]["uid"]))
+            uid = body["metadata"]["uid"]
+            rivals = () if uid in uids[key] else claimants(found.claims, key, uid)
+            if not rivals or any(rival.uid for rival in rivals):
+                remove.append(key)
+            if not rivals:
+                add.append(Member(key=key, uid=uid))
     if add or remove:
         change_inventory(run.live, run.place, add=add, remove=remove)
 

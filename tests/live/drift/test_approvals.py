@@ -1,5 +1,6 @@
 """An approval in Git covers the same changes of a live plan, and nothing that only the live plan does."""
 
+import json
 from typing import Any
 
 import pytest
@@ -128,3 +129,32 @@ def test_a_plan_that_is_resumed_keeps_its_approval(site: Site, no_deletions: Any
     second = site.apply()
     assert second.code == 0, second.out + second.err
     assert site.cluster.get(queue_key(name)) is None
+
+
+def test_an_approval_of_the_live_plan_is_for_exactly_that(site: Site) -> None:
+    """F-145: the live plan is carried out; an edit on the cluster of what it changes voids the approval."""
+    name = begin(site)
+    site.config_map("two")
+    assert site.reconcile().code == 0
+    site.remove(f"queues/{name}.yaml")
+    site.config_map("two", a="new")
+    approved = site.fleet.run("approve", "--live", *site.flags, "--reason", "gone", "--expires", "2027-01-31")
+    assert approved.code == 0, approved.err
+    assert "deletes.count" in approved.out
+    assert site.plan().code == 0
+    site.cluster.patch(site.key("ConfigMap", "two"), {"data": {"a": "theirs"}}, manager="kubectl-edit")
+    refused = site.plan()
+    assert refused.code == 5
+    assert "over budget" in refused.err
+    (approval,) = json.loads(site.plan_file.read_bytes())["approvals"]
+    assert "but the approval digest of this plan is" in approval["ignored"]
+    site.cluster.patch(site.key("ConfigMap", "two"), {"data": {"a": "1"}}, manager="kubectl-edit")
+    assert site.plan().code == 0
+    applied = site.apply()
+    assert applied.code == 0, applied.out + applied.err
+    assert site.cluster.get(queue_key(name)) is None
+
+
+def test_flags_of_clusters_need_a_live_approval(site: Site) -> None:
+    refused = site.fleet.run("approve", *site.flags, "--reason", "gone")
+    assert (refused.code, "has no effect without --live" in refused.err) == (2, True)
