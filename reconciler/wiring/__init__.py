@@ -12,8 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.adapters import bundle
-from reconciler.app.workspace import Workspace
-from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.errors import ConfigError
 from reconciler.outputs.terminal.logs import Log, set_up
@@ -24,8 +22,10 @@ if TYPE_CHECKING:
     from reconciler.adapters.cache import DiskCache
     from reconciler.adapters.checkout import InitResult
     from reconciler.app.size.files import InputFile
+    from reconciler.app.workspace import Workspace
     from reconciler.core.kinds.kind import Kinds
     from reconciler.core.plan import Plan
+    from reconciler.core.schemas import Catalogue
     from reconciler.core.sizing.training import Architecture
     from reconciler.index.build import Runtime
     from reconciler.ports import Cache, Conflicts, Repository
@@ -37,7 +37,7 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     """An open config repository, and the settings of the run."""
 
     settings: Settings
-    workspace: Workspace
+    workspace: "Workspace"
 
 
 def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False) -> Run:
@@ -54,6 +54,7 @@ def open_repository(
     repository: "Repository", flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False
 ) -> Run:
     """Open a config repository, and its settings."""
+    from reconciler.app.workspace import Workspace
     from reconciler.revision.revision import read_config, read_defaults, resolve_head
 
     early = resolve(flags, environ, {})
@@ -74,7 +75,7 @@ def open_repository(
 
 
 def runtime(
-    repository: "Repository", store: "Cache", settings: Settings, schemas: Catalogue | None = None
+    repository: "Repository", store: "Cache", settings: Settings, schemas: "Catalogue | None" = None
 ) -> "Runtime":
     """Combine a repository and a store with what ships with the package."""
     from reconciler.index.build import Runtime
@@ -115,14 +116,16 @@ def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
 # What ships with the package.
 
 
-def catalogue() -> Catalogue:
+def catalogue() -> "Catalogue":
     """Return the schemas of all known kinds: those that ship with the package, and those of installed families."""
     definitions = [kind.crd for kind in kinds().values() if kind.crd is not None]
     return _shipped_kinds().with_definitions(definitions) if definitions else _shipped_kinds()
 
 
 @cache
-def _shipped_kinds() -> Catalogue:
+def _shipped_kinds() -> "Catalogue":
+    from reconciler.core.schemas import Catalogue
+
     return Catalogue(bundle)
 
 
@@ -273,6 +276,7 @@ def find_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], ne
 def input_file(path: Path, run: Run | None) -> "InputFile":
     """Read a file that the user names (`-`: standard input)."""
     from reconciler.app.size.files import InputFile
+    from reconciler.app.workspace import Workspace
 
     content = read_input(path)
     if str(path) == "-":

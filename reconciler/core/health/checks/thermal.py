@@ -1,7 +1,5 @@
 """Heat, throttling, clocks and power of a GPU."""
 
-from statistics import median
-
 from reconciler.core.health.checks.check import MINUTE, CheckInput, CheckResult, HealthCheck, Unmeasured
 from reconciler.core.health.checks.counters import CounterChange, change, in_a_row, lasting
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
@@ -193,8 +191,8 @@ def _is_hot(given: CheckInput) -> bool:
     others = [gpu.slot for gpu in given.sweep.gpus if gpu.slot != given.slot and _is_idle(given, gpu.slot)]
     if not others or not _is_idle(given, given.slot):
         return False
-    usual = median(given.number("nvml.power_usage", slot) for slot in others)
-    return given.number("nvml.power_usage") > usual * given.limit("factor")
+    watts = sorted(given.number("nvml.power_usage", slot) for slot in others)
+    return given.number("nvml.power_usage") > watts[len(watts) // 2] * given.limit("factor")
 
 
 _GPUD = "gpud, and Azure HPC health checks"
