@@ -46,6 +46,7 @@ golden: $(READY) ## rewrite the expected outputs; review them as a diff
 bench: $(READY) ## measure plan, lint, commit and --help against a lower bound and other tools
 	@$(BIN)/python -m benchmarks.sizing.speed
 	@$(BIN)/python -m benchmarks.evaluator
+	@$(BIN)/python -m benchmarks.probing
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 bench-live: $(READY) ## measure plans and applies on a real API server against bare requests, kubectl and Flux

@@ -276,7 +276,6 @@ def find_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], ne
 def input_file(path: Path, run: Run | None) -> "InputFile":
     """Read a file that the user names (`-`: standard input)."""
     from reconciler.app.size.files import InputFile
-    from reconciler.app.workspace import Workspace
 
     content = read_input(path)
     if str(path) == "-":
