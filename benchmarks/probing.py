@@ -56,9 +56,7 @@ def main() -> None:
         whole = best(lambda: _probe(root, {**environ, "FAKE_GPUS": "1"}), runs=10)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = (after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime) / 10 * 1000
-    print(
-        f"light sweep of {GPUS} GPUs, {len(sweep.readings)} readings: {reading:.0f} ms, {busy:.0f} ms of it in the parent"
-    )
+    print(f"light sweep of {GPUS} GPUs, {len(sweep.readings)} readings: {reading:.0f} ms, {busy:.0f} ms in the parent")
     print(f"all checks of it: {checking:.1f} ms")
     print(f"`reconciler probe`, one GPU, whole process: {whole:.0f} ms ({processor:.0f} ms of processor)")
 
