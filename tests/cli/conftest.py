@@ -29,3 +29,9 @@ def fleet(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
     return Fleet(shutil.copytree(new_repository, tmp_path / "fleet", symlinks=True), capsys)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which the tests of a module share a repository; see `Fleet.make_once`."""
+    return tmp_path_factory.mktemp("kept")

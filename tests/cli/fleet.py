@@ -1,8 +1,9 @@
 """A config repository made by the product itself, for tests that act as a user."""
 
 import os
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +66,18 @@ class Fleet:
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", message)
         return self.git("rev-parse", "HEAD")
+
+    def make_once(self, kept: Path, make: Callable[[], None]) -> None:
+        """Let `make` change the new repository, or copy what it made before. `kept` is a folder of the tests that share it."""
+        parts = (self.root, self.root.parent / "cache")
+        if (kept / parts[0].name).exists():
+            shutil.rmtree(self.root)
+            for part in parts:
+                shutil.copytree(kept / part.name, part, symlinks=True)
+        else:
+            make()
+            for part in reversed(parts):
+                shutil.copytree(part, kept / part.name, symlinks=True)
 
     def files(self, folder: str = "rendered") -> dict[str, bytes]:
         top = self.root / folder

@@ -13,16 +13,20 @@ _REASON = "the maps move to another repository"
 
 
 @pytest.fixture
-def main(fleet: Fleet) -> Fleet:
+def main(fleet: Fleet, kept: Path) -> Fleet:
     """Return a fleet with 20 more objects on main, and the branch `change` checked out, which deletes 15 of them."""
-    for number in range(20):
-        fleet.write(f"jobs/maps/m{number}.yaml", _MAP % number)
-    fleet.commit("maps")
-    assert fleet.run("commit").code == 0
-    fleet.git("checkout", "--quiet", "-b", "change")
-    for number in range(15):
-        (fleet.root / f"jobs/maps/m{number}.yaml").unlink()
-    fleet.commit("fewer maps")
+
+    def make() -> None:
+        for number in range(20):
+            fleet.write(f"jobs/maps/m{number}.yaml", _MAP % number)
+        fleet.commit("maps")
+        assert fleet.run("commit").code == 0
+        fleet.git("checkout", "--quiet", "-b", "change")
+        for number in range(15):
+            (fleet.root / f"jobs/maps/m{number}.yaml").unlink()
+        fleet.commit("fewer maps")
+
+    fleet.make_once(kept, make)
     return fleet
 
 

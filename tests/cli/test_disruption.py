@@ -1,6 +1,7 @@
 """Budgets for running workloads that a plan stops, and for quotas, through the command line."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,19 +41,23 @@ def job(fleet: Fleet, number: int, **changed: str) -> None:
 
 
 @pytest.fixture
-def running(fleet: Fleet) -> Fleet:
+def running(fleet: Fleet, kept: Path) -> Fleet:
     """Return a fleet with 20 more jobs of 16 GPUs each."""
-    fleet.edit("queues/h100.yaml", "quota: 32", "quota: 512")
-    fleet.edit("reconciler.yaml", "  budgets:\n", "  rules:\n    quota.node-shape: {enabled: false}\n  budgets:\n")
-    for number in range(20):
-        job(fleet, number)
-    fleet.commit("jobs")
-    ran = fleet.run("commit", "-o", "name")
-    if ran.code == 5:
-        fleet.run("approve", "--reason", "start")
-        fleet.commit("approve")
+
+    def make() -> None:
+        fleet.edit("queues/h100.yaml", "quota: 32", "quota: 512")
+        fleet.edit("reconciler.yaml", "  budgets:\n", "  rules:\n    quota.node-shape: {enabled: false}\n  budgets:\n")
+        for number in range(20):
+            job(fleet, number)
+        fleet.commit("jobs")
         ran = fleet.run("commit", "-o", "name")
-    assert ran.code == 0, ran.out + ran.err
+        if ran.code == 5:
+            fleet.run("approve", "--reason", "start")
+            fleet.commit("approve")
+            ran = fleet.run("commit", "-o", "name")
+        assert ran.code == 0, ran.out + ran.err
+
+    fleet.make_once(kept, make)
     return fleet
 
 

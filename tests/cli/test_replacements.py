@@ -1,7 +1,6 @@
 """Changes of immutable fields, as a user sees them: refused, replaced by a new generation, or kept as they are."""
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -74,26 +73,16 @@ def choose(fleet: Fleet, choice: str) -> None:
     fleet.edit(QUEUE, "spec:\n", f"spec:\n  onImmutableChange: {choice}\n")
 
 
-@pytest.fixture(scope="module")
-def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Name the folder in which the first test leaves its repository and cache for the others."""
-    return tmp_path_factory.mktemp("settled")
-
-
 @pytest.fixture
-def evals(fleet: Fleet, settled: Path) -> Fleet:
+def evals(fleet: Fleet, kept: Path) -> Fleet:
     """Add 30 jobs of one pod to the queue of the template, whose own jobs are one Job and one PyTorchJob."""
-    folder = fleet.root.parent
-    if not (settled / "cache").exists():
+
+    def make() -> None:
         for number in range(30):
             fleet.write(f"jobs/eval/{number}.yaml", job(number))
         settle(fleet)
-        shutil.copytree(fleet.root, settled / "fleet", symlinks=True)
-        shutil.copytree(folder / "cache", settled / "cache")
-        return fleet
-    shutil.rmtree(fleet.root)
-    shutil.copytree(settled / "fleet", fleet.root, symlinks=True)
-    shutil.copytree(settled / "cache", folder / "cache")
+
+    fleet.make_once(kept, make)
     return fleet
 
 

@@ -100,7 +100,8 @@ def test_another_world_gives_the_same_bytes(
     extra, flags = _WORLDS[world]
     environ = _environ(tmp_path, extra)
     first = _VERBS[0]
-    assert _run(root, environ, *first, *flags) == plain[first], "cold"
+    if "off" not in flags:
+        assert _run(root, environ, *first, *flags) == plain[first], "cold"
     assert {verb: _run(root, environ, *verb, *flags) for verb in _VERBS[:3]} == {v: plain[v] for v in _VERBS[:3]}, (
         "warm"
     )
