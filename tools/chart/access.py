@@ -47,11 +47,12 @@ _INVENTORY: tuple[Rule, ...] = (
 _HEALTH: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]},
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     {"apiGroups": [GROUP], "resources": ["nodehealthreports"], "verbs": ["list", "watch"]},
     {"apiGroups": ["remediation.medik8s.io"], "resources": ["nodehealthchecks"], "verbs": ["list"]},
 )
-"""What the lanes of node health do: marks on nodes. No deletion, no eviction, no pods."""
+"""What the lanes of node health do: marks on nodes; pods are listed, to tell their owners. No deletion, no eviction."""
 
 _HEALTH_STATE: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update"]},

@@ -1,24 +1,21 @@
 """Write marks to nodes of a live cluster: what is ours, guarded against every other writer."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.health.nodes.edits import NodeEdits, node_edits, timestamp
+from reconciler.app.health.telling import Told, tell, tell_users
+from reconciler.core.health.nodes.edits import NodeEdits, node_edits
 from reconciler.core.health.nodes.mark import MANAGER, NodeMark
 from reconciler.core.health.nodes.owners import RepairOwner
 from reconciler.core.objects import ObjectKey
-from reconciler.core.secrets import mask_text
-from reconciler.errors import one_line
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster
 
 _ATTEMPTS = 5
 _CONFLICTS = frozenset({404, 409, 422})  # gone, another version, a `test` of a patch that failed: look again
-_EVENT_LENGTH = 1000
 
 
 class MarkResult(StrEnum):
@@ -94,29 +91,12 @@ def _write(cluster: LiveCluster, mark: NodeMark, edits: NodeEdits) -> None:
 
 
 def _tell(cluster: LiveCluster, mark: NodeMark, changes: Sequence[str], clock: Clock) -> None:
-    now = timestamp(clock.now().timestamp())
-    text = one_line(mask_text(f"{mark.message} ({', '.join(changes)})"), _EVENT_LENGTH)
-    identity = hashlib.sha256(f"{mark.uid} {now} {text}".encode()).hexdigest()[:16]
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{mark.node[:200]}.{identity}", "namespace": "default"},
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": mark.node, "uid": mark.uid},
-        "type": "Warning" if mark.is_problem else "Normal",
-        "reason": mark.reason,
-        "message": text,
-        "source": {"component": MANAGER},
-        "reportingComponent": MANAGER,
-        "reportingInstance": "controller",
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
-    try:
-        cluster.create(event)
-    except ClusterError as error:
-        if error.status != 409:  # noqa: PLR2004 - the same event, written before
-            raise
+    """Tell those who run the node; if it was fenced just now, also those whose pods run there."""
+    about = Told(api_version="v1", kind="Node", name=mark.node, uid=mark.uid)
+    text = f"{mark.message} ({', '.join(changes)})"
+    tell(cluster, about, reason=mark.reason, message=text, is_warning=mark.is_problem, clock=clock)
+    if any(change.startswith("taint ") for change in changes):
+        tell_users(cluster, mark, clock)
 
 
 def node_key(name: str) -> ObjectKey:

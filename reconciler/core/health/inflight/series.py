@@ -1,0 +1,93 @@
+"""`JobSeries`: what was measured of a running job, and what is normal for it."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+
+from msgspec import Struct
+
+WARM_UP_SECONDS, WARM_UP_STEPS = 600.0, 10
+_MAD = 1.4826  # makes the median of absolute deviations comparable with a standard deviation
+
+
+class GpuSample(Struct, frozen=True, kw_only=True):
+    """One GPU at one time. throttled: the hardware slows it down for heat or power. errors: of links and PCIe."""
+
+    node: str
+    slot: str
+    watts: float
+    utilization: float  # percent
+    clock: float = 0.0  # MHz of the SMs
+    celsius: float = 0.0
+    throttled: bool = False
+    errors: int = 0
+
+
+class JobSample(Struct, frozen=True, kw_only=True):
+    """A job at one time. Unknown is None: bytes moved between GPUs per second, seconds of a step, age of the heartbeat.
+
+    checkpoint: whether the job says that it writes one. steps: completed so far.
+    """
+
+    at: float
+    gpus: tuple[GpuSample, ...]
+    bytes_per_second: float | None = None
+    step_seconds: float | None = None
+    heartbeat_age: float | None = None
+    checkpoint: bool = False
+    steps: int | None = None
+
+    @property
+    def watts(self) -> float:
+        """Power of all GPUs."""
+        return sum(gpu.watts for gpu in self.gpus)
+
+
+class JobSeries(Struct, frozen=True, kw_only=True):
+    """Samples of one job, the oldest first."""
+
+    namespace: str
+    name: str
+    samples: tuple[JobSample, ...]
+
+    def warm(self) -> Sequence[JobSample]:
+        """Return the samples after the warm-up: compilation and the first steps say nothing."""
+        if not self.samples:
+            return ()
+        begun = self.samples[0].at
+        return [
+            one
+            for one in self.samples
+            if one.at - begun >= WARM_UP_SECONDS and (one.steps is None or one.steps >= WARM_UP_STEPS)
+        ]
+
+    def last(self, seconds: float) -> Sequence[JobSample]:
+        """Return the samples of the last `seconds`; nothing if the series is shorter or has a gap of a third of it."""
+        if not self.samples:
+            return ()
+        end = self.samples[-1].at
+        chosen = [one for one in self.samples if one.at >= end - seconds]
+        if chosen[0].at > end - seconds + seconds / 3 or self.samples[0].at > end - seconds:
+            return ()
+        gaps = [after.at - before.at for before, after in pairwise(chosen)]
+        return () if max(gaps, default=seconds) > seconds / 3 else chosen
+
+
+def known(values: Iterable[float | None]) -> list[float]:
+    """Return the values that were measured."""
+    return [value for value in values if value is not None]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that a share of all values does not exceed; 0 without values."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0
+
+
+def robust_scores(values: Sequence[float]) -> list[float]:
+    """Return how far each value lies from the median, in robust standard deviations, at least 1 % of the median."""
+    if not values:
+        return []
+    middle = median(values)
+    spread = max(_MAD * median(abs(value - middle) for value in values), 0.01 * abs(middle), 1e-9)
+    return [(value - middle) / spread for value in values]
