@@ -16,16 +16,16 @@ from reconciler.core.health.inflight.detect import (
     find_hang,
     find_straggler,
 )
-from reconciler.core.health.inflight.series import GpuSample, JobSample, JobSeries
+from reconciler.core.health.inflight.series import GpuActivity, JobSample, JobSeries
 
 LIMITS = JobLimits()
 STEP = 30.0
 
 
-def gpus(watts: float = 600.0, utilization: float = 100.0, /, count: int = 16, **odd: Any) -> tuple[GpuSample, ...]:
+def gpus(watts: float = 600.0, utilization: float = 100.0, /, count: int = 16, **odd: Any) -> tuple[GpuActivity, ...]:
     """Return the GPUs of two nodes; `odd` are fields of the fourth."""
     rows = [
-        GpuSample(
+        GpuActivity(
             node=f"node-{index // 8}",
             slot=f"slot-{index % 8}",
             watts=watts + index % 3,

@@ -10,7 +10,7 @@ WARM_UP_SECONDS, WARM_UP_STEPS = 600.0, 10
 _MAD = 1.4826  # makes the median of absolute deviations comparable with a standard deviation
 
 
-class GpuSample(Struct, frozen=True, kw_only=True):
+class GpuActivity(Struct, frozen=True, kw_only=True):
     """One GPU at one time. throttled: the hardware slows it down for heat or power. errors: of links and PCIe."""
 
     node: str
@@ -30,7 +30,7 @@ class JobSample(Struct, frozen=True, kw_only=True):
     """
 
     at: float
-    gpus: tuple[GpuSample, ...]
+    gpus: tuple[GpuActivity, ...]
     bytes_per_second: float | None = None
     step_seconds: float | None = None
     heartbeat_age: float | None = None
