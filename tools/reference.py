@@ -17,6 +17,7 @@ from reconciler.cli.main import COMMANDS, reconciler
 from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRICS, Metric
 from reconciler.core.documents import read
 from reconciler.core.health.catalogue import CHECKS
+from reconciler.core.health.checks.check import CheckPrivilege, CheckScope
 from reconciler.core.health.xid import read_xids
 from reconciler.core.kinds.kind import ANY_KIND, Kinds
 from reconciler.core.policy.references import RULES
@@ -136,6 +137,14 @@ def _metric_rows(metrics: Iterable[Metric]) -> Iterator[str]:
         yield f"| `{metric.name}` | {metric.type} | {labels} | {_cell(metric.help)} |"
 
 
+_SCOPES = {CheckScope.GPU: "each GPU", CheckScope.NODE: "the node"}
+_PRIVILEGES = {
+    CheckPrivilege.USER: "no privilege",
+    CheckPrivilege.ROOT: "root",
+    CheckPrivilege.HOST: "access to the host",
+}
+
+
 def _health_checks() -> str:
     xids = read_xids(bundle.read("data/xids.json"))
     parts = [
@@ -147,9 +156,10 @@ def _health_checks() -> str:
     ]
     for check in CHECKS:
         vendor = {"": "every node", "nvidia": "NVIDIA", "amd": "AMD"}[check.vendor]
+        needs = _PRIVILEGES[check.privilege]
         parts += [
             f"## {check.id}\n",
-            f"{check.title}. For {vendor}; judges the {check.scope}; profile {check.profile}; needs {check.privilege}.",
+            f"{check.title}. For {vendor}; judges {_SCOPES[check.scope]}; profile {check.profile}; needs {needs}.",
             f"A failure is {check.severity}, action `{check.action}`, lane {check.lane}, mode {check.mode}.",
             f"Reads {', '.join(f'`{name}`' for name in check.reads)}. Version {check.rule}.\n",
         ]
