@@ -31,8 +31,8 @@ Examples:
 def command(*, repo: str, allow_shrink: bool, **flags: Any) -> int:
     """Record nodes, queues in use and finished jobs of live clusters as evidence.
 
-    Writes nodes.yaml, queues.yaml and runs.yaml to evidence/<cluster>/ of the working tree, if they changed. Commit
-    them like any other change. What cannot be read stays as it is.
+    Writes nodes.yaml, queues.yaml, runs.yaml and health.yaml to evidence/<cluster>/ of the working tree, if they
+    changed. Commit them like any other change. What cannot be read stays as it is.
     """
     import datetime as dt  # noqa: PLC0415 - imported late so that --help stays fast
 

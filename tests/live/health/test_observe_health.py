@@ -1,0 +1,44 @@
+"""`reconciler observe` on a real API server: health reports become evidence, without their noise."""
+
+import time
+
+import yaml
+from msgspec.structs import replace
+
+from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.core.health.published import body_of
+from tests.cli.conftest import fleet, new_repository
+from tests.cli.fleet import Fleet
+from tests.cluster.server import ApiServer
+from tests.core.health.fleet.rounds import fail, report
+from tests.live.health.test_reports import publish
+
+__all__ = ["fleet", "new_repository"]
+
+
+def test_reports_become_evidence(fleet: Fleet, lane_cluster: KubernetesCluster, private_server: ApiServer) -> None:
+    """Values that move make no diff; an old report is unknown, never healthy; a new failure is a diff."""
+    now = time.time()
+    bad = report("gpu-2", now, fail("ecc"))
+    for one in (report("gpu-1", now), bad, report("gpu-3", now - 3600)):
+        publish(lane_cluster, body_of(one))
+
+    def observe() -> str:
+        ran = fleet.run("observe", "--kubeconfig", str(private_server.kubeconfig), "--allow-shrink")
+        assert ran.code == 0, ran.err
+        return (fleet.root / "evidence/main/health.yaml").read_text()
+
+    text = observe()
+    spec = yaml.safe_load(text)["spec"]
+    issue = {"check": "ecc", "severity": "degraded", "slot": "0000:1b:00.0", "status": "FAIL"}
+    assert spec["nodes"] == [
+        {"name": "gpu-1", "uid": "uid-gpu-1", "status": "PASS"},
+        {"name": "gpu-2", "uid": "uid-gpu-2", "status": "FAIL", "issues": [issue]},
+        {"name": "gpu-3", "uid": "uid-gpu-3", "status": "UNKNOWN", "why": "the report is old"},
+    ]
+    noisy = replace(bad, measured_at=now + 1, findings=(replace(bad.findings[0], message="another", observed=7.5),))
+    publish(lane_cluster, body_of(noisy))
+    assert observe() == text
+    publish(lane_cluster, body_of(report("gpu-1", now + 1, fail("ecc"))))
+    assert observe() != text
+    assert "health.yaml" not in fleet.run("lint").out, "the file is valid"
