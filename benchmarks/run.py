@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.corpus import MIXES, git, write
 
-SIZES = (100, 1_000, 10_000)
+SIZES = {"real": (100, 1_000, 10_000), "short": (100, 1_000, 10_000), "clusters": (5_000,)}
 _MOST_FOR_KUSTOMIZE = 1_000  # its time grows faster than its input: ten thousand objects take over five minutes
 _ROOT = Path(__file__).resolve().parent.parent
 _INSTALLED = {"PYTHONDONTWRITEBYTECODE": ""}  # an installed package has its byte code
@@ -210,9 +210,10 @@ def _row(name: str, measured: Measured, floor: Measured) -> None:
 
 
 def _peers(repository: Path, size: int, runs: int) -> Iterator[tuple[str, Measured]]:
-    rendered = repository / "rendered" / "main"
-    kubectl = shutil.which("kubectl")
-    if kubectl and size <= _MOST_FOR_KUSTOMIZE:
+    rendered = repository / "rendered"
+    kubectl, (first, *others) = shutil.which("kubectl"), sorted(rendered.iterdir())
+    if kubectl and not others and size <= _MOST_FOR_KUSTOMIZE:  # which refuses one name on two clusters
+        rendered = first
         files = sorted(str(path.relative_to(rendered)) for path in rendered.rglob("*.yaml"))
         (rendered / "kustomization.yaml").write_text("resources:\n" + "".join(f"- {path}\n" for path in files))
         yield "kubectl kustomize (build of rendered/)", measure((kubectl, "kustomize", "."), cwd=rendered, runs=1)
@@ -226,8 +227,8 @@ def _peers(repository: Path, size: int, runs: int) -> Iterator[tuple[str, Measur
 def main() -> None:
     """Run the benchmarks of the chosen sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N", help="documents in each corpus")
-    parser.add_argument("--mixes", nargs="+", default=("real", "short"), choices=tuple(MIXES), help="kinds of corpus")
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="documents in each corpus")
+    parser.add_argument("--mixes", nargs="+", default=tuple(MIXES), choices=tuple(MIXES), help="kinds of corpus")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each measurement; the best counts")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="reconciler-bench-") as name:
@@ -238,7 +239,7 @@ def main() -> None:
         print(f"python -c pass {bare.seconds * 1000:.0f} ms, reconciler --help {helped.seconds * 1000:.0f} ms", end="")
         print(f" ({helped.seconds / bare.seconds:.1f} x)")
         for mix in arguments.mixes:
-            for size in arguments.sizes:
+            for size in arguments.sizes or SIZES[mix]:
                 bench(reconciler, size, mix, scratch, arguments.runs)
 
 

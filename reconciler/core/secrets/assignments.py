@@ -10,8 +10,11 @@ from reconciler.core.patterns import later
 from reconciler.core.secrets.names import is_secret_key
 
 MASK = "***"
+_NAME_PARTS = (
+    "pass", "token", "secret", "key", "pwd", "cred", "auth", "cookie", "jwt", "sig", "salt", "sas", "pat", "psk", "otp",
+)  # fmt: skip
 _ASSIGNMENT = later(
-    r"(?<![\w.-])(?P<name>[\w.-]{0,64}(?:pass|token|secret|key|pwd|cred|auth|cookie|jwt|sig|salt|sas|pat|psk|otp)[\w.-]{0,64})"
+    rf"(?<![\w.-])(?P<name>[\w.-]{{0,64}}(?:{'|'.join(_NAME_PARTS)})[\w.-]{{0,64}})"
     r"(?P<close>\\{0,16}[\"']?\]?)(?P<sign>[ \t]{0,8}(?:=>|[:?+]?=|:-|:(?!//))[ \t]{0,40})",
     re.IGNORECASE,
 )
@@ -39,6 +42,9 @@ _MIN_AUTH = 8  # characters of the credentials in a Docker configuration
 
 def mask_assignments(text: str) -> str:
     """Mask the values of names that hold secrets. The names stay."""
+    lower = text.lower()
+    if text.isascii() and not any(part in lower for part in _NAME_PARTS):
+        return text
     pieces: list[str] = []
     done = position = 0
     while match := _ASSIGNMENT.search(text, position):

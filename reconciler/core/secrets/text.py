@@ -46,6 +46,7 @@ _PROGRAM = later(
     r"\b[^\n|;&]{0,200}?\s-p\s{0,8}|redis-cli\b[^\n|;&]{0,200}?\s-a\s{0,8}|(?:sqlcmd|zip)\b[^\n|;&]{0,200}?\s-P\s{0,8}"
     r"|ldap\w{1,10}\b[^\n|;&]{0,200}?\s-w\s{0,8})['\"]?)(?![-$\s'\"])[^\s'\"]+"
 )
+_PROGRAMS = ("mysql", "mariadb", "sshpass", "mongo", "login", "redis-cli", "sqlcmd", "zip", "ldap")
 _DSN = later(r"(?P<keep>\b[\w.-]{1,64}:)[^\s:/'\"]{1,256}(?P<rest>@(?:tcp|udp|unix)\()")
 _PGPASS = later(
     r"(?m)^(?![0-9A-Fa-f:]+$)(?P<keep>[^:\s#]{1,255}:(?:\d{4,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:)(?![\s/])\S.*$"
@@ -101,11 +102,14 @@ def holds_secret(text: str) -> bool:
 
 
 def _steps(text: str) -> Iterator[Callable[[str], str]]:
-    """Yield the steps that may find something."""
+    """Yield the steps that may find something: those whose expressions have no literal that the text lacks."""
     if "-" in text:
         yield lambda text: _FLAG.sub(_mask_named, text)
+    if "-u" in text or "-U" in text or "--proxy-user" in text:
         yield lambda text: _USER.sub(rf"\g<keep>\g<user>{MASK}", text)
+    if "-" in text and any(program in text for program in _PROGRAMS):
         yield lambda text: _PROGRAM.sub(rf"\g<keep>{MASK}", text)
+    if "-pass" in text:
         yield lambda text: _PASSIN.sub(rf"\g<keep>{MASK}", text)
     if "@" in text:
         yield lambda text: _DSN.sub(rf"\g<keep>{MASK}\g<rest>", text)
@@ -113,9 +117,10 @@ def _steps(text: str) -> Iterator[Callable[[str], str]]:
         yield lambda text: _PGPASS.sub(rf"\g<keep>{MASK}", text)
     if "</" in text:
         yield lambda text: _XML.sub(_mask_named, text)
-    if "name" in text:
+    if "name" in text and "value" in text:
         yield lambda text: _NAMED.sub(_mask_value, text)
-    yield lambda text: _NETRC.sub(lambda match: f"{match['keep'] or match['line']}{MASK}", text)
+    if "pass" in text or "masterauth" in text:
+        yield lambda text: _NETRC.sub(lambda match: f"{match['keep'] or match['line']}{MASK}", text)
 
 
 def _mask_token(match: re.Match[str]) -> str:

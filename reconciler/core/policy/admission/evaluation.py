@@ -191,8 +191,11 @@ class PolicySet:
         key = tuple(unit.number for unit in units)
         if key not in self._groups:
             self._groups[key] = tuple(_grouped(units, self.programs))
-        for group, program in self._groups[key]:
-            if program is None or not _passes(program, _values(group, request, program.reads)):
+        groups = self._groups[key]
+        reads = frozenset(name for _, program in groups if program is not None for name in program.reads)
+        values = activation(_values(units, request, reads))  # the object is converted once for all programs
+        for group, program in groups:
+            if program is None or not _passes(program, values):
                 yield from group
 
 
@@ -220,9 +223,9 @@ def _combined(units: tuple[BoundPolicy, ...], programs: ProgramCache) -> CelProg
         return None
 
 
-def _passes(program: CelProgram, values: Mapping[str, Any]) -> bool:
+def _passes(program: CelProgram, values: Any) -> bool:
     try:
-        return program.evaluate(activation(values)) is True
+        return program.evaluate(values) is True
     except EvaluationError:
         return False
 
