@@ -211,6 +211,7 @@ CASES: dict[str, list[tuple[CheckStatus, Values, History]]] = {
         (PASS, {"nvml.pcie_replays": 40}, [(600, {"nvml.pcie_replays": 10})]),
         (WARN, {"nvml.pcie_replays": 400}, [(600, {"nvml.pcie_replays": 10})]),
         (FAIL, {"nvml.pcie_replays": 4000}, [(600, {"nvml.pcie_replays": 10})]),
+        (WARN, {"nvml.pcie_replays": 400}, [(600, {"nvml.pcie_replays": 1000})]),  # the driver was loaded again
         (WARN, {"nvml.pcie_replays": 4000}, [(60, {"nvml.pcie_replays": 10})]),
         (SKIP, {"nvml.pcie_replays": 40}, ()),
         (UNKNOWN, {"nvml.pcie_max_generation": 99, "nvml.pcie_gpu_generation": 99}, ()),
@@ -563,6 +564,17 @@ def test_a_swapped_gpu_starts_a_new_history() -> None:
     swapped = replace(new, gpus=(replace(new.gpus[0], uuid="GPU-new"),))
     (found,) = judge(swapped, history=[old], only=["ecc.dram.unc.volatile"])
     assert (found.status, found.uuid) == (WARN, "GPU-new")
+
+
+def test_another_boot_is_another_story() -> None:
+    """Silence before a restart is not silence in a row; rows that the device has remapped stay remapped."""
+    silent = changed(sound(1), {"nvml.fabric": SLOW}, SLOT)
+    before = [replace(silent, taken_at=NOW - 60 * ago, boot_id="another") for ago in (3, 2, 1)]
+    (found,) = judge(replace(silent, taken_at=NOW), history=before, only=["gpu.reachable"])
+    assert (found.status, "1 of 3" in found.message) == (UNKNOWN, True)
+    rows = changed(sound(1), {"nvml.remapped_rows": {**_MEMORY, "uncorrected": 9}}, SLOT)
+    old = replace(sound(1), taken_at=rows.taken_at - 3600, boot_id="another")
+    assert judge(rows, history=[old], only=["remap.count"])[0].status is WARN
 
 
 def test_one_lost_gpu_hides_nothing_and_fails_once() -> None:

@@ -168,17 +168,17 @@ class CheckInput(Struct, frozen=True, kw_only=True):
             raise Unmeasured(CheckStatus.UNKNOWN, f"{name}: not a text")
         return value
 
-    def earlier(self, seconds: float) -> Sequence[Sweep]:
-        """Return the earlier sweeps of this boot within a time before this one, oldest first.
+    def earlier(self, seconds: float, *, any_boot: bool = False) -> Sequence[Sweep]:
+        """Return the earlier sweeps of this boot, or of any, within a time before this one, oldest first.
 
-        Sweeps of another boot, of another device in this slot, or from the future do not count.
+        Sweeps of another device in this slot, or from the future, do not count.
         """
         now, uuid = self.sweep.taken_at, self.gpu.uuid
         return [
             sweep
             for sweep in self.history
             if now - seconds <= sweep.taken_at < now
-            and sweep.boot_id == self.sweep.boot_id
+            and (any_boot or sweep.boot_id == self.sweep.boot_id)
             and (not self.slot or not uuid or uuid in {gpu.uuid for gpu in sweep.gpus if gpu.slot == self.slot} | {""})
         ]
 

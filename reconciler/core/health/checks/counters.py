@@ -23,11 +23,16 @@ class CounterChange(Struct, frozen=True, kw_only=True):
         return self.difference / self.seconds
 
 
-def change(given: CheckInput, name: str, key: str = "", *, seconds: float) -> CounterChange | None:
-    """Return how a counter changed within a time, up to the last sweep; None without an earlier value."""
+def change(
+    given: CheckInput, name: str, key: str = "", *, seconds: float, any_boot: bool = False
+) -> CounterChange | None:
+    """Return how a counter changed within a time, up to the last sweep; None without an earlier value.
+
+    `any_boot` is for counters that the device keeps when it is restarted.
+    """
     points = [
         (sweep.taken_at, value)
-        for sweep in (*given.earlier(seconds), given.sweep)
+        for sweep in (*given.earlier(seconds, any_boot=any_boot), given.sweep)
         if (value := _value(sweep, name, key, given.slot)) is not None
     ]
     if len(points) < 2 or points[-1][0] != given.sweep.taken_at:  # noqa: PLR2004 - a change needs two

@@ -192,7 +192,7 @@ def _remap_count(given: CheckInput) -> CheckResult:
         return CheckResult(
             status=WARN, message=f"{count} rows remapped", observed=count, threshold=given.threshold("rows")
         )
-    grown = change(given, "nvml.remapped_rows", "uncorrected", seconds=7 * DAY)
+    grown = change(given, "nvml.remapped_rows", "uncorrected", seconds=7 * DAY, any_boot=True)
     if grown is not None and grown.difference >= given.limit("rowsInAWeek"):
         return CheckResult(
             status=WARN,
