@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -186,8 +186,10 @@ def main() -> None:
     os.environ.setdefault("PYTHONPATH", str(_ROOT))
     scratch = Path(tempfile.mkdtemp(prefix="reconciler-bench-live-"))
     try:
-        with _place(scratch) as place, flux.running(place.bed, scratch) as found:
-            peer = None if arguments.no_flux else found
+        with (
+            _place(scratch) as place,
+            nullcontext() if arguments.no_flux else flux.running(place.bed, scratch) as peer,
+        ):
             load = os.getloadavg()[0]
             print(f"{os.cpu_count()} cores, load {load:.1f} before" + ("" if peer else ", without Flux"), flush=True)
             first_apply(place, arguments.first, arguments.rounds, peer)

@@ -5,6 +5,7 @@ environment for programs that others wrote. `ChildProcess` serves the sizing eng
 than that class buffers and uses `kill_after`, `terminate` and `scratch_file` directly.
 """
 
+import _thread
 import io
 import os
 import resource
@@ -294,13 +295,21 @@ def _limit(pid: int, name: str, limit: int) -> None:
 @contextmanager
 def kill_after(process: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
     """Kill a process that still runs after `seconds`; on leaving the block, end it in any case."""
-    timer = threading.Timer(seconds, process.kill)
-    timer.daemon = True  # an interrupt may come before it can be cancelled
+    ended = threading.Event()
+
+    def watch() -> None:
+        if not ended.wait(seconds):
+            process.kill()
+
     try:
-        timer.start()
+        try:
+            # `Thread.start` would wait for ever for a thread that has no memory to begin.
+            _thread.start_new_thread(watch, ())
+        except RuntimeError:
+            raise OutsideError("no thread can be started", hint="allow more memory or processes (ulimit)") from None
         yield
     finally:
-        timer.cancel()
+        ended.set()
         terminate(process)
 
 

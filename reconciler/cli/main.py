@@ -136,7 +136,7 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
     except Exception as error:  # noqa: BLE001 - a bug must not look like "changes pending"
         if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
             _print_traceback()
-        return _report(error)
+        return _report(OutsideError("out of memory", hint="allow more") if isinstance(error, MemoryError) else error)
     return result if isinstance(result, int) else 0
 
 

@@ -45,6 +45,15 @@ def root(known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limits need Linux")
+@pytest.mark.parametrize("memory", [0, 1 << 18, 1 << 20])
+def test_a_run_without_memory_ends(starter: Starter, root: Path, memory: int) -> None:
+    """It plans or says why not; it does not wait for a thread that never begins."""
+    done = starter.run("plan", folder=root, memory=memory)
+    assert done.code in (0, 6), done.err
+    assert done.code == 0 or "memory" in done.err
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limits need Linux")
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_hostile_repository_has_its_answer(case: Hostile, starter: Starter, root: Path) -> None:
     """F-140: the answer is the documented exit code, the stable rule, and a line that says what to do."""

@@ -12,7 +12,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 from urllib.parse import SplitResult, unquote
@@ -61,6 +60,8 @@ class Tls(Struct, frozen=True, kw_only=True):
         else:
             context.load_default_certs()
         if self.certificate:
+            from tempfile import TemporaryDirectory  # noqa: PLC0415 - few log in with a certificate
+
             with TemporaryDirectory() as folder:  # the library reads files only
                 path = Path(folder, "client.pem")
                 path.touch(0o600)
