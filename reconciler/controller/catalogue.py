@@ -177,8 +177,8 @@ FLEET_METRICS = (
     _health(
         "breaker_state",
         MetricType.GAUGE,
-        "1 if this limit of the circuit breaker stops further quarantines, else 0.",
-        {"limit": "the limit that tripped"},
+        "1 where the circuit breaker stops further quarantines, else 0.",
+        {"limit": "`fleet`, or the check that began to fail on too many nodes"},
     ),
     _health(
         "report_age_seconds",

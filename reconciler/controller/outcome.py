@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from reconciler.controller.fights import RevertedField
 from reconciler.controller.tracing import TraceSpan
+from reconciler.core.health.exports.fleet_gauges import FleetSamples
 from reconciler.core.plan import Plan
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
@@ -83,6 +84,7 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
     message: str = ""
     failure: PassFailure | None = None
     spans: tuple[TraceSpan, ...] = ()
+    gauges: FleetSamples = {}  # of node health
 
 
 def summarize(plan: Plan) -> PlanSummary:

@@ -115,6 +115,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
             controller,
             ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20),
             lambda: open_cluster(flags.cluster, environ),
+            show=metrics.replace,
         )
         health.start()
         stack.callback(health.stop)

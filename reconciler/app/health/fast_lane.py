@@ -59,7 +59,11 @@ def run_round(
         quarantines=rules.reviewed,
     )
     evaluation = evaluate(given, stored.state.fleet, now)
-    state = LaneState(fleet=evaluation.state, cases=_cases(stored.state.cases, evaluation.decisions.values(), now))
+    state = LaneState(
+        fleet=evaluation.state,
+        cases=_cases(stored.state.cases, evaluation.decisions.values(), now),
+        told=stored.state.told,
+    )
     if not dry_run:
         store.write(state, stored)
     marked, failures = _mark_all(cluster, reading, evaluation, state, rules, clock=clock, dry_run=dry_run)

@@ -36,10 +36,11 @@ class HealthCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LaneState(Struct, frozen=True, kw_only=True):
-    """Everything that is kept between two rounds."""
+    """Everything that is kept between two rounds. `told`: the messages that people got, by what they are about."""
 
     fleet: FleetState = FleetState()
     cases: dict[str, HealthCase] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
 
 
 class StoredState(Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "/dcgm": AUTOPILOT_CHECKS["dcgm"],
     "/ping": AUTOPILOT_CHECKS["ping"],
     "/pvc": AUTOPILOT_CHECKS["pvc"],
-    "/iperf": ("net.iperf",),
+    "/iperf": ("network.iperf",),
 }
 """Paths of single checks."""
 

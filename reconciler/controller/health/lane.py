@@ -51,11 +51,14 @@ class HealthLane:
         open_cluster: Callable[[], LiveCluster],
         *,
         interval: float = INTERVAL_SECONDS,
+        show: Callable[[str, Mapping[tuple[str, ...], float]], None] | None = None,
     ) -> None:
+        """`show` takes the samples of a gauge, by its name."""
         self._work, self._runner, self._open, self._interval = work, runner, open_cluster, interval
         self._stopping, self._news = threading.Event(), threading.Event()
         self._has_work = threading.Event()
         self._watch: Watch | None = None
+        self._show = show
         self._seen: dict[str, str] = {}
         self._said: dict[str, tuple[str, str]] = {}
         self._threads = [
@@ -103,6 +106,9 @@ class HealthLane:
         outcome = self._runner.run(request)
         if self._stopping.is_set():
             return
+        if self._show is not None:
+            for name, samples in outcome.gauges.items():
+                self._show(name, dict(samples))
         failed = outcome.failure
         said = (outcome.message, failed.message if failed is not None else "")
         if self._said.get(request.source.key) == said and not outcome.pushed:

@@ -1,5 +1,6 @@
 """One round over the clusters of a source: act by what was merged, then tell Git what was done."""
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,17 +10,20 @@ from msgspec.structs import replace
 from reconciler import wiring
 from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
-from reconciler.app.health.fast_lane import run_round
+from reconciler.app.health.fast_lane import LaneRound, run_round
 from reconciler.app.health.quarantine_files import HealthSources, mirror_files
 from reconciler.app.health.state_store import StateStore
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
+from reconciler.controller.health.notifying import FOLDER, tell, webhooks
 from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.reconcile import Request, author_of
 from reconciler.controller.sources.source import Mode
+from reconciler.core.health.exports.fleet_gauges import FleetSamples, fleet_samples
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
-from reconciler.errors import ConfigError, RemoteError, RepositoryError, StalePlan, one_line
+from reconciler.errors import ConfigError, ReconcilerError, RemoteError, RepositoryError, StalePlan, one_line
 from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, commit
+from reconciler.outputs.terminal.logs import Log
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import ClusterError, LiveCluster
 from reconciler.version import __version__
@@ -30,6 +34,7 @@ HEALTH_POLICY = "Reconciler-Health-Policy"
 
 _GIT_SECONDS = 30.0
 _ATTEMPTS = 3
+_log = Log(__name__)
 
 
 def health_round(request: Request, environ: dict[str, str], clock: Clock | None = None) -> PassOutcome:
@@ -48,7 +53,7 @@ def health_round(request: Request, environ: dict[str, str], clock: Clock | None 
     except Exception as error:  # noqa: BLE001 - every failure is part of the outcome
         return PassOutcome(failure=failure(error))
     failed = next((one.failure for one in rounds if one.failure is not None), None)
-    return replace(outcome, message=_summary(rounds), failure=failed or outcome.failure)
+    return replace(outcome, message=_summary(rounds), gauges=_gauges(rounds), failure=failed or outcome.failure)
 
 
 def _open_mirror(request: Request, environ: dict[str, str]) -> GitRemote:
@@ -105,10 +110,40 @@ def _act(
             )
             is_dry = request.source.mode is Mode.OBSERVE
             done = run_round(live, store, sources.rules(), clock=clock, dry_run=is_dry)
+            if not is_dry:
+                _tell_people(environ, store, done, name)
             rounds.append(ClusterRound(cluster=name, store=store, done=done))
         except (ClusterError, StalePlan) as error:
             rounds.append(ClusterRound(cluster=name, failure=failure(error)))
     return rounds
+
+
+def _tell_people(environ: dict[str, str], store: StateStore, done: LaneRound, cluster: str) -> None:
+    """Send what is new to the webhooks, and remember it. Whatever fails stops no round."""
+    try:
+        receivers = webhooks(environ.get(FOLDER, ""))
+        told = tell(done.evaluation, done.state.told, receivers, _not_told, cluster)
+        if told != done.state.told:
+            stored = store.read()
+            store.write(replace(stored.state, told=told), stored)
+    except (ReconcilerError, OSError) as error:
+        _not_told(str(error))
+
+
+def _not_told(problem: str) -> None:
+    _log.event("warning", "a message about node health was not sent", error=mask_text(problem))
+
+
+def _gauges(rounds: Sequence[ClusterRound]) -> FleetSamples:
+    """Return the samples of all clusters; numbers of nodes of pools with one name add up."""
+    totals: dict[str, Counter[tuple[str, ...]]] = {}
+    for one in rounds:
+        if one.done is not None:
+            done = one.done
+            samples = fleet_samples(done.evaluation, done.reading.facts, done.reading.reports, done.now)
+            for name, values in samples.items():
+                totals.setdefault(name, Counter()).update(dict(values))
+    return {name: tuple(sorted(values.items())) for name, values in sorted(totals.items())}
 
 
 def _tell(

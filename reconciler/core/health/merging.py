@@ -15,6 +15,10 @@ OUT_OF_ORDER_SECONDS = 600.0
 YOUNG_SECONDS = 180.0
 """How long a new failure is repeated with every sweep, so that readers see it confirmed."""
 
+DCGM_LEVEL = "dcgm.level"
+"""The checks of DCGM, without their level."""
+
+_LEVELS = (1, 2, 3, 4)
 _LISTED = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
 
 
@@ -78,7 +82,9 @@ def finished(run: ProfileRun, findings: Iterable[HealthFinding], at: float) -> P
     status = next((one for one in _LISTED if any(finding.status is one for finding in found)), None)
     failed = sorted({finding.check for finding in found if finding.status is CheckStatus.FAIL})
     outcome = status or (CheckStatus.PASS if found else CheckStatus.UNKNOWN)
-    return replace(run, finished_at=at, status=outcome, failed=tuple(failed))
+    measured = {one.check for one in found if one.status is not CheckStatus.UNKNOWN}
+    level = max((number for number in _LEVELS if f"{DCGM_LEVEL}{number}" in measured), default=0)
+    return replace(run, finished_at=at, status=outcome, level=level, failed=tuple(failed))
 
 
 def is_worth_writing(before: NodeReport | None, after: NodeReport) -> bool:

@@ -232,6 +232,13 @@ def test_the_outcome_of_a_run(statuses: tuple[CheckStatus, ...], expected: Check
     assert finished(ProfileRun(profile=DEEP), found, NOW).status is expected
 
 
+def test_a_run_knows_the_level_of_dcgm_that_gave_a_result() -> None:
+    """F-083, F-091: a level that ended without a result does not count."""
+    found = [finding("dcgm.level2", PASS), finding("dcgm.level3", UNKNOWN)]
+    assert finished(ProfileRun(profile=DEEP), found, NOW).level == 2
+    assert finished(ProfileRun(profile=DEEP), [finding("hbm", PASS)], NOW).level == 0
+
+
 def test_a_report_keeps_the_last_run_of_each_profile() -> None:
     report = merged(None, result(finding("a", PASS)))
     first, second = (ProfileRun(profile=DEEP, started_at=at) for at in (NOW, NOW + 1))

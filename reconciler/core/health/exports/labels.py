@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding
+from reconciler.core.health.merging import DCGM_LEVEL
 from reconciler.core.health.report import NodeReport
 
 AUTOPILOT_HEALTH = "autopilot.ibm.com/gpuhealth"
@@ -67,10 +68,11 @@ def autopilot_labels(report: NodeReport, now: float) -> NodeLabels:
     labels: dict[str, str | None] = {AUTOPILOT_HEALTH: gpu_health(report, now).value or None}
     annotations: dict[str, str | None] = {}
     for run in report.runs:
-        if run.level and run.finished_at and run.status is not CheckStatus.UNKNOWN:
-            word = "ERR" if run.status is CheckStatus.FAIL else "PASS"
+        if run.level and run.finished_at:
+            check = f"{DCGM_LEVEL}{run.level}"
+            word = "ERR" if check in run.failed else "PASS"
             labels[f"{AUTOPILOT_DCGM}{run.level}"] = f"{word}_{stamp(run.finished_at)}"
-            annotations[f"{AUTOPILOT_DCGM}{run.level}.output"] = "\n".join(_failures(report, run.failed)) or None
+            annotations[f"{AUTOPILOT_DCGM}{run.level}.output"] = "\n".join(_failures(report, check)) or None
     return NodeLabels(labels=labels, annotations=annotations)
 
 
@@ -99,11 +101,11 @@ def _is_fatal(finding: HealthFinding) -> bool:
     return finding.status is CheckStatus.FAIL and finding.severity is FindingSeverity.FATAL
 
 
-def _failures(report: NodeReport, checks: tuple[str, ...]) -> Iterator[str]:
-    """Yield the failed checks of a run with the index of the GPU: `hbm.bandwidth.3`."""
+def _failures(report: NodeReport, check: str) -> Iterator[str]:
+    """Yield the failures of a check with the index of the GPU: `dcgm.level3.5`."""
     index = {gpu.slot: gpu.index for gpu in report.gpus}
     for one in report.findings:
-        if one.check in checks and one.status is CheckStatus.FAIL:
+        if one.check == check and one.status is CheckStatus.FAIL:
             yield f"{one.check}.{index[one.slot]}" if one.slot in index else one.check
 
 

@@ -83,7 +83,8 @@ def test_eviction_survives_a_periodic_pass() -> None:
 )
 def test_the_label_of_a_level_of_dcgm(status: CheckStatus, label: str) -> None:
     """F-091: the exact format, with the time in UTC."""
-    run = ProfileRun(profile=DEEP, level=3, finished_at=NOW, status=status)
+    failed = ("dcgm.level3",) if status is FAIL else ("other",)
+    run = ProfileRun(profile=DEEP, level=3, finished_at=NOW, status=status, failed=failed)
     made = autopilot_labels(report(finding("a", PASS), run=run), NOW)
     assert made.labels == {"autopilot.ibm.com/gpuhealth": "PASS", "autopilot.ibm.com/dcgm.level.3": label}
 
@@ -92,7 +93,7 @@ def test_a_run_without_a_result_has_no_level_label() -> None:
     """F-083, F-091: an aborted run is neither PASS nor ERR."""
     for run in (
         replace(RUNNING, level=3),
-        ProfileRun(profile=DEEP, level=3, finished_at=NOW),
+        ProfileRun(profile=DEEP, finished_at=NOW),
         ProfileRun(profile=DEEP),
     ):
         assert set(autopilot_labels(report(finding("a", PASS), run=run), NOW).labels) == {"autopilot.ibm.com/gpuhealth"}
@@ -100,10 +101,10 @@ def test_a_run_without_a_result_has_no_level_label() -> None:
 
 def test_the_annotation_names_failing_tests_with_the_gpu() -> None:
     """F-091."""
-    failures = (finding("dcgm.diag", FAIL, slot=slot(1)), finding("dcgm.diag", FAIL), finding("other", FAIL))
-    run = ProfileRun(profile=DEEP, level=3, finished_at=NOW, status=FAIL, failed=("dcgm.diag",))
+    failures = (finding("dcgm.level3", FAIL, slot=slot(1)), finding("dcgm.level3", FAIL), finding("other", FAIL))
+    run = ProfileRun(profile=DEEP, level=3, finished_at=NOW, status=FAIL, failed=("dcgm.level3", "other"))
     made = autopilot_labels(report(*failures, run=run), NOW)
-    assert made.annotations == {"autopilot.ibm.com/dcgm.level.3.output": "dcgm.diag\ndcgm.diag.1"}
+    assert made.annotations == {"autopilot.ibm.com/dcgm.level.3.output": "dcgm.level3\ndcgm.level3.1"}
 
 
 @given(

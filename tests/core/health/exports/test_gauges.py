@@ -1,0 +1,84 @@
+"""Gauges from findings: what is not known has no value, and what is gone has no series."""
+
+from msgspec.structs import replace
+
+from reconciler.core.health.catalogue import BY_ID
+from reconciler.core.health.exports.fleet_gauges import fleet_samples
+from reconciler.core.health.exports.gauges import AUTOPILOT_CHECKS, autopilot_samples, check_samples
+from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
+from reconciler.core.health.fleet.state import BreakerState, FleetNode, FleetState, HealthPhase
+from reconciler.core.health.merging import merged
+from reconciler.core.health.report import NodeReport
+from tests.core.health.reports import FAIL, NOW, PASS, SKIP, UNKNOWN, WARN, finding, result, slot
+
+
+def test_every_status_has_its_value() -> None:
+    """F-093: 0 pass, 1 warn, 2 fail, 3 unknown, nothing for what does not apply."""
+    swept = result(
+        finding("a", PASS, slot=slot(0)),
+        finding("a", WARN, slot=slot(1)),
+        finding("b", FAIL),
+        finding("c", UNKNOWN),
+        finding("d", SKIP),
+    )
+    samples = check_samples(merged(None, swept), swept.findings)
+    assert {(key[0], key[2]): value for key, value in samples.items()} == {
+        ("a", slot(0)): 0.0,
+        ("a", slot(1)): 1.0,
+        ("b", ""): 2.0,
+        ("c", ""): 3.0,
+    }
+    assert ("a", "node-1", slot(0), "NVIDIA H100 80GB HBM3", "info") in samples
+
+
+def test_a_failure_that_stays_overrules_the_last_sweep() -> None:
+    deep = merged(None, result(finding("a", FAIL, profile=ProbeProfile.DEEP), profile=ProbeProfile.DEEP))
+    swept = result(finding("a", PASS), at=NOW + 60)
+    assert list(check_samples(merged(deep, swept), swept.findings).values()) == [2.0]
+
+
+def test_the_gauge_of_autopilot() -> None:
+    """F-093: 1 failed, 0 passed, the lower bandwidth of both ways; unknown has no value, never 0."""
+    swept = result(
+        finding("pcie.h2d", PASS, slot=slot(0), observed=26.0),
+        finding("pcie.d2h", FAIL, slot=slot(0), observed=3.5),
+        finding("remap.pending", PASS, slot=slot(0)),
+        finding("remap.failure", WARN, slot=slot(0)),
+        finding("remap.pending", PASS, slot=slot(1)),
+        finding("throttle", UNKNOWN, slot=slot(0)),
+        finding("throttle", PASS, slot=slot(1)),
+        finding("ecc.sram", FAIL, slot=slot(1)),
+    )
+    samples = autopilot_samples(merged(None, swept), swept.findings, "EPYC")
+    assert {(key[0], key[4]): value for key, value in samples.items()} == {
+        ("pciebw", "0"): 3.5,
+        ("remapped", "0"): 1.0,
+        ("remapped", "1"): 0.0,
+        ("power-slowdown", "1"): 0.0,
+    }
+    assert {key[1:4] for key in samples} == {("node-1", "EPYC", "NVIDIA H100 80GB HBM3")}
+
+
+def test_the_checks_behind_the_gauge_exist() -> None:
+    """F-093: a name that no check has would never have a value. Those outside the catalogue are network and storage."""
+    named = {check for checks in AUTOPILOT_CHECKS.values() for check in checks}
+    assert {check for check in named if check not in BY_ID} <= {"network.ping", "storage.claim"}
+
+
+def test_the_gauges_of_a_fleet() -> None:
+    decisions = {
+        name: HealthDecision(node=name, phase=phase, before=phase, condition=ProblemStatus.FALSE)
+        for name, phase in (("a", HealthPhase.HEALTHY), ("b", HealthPhase.HEALTHY), ("c", HealthPhase.QUARANTINED))
+    }
+    state = FleetState(breaker=BreakerState(tripped="5 %", frozen={"xid": "3 nodes"}))
+    evaluation = FleetEvaluation(state=state, decisions=decisions)
+    facts = {name: FleetNode(name=name, pool="h200") for name in "abc"}
+    reports = {name: NodeReport(node=name, measured_at=NOW - 30) for name in ("a", "gone")}
+    assert fleet_samples(evaluation, facts, reports, NOW) == {
+        "gpuhealth_nodes": ((("healthy", "h200"), 2.0), (("quarantined", "h200"), 1.0)),
+        "gpuhealth_breaker_state": ((("fleet",), 1.0), (("xid",), 1.0)),
+        "gpuhealth_report_age_seconds": ((("a",), 30.0),),
+    }
+    quiet = fleet_samples(replace(evaluation, state=FleetState()), facts, {}, NOW)
+    assert quiet["gpuhealth_breaker_state"] == ((("fleet",), 0.0),)
