@@ -23,7 +23,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "/dcgm": AUTOPILOT_CHECKS["dcgm"],
     "/ping": AUTOPILOT_CHECKS["ping"],
     "/pvc": AUTOPILOT_CHECKS["pvc"],
-    "/iperf": ("network.iperf",),
+    "/iperf": ("net.iperf",),
 }
 """Paths of single checks."""
 

@@ -164,6 +164,6 @@ def test_hostile_answers_of_other_agents_are_unknown(fleet: Callable[..., str]) 
 def test_names_of_checks_are_not_damaged() -> None:
     """F-092: names of both vocabularies, once each, in order."""
     query = read_query("check=iperf,pciebw,ecc.sram,pciebw&host=,a,a")
-    assert query.checks == ("network.iperf", "pcie.h2d", "pcie.d2h", "ecc.sram")
+    assert query.checks == ("net.iperf", "pcie.h2d", "pcie.d2h", "ecc.sram")
     assert query.nodes == NodeSelection(hosts=("a",))
     assert read_query("check=all").checks == ()

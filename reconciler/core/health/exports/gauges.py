@@ -15,8 +15,8 @@ AUTOPILOT_CHECKS: Mapping[str, tuple[str, ...]] = {
     "power-slowdown": ("throttle",),
     "dcgm": ("dcgm.level1", "dcgm.level2", "dcgm.level3", "dcgm.level4"),
     "gpumem": ("hbm.bandwidth", "compute.checksum"),
-    "ping": ("network.ping",),
-    "pvc": ("storage.claim",),
+    "ping": ("net.ping",),
+    "pvc": ("storage.pvc",),
 }
 """The checks of Autopilot by the values of its label `health`, and ours behind each."""
 
