@@ -3,15 +3,20 @@
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.app.workspace import Workspace
 from reconciler.core.config import Backend, Cluster
-from reconciler.core.documents import Document, write
+from reconciler.core.documents import Document, read, write
+from reconciler.core.health.fleet.evidence import FleetHealth
+from reconciler.core.inventory import Inventory
+from reconciler.core.observe.moves import NodeSwap, bad_nodes, propose_moves
 from reconciler.core.observe.proposals import Data, Proposal, Proposed, propose_kueue, propose_torchrun
 from reconciler.core.observe.runs import key_of
 from reconciler.core.problems import Problem
 from reconciler.core.sized.splice import edit_source
 from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.revision.files import selects
 
 
 class ProposedEdit(Struct, frozen=True, kw_only=True):
@@ -44,8 +49,29 @@ def propose(workspace: Workspace, *, share: float) -> Iterator[ClusterProposals]
         found = Proposed(cluster=cluster.name)
         if cluster.backend is Backend.KUEUE:
             found = propose_kueue(cluster, inventory, known, share=share)
-        proposals = (*found.proposals, *propose_torchrun(inventory, known, share=share))
+        moves = _moves(workspace.runtime, index, cluster, inventory)
+        found = replace(found, notes=(*found.notes, *(move.note for move in moves)))
+        moved = (move.proposal for move in moves if move.proposal is not None)
+        proposals = (*found.proposals, *propose_torchrun(inventory, known, share=share), *moved)
         yield _edits(workspace.runtime, index, cluster, proposals, found)
+
+
+def _moves(runtime: Runtime, index: CompiledRevision, cluster: Cluster, inventory: Inventory) -> list[NodeSwap]:
+    """Return other nodes for the jobs that name bad ones. Only files that name such a node are parsed."""
+    health = index.context.evidence.health.get(cluster.name) or FleetHealth(cluster=cluster.name, taken_at="")
+    names = [name.encode() for name in bad_nodes(inventory, health)]
+    if not names:
+        return []
+    files = index.revision.files.sources
+    raw = read_files(runtime.repository, files, sorted(files))
+    readings = [read(path, content) for path, content in raw if any(name in content for name in names)]
+    documents = [
+        document
+        for reading in readings
+        for document in reading.documents
+        if selects(cluster, document.source.path, document.metadata.get("labels"))
+    ]
+    return list(propose_moves(index.context.kinds, documents, inventory, health))
 
 
 def _known(index: CompiledRevision, cluster: Cluster) -> list[Document]:
