@@ -15,7 +15,7 @@ XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus
 LINES = f"6,1,1000,-;eth0: link up\n SUBSYSTEM=net\n3,2,2500000,-;{XID}\n3,x,y;NVRM: broken\nNVRM: no head\n"
 
 
-def read(path: Path, *, seconds: float = 5.0) -> NodeReading:
+def read(path: Path, *, seconds: float = 30.0) -> NodeReading:
     source = KmsgSource(path, environ=os.environ, seconds=seconds)
     try:
         (reading,) = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
@@ -62,7 +62,7 @@ def test_a_pipe_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
         os.write(descriptor, LINES.encode())
         start = time.monotonic()
         assert [row["text"] for row in read(path).value] == [XID]
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 25
     finally:
         os.close(descriptor)
 

@@ -150,11 +150,11 @@ def test_a_lost_gpu_keeps_its_slot(environ: dict[str, str]) -> None:
 def test_a_gpu_hangs(environ: dict[str, str], function: str) -> None:
     """UNKNOWN in time, then FAIL after three sweeps; the other GPU is read each time, and the parent lives."""
     history: list[Sweep] = []
-    with source({**environ, f"FAKE_HANG_{function}": "1"}, seconds=0.7) as one:
+    with source({**environ, f"FAKE_HANG_{function}": "1"}, seconds=1.0) as one:
         for number, status in enumerate((CheckStatus.UNKNOWN, CheckStatus.UNKNOWN, CheckStatus.FAIL)):
             start = time.monotonic()
             sweep = sweep_of(one, at=60.0 * number)
-            assert time.monotonic() - start < 10
+            assert time.monotonic() - start < 30
             found = statuses(sweep, FIRST, history=tuple(history))
             assert found["gpu.reachable"].status is status, found["gpu.reachable"].message
             assert CheckStatus.PASS not in {found[name].status for name in ("temp.margin", "power.limit", "throttle")}
@@ -165,7 +165,7 @@ def test_a_gpu_hangs(environ: dict[str, str], function: str) -> None:
 def test_nvml_hangs_at_once(environ: dict[str, str]) -> None:
     """A hang of the whole library is the node's; nothing is known about GPUs."""
     history: list[Sweep] = []
-    with source({**environ, "FAKE_HANG_nvmlInit": "1"}, seconds=0.5) as one:
+    with source({**environ, "FAKE_HANG_nvmlInit": "1"}, seconds=1.0) as one:
         for number, status in enumerate((CheckStatus.UNKNOWN, CheckStatus.UNKNOWN, CheckStatus.FAIL)):
             sweep = sweep_of(one, at=60.0 * number)
             (found,) = judge(sweep, history=history, only=["nvml.init"])
@@ -189,13 +189,13 @@ def test_a_crash_of_the_library_is_a_reading(environ: dict[str, str]) -> None:
 def test_a_stuck_child_is_not_asked_again(environ: dict[str, str]) -> None:
     """A child that no signal ends is left alone: its GPU counts as silent, and no second one hangs beside it."""
     settings = {"FAKE_HANG_nvmlDeviceGetTemperature_0": "1"}
-    with source({**environ, **settings}, seconds=0.7) as one:
+    with source({**environ, **settings}, seconds=1.0) as one:
         one._child.abandon = lambda: _detach(one)  # type: ignore[method-assign] # the kernel's D state
         sweep_of(one)
         (stuck,) = one._stuck.values()
         start = time.monotonic()
         sweep = sweep_of(one)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 20
         assert list(one._stuck.values()) == [stuck]
         assert statuses(sweep, FIRST)["gpu.reachable"].status is CheckStatus.UNKNOWN
         assert statuses(sweep, SECOND)["power.limit"].status is CheckStatus.PASS

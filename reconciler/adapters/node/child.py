@@ -17,6 +17,7 @@ Record = Mapping[str, Any]
 
 _CHUNK_BYTES = 1 << 16
 _MOST_BYTES = 32 << 20  # of one answer
+_START_SECONDS = 10.0  # for the first record of a process, which has to load its library
 _KILLED_SECONDS = 0.2  # a child that does not hang in the kernel is gone by then
 NODE = -1
 """What stands for the index of a GPU in records about the node."""
@@ -36,10 +37,12 @@ class ReadingChild:
     def __init__(self, source: str, environ: Mapping[str, str]) -> None:
         self._source, self._environ = source, dict(environ)
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_answered = False
 
     def start(self) -> None:
         """Start the process now, so that it loads its library while the caller does something else."""
         if self._process is None:
+            self._has_answered = False
             self._process = subprocess.Popen(
                 (sys.executable, "-m", "reconciler.adapters.node.reading_child", self._source),
                 stdin=subprocess.PIPE,
@@ -64,13 +67,15 @@ class ReadingChild:
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while True:
-                left = min(call_seconds, deadline - time.monotonic())
+                allowed = call_seconds if self._has_answered else max(call_seconds, _START_SECONDS)
+                left = min(allowed, deadline - time.monotonic())
                 if left <= 0 or not selector.select(left):
                     raise ChildHang(at, f"{at['call']} did not return")
                 chunk = os.read(process.stdout.fileno(), _CHUNK_BYTES)
                 size += len(chunk)
                 if not chunk or size > _MOST_BYTES:
                     raise ChildHang(at, f"the process that reads ended in {at['call']}")
+                self._has_answered = True
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     record = json.loads(line)
