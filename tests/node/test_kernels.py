@@ -7,11 +7,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.adapters.node.cuda.kernels import MEMORY_PTX, SCALE, SPIN_KERNELS, SpinKernel, spin_kernels
+from reconciler.adapters.node.cuda.kernels import (
+    MEMORY_PTX,
+    RECORD_BYTES,
+    SCALE,
+    SPIN_KERNELS,
+    X_PERIOD,
+    Y_PERIOD,
+    SpinKernel,
+    spin_kernels,
+)
 from reconciler.adapters.node.cuda.measurements import multiprocessors, wrong_sums
+from tests.node.ptx import PtxKernel
 
 KERNELS = st.sampled_from(SPIN_KERNELS)
 _SIGNIFICANT = {"f64": 53, "f32": 24}
@@ -108,3 +118,60 @@ def test_the_kernels_assemble(architecture: str, tmp_path: Path) -> None:
 def test_the_sums_of_daxpy_are_exact() -> None:
     """The largest element after the most launches is far below 2^53."""
     assert 255 + SCALE * 1023 * 1000 < 2**53
+
+
+@settings(max_examples=15)
+@given(
+    pairs=st.integers(1, 530),
+    launches=st.integers(1, 3),
+    blocks=st.integers(1, 3),
+    threads=st.sampled_from([1, 32, 96]),
+)
+def test_daxpy_computes_what_its_check_expects(pairs: int, launches: int, blocks: int, threads: int) -> None:
+    """Run the text of the kernels: fill, daxpy some times, count. Every element is touched, and nothing beside them."""
+    count = 2 * pairs
+    size = 8 * count
+    memory = bytearray(b"\xee" * (2 * size + 16 + 64))
+    x, y, counter = 0, size, 2 * size
+    memory[counter : counter + 8] = bytes(8)
+    beside = memory[counter + 8 :]
+    PtxKernel(MEMORY_PTX, "fill").launch(memory, blocks, threads, [x, y, count])
+    for _ in range(launches):
+        PtxKernel(MEMORY_PTX, "daxpy").launch(memory, blocks, threads, [SCALE, x, y, pairs])
+    values = struct.unpack_from(f"<{count}d", memory, y)
+    due = [i % Y_PERIOD + launches * SCALE * (i % X_PERIOD) for i in range(count)]
+    assert [*values] == due
+    assert memory[counter + 8 :] == beside
+
+    def wrong(total: float) -> int:
+        memory[counter : counter + 8] = bytes(8)
+        PtxKernel(MEMORY_PTX, "count_wrong").launch(memory, blocks, threads, [total, y, count, counter])
+        return int(struct.unpack_from("<Q", memory, counter)[0])
+
+    assert wrong(SCALE * launches) == 0
+    struct.pack_into("<d", memory, y, values[0] + 1)
+    struct.pack_into("<d", memory, y + 8 * (count - 1), float("nan"))
+    assert wrong(SCALE * launches) == 2
+    assert (
+        wrong(SCALE * (launches + 1)) == sum(1 for i in range(count) if i % X_PERIOD) + 1
+    )  # element 0 is wrong as well
+
+
+@pytest.mark.parametrize("kernel", SPIN_KERNELS, ids=lambda kernel: kernel.name)
+def test_spin_kernels_compute_what_is_due(kernel: SpinKernel) -> None:
+    """Run the text of the kernel: the sum of every thread, and one record for each block."""
+    blocks, threads, steps = 2, 3, 50
+    sums = blocks * threads * kernel.value_bytes
+    start = -(-sums // 8) * 8
+    memory = bytearray(start + blocks * RECORD_BYTES)
+    arguments = [0, start, steps, kernel.left, kernel.right]
+    PtxKernel(kernel.ptx, kernel.name).launch(memory, blocks, threads, arguments)
+    code = "d" if kernel.value == "f64" else "f"
+    assert struct.unpack_from(f"<{blocks * threads}{code}", memory) == (kernel.due(steps),) * blocks * threads
+    records = [*struct.iter_unpack("<4Q", memory[start:])]
+    assert [row[0] for row in records] == [0, 1]
+    assert all(row[1] > 0 and row[3] - row[2] > row[1] - 100 for row in records)
+    assert multiprocessors(records, 1)["smsAlone"] == blocks
+    lines = kernel.ptx.splitlines()
+    clocks = [number for number, line in enumerate(lines) if "%clock64" in line]
+    assert ["bar.sync" in "".join(lines[number - 2 : number]) for number in clocks] == [True, True]  # all warps count
