@@ -8,13 +8,11 @@ from msgspec import Struct, to_builtins
 from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.fleet.decisions import HealthDecision, ProblemStatus
 from reconciler.core.health.fleet.state import CheckFailure, NodeState
-from reconciler.core.health.policy import CheckMode, CheckRule, HealthPolicy, Lane
+from reconciler.core.health.policy import CheckMode, HealthPolicy
 from reconciler.core.health.report import NodeReport
 from reconciler.core.secrets import mask_text
 from reconciler.outputs.health.fleet import duration
 from reconciler.outputs.terminal.page import Page, Style, Styled
-
-_SHADOW = CheckRule(mode=CheckMode.SHADOW, lane=Lane.REVIEWED)
 
 
 class NodeExplanation(Struct, frozen=True, kw_only=True):
@@ -95,9 +93,8 @@ def _policy(one: NodeExplanation) -> Iterator[str]:
     if one.state.failures:
         yield named
     for failure in one.state.failures:
-        rule = one.policy.rule(failure.check, _SHADOW)
-        lane = f"mode {rule.mode or CheckMode.SHADOW}, lane {rule.lane or Lane.REVIEWED}"
-        yield f"{failure.check}{_at(failure.slot)}: {lane}, {_confirmed(one, failure)}"
+        mode = CheckMode.ENFORCE if failure.enforced else CheckMode.PROPOSE
+        yield f"{failure.check}{_at(failure.slot)}: mode {mode}, lane {failure.lane}, {_confirmed(one, failure)}"
     if one.decision.refused:
         yield f"breaker: {one.decision.refused}"
 
