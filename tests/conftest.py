@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ("tests.cluster.fixtures", "tests.live.cluster.fixtures", "tests.live.cluster.fragile")
@@ -12,3 +13,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A slow or busy machine must not fail a test: nothing here asserts how long one example takes.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+_LONGEST = ("tests/live/sync/", "tests/live/apply/test_safety.py", "tests/live/controller/test_soak.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest tests, so that no worker ends with one of them while the others have nothing left."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
