@@ -10,7 +10,7 @@ VENDOR = CheckRule(mode=CheckMode.ENFORCE, lane=Lane.FAST)
 
 
 def test_maps_merge_by_key() -> None:
-    """F-100: thresholds of a pool override those of the base, and nothing else."""
+    """Thresholds of a pool override those of the base, and nothing else."""
     base = PolicyDocument(
         name="base",
         spec={
