@@ -47,6 +47,7 @@ bench: $(READY) ## measure plan, lint, commit and --help against a lower bound a
 	@$(BIN)/python -m benchmarks.sizing.speed
 	@$(BIN)/python -m benchmarks.evaluator
 	@$(BIN)/python -m benchmarks.probing
+	@$(BIN)/python -m benchmarks.agent
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 bench-live: $(READY) ## measure plans and applies on a real API server against bare requests, kubectl and Flux
