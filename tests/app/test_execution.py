@@ -1,10 +1,14 @@
 """Running steps: what a failure stops, and what an interruption leaves."""
 
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from reconciler.app.apply import execution
 from reconciler.app.apply.execution import Executed, execute
 from reconciler.core.apply.order import order
 from reconciler.core.apply.results import Ending, StepResult
@@ -66,6 +70,29 @@ def test_an_interruption_tells_what_was_done(interruption: type[BaseException]) 
     assert started.is_set()
     assert isinstance(executed.interruption, interruption)
     assert endings(executed) == {"root": Ending.DONE, "free": Ending.NOT_STARTED}
+
+
+def test_a_request_whose_thread_was_just_starting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interruption in the start of a thread: the pool does not know it, but its request may create an object."""
+    begun, is_interrupted = threading.Event(), threading.Event()
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, call: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:  # type: ignore[override]
+            threading.Thread(target=call, args=arguments, daemon=True).start()
+            begun.wait(5)
+            is_interrupted.set()
+            raise KeyboardInterrupt
+
+    def ending(_: Step) -> Ending:
+        begun.set()
+        is_interrupted.wait(5)
+        time.sleep(0.05)  # the request is still in progress when the run ends
+        return Ending.DONE
+
+    monkeypatch.setattr(execution, "ThreadPoolExecutor", Interrupted)
+    executed = run([step(Verb.CREATE, job("free"))], ending)
+    assert isinstance(executed.interruption, KeyboardInterrupt)
+    assert endings(executed) == {"free": Ending.DONE}
 
 
 def test_nothing_to_do() -> None:

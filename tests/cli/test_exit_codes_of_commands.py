@@ -30,6 +30,12 @@ def broken(fleet: Fleet) -> None:
     fleet.commit()
 
 
+def broken_policy(fleet: Fleet) -> None:
+    head = "apiVersion: gpureconciler.io/v1alpha1\nkind: HealthPolicy\nmetadata: {name: fleet}\n"
+    fleet.write("queues/health.yaml", f"{head}spec: {{checks: {{nonsense: {{mode: enforce}}}}}}\n")
+    fleet.commit()
+
+
 def denied(fleet: Fleet) -> None:
     fleet.write("jobs/pod.yaml", PRIVILEGED)
     fleet.commit()
@@ -125,6 +131,15 @@ CASES: tuple[tuple[str, int, Callable[[Fleet], None]], ...] = (
     ("commit --plan ../plan.json", 5, forged),
     ("commit", 6, damaged),
     ("commit --branch bad..name", 6, edited),
+    ("probe --check nvml.init", 0, clean),
+    ("probe --check nonsense", 2, clean),
+    ("probe --replay missing.json", 2, clean),
+    ("health --offline", 0, clean),
+    ("health --offline", 2, without_settings),
+    ("health --offline", 3, broken_policy),
+    ("health --offline", 6, damaged),
+    ("health nowhere --offline", 2, clean),
+    ("agent --interval 1", 2, clean),
     ("apply missing.json", 2, clean),
     ("apply ../plan.json", 2, saved),
     ("apply ../plan.json", 5, forged),
@@ -199,7 +214,7 @@ def test_exit_code(
     assert bool(ran.err.strip()) or code in {0, 1}
 
 
-_NEED_MORE = {"autoconf", "apply", "history", "observe", "status", "drift", "controller"}
+_NEED_MORE = {"autoconf", "apply", "history", "observe", "status", "drift", "controller", "agent"}
 """Commands that succeed only with an installed ado-autoconf, or with a cluster: see `tests/live`."""
 
 

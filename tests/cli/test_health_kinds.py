@@ -63,6 +63,24 @@ def test_what_no_schema_can_say(fleet: Fleet) -> None:
     assert "the fast lane acts only with mode enforce" in text
 
 
+def test_names_that_do_not_exist(fleet: Fleet) -> None:
+    """A rule of a check that nobody runs would silently do nothing."""
+    wrong = POLICY.replace("hbm.bandwidth", "hbm.bandwith").replace(
+        "  xid", "    pcie.h2d: {limits: {failUnder: 1}}\n  xid"
+    )
+    fleet.write("queues/health.yaml", wrong + "  jobs: {preflight: {image: x@sha256:1, checks: [gpu.cuont]}}\n")
+    ran = fleet.run("lint")
+    text = " ".join(ran.out.split())
+    assert ran.code == 3
+    assert "there is no check 'hbm.bandwith' → did you mean hbm.bandwidth?" in text
+    assert "there is no limit 'failUnder' of pcie.h2d" in text
+    assert "there is no check 'gpu.cuont' → did you mean gpu.count?" in text
+    fleet.commit("health")
+    refused = fleet.run("health", "--offline")
+    assert refused.code == 3, "a policy that does not count is not shown as none"
+    assert "hbm.bandwith" in refused.err
+
+
 def test_a_quarantine_without_uid_is_a_warning(fleet: Fleet) -> None:
     fleet.write("queues/health.yaml", "\n".join(line for line in QUARANTINE.split("\n") if "UID" not in line))
     ran = fleet.run("lint")

@@ -23,7 +23,7 @@ kind: HealthPolicy
 metadata: {{name: base}}
 spec:
   checks:
-    ecc: {{mode: {mode}, lane: fast, severity: fatal}}
+    remap.failure: {{mode: {mode}, lane: fast, severity: fatal}}
 """
 
 
@@ -34,13 +34,13 @@ def week(failing: dict[str, int]) -> list[NodeReport]:
         for number in range(NODES):
             name = f"n{number:03}"
             is_bad = name in failing and day >= failing[name]
-            reports.append(report(name, START + day * 86400 + number / 1000, *((fail("ecc"),) if is_bad else ())))
+            reports.append(report(name, START + day * 86400 + number / 1000, *((fail("remap.failure"),) if is_bad else ())))
     return reports
 
 
 def book(mode: str) -> PolicyBook:
     rule = {"mode": mode, "lane": "fast", "severity": "fatal"}
-    return PolicyBook([PolicyDocument(name="base", spec={"checks": {"ecc": rule}})])
+    return PolicyBook([PolicyDocument(name="base", spec={"checks": {"remap.failure": rule}})])
 
 
 FACTS = {f"n{number:03}": FleetNode(name=f"n{number:03}", gpus=8) for number in range(NODES)}
@@ -59,7 +59,7 @@ def test_a_replay_counts_quarantines_and_trips() -> None:
     assert gate(enforce, comparison, ["n001", "n002"]) == ()
     spike = replay(book("enforce"), week({f"n00{number}": 2 for number in range(4)}), FACTS, rules)
     assert spike.taken == ()
-    assert any("trips the breaker: ecc began to fail on 4 nodes" in reason for reason in gate(spike, None))
+    assert any("trips the breaker: remap.failure began to fail on 4 nodes" in reason for reason in gate(spike, None))
     many = replay(book("enforce"), week({f"n0{number}0": number for number in range(1, 7)}), FACTS, rules)
     assert any("% of the nodes; 1 % may be" in reason for reason in gate(many, None))
 
@@ -90,7 +90,7 @@ def test_the_command(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     old.write_text(POLICY.format(mode="shadow").replace(", lane: fast", ""))
     code, out, _ = ran(capsys, str(new), "--reports", str(stored))
     assert (code, out.splitlines()[0]) == (0, "1,600 reports of 200 nodes: 1.0 quarantines a week")
-    assert "n001: ecc, fast lane" in out
+    assert "n001: remap.failure, fast lane" in out
     code, out, _ = ran(capsys, str(new), "--reports", str(stored), "--current", str(old))
     assert code == 4
     assert "n001: healthy → quarantined" in out

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Condition
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +16,36 @@ from reconciler.ports.cluster import CONCURRENCY
 Advance = Callable[[StepResult], None]
 Settle = Callable[[Sequence[Step]], Mapping[str, str]]
 """Waits until steps have taken effect; returns, by path, why some have not."""
+
+
+class _Gate:
+    """Lets requests begin until it is closed, and knows how many are in progress.
+
+    A pool does not wait for a thread in whose start it was interrupted, so it cannot be asked.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._in_progress = 0
+        self._is_closed = False
+
+    def enter(self) -> bool:
+        """Return whether a request may begin; if so, `leave` follows."""
+        with self._changed:
+            self._in_progress += not self._is_closed
+            return not self._is_closed
+
+    def leave(self) -> None:
+        """Note that a request has ended."""
+        with self._changed:
+            self._in_progress -= 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let no further request begin, and wait until none is in progress."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.wait_for(lambda: self._in_progress == 0)
 
 
 class Executed(NamedTuple):
@@ -33,10 +64,15 @@ def execute(ordered: Ordered, carry_out: Callable[[Step], StepResult], settle: S
     needed = frozenset(path for needs in ordered.needs.values() for path in needs)
 
     def run(step: Step) -> None:
-        reason = _blocked(ordered, step, results)
-        results[step.path] = _result(step, Ending.SKIPPED, reason) if reason else carry_out(step)
-        advance(results[step.path])
+        if gate.enter():
+            try:
+                reason = _blocked(ordered, step, results)
+                results[step.path] = _result(step, Ending.SKIPPED, reason) if reason else carry_out(step)
+                advance(results[step.path])
+            finally:
+                gate.leave()
 
+    gate = _Gate()
     interruption: BaseException | None = None
     pool = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="apply")
     try:
@@ -49,6 +85,7 @@ def execute(ordered: Ordered, carry_out: Callable[[Step], StepResult], settle: S
     except (KeyboardInterrupt, Terminated) as error:
         interruption = error
     finally:
+        gate.close()
         pool.shutdown(wait=True, cancel_futures=True)
     steps = [step for batch in ordered.batches for step in batch]
     ended = (results.get(step.path) or _result(step, Ending.NOT_STARTED) for step in steps)

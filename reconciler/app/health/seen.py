@@ -15,7 +15,10 @@ from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
 from reconciler.core.health.fleet.overview import HealthOverview, overview
 from reconciler.core.health.fleet.state import FleetNode, FleetState, NodeState
 from reconciler.core.health.report import NodeReport
-from reconciler.errors import ConfigError
+from reconciler.core.kinds.health import POLICY, QUARANTINE
+from reconciler.core.problems import Severity
+from reconciler.errors import ConfigError, InvalidInput
+from reconciler.index.build import read_files
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import ClusterError
 
@@ -50,8 +53,18 @@ class SeenNode(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def health_sources(workspace: Workspace) -> list[HealthSources]:
-    """Return what the repository says about the health of every chosen cluster."""
+    """Return what the repository says about the health of every chosen cluster.
+
+    Raises `InvalidInput` for a file with errors that may hold a policy or a quarantine; other files do not matter here.
+    """
     index = workspace.compile()
+    errors = [problem for problem in index.problems() if problem.severity is Severity.ERROR]
+    paths = sorted({problem.place.path for problem in errors} & index.revision.files.sources.keys())
+    contents = read_files(workspace.runtime.repository, index.revision.files.sources, paths)
+    words = [kind.encode() for _, kind in (POLICY, QUARANTINE)]
+    hidden = {path for path, content in contents if any(word in content for word in words)}
+    if problems := [problem for problem in errors if problem.place.path in hidden]:
+        raise InvalidInput(problems)
     return [HealthSources(runtime=workspace.runtime, index=index, cluster=one) for one in index.clusters]
 
 

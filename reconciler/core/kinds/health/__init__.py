@@ -1,6 +1,6 @@
 """Node health (`gpureconciler.io`): policies, and quarantines of nodes. Both are rendered as they are written."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -76,6 +76,7 @@ def _render(intent: PolicyIntent | QuarantineIntent, lookup: Lookup) -> Rendered
 
 
 def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
+    yield from _unknown_names(document, policy)
     life, preflight = policy.lifecycle, policy.jobs.preflight
     if life.confirmations > life.of:
         field: FieldPath = ("spec", "lifecycle", "confirmations")
@@ -97,6 +98,33 @@ def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Probl
                 field = ("spec", kind, name, "lane")
                 message = f"the fast lane acts only with mode enforce, and the mode is {rule.mode}"
                 yield _problem(document, field, message, "set `mode: enforce`, or `lane: reviewed`", Severity.WARNING)
+
+
+def _unknown_names(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
+    """Report checks, limits and Xids that do not exist: a rule with a typing error would silently do nothing."""
+    from reconciler.core.health.catalogue import BY_ID  # noqa: PLC0415 - only repositories with a policy need it
+
+    for name, rule in policy.checks.items():
+        if name not in BY_ID:
+            yield _unknown(document, ("spec", "checks", name), name, BY_ID)
+            continue
+        for limit in rule.limits:
+            if limit not in BY_ID[name].limits:
+                field = ("spec", "checks", name, "limits", limit)
+                yield _unknown(document, field, limit, BY_ID[name].limits, f"of {name}", noun="limit")
+    for index, name in enumerate(policy.jobs.preflight.checks):
+        if name not in BY_ID:
+            yield _unknown(document, ("spec", "jobs", "preflight", "checks", index), name, BY_ID)
+
+
+def _unknown(
+    document: Document, field: FieldPath, name: str, known: Iterable[str], of: str = "", *, noun: str = "check"
+) -> Problem:
+    from difflib import get_close_matches  # noqa: PLC0415 - only on the way to a problem
+
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+    return _problem(document, field, f"there is no {noun} {name!r}{of and f' {of}'}", hint)
 
 
 def _problem(
