@@ -13,6 +13,7 @@ from reconciler.core.objects import ObjectKey
 from reconciler.core.values import mapping, text
 from reconciler.errors import OutsideError, StalePlan
 from reconciler.planning.live.inventory import InventoryClaim, Place, read_stored
+from reconciler.planning.live.reading import at_once
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster
 
 _ATTEMPTS = 5
@@ -30,11 +31,14 @@ def change_inventory(
         inventory, existing = read_stored(live, place)
         wanted = form.shards(place.name, inventory.changed(add=add, remove=remove))
         try:
-            for shard in wanted:
-                body = form.config_map(
+            bodies = [
+                form.config_map(
                     place.name, shard, namespace=place.namespace, source=place.source, repository=place.repository
                 )
-                _write(live, body, existing)
+                for shard in wanted
+            ]
+            for some in (bodies[:1], bodies[1:]):  # the first one may have to create the namespace
+                at_once(lambda body: _write(live, body, existing), some)  # noqa: B023 - called at once
             # The new ones are complete, so what the old ones say is said twice.
             for name in existing.keys() - {shard.name for shard in wanted}:
                 metadata = existing[name]["metadata"]
