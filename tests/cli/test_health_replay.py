@@ -34,7 +34,9 @@ def week(failing: dict[str, int]) -> list[NodeReport]:
         for number in range(NODES):
             name = f"n{number:03}"
             is_bad = name in failing and day >= failing[name]
-            reports.append(report(name, START + day * 86400 + number / 1000, *((fail("remap.failure"),) if is_bad else ())))
+            reports.append(
+                report(name, START + day * 86400 + number / 1000, *((fail("remap.failure"),) if is_bad else ()))
+            )
     return reports
 
 

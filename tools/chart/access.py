@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.health import REPORT
 from reconciler.core.kinds.kind import ANY_KIND, Kind, Kinds, Role
 from reconciler.core.kinds.kueue import LOCAL_QUEUE, WORKLOAD
 from reconciler.core.kinds.own import GROUP
@@ -15,7 +16,7 @@ Rule = dict[str, list[str]]
 
 MODES = ("observe", "commit", "apply")
 
-OBSERVED: tuple[KindId, ...] = (NODE, POD, WORKLOAD, LOCAL_QUEUE)
+OBSERVED: tuple[KindId, ...] = (NODE, POD, WORKLOAD, LOCAL_QUEUE, REPORT)
 """What evidence is made from, besides the jobs of a repository."""
 
 _REPORTS: tuple[KindId, ...] = (("", "Event"), ("events.k8s.io", "Event"))
