@@ -77,7 +77,7 @@ def test_a_request_whose_thread_was_just_starting_is_waited_for(monkeypatch: pyt
     begun, is_interrupted = threading.Event(), threading.Event()
 
     class Interrupted(ThreadPoolExecutor):
-        def submit(self, call: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:  # type: ignore[override]
+        def submit(self, call: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
             threading.Thread(target=call, args=arguments, daemon=True).start()
             begun.wait(5)
             is_interrupted.set()
