@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from reconciler.app.health.fleet_reading import FleetReading, read_fleet
 from reconciler.app.health.marking import MarkedNode, MarkResult, write_mark
 from reconciler.app.health.state_store import HealthCase, LaneState, StateStore
+from reconciler.core.health.exports.labels import NodeLabels
+from reconciler.core.health.exports.node_labels import node_labels
+from reconciler.core.health.fleet.conclude import is_stale
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
 from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
 from reconciler.core.health.fleet.state import FleetNode, HealthPhase, NodeState
@@ -107,12 +110,26 @@ def _mark_all(
         )
         if mark is None:
             continue
+        exports = _exports(decision, reading, evaluation, rules, clock)
+        mark = replace(mark, labels=exports.labels, annotations=exports.annotations)
         owner = reading.owners.get(decision.node) if decision.observes_only else None
         try:
             marked.append(write_mark(cluster, mark, dict(body), clock=clock, owner=owner, dry_run=dry_run))
         except ClusterError as error:
             failures.append(f"{decision.node}: {error.message}")
     return tuple(marked), tuple(failures)
+
+
+def _exports(
+    decision: HealthDecision, reading: FleetReading, evaluation: FleetEvaluation, rules: HealthRules, clock: Clock
+) -> NodeLabels:
+    """Return the labels of other projects. Only a report that the evaluator took in says something."""
+    name, now = decision.node, clock.now().timestamp()
+    policy = rules.policies.of_labels(reading.facts[name].labels)
+    state, report = evaluation.state.nodes.get(name, NodeState()), reading.reports.get(name)
+    is_current = report is not None and report.measured_at == state.measured_at
+    is_current &= not is_stale(state, policy.lifecycle.stale_after, now)
+    return node_labels(reading.nodes[name], report, policy.exports, now, is_current=is_current)
 
 
 def in_order(decisions: Iterable[HealthDecision]) -> Sequence[HealthDecision]:

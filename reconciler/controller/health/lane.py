@@ -17,6 +17,7 @@ from reconciler.outputs.terminal.logs import Log
 from reconciler.ports.cluster import EventType, LiveCluster, Watch
 
 INTERVAL_SECONDS = 15.0
+_VOLATILE = frozenset({"measuredAt", "utilization"})
 _PAUSE = 1.0  # between two rounds, so that a burst of reports is one round
 _log = Log(__name__)
 
@@ -157,6 +158,6 @@ class HealthLane:
 
 
 def _said_by(body: Mapping[str, Any]) -> str:
-    """Return a digest of a report without its time: agents repeat themselves to show that they are alive."""
-    status = {key: value for key, value in (body.get("status") or {}).items() if key != "measuredAt"}
+    """Return a digest of a report without its time and load: agents repeat themselves to show that they are alive."""
+    status = {key: value for key, value in (body.get("status") or {}).items() if key not in _VOLATILE}
     return sha256(msgspec.json.encode(status, order="sorted")).hexdigest()

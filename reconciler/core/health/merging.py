@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.health.checks.check import as_number
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile, clears
 from reconciler.core.health.readings import GpuIdentity, Sweep
 from reconciler.core.health.report import NodeReport, ProfileRun
@@ -66,6 +67,7 @@ def merged(previous: NodeReport | None, result: SweepResult, **identity: object)
         skipped=tuple(sorted(skipped)),
         passed_by=heavy,
         runs=before.runs if before else (),
+        utilization=before.utilization if before is not None and is_late else _utilization(sweep),
     )
     return replace(report, **identity)
 
@@ -105,7 +107,7 @@ def youngest_failure(report: NodeReport) -> float:
 def content(report: NodeReport) -> NodeReport:
     """Return what a report says, without its time and without values that change from sweep to sweep."""
     findings = tuple(replace(one, observed=None, samples=1, message="") for one in report.findings)
-    return replace(report, measured_at=0.0, findings=findings)
+    return replace(report, measured_at=0.0, findings=findings, utilization={})
 
 
 def _heavy_passes(before: NodeReport | None, passed: set[str], result: SweepResult) -> dict[str, ProbeProfile]:
@@ -156,6 +158,12 @@ def _since(finding: HealthFinding, before: NodeReport | None, now: float) -> Hea
         if old.key == finding.key and old.status is finding.status:
             return finding if finding.since == old.since else replace(finding, since=old.since or now)
     return finding if finding.since else replace(finding, since=now)
+
+
+def _utilization(sweep: Sweep) -> dict[str, float]:
+    """Return how busy each GPU is, in percent; one whose driver does not tell it is missing."""
+    found = {one.slot: one.value.get("gpu") for one in sweep.all("nvml.utilization") if isinstance(one.value, dict)}
+    return {slot: number for slot, value in sorted(found.items()) if (number := as_number(value)) is not None}
 
 
 def _known_gpus(before: NodeReport | None, sweep: Sweep) -> tuple[GpuIdentity, ...]:

@@ -119,6 +119,13 @@ class JobRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     preflight: PreflightRule = PreflightRule()
 
 
+class ExportChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which labels of other projects are written to nodes."""
+
+    autopilot_labels: bool = True
+    agentaflow_labels: bool = True
+
+
 class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The policy of one node: the base policy with all that select it merged over it.
 
@@ -132,6 +139,7 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     breaker: BreakerLimits = BreakerLimits()
     lifecycle: LifecycleLimits = LifecycleLimits()
     jobs: JobRule = JobRule()
+    exports: ExportChoices = ExportChoices()
     models: Mapping[str, Mapping[str, Any]] = {}
     remediation: str = "none"
     digest: str = ""
@@ -232,6 +240,7 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         breaker=_breaker(spec.get("breaker", {})),
         lifecycle=msgspec.convert(_values(spec.get("lifecycle", {})), LifecycleLimits),
         jobs=msgspec.convert(_names(spec.get("jobs", {})), JobRule),
+        exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
         models=spec.get("models", {}),
         remediation=spec.get("remediation", "none"),
     )

@@ -42,7 +42,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     heavier than light. `measured_at` is in seconds since the epoch, of the last sweep; `node_uid` tells a replaced
     node of the same name. `heartbeat_seconds`: how long after `measured_at` the next report comes at the latest.
     `shortened` findings lost their text and `omitted` ones are missing, because the report was too large; the gravest
-    come first.
+    come first. `utilization` is that of each GPU by slot, in percent, where the driver tells it.
     """
 
     node: str
@@ -60,6 +60,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     shortened: int = 0
     omitted: int = 0
+    utilization: Mapping[str, float] = {}
     address: str = ""  # of the agent's HTTP interface
 
     def run(self, profile: ProbeProfile) -> ProfileRun | None:

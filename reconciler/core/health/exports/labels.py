@@ -21,14 +21,6 @@ _LOW, _MEDIUM = 25.0, 75.0
 _HYSTERESIS = 5.0
 
 
-class ExportChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which exports are on; a policy can switch each off."""
-
-    autopilot_labels: bool = True
-    agentaflow_labels: bool = True
-    autopilot_gauge: bool = True
-
-
 class GpuHealthLabel(StrEnum):
     """The values of `autopilot.ibm.com/gpuhealth`. Empty: not known, and the label is removed."""
 

@@ -30,7 +30,7 @@ Operation = dict[str, Any]
 
 
 class NodeEdits(Struct, frozen=True, kw_only=True, eq=False):
-    """The writes that one node needs. `changes` say in words what differs, without heartbeats."""
+    """The writes that one node needs. `changes` say in words what differs, without heartbeats and exports."""
 
     patch: tuple[Operation, ...] = ()
     conditions: tuple[dict[str, str], ...] = ()
@@ -60,8 +60,10 @@ def node_edits(body: Mapping[str, Any], mark: NodeMark, now: float, *, condition
     if conditions_only:
         return NodeEdits(conditions=conditions, changes=condition_changes)
     taints, taint_change = _taint_operations(body, mark.taint)
-    labels, label_change = _map_operations(body, "labels", {STATE_LABEL: _label(mark.state) or None})
-    annotations, _ = _map_operations(body, "annotations", _annotations(body, mark.taint))
+    state: dict[str, str | None] = {STATE_LABEL: _label(mark.state) or None}
+    _, label_change = _map_operations(body, "labels", state)
+    labels, _ = _map_operations(body, "labels", {**mark.labels, **state})
+    annotations, _ = _map_operations(body, "annotations", {**mark.annotations, **_annotations(body, mark.taint)})
     operations = [*taints, *labels, *annotations]
     guard = [{"op": "test", "path": "/metadata/uid", "value": mark.uid}] if operations else []
     return NodeEdits(

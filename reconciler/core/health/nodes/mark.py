@@ -1,5 +1,7 @@
 """`NodeMark`: what a node object shall say about the health of its GPUs."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Struct
 
@@ -35,7 +37,8 @@ class HealthTaint(Struct, frozen=True, kw_only=True):
 class NodeMark(Struct, frozen=True, kw_only=True):
     """What the node with this UID shall say. `validated` None: no deep test has said anything yet.
 
-    `reason` is CamelCase, for the conditions. A mark without a taint removes ours and nobody else's.
+    `reason` is CamelCase, for the conditions. A mark without a taint removes ours and nobody else's. `labels` and
+    `annotations` are those of other projects; None removes one.
     """
 
     node: str
@@ -46,6 +49,8 @@ class NodeMark(Struct, frozen=True, kw_only=True):
     message: str
     validated: bool | None = None
     taint: HealthTaint | None = None
+    labels: Mapping[str, str | None] = {}
+    annotations: Mapping[str, str | None] = {}
 
 
 class TaintRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
