@@ -183,7 +183,7 @@ FLEET_METRICS = (
     _health(
         "report_age_seconds",
         MetricType.GAUGE,
-        "Seconds since the measurement in the report of a node.",
+        "Seconds since the measurement in the report of a node; the oldest, where clusters have nodes of one name.",
         {"node": _NODE},
     ),
     _health(

@@ -84,7 +84,7 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
     message: str = ""
     failure: PassFailure | None = None
     spans: tuple[TraceSpan, ...] = ()
-    gauges: FleetSamples = {}  # of node health
+    gauges: dict[str, FleetSamples] = {}  # of node health, by cluster
 
 
 def summarize(plan: Plan) -> PlanSummary:

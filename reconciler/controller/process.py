@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from reconciler import wiring
+from reconciler.adapters.clock import SystemClock
 from reconciler.controller.exporting import SpanExporter
+from reconciler.controller.health.gauges import FleetGauges
 from reconciler.controller.health.lane import HealthLane
 from reconciler.controller.leases import LeaseShards, LeaseTimes, shard_of
 from reconciler.controller.loop import Controller, LoopOptions
@@ -98,7 +100,8 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
             access=flags.cluster,
         )
         controller = Controller(store, runner, metrics, exporter, options, environ=environ, shards=leases)
-        listeners = [HttpListener(flags.listen, probes(controller, metrics))]
+        gauges = FleetGauges(metrics, SystemClock())
+        listeners = [HttpListener(flags.listen, probes(controller, metrics, gauges.update))]
         if flags.webhooks:
             listeners.append(HttpListener(flags.webhooks, Webhooks(controller, store, metrics).answer))
         for listener in listeners:
@@ -115,7 +118,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
             controller,
             ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20),
             lambda: open_cluster(flags.cluster, environ),
-            show=metrics.replace,
+            gauges=gauges,
         )
         health.start()
         stack.callback(health.stop)

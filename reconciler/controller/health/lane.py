@@ -1,7 +1,7 @@
 """`HealthLane`: rounds of node health, at every interval and soon after a report changed."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -42,6 +42,18 @@ class HealthRunner(Protocol):
         ...
 
 
+class Gauges(Protocol):
+    """Takes what rounds counted."""
+
+    def take(self, source: str, outcome: PassOutcome) -> None:
+        """Keep what a round counted."""
+        ...
+
+    def keep(self, sources: Collection[str]) -> None:
+        """Forget all other sources."""
+        ...
+
+
 class HealthLane:
     """A thread that makes rounds, and one that watches reports. Sources without `spec.health` cost nothing."""
 
@@ -52,14 +64,13 @@ class HealthLane:
         open_cluster: Callable[[], LiveCluster],
         *,
         interval: float = INTERVAL_SECONDS,
-        show: Callable[[str, Mapping[tuple[str, ...], float]], None] | None = None,
+        gauges: Gauges | None = None,
     ) -> None:
-        """`show` takes the samples of a gauge, by its name."""
         self._work, self._runner, self._open, self._interval = work, runner, open_cluster, interval
         self._stopping, self._news = threading.Event(), threading.Event()
         self._has_work = threading.Event()
         self._watch: Watch | None = None
-        self._show = show
+        self._gauges = gauges
         self._seen: dict[str, str] = {}
         self._said: dict[str, tuple[str, str]] = {}
         self._threads = [
@@ -96,20 +107,23 @@ class HealthLane:
 
     def _requests(self) -> list[Request]:
         try:
-            return self._work.health_requests()
+            requests = self._work.health_requests()
         except ReconcilerError as error:
             _log.event("error", "node health has no credentials", error=mask_text(str(error)))
         except Exception as error:  # noqa: BLE001 - a bug must not end the thread
             _log.event("error", "bug in node health", error=mask_text(repr(error)))
+        else:
+            if self._gauges is not None:
+                self._gauges.keep({request.source.key for request in requests})
+            return requests
         return []
 
     def _round(self, request: Request) -> None:
         outcome = self._runner.run(request)
         if self._stopping.is_set():
             return
-        if self._show is not None:
-            for name, samples in outcome.gauges.items():
-                self._show(name, dict(samples))
+        if self._gauges is not None:
+            self._gauges.take(request.source.key, outcome)
         failed = outcome.failure
         said = (outcome.message, failed.message if failed is not None else "")
         if self._said.get(request.source.key) == said and not outcome.pushed:

@@ -1,6 +1,5 @@
 """One round over the clusters of a source: act by what was merged, then tell Git what was done."""
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -134,16 +133,13 @@ def _not_told(problem: str) -> None:
     _log.event("warning", "a message about node health was not sent", error=mask_text(problem))
 
 
-def _gauges(rounds: Sequence[ClusterRound]) -> FleetSamples:
-    """Return the samples of all clusters; numbers of nodes of pools with one name add up."""
-    totals: dict[str, Counter[tuple[str, ...]]] = {}
-    for one in rounds:
-        if one.done is not None:
-            done = one.done
-            samples = fleet_samples(done.evaluation, done.reading.facts, done.reading.reports, done.now)
-            for name, values in samples.items():
-                totals.setdefault(name, Counter()).update(dict(values))
-    return {name: tuple(sorted(values.items())) for name, values in sorted(totals.items())}
+def _gauges(rounds: Sequence[ClusterRound]) -> dict[str, FleetSamples]:
+    """Return the samples of the clusters that were looked at."""
+    return {
+        one.cluster: fleet_samples(one.done.evaluation, one.done.reading.facts, one.done.reading.reports)
+        for one in rounds
+        if one.done is not None
+    }
 
 
 def _tell(

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from http import HTTPStatus
 
 from reconciler.controller.loop import Controller
@@ -21,8 +22,8 @@ _log = Log(__name__)
 # Health and metrics.
 
 
-def probes(controller: Controller, metrics: Metrics) -> Answer:
-    """Return what answers `/healthz`, `/readyz` and `/metrics`."""
+def probes(controller: Controller, metrics: Metrics, update: Callable[[], None] = lambda: None) -> Answer:
+    """Return what answers `/healthz`, `/readyz` and `/metrics`. `update` sets further gauges before they are read."""
 
     def answer(request: HttpRequest) -> HttpAnswer:
         if request.method not in ("GET", "HEAD"):
@@ -30,6 +31,7 @@ def probes(controller: Controller, metrics: Metrics) -> Answer:
         match request.path:
             case "/metrics":
                 controller.update_gauges()
+                update()
                 content_type, body = metrics.exposition(request.headers.get("accept", ""))
                 return HttpAnswer(status=HTTPStatus.OK, body=body, content_type=content_type)
             case "/healthz" | "/livez":

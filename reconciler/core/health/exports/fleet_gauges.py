@@ -1,28 +1,60 @@
-"""Samples of the gauges of a fleet: nodes by phase, the breaker, and how old the reports are."""
+"""Gauges of fleets: nodes by phase, the breaker, and how old the reports are at the moment of the question."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
 
 from reconciler.core.health.fleet.decisions import FleetEvaluation
 from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.report import NodeReport
 
-FleetSamples = dict[str, tuple[tuple[tuple[str, ...], float], ...]]
+Samples = Mapping[str, Mapping[tuple[str, ...], float]]
 """Values by label values, by name of the metric."""
 
 
+class FleetSamples(Struct, frozen=True, kw_only=True):
+    """What one round over one cluster counted.
+
+    nodes: numbers by phase and pool. stops: 1 where the breaker stops quarantines. measured_at: the time of the report
+    of each node; one without a report is missing, because its agent has never been there.
+    """
+
+    nodes: tuple[tuple[tuple[str, str], int], ...] = ()
+    stops: tuple[tuple[str, float], ...] = ()
+    measured_at: tuple[tuple[str, float], ...] = ()
+
+
 def fleet_samples(
-    evaluation: FleetEvaluation, facts: Mapping[str, FleetNode], reports: Mapping[str, NodeReport], now: float
+    evaluation: FleetEvaluation, facts: Mapping[str, FleetNode], reports: Mapping[str, NodeReport]
 ) -> FleetSamples:
-    """Return the samples of one round. A node without a report has no age: its agent has never been there."""
+    """Count what a round saw."""
     nodes = Counter(
         (one.phase.value, facts[one.node].pool if one.node in facts else "") for one in evaluation.decisions.values()
     )
     breaker = evaluation.state.breaker
-    limits = {("fleet",): float(bool(breaker.tripped)), **{(check,): 1.0 for check in breaker.frozen}}
-    ages = {(name,): max(now - report.measured_at, 0.0) for name, report in reports.items() if name in facts}
+    stops = {"fleet": float(bool(breaker.tripped)), **dict.fromkeys(breaker.frozen, 1.0)}
+    measured = {name: report.measured_at for name, report in reports.items() if name in facts}
+    return FleetSamples(
+        nodes=tuple(sorted(nodes.items())),
+        stops=tuple(sorted(stops.items())),
+        measured_at=tuple(sorted(measured.items())),
+    )
+
+
+def samples_at(fleets: Iterable[FleetSamples], now: float) -> Samples:
+    """Return the gauges of several clusters: numbers add up, a breaker that stops and the oldest report count."""
+    nodes: Counter[tuple[str, ...]] = Counter()
+    stops: dict[tuple[str, ...], float] = {}
+    ages: dict[tuple[str, ...], float] = {}
+    for fleet in fleets:
+        nodes.update(dict(fleet.nodes))
+        for limit, value in fleet.stops:
+            stops[limit,] = max(value, stops.get((limit,), 0.0))
+        for node, at in fleet.measured_at:
+            ages[node,] = max(now - at, ages.get((node,), 0.0))
     return {
-        "gpuhealth_nodes": tuple(sorted((labels, float(count)) for labels, count in nodes.items())),
-        "gpuhealth_breaker_state": tuple(sorted(limits.items())),
-        "gpuhealth_report_age_seconds": tuple(sorted(ages.items())),
+        "gpuhealth_nodes": nodes,
+        "gpuhealth_breaker_state": stops,
+        "gpuhealth_report_age_seconds": ages,
     }

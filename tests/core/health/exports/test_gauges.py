@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from reconciler.core.health.exports.fleet_gauges import fleet_samples
+from reconciler.core.health.exports.fleet_gauges import fleet_samples, samples_at
 from reconciler.core.health.exports.gauges import autopilot_samples, check_samples
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
@@ -68,10 +68,17 @@ def test_the_gauges_of_a_fleet() -> None:
     evaluation = FleetEvaluation(state=state, decisions=decisions)
     facts = {name: FleetNode(name=name, pool="h200") for name in "abc"}
     reports = {name: NodeReport(node=name, measured_at=NOW - 30) for name in ("a", "gone")}
-    assert fleet_samples(evaluation, facts, reports, NOW) == {
-        "gpuhealth_nodes": ((("healthy", "h200"), 2.0), (("quarantined", "h200"), 1.0)),
-        "gpuhealth_breaker_state": ((("fleet",), 1.0), (("xid",), 1.0)),
-        "gpuhealth_report_age_seconds": ((("a",), 30.0),),
+    seen = fleet_samples(evaluation, facts, reports)
+    assert samples_at([seen], NOW) == {
+        "gpuhealth_nodes": {("healthy", "h200"): 2, ("quarantined", "h200"): 1},
+        "gpuhealth_breaker_state": {("fleet",): 1.0, ("xid",): 1.0},
+        "gpuhealth_report_age_seconds": {("a",): 30.0},
     }
-    quiet = fleet_samples(replace(evaluation, state=FleetState()), facts, {}, NOW)
-    assert quiet["gpuhealth_breaker_state"] == ((("fleet",), 0.0),)
+    quiet = fleet_samples(replace(evaluation, state=FleetState()), facts, {})
+    assert samples_at([quiet], NOW)["gpuhealth_breaker_state"] == {("fleet",): 0.0}
+    older = replace(quiet, measured_at=(("a", NOW - 90),))
+    assert samples_at([seen, older, quiet], NOW) == {
+        "gpuhealth_nodes": {("healthy", "h200"): 6, ("quarantined", "h200"): 3},
+        "gpuhealth_breaker_state": {("fleet",): 1.0, ("xid",): 1.0},
+        "gpuhealth_report_age_seconds": {("a",): 90.0},
+    }
