@@ -59,12 +59,16 @@ _HEALTH_STATE: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update"]},
 )
 
+_DEEP_RUNS: tuple[Rule, ...] = ({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},)
+"""Jobs of deep runs. They delete themselves."""
+
 
 def access(kinds: Kinds) -> dict[str, Any]:
     """Return the rules by their purpose.
 
     sources: on ConfigSources, where they are. replicas: in the namespace of the release. inventory: the same, for the
-    mode `apply`. health, healthState: in the cluster and in that namespace, for node health. observed: for evidence, in
+    mode `apply`. health, healthState: in the cluster and in that namespace, for node health; deepRuns: in that
+    namespace. observed: for evidence, in
     the whole cluster. objects: by mode, on those of repositories. agent: what the
     agents of nodes may do, by purpose.
     """
@@ -74,6 +78,7 @@ def access(kinds: Kinds) -> dict[str, Any]:
         "inventory": list(_INVENTORY),
         "health": list(_HEALTH),
         "healthState": list(_HEALTH_STATE),
+        "deepRuns": list(_DEEP_RUNS),
         "observed": _rules(dict.fromkeys(OBSERVED, _OBSERVE)),
         "agent": {purpose: list(rules) for purpose, rules in _AGENT.items()},
         "objects": {mode: _object_rules(kinds, mode) for mode in MODES},

@@ -47,3 +47,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   name: {{ include "reconciler.serviceAccount" . }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
+
+{{- /* How deep runs are made, for the controller. */}}
+{{- define "reconciler.deepRuns" -}}
+{{- if not (and .Values.health.enabled .Values.agent.enabled) }}
+{{- fail "health.deepRuns.enabled needs health.enabled and agent.enabled" }}
+{{- end }}
+{{- $secrets := .Values.image.pullSecrets | default list }}
+{{- dict "image" (include "reconciler.image" .) "namespace" .Release.Namespace "serviceAccount" (include "reconciler.agent.serviceAccount" .) "runtimeClass" .Values.agent.runtimeClassName "pullSecrets" $secrets | toJson }}
+{{- end }}

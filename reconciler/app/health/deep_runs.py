@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.devices import is_gpu
+from reconciler.core.health.active.due import DueRuns
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.report import NodeReport
 from reconciler.core.objects import ObjectKey
@@ -17,15 +18,19 @@ from reconciler.ports.cluster import Body, ClusterError, LiveCluster
 _SCRATCH = "/tmp"  # noqa: S108 - the only folder that the container may write
 _ENDED = frozenset({"Succeeded", "Failed"})
 _CONFLICT = 409
+_EXISTS = "its Job exists"
+_LOOKS = 20  # nodes whose pods one round looks at
+_TURN_SECONDS = 60.0
 
 
-class DeepRunSettings(Struct, frozen=True, kw_only=True):
+class DeepRunSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """How deep runs are made: the agents' image and service account, in the namespace of the release."""
 
     image: str
     namespace: str
     service_account: str
     runtime_class: str = ""
+    pull_secrets: tuple[str, ...] = ()
     seconds: int = 1800
     keep_seconds: int = 600
     profile: ProbeProfile = ProbeProfile.DEEP
@@ -38,12 +43,29 @@ class DeepRunStart(Struct, frozen=True, kw_only=True):
     refused: str = ""
 
 
-def is_requested(report: NodeReport, now: float, profile: ProbeProfile = ProbeProfile.DEEP) -> bool:
-    """Say whether the agent asks for a run that has not begun."""
-    run = report.run(profile)
-    if run is None or run.is_running(now):
-        return False
-    return run.requested_at > max(run.started_at, run.finished_at)
+class DeepRunsStarted(Struct, frozen=True, kw_only=True):
+    """The nodes with a new Job, and what went wrong."""
+
+    nodes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def start_due_runs(
+    cluster: LiveCluster, due: DueRuns, reports: Mapping[str, NodeReport], settings: DeepRunSettings, now: float
+) -> DeepRunsStarted:
+    """Start runs on idle nodes, as many as may start now. Busy nodes are asked again in later rounds, in turn."""
+    started: list[str] = []
+    first = int(now / _TURN_SECONDS) % len(due.nodes) if len(due.nodes) > _LOOKS else 0
+    for node in (due.nodes[first:] + due.nodes[:first])[:_LOOKS]:
+        if len(started) == due.free:
+            break
+        try:
+            start = start_deep_run(cluster, node, reports.get(node), settings, now)
+        except ClusterError as error:
+            return DeepRunsStarted(nodes=tuple(started), problems=(f"no deep run on {node}: {error.message}",))
+        if start.job or start.refused == _EXISTS:
+            started.append(node)
+    return DeepRunsStarted(nodes=tuple(started))
 
 
 def start_deep_run(
@@ -68,7 +90,7 @@ def start_deep_run(
     except ClusterError as error:
         if error.status != _CONFLICT:
             raise
-        return DeepRunStart(refused="its Job exists")
+        return DeepRunStart(refused=_EXISTS)
     return DeepRunStart(job=job["metadata"]["name"])
 
 
@@ -87,6 +109,7 @@ def deep_job(node: str, resource: str, gpus: int, settings: DeepRunSettings, now
     pod: Body = {
         "restartPolicy": "Never",
         "serviceAccountName": settings.service_account,
+        "automountServiceAccountToken": True,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}},
         "tolerations": [{"operator": "Exists"}],
         "securityContext": {
@@ -118,6 +141,8 @@ def deep_job(node: str, resource: str, gpus: int, settings: DeepRunSettings, now
     }
     if settings.runtime_class:
         pod["runtimeClassName"] = settings.runtime_class
+    if settings.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

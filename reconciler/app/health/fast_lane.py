@@ -21,6 +21,8 @@ from reconciler.core.health.quarantine import NodeQuarantine
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import ClusterError, LiveCluster
 
+_REMEMBERED = 86400.0
+
 
 class HealthRules(Struct, frozen=True, kw_only=True, eq=False):
     """What Git says about the health of one cluster. `reviewed` quarantines were merged by a person."""
@@ -32,7 +34,10 @@ class HealthRules(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class LaneRound(Struct, frozen=True, kw_only=True, eq=False):
-    """What one round saw, decided and wrote. `failures`: nodes that could not be written, and why."""
+    """What one round saw, decided and wrote.
+
+    failures: nodes that could not be written or tested, and why. tested: those on which a deep run was started.
+    """
 
     reading: FleetReading
     evaluation: FleetEvaluation
@@ -40,6 +45,7 @@ class LaneRound(Struct, frozen=True, kw_only=True, eq=False):
     now: float
     marked: tuple[MarkedNode, ...] = ()
     failures: tuple[str, ...] = ()
+    tested: tuple[str, ...] = ()
 
     @property
     def written(self) -> tuple[MarkedNode, ...]:
@@ -66,6 +72,7 @@ def run_round(
         fleet=evaluation.state,
         cases=_cases(stored.state.cases, evaluation.decisions.values(), now),
         told=stored.state.told,
+        deep_runs={node: at for node, at in stored.state.deep_runs.items() if 0 <= now - at < _REMEMBERED},
     )
     if not dry_run:
         store.write(state, stored)

@@ -36,11 +36,15 @@ class HealthCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LaneState(Struct, frozen=True, kw_only=True):
-    """Everything that is kept between two rounds. `told`: the messages that people got, by what they are about."""
+    """Everything that is kept between two rounds.
+
+    told: the messages that people got, by what they are about. deep_runs: when the last one was started, by node.
+    """
 
     fleet: FleetState = FleetState()
     cases: dict[str, HealthCase] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
+    deep_runs: dict[str, float] = field(default_factory=dict)
 
 
 class StoredState(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from reconciler.app.health.quarantine_files import HealthSources, mirror_files
 from reconciler.app.health.state_store import StateStore
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
 from reconciler.controller.health.notifying import FOLDER, tell, webhooks
+from reconciler.controller.health.testing import start_tests
 from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.reconcile import Request, author_of
 from reconciler.controller.sources.source import Mode
@@ -107,10 +108,11 @@ def _act(
             store = StateStore(
                 live, namespace=run.settings.inventory_namespace, source=f"{run.workspace.config.name}-{name}"
             )
-            is_dry = request.source.mode is Mode.OBSERVE
-            done = run_round(live, store, sources.rules(), clock=clock, dry_run=is_dry)
+            is_dry, rules = request.source.mode is Mode.OBSERVE, sources.rules()
+            done = run_round(live, store, rules, clock=clock, dry_run=is_dry)
             if not is_dry:
                 _tell_people(environ, store, done, name)
+                done = start_tests(environ, live, store, done, rules)
             rounds.append(ClusterRound(cluster=name, store=store, done=done))
         except (ClusterError, StalePlan) as error:
             rounds.append(ClusterRound(cluster=name, failure=failure(error)))
@@ -224,5 +226,6 @@ def _summary(rounds: Sequence[ClusterRound]) -> str:
         text = f"{one.cluster}: {plural(len(decisions), 'node')}, {out} out of use, {len(one.done.written)} written"
         breaker = one.done.evaluation.state.breaker
         text += f", breaker tripped: {breaker.tripped}" if breaker.tripped else ""
+        text += f", deep runs started on {', '.join(one.done.tested)}" if one.done.tested else ""
         parts.append("; ".join([text, *one.done.failures[:3], *one.done.reading.notes[:3]]))
     return one_line(mask_text("; ".join(parts)), 1000)

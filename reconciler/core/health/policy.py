@@ -126,6 +126,13 @@ class ExportChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
     agentaflow_labels: bool = True
 
 
+class DeepRunRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether deep runs are started by themselves on idle nodes, and on how many nodes of the cluster at one time."""
+
+    enabled: bool = False
+    at_once: int = 1
+
+
 class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The policy of one node: the base policy with all that select it merged over it.
 
@@ -140,6 +147,7 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lifecycle: LifecycleLimits = LifecycleLimits()
     jobs: JobRule = JobRule()
     exports: ExportChoices = ExportChoices()
+    deep_runs: DeepRunRule = DeepRunRule()
     models: Mapping[str, Mapping[str, Any]] = {}
     remediation: str = "none"
     digest: str = ""
@@ -240,6 +248,7 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         breaker=_breaker(spec.get("breaker", {})),
         lifecycle=msgspec.convert(_values(spec.get("lifecycle", {})), LifecycleLimits),
         jobs=msgspec.convert(_names(spec.get("jobs", {})), JobRule),
+        deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
         models=spec.get("models", {}),
         remediation=spec.get("remediation", "none"),

@@ -91,6 +91,24 @@ def test_every_permission_of_node_health_is_needed(cluster: ApiServer, restricte
     }, "no deletion, no eviction, nothing that changes pods"
 
 
+def test_deep_runs_may_create_jobs_and_nothing_else(cluster: ApiServer, restricted: str, chart: Chart) -> None:
+    """F-132: with `health.deepRuns.enabled`, in the namespace of the release alone."""
+    values = {"mode": "observe", "rbac": {"resources": [], "exclude": []}, "agent": {"enabled": True}}
+
+    def is_its(body: dict[str, Any]) -> bool:
+        return body["metadata"]["name"] == "reconciler"
+
+    plain, tested = (
+        [one for one in chart({**values, "health": {"enabled": True, "deepRuns": {"enabled": enabled}}}) if is_its(one)]
+        for enabled in (False, True)
+    )
+    assert rules(tested, "ClusterRole") == rules(plain, "ClusterRole")
+    added = set(permissions(rules(tested, "Role"))) - set(permissions(rules(plain, "Role")))
+    assert {str(one) for one in added} == {"create jobs.batch"}
+    rule = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}
+    assert unneeded(cluster, restricted, [rule], within=restricted) == []
+
+
 def unneeded(cluster: ApiServer, namespace: str, everything: list[dict[str, Any]], within: str = "") -> list[str]:
     """Return what is wrong: refused although everything is granted, or not refused without its permission."""
     with acting_as(cluster, "") as admin:

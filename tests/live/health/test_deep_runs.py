@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.deep_runs import DeepRunSettings, is_requested, start_deep_run
+from reconciler.app.health.deep_runs import DeepRunSettings, start_deep_run
 from reconciler.app.health.marking import node_key
+from reconciler.core.health.active.due import is_requested
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.report import NodeReport, ProfileRun
 from reconciler.core.objects import ObjectKey

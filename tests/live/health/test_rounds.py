@@ -1,6 +1,7 @@
 """Rounds with Git: what the fast lane did becomes a commit, what people decide becomes a branch for each case."""
 
 import itertools
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,14 @@ from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.controller.health.rounds import health_round
+from reconciler.controller.health.testing import SETTINGS
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
 from reconciler.controller.sources.source import ConfigSource, Mode
+from reconciler.core.health.exports.labels import AUTOPILOT_HEALTH
+from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.nodes.mark import TAINT
+from reconciler.core.health.report import ProfileRun
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.wiring.cluster import ClusterFlags
 from tests.cluster.server import ApiServer
@@ -224,3 +229,50 @@ def test_the_rights_of_the_chart_are_enough(
     assert made.failure is None, made.failure
     assert "NodeHealthChecks" not in made.message
     assert taints(fleet.node(fleet.names[0])) == [TAINT]
+
+
+def test_deep_runs_begin_where_policy_and_chart_allow_them(
+    fleet: LiveFleet,
+    private_server: ApiServer,
+    person: Sandbox,
+    run: Round,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F-089: a request becomes a Job on an idle node, TESTING while it runs and not after it died, once an hour."""
+    private_server.client.ensure_namespaces([NAMESPACE])
+    rights = access(BUILT_IN)
+    rules = rights["health"] + rights["healthState"] + rights["deepRuns"]
+    settings = json.dumps({"image": "reconciler:1", "namespace": NAMESPACE, "serviceAccount": "agents"})
+    asking, busy = fleet.add(2, pool="deep")
+    wanted = ProfileRun(profile=ProbeProfile.DEEP, requested_at=fleet.clock.at)
+    for name in (asking, busy):
+        fleet.report(name, runs=(wanted,))
+    container = {"name": "train", "image": "train", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    pod = {"metadata": {"name": "train", "namespace": NAMESPACE}, "spec": {"nodeName": busy, "containers": [container]}}
+    fleet.cluster.create({"apiVersion": "v1", "kind": "Pod", **pod})
+
+    def started() -> list[str]:
+        with granted(private_server.client, {"lane": rules}, NAMESPACE, ""):
+            made = run(user=account(NAMESPACE, "lane"))
+        assert made.failure is None, made.failure
+        jobs = fleet.cluster.list(fleet.cluster.resource("batch", "Job"), namespace=NAMESPACE).objects
+        return [job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"] for job in jobs]
+
+    push(person, policy({**FAST, "deepRuns": {"enabled": True, "atOnce": 2}}))
+    assert started() == [], "the chart does not allow it"
+    monkeypatch.setenv(SETTINGS, settings)
+    push(person, policy(FAST))
+    assert started() == [], "no policy allows it"
+    push(person, policy({**FAST, "deepRuns": {"enabled": True, "atOnce": 2}}))
+    (place,) = started()
+    assert asking in str(place), "not on the node whose GPUs are in use"
+    assert len(started()) == 1
+    fleet.clock.pause(60.0)
+    running = replace(wanted, started_at=fleet.clock.at, deadline=fleet.clock.at + 60.0)
+    fleet.report(asking, runs=(running,))
+    started()
+    assert fleet.node(asking)["metadata"]["labels"][AUTOPILOT_HEALTH] == "TESTING"
+    fleet.clock.pause(61.0)
+    fleet.report(asking, runs=(running,))
+    assert len(started()) == 1
+    assert fleet.node(asking)["metadata"]["labels"][AUTOPILOT_HEALTH] == "PASS"
