@@ -15,6 +15,7 @@ from reconciler.core.health.fleet.conclude import is_stale
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
 from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
 from reconciler.core.health.fleet.state import FleetNode, HealthPhase, NodeState
+from reconciler.core.health.limits import rejudged_reports
 from reconciler.core.health.nodes.decided import node_mark
 from reconciler.core.health.policy import CheckRule, PolicyBook
 from reconciler.core.health.quarantine import NodeQuarantine
@@ -58,6 +59,7 @@ def run_round(
 ) -> LaneRound:
     """Make one round. What the breaker admits is stored before a node is touched, so that a crash admits no more."""
     reading = read_fleet(cluster)
+    reading = replace(reading, reports=rejudged_reports(reading.reports, reading.facts, rules.policies))
     stored = store.read()
     now = clock.now().timestamp()
     given = FleetInput(

@@ -73,7 +73,8 @@ class Threshold(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class HealthFinding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one check says. `slot` is the PCI bus id of a GPU; empty for the whole node.
 
-    `observed` has the unit `unit`; `samples` counts the measurements behind it; `rule` is the version of the check.
+    `observed` has the unit `unit`; `samples` counts the measurements behind it; `rule` is the version of the check;
+    `scale` is what its limits are parts of, 0 for limits in `unit`.
     """
 
     check: str
@@ -89,6 +90,7 @@ class HealthFinding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     profile: ProbeProfile = ProbeProfile.LIGHT
     rule: int = 1
     samples: int = 1
+    scale: float = 0.0
     since: float = 0.0  # seconds since the epoch when this status began, where somebody keeps history
 
     @property

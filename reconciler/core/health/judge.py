@@ -101,7 +101,7 @@ def _has_no_gpus(subject: CheckInput) -> bool:
 
 
 def _finding(check: HealthCheck, gpu: GpuIdentity, result: CheckResult) -> HealthFinding:
-    severity, action = _weight(check, result)
+    severity, action = weigh(check, result)
     return HealthFinding(
         check=check.id,
         status=result.status,
@@ -116,10 +116,11 @@ def _finding(check: HealthCheck, gpu: GpuIdentity, result: CheckResult) -> Healt
         profile=check.profile,
         rule=check.rule,
         samples=result.samples,
+        scale=result.scale,
     )
 
 
-def _weight(check: HealthCheck, result: CheckResult) -> tuple[FindingSeverity, RepairAction]:
+def weigh(check: HealthCheck, result: CheckResult) -> tuple[FindingSeverity, RepairAction]:
     """Return severity and action: those of the row for a failure. A warning is degraded at most, and is observed."""
     if result.status is CheckStatus.FAIL:
         return result.severity or check.severity, result.action or check.action

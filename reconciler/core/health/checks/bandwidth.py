@@ -44,6 +44,7 @@ def rated(
                 observed=observed,
                 threshold=_in_gbs(limit, number * peak),
                 samples=samples,
+                scale=round(peak, 3),
             )
     return CheckResult(
         status=CheckStatus.PASS,
@@ -51,6 +52,7 @@ def rated(
         observed=observed,
         threshold=_in_gbs(warn, (as_number(warn.value) or 0) * peak),
         samples=samples,
+        scale=round(peak, 3),
     )
 
 

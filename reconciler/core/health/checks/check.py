@@ -49,7 +49,10 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What a check says about one GPU or the node. `severity` and `action` are those of the row unless given."""
+    """What a check says about one GPU or the node. `severity` and `action` are those of the row unless given.
+
+    `scale` is what the limits of the check are parts of; 0: they are in its unit.
+    """
 
     status: CheckStatus
     message: str
@@ -58,6 +61,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     severity: FindingSeverity | None = None
     action: RepairAction | None = None
     samples: int = 1
+    scale: float = 0.0
 
 
 class Unmeasured(Exception):

@@ -9,6 +9,7 @@ from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthPropos
 from reconciler.core.health.fleet.evaluate import FleetInput, Round, evaluate, next_round
 from reconciler.core.health.fleet.history import Rules
 from reconciler.core.health.fleet.state import FleetNode, FleetState, HealthPhase
+from reconciler.core.health.limits import rejudged_reports
 from reconciler.core.health.policy import CheckRule, PolicyBook
 from reconciler.core.health.report import NodeReport
 from reconciler.core.values import plural
@@ -73,7 +74,7 @@ def replay(policies: PolicyBook, reports: Iterable[NodeReport], facts: Mapping[s
     trips: list[str] = []
     known: set[tuple[str, str]] = set()
     for now, batch in _steps(ordered):
-        latest = {**latest, **{one.node: one for one in batch}}
+        latest = {**latest, **rejudged_reports({one.node: one for one in batch}, facts, policies)}
         given = FleetInput(facts=facts, reports=latest, policies=policies, defaults=rules)
         made = (
             Round(given=given, evaluation=evaluate(given, FleetState(), now))

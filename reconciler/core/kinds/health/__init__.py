@@ -103,6 +103,7 @@ def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Probl
 def _unknown_names(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
     """Report checks, limits and Xids that do not exist: a rule with a typing error would silently do nothing."""
     from reconciler.core.health.catalogue import BY_ID  # noqa: PLC0415 - only repositories with a policy need it
+    from reconciler.core.health.limits import limit_names  # noqa: PLC0415 - as above
 
     for name, rule in policy.checks.items():
         if name not in BY_ID:
@@ -112,6 +113,11 @@ def _unknown_names(document: Document, policy: HealthPolicy) -> Iterator[Problem
             if limit not in BY_ID[name].limits:
                 field = ("spec", "checks", name, "limits", limit)
                 yield _unknown(document, field, limit, BY_ID[name].limits, f"of {name}", noun="limit")
+            elif limit not in limit_names(name):
+                field = ("spec", "checks", name, "limits", limit)
+                message = "has no effect: agents judge by the catalogue, and this limit is not judged again"
+                hint = f"limits with an effect: {', '.join(sorted(limit_names(name))) or 'none of this check'}"
+                yield _problem(document, field, message, hint, Severity.WARNING)
     for index, name in enumerate(policy.jobs.preflight.checks):
         if name not in BY_ID:
             yield _unknown(document, ("spec", "jobs", "preflight", "checks", index), name, BY_ID)
