@@ -104,7 +104,15 @@ SIZING_HOST = "RECONCILER_SIZING_HOST"
 """Variable with the server that the token is for. Not a setting: the repository must not choose who gets the token."""
 
 # Variables that are not settings: the first two are read before the settings are.
-_OTHER_VARIABLES = frozenset({"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN, SIZING_HOST})
+ALERT_WEBHOOKS = "RECONCILER_ALERT_WEBHOOKS"
+"""Variable with the folder of a mounted Secret of webhooks, for the controller."""
+
+DEEP_RUNS = "RECONCILER_DEEP_RUNS"
+"""Variable with image, namespace and service account of deep runs as JSON, for the controller."""
+
+_OTHER_VARIABLES = frozenset(
+    {"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN, SIZING_HOST, ALERT_WEBHOOKS, DEEP_RUNS}
+)
 
 
 def _unknown(where: str, name: str, known: list[str]) -> ConfigError:

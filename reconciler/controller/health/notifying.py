@@ -8,9 +8,6 @@ from reconciler.core.health.exports.notices import HealthNotice, NoticeFormat, T
 from reconciler.core.health.fleet.decisions import FleetEvaluation
 from reconciler.errors import ReconcilerError
 
-FOLDER = "RECONCILER_ALERT_WEBHOOKS"
-"""Variable with the folder of a mounted Secret."""
-
 KEYS: Mapping[str, NoticeFormat] = {
     "slack-url": NoticeFormat.SLACK,
     "webhook-url": NoticeFormat.SLACK,

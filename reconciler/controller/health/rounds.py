@@ -13,7 +13,7 @@ from reconciler.app.health.fast_lane import LaneRound, run_round
 from reconciler.app.health.quarantine_files import HealthSources, mirror_files
 from reconciler.app.health.state_store import StateStore
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
-from reconciler.controller.health.notifying import FOLDER, tell, webhooks
+from reconciler.controller.health.notifying import tell, webhooks
 from reconciler.controller.health.testing import start_tests
 from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.reconcile import Request, author_of
@@ -26,6 +26,7 @@ from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, commit
 from reconciler.outputs.terminal.logs import Log
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import ClusterError, LiveCluster
+from reconciler.settings import ALERT_WEBHOOKS
 from reconciler.version import __version__
 from reconciler.wiring.cluster import cluster_opener
 
@@ -122,7 +123,7 @@ def _act(
 def _tell_people(environ: dict[str, str], store: StateStore, done: LaneRound, cluster: str) -> None:
     """Send what is new to the webhooks, and remember it. Whatever fails stops no round."""
     try:
-        receivers = webhooks(environ.get(FOLDER, ""))
+        receivers = webhooks(environ.get(ALERT_WEBHOOKS, ""))
         told = tell(done.evaluation, done.state.told, receivers, _not_told, cluster)
         if told != done.state.told:
             stored = store.read()

@@ -12,9 +12,7 @@ from reconciler.core.health.active.due import due_runs
 from reconciler.core.health.fleet.evaluate import FleetInput
 from reconciler.errors import ConfigError
 from reconciler.ports.cluster import LiveCluster
-
-SETTINGS = "RECONCILER_DEEP_RUNS"
-"""Variable with image, namespace and service account of deep runs as JSON. Without it none is started."""
+from reconciler.settings import DEEP_RUNS
 
 
 def start_tests(
@@ -41,11 +39,11 @@ def start_tests(
 
 
 def deep_run_settings(environ: Mapping[str, str]) -> DeepRunSettings | None:
-    """Return the settings; None if deep runs are off. Raises `ConfigError`."""
-    text = environ.get(SETTINGS)
+    """Return the settings; None without the variable: then none is started. Raises `ConfigError`."""
+    text = environ.get(DEEP_RUNS)
     if not text:
         return None
     try:
         return msgspec.json.decode(text, type=DeepRunSettings)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{SETTINGS}: {error}", hint="the chart sets it with health.deepRuns.enabled") from error
+        raise ConfigError(f"{DEEP_RUNS}: {error}", hint="the chart sets it with health.deepRuns.enabled") from error

@@ -33,7 +33,7 @@ def test_reports_grow_older_while_rounds_fail(clock: SetClock) -> None:
     assert shown(gauges, metrics, "report_age_seconds") == {"x": 30.0, "y": 30.0}
     clock.pause(30.0)
     assert shown(gauges, metrics, "report_age_seconds") == {"x": 60.0, "y": 60.0}
-    assert shown(gauges, metrics, "nodes") == {"healthy": 3.0}
+    assert shown(gauges, metrics, "nodes") == {"h100": 3.0}
 
 
 def test_sources_add_up_and_those_that_went_are_forgotten(clock: SetClock) -> None:
@@ -42,9 +42,9 @@ def test_sources_add_up_and_those_that_went_are_forgotten(clock: SetClock) -> No
     gauges = FleetGauges(metrics, clock)
     for source, node in (("a", "x"), ("b", "y")):
         gauges.take(source, PassOutcome(gauges={"one": fleet(node, 4)}))
-    assert shown(gauges, metrics, "nodes") == {"healthy": 8.0}
+    assert shown(gauges, metrics, "nodes") == {"h100": 8.0}
     assert shown(gauges, metrics, "report_age_seconds") == {"x": 0.0, "y": 0.0}
     gauges.keep({"b"})
     assert shown(gauges, metrics, "report_age_seconds") == {"y": 0.0}
     gauges.take("b", PassOutcome(gauges={"other": fleet("z")}))
-    assert shown(gauges, metrics, "nodes") == {"healthy": 1.0}
+    assert shown(gauges, metrics, "nodes") == {"h100": 1.0}

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.controller.health.rounds import health_round
-from reconciler.controller.health.testing import SETTINGS
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
 from reconciler.controller.sources.source import ConfigSource, Mode
@@ -21,6 +20,7 @@ from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.nodes.mark import TAINT
 from reconciler.core.health.report import ProfileRun
 from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.settings import ALERT_WEBHOOKS, DEEP_RUNS
 from reconciler.wiring.cluster import ClusterFlags
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
@@ -258,12 +258,15 @@ def test_deep_runs_begin_where_policy_and_chart_allow_them(
         jobs = fleet.cluster.list(fleet.cluster.resource("batch", "Job"), namespace=NAMESPACE).objects
         return [job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"] for job in jobs]
 
-    push(person, policy({**FAST, "deepRuns": {"enabled": True, "atOnce": 2}}))
-    assert started() == [], "the chart does not allow it"
-    monkeypatch.setenv(SETTINGS, settings)
+    monkeypatch.setenv(ALERT_WEBHOOKS, "/none")
+    monkeypatch.setenv(DEEP_RUNS, settings)
     push(person, policy(FAST))
     assert started() == [], "no policy allows it"
+    monkeypatch.delenv(DEEP_RUNS)
     push(person, policy({**FAST, "deepRuns": {"enabled": True, "atOnce": 2}}))
+    for _ in range(2):  # the first one fetches the policy
+        assert started() == [], "the chart does not allow it"
+    monkeypatch.setenv(DEEP_RUNS, settings)
     (place,) = started()
     assert asking in str(place), "not on the node whose GPUs are in use"
     assert len(started()) == 1
