@@ -96,7 +96,7 @@ def test_deep_runs_may_create_jobs_and_nothing_else(cluster: ApiServer, restrict
     values = {"mode": "observe", "rbac": {"resources": [], "exclude": []}, "agent": {"enabled": True}}
 
     def is_its(body: dict[str, Any]) -> bool:
-        return body["metadata"]["name"] == "reconciler"
+        return bool(body["metadata"]["name"] == "reconciler")
 
     plain, tested = (
         [one for one in chart({**values, "health": {"enabled": True, "deepRuns": {"enabled": enabled}}}) if is_its(one)]

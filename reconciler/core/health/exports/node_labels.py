@@ -17,8 +17,7 @@ from reconciler.core.health.exports.labels import (
 from reconciler.core.health.nodes.mark import MANAGER
 from reconciler.core.health.policy import ExportChoices
 from reconciler.core.health.report import NodeReport
-from reconciler.core.live.managers import managers_of
-from reconciler.core.values import mapping
+from reconciler.core.values import mapping, sequence
 
 _TIER = f"{AGENTAFLOW}utilization-tier"
 
@@ -52,11 +51,19 @@ def _without_levels(keys: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def _ours(body: Mapping[str, Any], field: str) -> dict[str, str | None]:
-    """Return the keys of exports that we wrote, as removed."""
-    keys = mapping(mapping(body.get("metadata")).get(field))
-    exported = [key for key in keys if key == AUTOPILOT_HEALTH or key.startswith((AUTOPILOT_DCGM, AGENTAFLOW))]
+    """Return the keys of exports whose field manager is ours, as removed."""
+    metadata = mapping(body.get("metadata"))
+    rows = (mapping(row) for row in sequence(metadata.get("managedFields")))
+    owned = [
+        mapping(mapping(mapping(row.get("fieldsV1")).get("f:metadata")).get(f"f:{field}"))
+        for row in rows
+        if row.get("manager") == MANAGER
+    ]
     return {
-        key: None for key in exported if any(one.name == MANAGER for one in managers_of(body, ("metadata", field, key)))
+        key: None
+        for key in mapping(metadata.get(field))
+        if key == AUTOPILOT_HEALTH or key.startswith((AUTOPILOT_DCGM, AGENTAFLOW))
+        if any(f"f:{key}" in fields for fields in owned)
     }
 
 
