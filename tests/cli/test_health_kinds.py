@@ -81,6 +81,16 @@ def test_names_that_do_not_exist(fleet: Fleet) -> None:
     assert "hbm.bandwith" in refused.err
 
 
+def test_a_limit_without_an_effect_is_a_warning(fleet: Fleet) -> None:
+    """Agents judge by the catalogue: a limit that is not judged again would silently do nothing."""
+    fleet.write("queues/health.yaml", POLICY.replace("  xid", "    throttle: {limits: {failPercent: 20}}\n  xid"))
+    ran = fleet.run("lint")
+    text = " ".join(ran.out.split())
+    assert ran.code == 0
+    assert "has no effect: agents judge by the catalogue" in text
+    assert text.count("has no effect") == 1, "failBelow of hbm.bandwidth has one"
+
+
 def test_a_quarantine_without_uid_is_a_warning(fleet: Fleet) -> None:
     fleet.write("queues/health.yaml", "\n".join(line for line in QUARANTINE.split("\n") if "UID" not in line))
     ran = fleet.run("lint")
