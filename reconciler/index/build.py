@@ -35,7 +35,7 @@ from reconciler.index.records import (
 from reconciler.index.store import ObjectTotals, Store, save_store
 from reconciler.index.workers import in_parallel
 from reconciler.ports import Cache, Repository
-from reconciler.revision.files import BlobIds, portability_problems
+from reconciler.revision.files import BlobIds, portability_problems, report_files
 from reconciler.revision.revision import LoadedRevision
 from reconciler.version import engine_version
 
@@ -282,7 +282,7 @@ def _load_context(
         tables=runtime.tables,
         shipped=parser.parse([(path, "shipped") for path in runtime.shipped_policies], runtime.read_shipped),
         policies=parse(files.policies, files.policies),
-        evidence=parse(files.evidence, files.evidence),
+        evidence=parse(files.evidence, _without_reports(revision)),
         approvals=parse(files.approvals, files.approvals),
         definitions=parse(files.sources, definitions),
         clusters=clusters,
@@ -291,6 +291,12 @@ def _load_context(
     context.policies.programs.recall(load_mapping(runtime.cache, _programs_key(context)))
     runtime.catalogue.archive.recall(load_mapping(runtime.cache, _schemas_key(runtime)))
     return context
+
+
+def _without_reports(revision: LoadedRevision) -> list[str]:
+    """Return the files of evidence that every plan reads. Stored reports are read where a policy changes."""
+    reports = report_files(revision.config, revision.files.evidence)
+    return [path for path in revision.files.evidence if path not in reports]
 
 
 def save_tools(runtime: Runtime, index: CompiledRevision) -> None:

@@ -71,6 +71,7 @@ def apply_filters(plan: Plan, filters: Filters) -> Filtered:
         capacity=tuple(line for line in plan.capacity if _wanted(filters, "cluster", line.cluster)),
         evidence_changes=tuple(one for one in plan.evidence_changes if _wanted(filters, "cluster", one.cluster)),
         quarantines=tuple(one for one in plan.quarantines if _wanted(filters, "cluster", one.cluster)),
+        health_policies=tuple(one for one in plan.health_policies if _wanted(filters, "cluster", one.cluster)),
         risks=tuple(risk for risk in plan.risks if is_listed(risk.cluster, risk.key, risk.place)),
         verdicts=tuple(one for one in plan.verdicts if is_listed(one.cluster, one.key, one.place)),
     )

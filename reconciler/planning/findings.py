@@ -21,7 +21,7 @@ from reconciler.index.evaluator import PolicyFindings, first_exceeded
 from reconciler.index.evidence import read_evidence
 from reconciler.index.store import ObjectTotals
 from reconciler.planning.updates import Update
-from reconciler.revision.files import BlobIds
+from reconciler.revision.files import BlobIds, report_files
 from reconciler.revision.revision import LoadedRevision, TreeReference
 
 
@@ -97,14 +97,13 @@ def judge_evidence(
     """Evaluate the rules about evidence. That of a working tree may be newer than its commit."""
     context = index.context
     shrinks = evaluate_shrinks(context.kinds, index.clusters, before, context.evidence.inventories, rules)
-    ages = evaluate_age(
-        context.kinds,
-        index.clusters,
-        context.evidence.inventories,
-        rules,
-        day,
-        config.evidence_days,
-        is_committed=is_dated or index.revision.tree.commit is not None,
+    is_committed = is_dated or index.revision.tree.commit is not None
+    ages = (
+        verdict
+        for evidence in (context.evidence.inventories, context.evidence.health)
+        for verdict in evaluate_age(
+            context.kinds, index.clusters, evidence, rules, day, config.evidence_days, is_committed=is_committed
+        )
     )
     return (*shrinks, *ages)
 
@@ -268,9 +267,12 @@ def inventories_before(runtime: Runtime, index: CompiledRevision, base: LoadedRe
 
 
 def _by_cluster(revision: LoadedRevision) -> dict[str, BlobIds]:
-    """Return the evidence files of each cluster, the folder below that of the evidence."""
+    """Return the evidence files of each cluster, the folder below that of the evidence, without stored reports."""
     files: dict[str, dict[str, str]] = {}
+    reports = report_files(revision.config, revision.files.evidence)
     for path, blob in revision.files.evidence.items():
+        if path in reports:
+            continue
         cluster = path.removeprefix(f"{revision.config.evidence}/").partition("/")[0]
         files.setdefault(cluster, {})[path] = blob
     return {**files}

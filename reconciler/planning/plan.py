@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import Config
+from reconciler.core.health.effect import PolicyEffect
 from reconciler.core.inventory import Inventory
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.objects import FieldPath
@@ -49,8 +50,9 @@ from reconciler.planning.findings import (
     own_verdicts,
     plan_date,
 )
+from reconciler.planning.health.policies import policy_effects, refused_policies
+from reconciler.planning.health.quarantines import changed_quarantines, inventories_of_base, quarantine_lines
 from reconciler.planning.judging import Judgement, judge, verdicts_of_base
-from reconciler.planning.quarantines import changed_quarantines, inventories_of_base, quarantine_lines
 from reconciler.planning.sides import (
     Differences,
     Sides,
@@ -176,6 +178,7 @@ class _Judged(Struct, frozen=True, kw_only=True, eq=False):
     findings: PlanFindings
     inventories_before: Mapping[str, Inventory]
     day: dt.date | None
+    health_policies: tuple[PolicyEffect, ...]
 
 
 def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: Judgement, date: str) -> _Judged:
@@ -185,17 +188,28 @@ def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: 
     verdicts, exceeded = own_verdicts(
         index, sides.totals, differences.updates, inventories, judgement.config, day, is_dated=bool(date)
     )
+    effects = policy_effects(
+        runtime,
+        index,
+        sides.baseline,
+        differences.changed,
+        differences.differing,
+        day=day,
+        most_days=judgement.config.evidence_days,
+    )
+    verdicts = (*verdicts, *refused_policies(index, effects, judgement.config.rules))
     if judgement.rules is not None:
         by_base = verdicts_of_base(runtime, index, sides.renderer, sides.existing, judgement.rules)
         evidence = judge_evidence(
             index, inventories, judgement.config, judgement.rules.settings, day, is_dated=bool(date)
         )
-        verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *evidence]))
+        replayed = refused_policies(index, effects, judgement.rules.settings)
+        verdicts = tuple(stricter_verdicts(verdicts, [*by_base.verdicts, *evidence, *replayed]))
         exceeded = (*exceeded, *by_base.exceeded)
     problems = (*differences.foreign.values(), *sides.refusals)
     findings = collect_findings(index, PolicyFindings(verdicts, exceeded), problems, day)
     findings = fold_consequences(runtime, index, findings)
-    return _Judged(findings=findings, inventories_before=inventories, day=day)
+    return _Judged(findings=findings, inventories_before=inventories, day=day, health_policies=effects)
 
 
 def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement: Judgement, judged: _Judged) -> Inputs:
@@ -233,6 +247,7 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         inventories=index.context.evidence.inventories,
         inventories_before=inventories_of_base(judged.inventories_before, index, quarantines),
         quarantines=tuple(quarantine_lines(quarantines, index, index.first_summaries())),
+        health_policies=judged.health_policies,
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
         active_queues=index.context.evidence.queues,
         verdicts=blame(runtime, index, renderer, findings.verdicts),

@@ -108,6 +108,12 @@ def _prefix(folder: str) -> str:
     return f"{folder}/"
 
 
+def report_files(config: Config, evidence: BlobIds, cluster: str = "") -> BlobIds:
+    """Return the stored health reports among evidence: the folders `reports` of one cluster, or of all."""
+    folders = [cluster] if cluster else [one.name for one in config.clusters]
+    return below(evidence, *(f"{config.evidence}/{name}/reports" for name in folders))
+
+
 def read_paths(config: Config) -> tuple[str, ...]:
     """Return every path that a plan reads."""
     return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.approvals, config.rendered)

@@ -1,6 +1,7 @@
 """HealthPolicy and NodeQuarantine are kinds of the config repository: linted, rendered, planned."""
 
 import json
+from typing import Any
 
 from tests.cli.fleet import Fleet
 from tests.cli.test_evidence_changes import nodes
@@ -114,3 +115,33 @@ def test_a_quarantine_and_what_it_costs(fleet: Fleet) -> None:
     back = " ".join(fleet.run("plan", "--base", "HEAD").out.split())
     assert "returns to use" in back
     assert "+8 NVIDIA-H100-80GB-HBM3, 64 left" in back
+
+
+def evictions(fleet: Fleet) -> list[dict[str, Any]]:
+    """Return the risks of evicted pods in the plan of the working tree."""
+    risks = json.loads(fleet.run("plan", "--base", "HEAD", "-o", "json").out)["risks"]
+    return [risk for risk in risks if risk["rule"] == "risk.node-eviction"]
+
+
+def test_a_quarantine_that_evicts_is_a_disruption(fleet: Fleet) -> None:
+    """F-096: the plan names the jobs that may lose their pods, once, and says so where nobody knows."""
+    nodes(fleet, ("NVIDIA-H100-80GB-HBM3", 8))
+    assert fleet.run("commit").code == 0
+    known = QUARANTINE.replace("node: gpu-3", "node: nvidia-h100-80gb-hbm3-3")
+    evicting = known.replace("  slots:", "  effect: NoExecute\n  slots:")
+    fleet.write("queues/health.yaml", known)
+    assert evictions(fleet) == []
+    fleet.write("queues/health.yaml", evicting)
+    (risk,) = evictions(fleet)
+    assert risk["harm"] == "disruption"
+    assert risk["key"] == {"group": "gpureconciler.io", "kind": "NodeQuarantine", "namespace": "", "name": "gpu-3"}
+    assert "evicts every pod on node nvidia-h100-80gb-hbm3-3 that does not tolerate it; 3 jobs with " in risk["message"]
+    text = " ".join(fleet.run("plan", "--base", "HEAD").out.split())
+    assert "evicts every pod on node nvidia-h100-80gb-hbm3-3" in text
+    fleet.commit("evict")
+    assert fleet.run("commit").code == 0
+    fleet.write("queues/health.yaml", evicting.replace("2026-12-01", "2026-12-02"))
+    assert evictions(fleet) == [], "the pods are gone already"
+    fleet.write("queues/health.yaml", evicting.replace("name: gpu-3", "name: gpu-9").replace("hbm3-3", "hbm3-99"))
+    (risk,) = evictions(fleet)
+    assert "no evidence lists the node, so it is unknown which jobs run there" in risk["message"]

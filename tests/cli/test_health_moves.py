@@ -1,5 +1,8 @@
 """Jobs that name bad nodes get others: `reconciler propose` edits their files."""
 
+import json
+from typing import Any
+
 import yaml
 
 from tests.cli.fleet import Fleet
@@ -39,6 +42,10 @@ spec:
 """
 
 
+def _limit_age(fleet: Fleet, age: str) -> None:
+    fleet.edit("reconciler.yaml", "spec:\n", f"spec:\n  evidence: {{maxAge: {age}}}\n")
+
+
 def _prepare(fleet: Fleet, status: str) -> None:
     fleet.write(EVIDENCE, inventory(*(node(f"gpu-{number}", H100, "NVIDIA-H100-80GB-HBM3") for number in range(1, 5))))
     fleet.write("evidence/main/health.yaml", HEALTH % status)
@@ -64,3 +71,50 @@ def test_without_a_healthy_node_the_job_stays(fleet: Fleet) -> None:
     ran = fleet.run("propose", "--write")
     assert (fleet.root / "jobs/vision/pinned.yaml").read_text() == JOB
     assert "Job/pinned names gpu-2, WARN hbm.bandwidth; no healthy node of its kind is free" in ran.out + ran.err
+
+
+def test_an_old_pass_is_unknown(fleet: Fleet) -> None:
+    """F-099: a node that passed too long ago takes no job; a failure of that time still counts."""
+    _prepare(fleet, "PASS")
+    fleet.write("evidence/main/health.yaml", (HEALTH % "PASS").replace("2026-11-01", "2020-11-01"))
+    _limit_age(fleet, "30d")
+    ran = fleet.run("propose", "--write")
+    assert (fleet.root / "jobs/vision/pinned.yaml").read_text() == JOB
+    said = ran.out + ran.err
+    assert "Job/pinned names gpu-2, WARN hbm.bandwidth; no healthy node of its kind is free (2 nodes unknown: " in said
+    assert "spec.evidence.maxAge allows 30 days" in said
+
+
+def test_a_plan_judges_the_age(fleet: Fleet) -> None:
+    _prepare(fleet, "PASS")
+    _limit_age(fleet, "30d")
+    fleet.commit("evidence")
+    assert "health.yaml" not in fleet.run("lint", "--date", "2026-12-01").out
+    ran = fleet.run("lint", "--date", "2026-12-02")
+    assert "evidence/main/health.yaml" in ran.out
+    assert "is dated 2026-11-01; spec.evidence.maxAge allows an age of 30 days" in " ".join(ran.out.split())
+
+
+def test_offline_health_reads_the_evidence(fleet: Fleet) -> None:
+    """F-098: offline, the recorded health is shown with its age; what passed too long ago is unknown."""
+    _prepare(fleet, "FAIL, issues: [{check: ecc.dram, slot: '0000:9b:00.0', status: FAIL}]")
+    rows = _offline(fleet)
+    assert [(row["node"], row["phase"], row["reason"]) for row in rows] == [
+        ("gpu-1", "healthy", ""),
+        ("gpu-2", "healthy", "hbm.bandwidth: WARN"),
+        ("gpu-3", "unknown", "recorded as unknown"),
+        ("gpu-4", "suspect", "ecc.dram on 0000:9b:00.0: FAIL"),
+    ]
+    assert all(row["age"] is not None for row in rows)
+    fleet.write(
+        "evidence/main/health.yaml", (fleet.root / "evidence/main/health.yaml").read_text().replace("2026", "2020")
+    )
+    _limit_age(fleet, "30d")
+    old = _offline(fleet)
+    assert [row["phase"] for row in old] == ["unknown", "healthy", "unknown", "suspect"]
+    assert "spec.evidence.maxAge allows 30 days" in old[0]["reason"]
+
+
+def _offline(fleet: Fleet) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(fleet.run("health", "--offline", "-o", "json").out)["clusters"][0]["nodes"]
+    return rows

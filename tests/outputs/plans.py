@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from reconciler.core.config.changes import SettingChange
+from reconciler.core.health.effect import NodeVerdict, PolicyEffect
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import (
     Approval,
@@ -519,6 +520,7 @@ def gated() -> Plan:
         quarantines=(
             QuarantineLine(
                 cluster="main",
+                key=key("NodeQuarantine", "", "gpu-17", "gpureconciler.io"),
                 node="gpu-17",
                 word="begins",
                 check="hbm.bandwidth",
@@ -535,6 +537,7 @@ def gated() -> Plan:
             ),
             QuarantineLine(
                 cluster="main",
+                key=key("NodeQuarantine", "", "gpu-4", "gpureconciler.io"),
                 node="gpu-4",
                 word="ends",
                 check="xid.79",
@@ -547,6 +550,30 @@ def gated() -> Plan:
                 jobs=0,
                 requested=0,
                 is_known=False,
+            ),
+        ),
+        health_policies=(
+            PolicyEffect(
+                cluster="main",
+                key=key("HealthPolicy", "", "base", "gpureconciler.io"),
+                basis="reports",
+                reports=1600,
+                nodes=200,
+                first="2026-11-01",
+                last="2026-11-08",
+                before=0.0,
+                after=1.0,
+                changed=1,
+                verdicts=(NodeVerdict(node="gpu-9", before="healthy", after="quarantined, tainted"),),
+                refused=("takes nodes that the present policy leaves alone: gpu-9",),
+                unknown=("2 nodes without a report",),
+                place=place("queues/health.yaml", 1, 1),
+            ),
+            PolicyEffect(
+                cluster="west",
+                key=key("HealthPolicy", "", "base", "gpureconciler.io"),
+                unknown=("the effect: neither evidence/west/reports/ nor evidence/west/health.yaml has records",),
+                place=place("queues/health.yaml", 1, 1),
             ),
         ),
         settings=(

@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from reconciler.core.health.effect import NodeVerdict, PolicyEffect
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan import (
     Approval,
@@ -165,6 +166,7 @@ PLAN = st.builds(
         st.builds(
             QuarantineLine,
             cluster=TEXT,
+            key=KEY,
             node=TEXT,
             word=st.sampled_from(["begins", "ends", "changes"]),
             check=TEXT,
@@ -177,6 +179,27 @@ PLAN = st.builds(
             jobs=GPUS,
             requested=GPUS,
             is_known=st.booleans(),
+            evicts=st.booleans(),
+            job_names=several(TEXT),
+            place=st.none() | PLACE,
+        )
+    ),
+    health_policies=several(
+        st.builds(
+            PolicyEffect,
+            cluster=TEXT,
+            key=KEY,
+            basis=st.sampled_from(["reports", "health", ""]),
+            reports=GPUS,
+            nodes=GPUS,
+            first=TEXT,
+            last=TEXT,
+            before=st.floats(0, 1000),
+            after=st.floats(0, 1000),
+            changed=GPUS,
+            verdicts=several(st.builds(NodeVerdict, node=TEXT, before=TEXT, after=TEXT)),
+            refused=several(TEXT),
+            unknown=several(TEXT),
             place=st.none() | PLACE,
         )
     ),

@@ -1,16 +1,14 @@
 """Replay a policy on stored health reports: files in, what it would have done out."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import msgspec
 
 from reconciler.core.documents import Document, read
 from reconciler.core.health.fleet.replay import Replay, catalogue_rules, replay
 from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.policy import PolicyBook
-from reconciler.core.health.published import MalformedReport, report_of
+from reconciler.core.health.published import MalformedReport
 from reconciler.core.health.report import NodeReport
+from reconciler.core.health.stored import stored_reports
 from reconciler.core.kinds.health import POLICY, parse_policy, policy_of
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
@@ -45,32 +43,12 @@ def read_reports(files: Mapping[str, bytes]) -> list[NodeReport]:
     reports: list[NodeReport] = []
     for path, content in sorted(files.items()):
         try:
-            found = [report_of(body) for body in _objects(path, content)]
-        except (MalformedReport, msgspec.DecodeError) as error:
+            reports += stored_reports(path, content)
+        except MalformedReport as error:
             raise ConfigError(f"{path}: {error}") from None
-        reports += [one for one in found if one is not None]
     if not reports:
         raise ConfigError("there are no health reports", hint="kubectl get nodehealthreports -o json > DIR/NAME.json")
     return reports
-
-
-def _objects(path: str, content: bytes) -> Iterable[dict[str, Any]]:
-    if path.endswith((".yaml", ".yml")):
-        for document in read(path, content).documents:
-            yield from _items(document.data)
-        return
-    lines = content.splitlines() if path.endswith(".jsonl") else [content]
-    for line in lines:
-        if line.strip():
-            yield from _items(msgspec.json.decode(line, type=dict[str, Any]))
-
-
-def _items(body: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    items = body.get("items")
-    if isinstance(items, list):
-        yield from (item for item in items if isinstance(item, dict))
-    else:
-        yield body
 
 
 def run_replay(policies: PolicyBook, reports: Iterable[NodeReport]) -> Replay:

@@ -1,5 +1,6 @@
 """The health of fleets as `reconciler health` shows it: live, or as far as the repository alone knows it."""
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 
@@ -12,10 +13,12 @@ from reconciler.app.observe.reading import OpenCluster
 from reconciler.app.workspace import Workspace
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
 from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
+from reconciler.core.health.fleet.evidence import FleetHealth, as_of_age
 from reconciler.core.health.fleet.overview import HealthOverview, overview
 from reconciler.core.health.fleet.state import FleetNode, FleetState, NodeState
 from reconciler.core.health.report import NodeReport
 from reconciler.core.kinds.health import POLICY, QUARANTINE
+from reconciler.core.policy.references import evidence_ages
 from reconciler.core.problems import Severity
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.build import read_files
@@ -99,7 +102,8 @@ def live_fleets(
 
 
 def recorded_fleets(workspace: Workspace, *, now: float) -> Iterator[SeenFleet]:
-    """Return what evidence and quarantine files say: without reports every other node is unknown."""
+    """Return what evidence and quarantine files say. What nothing tells, or what passed too long ago, is unknown."""
+    today = dt.datetime.fromtimestamp(now, dt.UTC).date()
     for sources in health_sources(workspace):
         rules = sources.rules()
         inventory = sources.index.context.evidence.inventories.get(sources.cluster.name)
@@ -123,8 +127,18 @@ def recorded_fleets(workspace: Workspace, *, now: float) -> Iterator[SeenFleet]:
         given = FleetInput(facts=facts, reports={}, policies=rules.policies, quarantines=quarantines)
         evaluation = evaluate(given, FleetState(), now)
         limits = rules.policies.base.breaker
-        view = overview(sources.cluster.name, evaluation, facts, reports={}, limits=limits, now=now)
+        health = _recorded_health(sources, today)
+        view = overview(sources.cluster.name, evaluation, facts, reports={}, limits=limits, now=now, evidence=health)
         yield SeenFleet(sources=sources, rules=rules, view=view, evaluation=evaluation, facts=facts)
+
+
+def _recorded_health(sources: HealthSources, today: dt.date) -> FleetHealth | None:
+    """Return the recorded health as far as it is still known today."""
+    context, name = sources.index.context, sources.cluster.name
+    health = context.evidence.health.get(name)
+    if health is None:
+        return None
+    return as_of_age(health, evidence_ages({name: health}, today).get(name), context.config.evidence_days)
 
 
 def find_node(fleets: list[SeenFleet], name: str) -> SeenNode:

@@ -1,5 +1,6 @@
 """Propose flavors, quotas and node resources that fit the observed nodes, as edits of queue files."""
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -8,11 +9,12 @@ from msgspec.structs import replace
 from reconciler.app.workspace import Workspace
 from reconciler.core.config import Backend, Cluster
 from reconciler.core.documents import Document, read, write
-from reconciler.core.health.fleet.evidence import FleetHealth
+from reconciler.core.health.fleet.evidence import FleetHealth, as_of_age
 from reconciler.core.inventory import Inventory
 from reconciler.core.observe.moves import NodeSwap, bad_nodes, propose_moves
 from reconciler.core.observe.proposals import Data, Proposal, Proposed, propose_kueue, propose_torchrun
 from reconciler.core.observe.runs import key_of
+from reconciler.core.policy.references import evidence_ages
 from reconciler.core.problems import Problem
 from reconciler.core.sized.splice import edit_source
 from reconciler.index.build import CompiledRevision, Runtime, read_files
@@ -36,7 +38,7 @@ class ClusterProposals(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-def propose(workspace: Workspace, *, share: float) -> Iterator[ClusterProposals]:
+def propose(workspace: Workspace, *, share: float, today: dt.date) -> Iterator[ClusterProposals]:
     """Return the edits for every chosen cluster. They depend on the repository alone: observe first."""
     index = workspace.compile()
     for cluster in index.clusters:
@@ -49,16 +51,20 @@ def propose(workspace: Workspace, *, share: float) -> Iterator[ClusterProposals]
         found = Proposed(cluster=cluster.name)
         if cluster.backend is Backend.KUEUE:
             found = propose_kueue(cluster, inventory, known, share=share)
-        moves = _moves(workspace.runtime, index, cluster, inventory)
+        moves = _moves(workspace.runtime, index, cluster, inventory, today)
         found = replace(found, notes=(*found.notes, *(move.note for move in moves)))
         moved = (move.proposal for move in moves if move.proposal is not None)
         proposals = (*found.proposals, *propose_torchrun(inventory, known, share=share), *moved)
         yield _edits(workspace.runtime, index, cluster, proposals, found)
 
 
-def _moves(runtime: Runtime, index: CompiledRevision, cluster: Cluster, inventory: Inventory) -> list[NodeSwap]:
+def _moves(
+    runtime: Runtime, index: CompiledRevision, cluster: Cluster, inventory: Inventory, today: dt.date
+) -> list[NodeSwap]:
     """Return other nodes for the jobs that name bad ones. Only files that name such a node are parsed."""
     health = index.context.evidence.health.get(cluster.name) or FleetHealth(cluster=cluster.name, taken_at="")
+    age = evidence_ages({cluster.name: health}, today).get(cluster.name)
+    health = as_of_age(health, age, index.context.config.evidence_days)
     names = [name.encode() for name in bad_nodes(inventory, health)]
     if not names:
         return []

@@ -38,13 +38,15 @@ def command(*, repo: str, share: float, write: bool, exit_code: bool, **flags: A
     Reads the evidence and no cluster. Under Kueue: a ResourceFlavor for each kind of node, the quotas of a
     ClusterQueue, and a Topology. Under every backend: nodeResources of torchrun queues. Cordoned nodes do not count.
     """
+    import datetime as dt  # noqa: PLC0415 - imported late so that --help stays fast
+
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.observe.propose import propose  # noqa: PLC0415
     from reconciler.outputs.live.drift import render_diff  # noqa: PLC0415
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     is_changed = False
-    for found in propose(run.workspace, share=share):
+    for found in propose(run.workspace, share=share, today=dt.datetime.now(dt.UTC).date()):
         for note in found.notes:
             emit(f"{found.cluster}: {note}", err=True)
         for problem in found.problems:

@@ -13,7 +13,7 @@ from reconciler.core.inventory import Inventory, Node
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.observe.pools import HOSTNAME
 from reconciler.core.observe.proposals import Proposal
-from reconciler.core.values import mapping, sequence, text
+from reconciler.core.values import mapping, plural, sequence, text
 
 _BAD = (CheckStatus.WARN, CheckStatus.FAIL)
 
@@ -44,7 +44,9 @@ def propose_moves(
             other = _instead(bad[name], inventory, health, taken)
             where = f"{document.kind}/{document.key.name}"
             if other is None:
-                yield NodeSwap(note=f"{where} names {name}, {_why(name, health)}; no healthy node of its kind is free")
+                old = _unknown(bad[name], inventory, health)
+                note = f"{where} names {name}, {_why(name, health)}; no healthy node of its kind is free{old}"
+                yield NodeSwap(note=note)
                 continue
             taken.add(other)
             swapped[name] = other
@@ -65,14 +67,24 @@ def _instead(bad: Node, inventory: Inventory, health: FleetHealth, taken: set[st
     """Return the healthy node most like a bad one: with the most labels in common, such as those of its rack."""
     free = [
         node
-        for node in inventory.nodes
-        if node.is_open
-        and (node.product, node.gpus) == (bad.product, bad.gpus)
-        and node.name not in taken
-        and health.status(node.name) is CheckStatus.PASS
+        for node in _alike(bad, inventory)
+        if node.name not in taken and health.status(node.name) is CheckStatus.PASS
     ]
     common = bad.labels.items()
     return min(free, key=lambda node: (-len(common & node.labels.items()), node.name)).name if free else None
+
+
+def _alike(bad: Node, inventory: Inventory) -> Iterator[Node]:
+    """Yield the open nodes with the same GPUs."""
+    mine = (bad.product, bad.gpus)
+    return (node for node in inventory.nodes if node.is_open and (node.product, node.gpus) == mine)
+
+
+def _unknown(bad: Node, inventory: Inventory, health: FleetHealth) -> str:
+    """Say why nobody knows whether such nodes are healthy; empty if there is none with a reason."""
+    known = (health.nodes.get(node.name) for node in _alike(bad, inventory))
+    reasons = [one.why for one in known if one is not None and one.status is CheckStatus.UNKNOWN and one.why]
+    return f" ({plural(len(reasons), 'node')} unknown: {reasons[0]})" if reasons else ""
 
 
 def _specs(kinds: Kinds, data: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from reconciler.core.config import Config
 from reconciler.core.config.changes import SettingChange
+from reconciler.core.health.effect import PolicyEffect
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.manifest import Manifest
@@ -71,6 +72,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     waiting: paths whose sources wait for a sizing answer; existing files stay.
     inventories, inventories_before: measured nodes by cluster, of the head and of the base (None: the same).
     quarantines: nodes that are taken out of use or given back.
+    health_policies: what changed policies would have done, by cluster.
     evidence_ages: ages of inventories in days, as far as a reviewer should see them.
     active_queues: the queues that workloads use, by cluster, as the evidence says.
     edited: rendered files of the head that were edited by hand; whole paths.
@@ -107,6 +109,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     inventories_before: Mapping[str, Inventory] | None = None
     quarantines: tuple[QuarantineLine, ...] = ()
+    health_policies: tuple[PolicyEffect, ...] = ()
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
     active_queues: "Mapping[str, ActiveQueues]" = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()

@@ -44,6 +44,7 @@ def make_plan(inputs: Inputs) -> Plan:
         capacity=capacity,
         evidence_changes=evidence_changes(measured, inputs.inventories),
         quarantines=inputs.quarantines,
+        health_policies=inputs.health_policies,
         jobs=job_changes(edits),
         kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.config.changes import SettingChange
+from reconciler.core.health.effect import PolicyEffect
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Result, Verdict
@@ -125,10 +126,12 @@ class QuarantineLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """A node that the plan takes out of use, or gives back. `word` is `begins`, `ends` or `changes`.
 
     gpus: that come back, or are lost as a negative number. jobs, requested: running jobs that may use such GPUs, and
-    theirs. is_known: the evidence lists the node; otherwise nobody knows the cost.
+    theirs. is_known: the evidence lists the node; otherwise nobody knows the cost. evicts: the taint begins to stop
+    pods that run; `job_names` are then the first of these jobs.
     """
 
     cluster: str
+    key: ObjectKey
     node: str
     word: str
     check: str
@@ -141,6 +144,8 @@ class QuarantineLine(Struct, frozen=True, kw_only=True, rename="camel"):
     jobs: int
     requested: int
     is_known: bool
+    evicts: bool = False
+    job_names: tuple[str, ...] = ()
     place: SourceRef | None = None
 
 
@@ -315,6 +320,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     capacity: tuple[CapacityLine, ...] = ()
     evidence_changes: tuple[EvidenceChange, ...] = ()
     quarantines: tuple[QuarantineLine, ...] = ()
+    health_policies: tuple[PolicyEffect, ...] = ()
     jobs: tuple[JobChange, ...] = ()
     risks: tuple[Risk, ...] = ()
     verdicts: tuple[Verdict, ...] = ()

@@ -262,6 +262,29 @@ def _find_lost_capacity(context: RiskContext) -> Iterator[Risk]:
             )
 
 
+def _find_evictions(context: RiskContext) -> Iterator[Risk]:
+    for line in context.inputs.quarantines:
+        if not line.evicts:
+            continue
+        message = f"the taint NoExecute evicts every pod on node {line.node} that does not tolerate it; "
+        if not line.is_known:
+            message += "no evidence lists the node, so it is unknown which jobs run there"
+        elif line.jobs:
+            more = line.jobs - len(line.job_names)
+            named = ", ".join(line.job_names) + (f" and {more} more" if more > 0 else "")
+            message += f"{plural(line.jobs, 'job')} with {plural(line.requested, 'GPU')} may run there: {named}"
+        else:
+            message += "no job of the repository uses such GPUs, but other pods may run there"
+        yield Risk(
+            rule="risk.node-eviction",
+            cluster=line.cluster,
+            key=line.key,
+            message=message,
+            hint="set `effect: NoSchedule`, which only keeps new pods away, or let the jobs save checkpoints first",
+            place=line.place,
+        )
+
+
 _DELETING = (Operation.DELETE, Operation.MOVE)
 _UPDATING = (Operation.UPDATE,)
 _REPLACING = (Operation.REPLACE,)
@@ -313,6 +336,12 @@ RISKS: tuple[RiskRule, ...] = (
         "risk.capacity-below-requests",
         "A cluster has fewer GPUs than before, and fewer than its workloads request",
         find=_find_lost_capacity,
+        harm=Harm.DISRUPTION,
+    ),
+    RiskRule(
+        "risk.node-eviction",
+        "A quarantine evicts the pods of a node",
+        find=_find_evictions,
         harm=Harm.DISRUPTION,
     ),
     RiskRule(

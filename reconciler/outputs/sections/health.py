@@ -1,7 +1,8 @@
-"""The section about nodes that are taken out of use or given back."""
+"""The section about node health: nodes that leave use or return, and what changed policies would have done."""
 
 from collections.abc import Iterator
 
+from reconciler.core.health.effect import PolicyEffect
 from reconciler.core.plan import QuarantineLine
 from reconciler.core.values import plural
 from reconciler.outputs.findings import where
@@ -13,12 +14,14 @@ _VERBS = {"begins": "leaves use", "ends": "returns to use", "changes": "stays ou
 
 
 def quarantines(view: View) -> PageSection | None:
-    """Return the nodes whose quarantine changes, with the reason and the cost."""
-    if not view.plan.quarantines:
+    """Return the nodes whose quarantine changes, with the reason and the cost, and the effect of changed policies."""
+    if not view.plan.quarantines and not view.plan.health_policies:
         return None
-    return PageSection(
-        title="Node health", blocks=tuple(SentenceBlock(tuple(_pieces(view, one))) for one in view.plan.quarantines)
+    sentences = (
+        *(_pieces(view, one) for one in view.plan.quarantines),
+        *(_effect(one) for one in view.plan.health_policies),
     )
+    return PageSection(title="Node health", blocks=tuple(SentenceBlock(tuple(pieces)) for pieces in sentences))
 
 
 def _pieces(view: View, one: QuarantineLine) -> Iterator[Piece]:
@@ -52,3 +55,32 @@ def _use(view: View, one: QuarantineLine) -> Iterator[Piece]:
     if queues:
         yield f"; queues: {', '.join(queues)}"
     yield f"; {plural(one.jobs, 'job')} with {plural(one.requested, 'GPU')} may run there"
+
+
+def _effect(one: PolicyEffect) -> Iterator[Piece]:
+    """Yield what the changed policies of a cluster would have done, and what nobody can tell."""
+    yield "Changed HealthPolicies of "
+    yield Name(one.cluster)
+    if one.basis == "reports":
+        span = one.first if one.first == one.last else f"{one.first} to {one.last}"
+        yield f", replayed on {plural(one.reports, 'report')} of {plural(one.nodes, 'node')} ({span}): "
+        yield f"{plural(round(one.after, 1), 'quarantine')} a week instead of {number(round(one.before, 1))}"
+    elif one.basis == "health":
+        yield f", by the health of {plural(one.nodes, 'node')} on {one.first} (no reports are recorded): "
+        yield f"{plural(one.after, 'node')} acted on instead of {number(one.before)}"
+    if one.basis:
+        yield (
+            f"; {plural(one.changed, 'node')} judged differently" if one.changed else "; no node is judged differently"
+        )
+    if one.verdicts:
+        yield ": "
+        yield "; ".join(f"{each.node} {each.before} → {each.after}" for each in one.verdicts)
+        more = one.changed - len(one.verdicts)
+        yield f" and {more} more" if more > 0 else ""
+    for reason in one.refused:
+        yield ". "
+        yield Styled(f"Must not be merged: {reason}", Style.ERROR)
+    if one.unknown:
+        yield ". "
+        yield Styled(f"Unknown: {'; '.join(one.unknown)}", Style.WARNING)
+    yield f" ({where(one.place)})" if one.place is not None else ""

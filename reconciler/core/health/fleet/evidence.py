@@ -1,15 +1,18 @@
 """`NodeHealth` (`evidence/<cluster>/health.yaml`): what decisions use of the health reports of a cluster's nodes."""
 
+import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.documents import Document, write
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding
 from reconciler.core.health.report import API_VERSION, NodeReport
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
+from reconciler.core.values import plural
 
 KIND = "NodeHealth"
 _HEADER = b"# The health of the cluster's nodes. `reconciler observe` writes this file; plans and proposals use it.\n"
@@ -44,6 +47,14 @@ class FleetHealth(Struct, frozen=True, kw_only=True, dict=True):
     nodes: Mapping[str, ObservedNode] = {}
     document: Document | None = None
 
+    @property
+    def moment(self) -> float | None:
+        """When the reports were read, in seconds since the epoch; None for a time that no calendar has."""
+        try:
+            return dt.datetime.fromisoformat(self.taken_at.upper().replace(":60", ":59")).timestamp()
+        except (ValueError, OverflowError):
+            return None
+
     def status(self, node: str) -> CheckStatus:
         """Return the status of a node."""
         known = self.nodes.get(node)
@@ -54,6 +65,22 @@ def observe_health(reports: Iterable[NodeReport], *, now: float, stale_after: fl
     """Return what decisions use of the reports. One that is too old, or from the future, is unknown, never healthy."""
     nodes = (_node(report, now, stale_after) for report in reports)
     return {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
+
+
+def as_of_age(health: FleetHealth, days: int | None, most: int | None) -> FleetHealth:
+    """Return what is known at this age: a pass of evidence that is too old is unknown, and a failure stays a failure.
+
+    `most` is `spec.evidence.maxAge`; None is no limit. Evidence from the future is as good as old.
+    """
+    if days is None or most is None or 0 <= days <= most:
+        return health
+    allowed = f"spec.evidence.maxAge allows {plural(most, 'day')}"
+    why = f"recorded {plural(days, 'day')} ago; {allowed}" if days > 0 else "recorded in the future"
+    old = {
+        name: replace(node, status=CheckStatus.UNKNOWN, why=why) if node.status is CheckStatus.PASS else node
+        for name, node in health.nodes.items()
+    }
+    return replace(health, nodes=old)
 
 
 def _node(report: NodeReport, now: float, stale_after: float) -> ObservedNode:

@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from reconciler.core.health.findings import CheckStatus
 from reconciler.core.health.fleet.breaker import allowed
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
+from reconciler.core.health.fleet.evidence import FleetHealth, ObservedNode
 from reconciler.core.health.fleet.state import BreakerState, FleetNode, HealthPhase, NodeState
 from reconciler.core.health.policy import BreakerLimits
 from reconciler.core.health.report import NodeReport
@@ -79,13 +82,16 @@ def overview(
     reports: Mapping[str, NodeReport],
     limits: BreakerLimits,
     now: float,
+    evidence: FleetHealth | None = None,
 ) -> HealthOverview:
-    """Return the fleet as a person wants to see it."""
+    """Return the fleet as a person wants to see it. `evidence` tells of nodes that no report tells anything of."""
     rows = tuple(
         _row(decision, facts[name], evaluation.state.nodes.get(name, NodeState()), reports.get(name), now)
         for name, decision in sorted(evaluation.decisions.items())
         if name in facts
     )
+    if evidence is not None:
+        rows = tuple(_recorded(row, evidence, now) for row in rows)
     ages = [row.age for row in rows if row.age is not None]
     return HealthOverview(
         cluster=cluster,
@@ -121,6 +127,43 @@ def _row(
         cordoned=node.cordoned,
         age=None if report is None else max(now - report.measured_at, 0.0),
     )
+
+
+def _recorded(row: NodeHealthRow, evidence: FleetHealth, now: float) -> NodeHealthRow:
+    """Return the row with what the evidence recorded; a pass is healthy, and a failure no more than suspect."""
+    known = evidence.nodes.get(row.node)
+    if known is None:
+        return row
+    age = None if evidence.moment is None else max(now - evidence.moment, 0.0)
+    if row.phase != UNKNOWN:
+        return replace(row, age=age)
+    bad = [issue for issue in known.issues if issue.status == known.status]
+    return replace(
+        row,
+        phase=_RECORDED.get(known.status, UNKNOWN),
+        reason=_recorded_reason(known),
+        check=bad[0].check if bad else "",
+        slots=tuple(sorted({issue.slot for issue in bad if issue.slot})),
+        age=age,
+    )
+
+
+def _recorded_reason(known: ObservedNode) -> str:
+    issues = [
+        f"{issue.check}{f' on {issue.slot}' if issue.slot else ''}: {issue.status}"
+        for issue in known.issues
+        if issue.status == known.status
+    ]
+    parts = [*issues[:_MOST_ISSUES], *([known.why] if known.why else [])]
+    return "; ".join(parts) or ("recorded as unknown" if known.status is CheckStatus.UNKNOWN else "")
+
+
+_MOST_ISSUES = 3
+_RECORDED = {
+    CheckStatus.PASS: HealthPhase.HEALTHY.value,
+    CheckStatus.WARN: HealthPhase.HEALTHY.value,
+    CheckStatus.FAIL: HealthPhase.SUSPECT.value,
+}
 
 
 def _pools(

@@ -1,6 +1,6 @@
 """Node health (`gpureconciler.io`): policies, and quarantines of nodes. Both are rendered as they are written."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -46,9 +46,13 @@ def parse_policy(document: Document) -> Parsed[PolicyIntent]:
 
 def policy_of(document: Document) -> PolicyDocument:
     """Return the policy of a document, whatever problems it has besides its schema."""
-    spec = mapping(document.data.get("spec"))
+    return policy_from(document.key.name, mapping(document.data.get("spec")))
+
+
+def policy_from(name: str, spec: Mapping[str, Any]) -> PolicyDocument:
+    """Return the policy with this name and spec."""
     labels = mapping(mapping(spec.get("selector")).get("nodeLabels"))
-    return PolicyDocument(name=document.key.name, node_labels=labels, spec=spec)
+    return PolicyDocument(name=name, node_labels=labels, spec=spec)
 
 
 def quarantine_of(document: Document) -> NodeQuarantine:

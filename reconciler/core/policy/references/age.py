@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from typing import Protocol
 
 from reconciler.core.config import Cluster, RuleSetting
-from reconciler.core.inventory import Inventory
+from reconciler.core.documents import Document
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.policy.verdict import Verdict
@@ -13,6 +14,20 @@ from reconciler.core.values import plural
 _RULE = "evidence.age"
 _FIELD = ("spec", "takenAt")
 _EARLIEST = date(2010, 1, 1)  # a clock that was never set starts in 1970 or 2000
+
+
+class DatedEvidence(Protocol):
+    """Evidence about a cluster with the time when it was recorded, RFC 3339."""
+
+    @property
+    def taken_at(self) -> str:
+        """When it was recorded."""
+        ...
+
+    @property
+    def document(self) -> Document | None:
+        """The file."""
+        ...
 
 
 def utc_date(timestamp: str) -> date | None:
@@ -26,11 +41,11 @@ def utc_date(timestamp: str) -> date | None:
         return date.min
 
 
-def evidence_ages(inventories: Mapping[str, Inventory], today: date | None) -> dict[str, int]:
-    """Return the age of each inventory in days; negative for one from the future."""
+def evidence_ages(evidence: Mapping[str, DatedEvidence], today: date | None) -> dict[str, int]:
+    """Return the age of the evidence of each cluster in days; negative for one from the future."""
     ages: dict[str, int] = {}
-    for cluster, inventory in inventories.items():
-        taken = utc_date(inventory.taken_at)
+    for cluster, one in evidence.items():
+        taken = utc_date(one.taken_at)
         if taken is not None and today is not None:
             ages[cluster] = (today - taken).days
     return ages
@@ -39,7 +54,7 @@ def evidence_ages(inventories: Mapping[str, Inventory], today: date | None) -> d
 def evaluate_age(  # noqa: PLR0917 - the parts of a cluster
     kinds: Kinds,
     clusters: Sequence[Cluster],
-    inventories: Mapping[str, Inventory],
+    evidence: Mapping[str, DatedEvidence],
     settings: Mapping[str, RuleSetting],
     today: date | None,
     max_days: int | None,
@@ -50,20 +65,20 @@ def evaluate_age(  # noqa: PLR0917 - the parts of a cluster
 
     Evidence that is not committed yet may be newer than the head commit.
     """
-    ages = evidence_ages(inventories, today)
+    ages = evidence_ages(evidence, today)
     verdicts: list[Verdict] = []
     for cluster in clusters:
-        inventory = inventories.get(cluster.name)
-        if inventory is None or inventory.document is None:
+        known = evidence.get(cluster.name)
+        if known is None or known.document is None:
             continue
-        taken = utc_date(inventory.taken_at)
+        taken = utc_date(known.taken_at)
         message = "" if taken is None else _message(taken, ages.get(cluster.name, 0), max_days)
         if not is_committed and taken and today and today < taken:
             continue
         if message:
             evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
-            place, hint = inventory.document.at(_FIELD), "measure the nodes again, and commit the new inventory"
-            evaluation.report_object(_RULE, inventory.document.key, place, message, hint=hint, field="spec.takenAt")
+            place, hint = known.document.at(_FIELD), "run `reconciler observe`, and commit the new evidence"
+            evaluation.report_object(_RULE, known.document.key, place, message, hint=hint, field="spec.takenAt")
             verdicts += evaluation.verdicts
     return tuple(verdicts)
 

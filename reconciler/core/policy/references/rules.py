@@ -149,6 +149,11 @@ RULES: Mapping[str, Rule] = {
         " `spec.evidence.maxAge` in reconciler.yaml to limit the age",
         action=Result.WARN,
     ),
+    "health.replay": Rule(
+        title="A health policy takes few nodes out of use",
+        reason="a policy that would have taken more than 1 % of the nodes in a week, nodes that the present one leaves"
+        " alone, or that would have tripped the breaker, is more likely wrong than the nodes",
+    ),
     "quota.daemon-set": Rule(
         title="GPUs of DaemonSets are visible",
         reason="a DaemonSet takes GPUs on every node that it matches, and no figure of a plan includes them",

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.core.health.quarantine import NodeQuarantine, read_quarantine
+from reconciler.core.config import Cluster
+from reconciler.core.health.quarantine import NodeQuarantine, TaintEffect, read_quarantine
 from reconciler.core.inventory import Inventory, Node, with_quarantined
+from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.health import QUARANTINE
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import QuarantineLine
@@ -15,6 +17,9 @@ from reconciler.index.build import CompiledRevision
 from reconciler.index.context import quarantines_of
 from reconciler.planning.baseline import Baseline
 
+_MOST_NAMES = 3
+"""Jobs that are named of those that may be evicted."""
+
 Pair = tuple[NodeQuarantine | None, NodeQuarantine | None]
 
 
@@ -22,23 +27,30 @@ def changed_quarantines(
     index: CompiledRevision, baseline: Baseline, changed: Iterable[str], differing: Iterable[str]
 ) -> dict[tuple[str, str], Pair]:
     """Return the quarantines that are new, different or gone, before and after, by cluster and name."""
-    any_name = ObjectKey(group=QUARANTINE[0], kind=QUARANTINE[1], namespace="", name="")
-    paths = {cluster: index.context.kinds.manifest_path(cluster.name, any_name) for cluster in index.clusters}
-    prefixes = {path.removesuffix(".yaml"): cluster for cluster, path in paths.items()}
     found: dict[tuple[str, str], Pair] = {}
     existing = set(differing)
-    for path in sorted({*changed, *existing}):
-        prefix, _, rest = path.partition("-")
-        cluster = prefixes.get(f"{prefix}-")
-        if cluster is None:
-            continue
-        name = rest.removesuffix(".yaml")
+    for cluster, name, path in changed_names(index, QUARANTINE, (*changed, *existing)):
         before = baseline.body(path) if path in existing else None
         after = quarantines_of(index.context.definitions, cluster.name).get(name)
         old = None if before is None else read_quarantine(name, mapping(before.get("spec")))
         if after is None or old is None or old != replace(after, source=None):
             found[cluster.name, name] = (old, after)
     return found
+
+
+def changed_names(index: CompiledRevision, kind: KindId, paths: Iterable[str]) -> Iterator[tuple[Cluster, str, str]]:
+    """Yield cluster, name and path of the objects of a cluster-scoped kind among these paths, in their order."""
+    any_name = ObjectKey(group=kind[0], kind=kind[1], namespace="", name="")
+    prefixes = {
+        index.context.kinds.manifest_path(cluster.name, any_name).removesuffix(".yaml"): cluster
+        for cluster in index.clusters
+    }
+    for path in sorted(set(paths)):
+        folder, _, file = path.rpartition("/")
+        noun, _, rest = file.partition("-")
+        cluster = prefixes.get(f"{folder}/{noun}-")
+        if cluster is not None:
+            yield cluster, rest.removesuffix(".yaml"), path
 
 
 def inventories_of_base(
@@ -70,8 +82,10 @@ def quarantine_lines(
         node = next((node for node in inventory.nodes if node.name == one.node), None) if inventory else None
         product = node.product if node is not None else ""
         matching = [row for row in workloads if row.cluster == cluster and row.product in {"", product}]
+        evicts = _evicts(new) and not _evicts(old)
         yield QuarantineLine(
             cluster=cluster,
+            key=ObjectKey(group=QUARANTINE[0], kind=QUARANTINE[1], namespace="", name=one.name),
             node=one.node,
             word="begins" if old is None else "ends" if new is None else "changes",
             check=one.check,
@@ -84,8 +98,19 @@ def quarantine_lines(
             jobs=len(matching) if node is not None else 0,
             requested=sum(row.gpus for row in matching) if node is not None else 0,
             is_known=node is not None,
+            evicts=evicts,
+            job_names=_names(matching) if evicts and node is not None else (),
             place=None if new is None else new.source,
         )
+
+
+def _evicts(quarantine: NodeQuarantine | None) -> bool:
+    return quarantine is not None and quarantine.effect is TaintEffect.NO_EXECUTE
+
+
+def _names(rows: Iterable[ObjectSummary]) -> tuple[str, ...]:
+    """Return the first names in the order of the alphabet."""
+    return tuple(sorted(f"{row.key.namespace}/{row.key.name}" for row in rows)[:_MOST_NAMES])
 
 
 def _change(old: NodeQuarantine | None, new: NodeQuarantine | None, node: Node | None) -> int:
