@@ -279,3 +279,7 @@ def test_deep_runs_begin_where_policy_and_chart_allow_them(
     fleet.report(asking, runs=(running,))
     assert len(started()) == 1
     assert fleet.node(asking)["metadata"]["labels"][AUTOPILOT_HEALTH] == "PASS"
+    for seconds, jobs in ((2000.0, 1), (1800.0, 2)):
+        fleet.clock.pause(seconds)
+        fleet.report(asking, runs=(replace(running, requested_at=fleet.clock.at),))
+        assert len(started()) == jobs, "an hour between two starts"

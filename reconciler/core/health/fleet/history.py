@@ -39,8 +39,14 @@ def absorb(state: NodeState, report: NodeReport, policy: HealthPolicy, defaults:
         received_at=now,
         gpus=gpus or state.gpus,
         failures=failures,
-        validated_at=report.measured_at if is_validated else state.validated_at,
+        validated_at=_tested_at(report) if is_validated else state.validated_at,
     )
+
+
+def _tested_at(report: NodeReport) -> float:
+    """Return when the last heavy run ended; an old pass that later reports repeat validates nothing anew."""
+    ends = [run.finished_at for run in report.runs if run.profile.weight >= ProbeProfile.DEEP.weight]
+    return max((end for end in ends if end), default=report.measured_at)
 
 
 def _updated(

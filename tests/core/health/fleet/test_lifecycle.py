@@ -1,13 +1,17 @@
 """The lifecycle: every transition as a table, and the ways through it as rounds of a fleet."""
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.fleet.decisions import HealthProposal, ProblemStatus
+from reconciler.core.health.fleet.history import absorb
 from reconciler.core.health.fleet.lifecycle import TRANSITIONS, Signal, follow
-from reconciler.core.health.fleet.state import HealthPhase
+from reconciler.core.health.fleet.state import HealthPhase, NodeState
+from reconciler.core.health.policy import PolicyBook, PolicyDocument
 from reconciler.core.health.quarantine import NodeQuarantine, Stage, TaintEffect
-from tests.core.health.fleet.rounds import SLOTS, Rounds, fail, report
+from reconciler.core.health.report import ProfileRun
+from tests.core.health.fleet.rounds import SLOTS, SPEC, Rounds, fail, report
 
 TABLE = """
              suspected   fenced      merged      drain    repair      validate   drained     rebooted   recovered  validated released  overridden survived
@@ -114,6 +118,18 @@ def test_the_way_back() -> None:
     assert fleet.of("n001").phase is HealthPhase.PROBATION
     fleet.round(report("n001", 0), minutes=70)
     assert fleet.of("n001").phase is HealthPhase.HEALTHY
+
+
+def test_a_deep_pass_from_before_the_fault_validates_nothing() -> None:
+    """F-096: later reports repeat it; only a run that ended after the fault counts."""
+    old = ProfileRun(profile=ProbeProfile.DEEP, started_at=50.0, finished_at=60.0)
+    before = replace(report("n", 100.0, deep=True), runs=(old,))
+    policy = PolicyBook([PolicyDocument(name="base", spec=SPEC)]).base
+    state = absorb(NodeState(), before, policy, {}, 100.0)
+    assert state.validated_at == 60.0
+    assert absorb(state, replace(before, measured_at=500.0), policy, {}, 500.0).validated_at == 60.0
+    again = replace(before, measured_at=600.0, runs=(replace(old, finished_at=550.0),))
+    assert absorb(state, again, policy, {}, 600.0).validated_at == 550.0
 
 
 def test_jobs_end_a_probation_earlier() -> None:
