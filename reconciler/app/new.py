@@ -1,4 +1,4 @@
-"""Write a starting file for a job or a queue, with what the config repository already says."""
+"""Write a starting file for a job, a queue, a health policy or a quarantine, with what the repository already says."""
 
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,12 @@ from msgspec import Struct
 from reconciler.app.workspace import Workspace
 from reconciler.core.config import Cluster
 from reconciler.core.documents import read
+from reconciler.core.kinds.health.starter import (
+    POLICY_EXAMPLES,
+    QUARANTINE_EXAMPLES,
+    policy_document,
+    quarantine_document,
+)
 from reconciler.core.kinds.torchrun import QUEUE
 from reconciler.core.kinds.torchrun.starter import (
     JOB_EXAMPLES,
@@ -18,6 +24,7 @@ from reconciler.core.kinds.torchrun.starter import (
     queue_document,
     write_starter,
 )
+from reconciler.core.problems import Severity
 from reconciler.core.values import mapping, text, value_at
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision
@@ -66,6 +73,26 @@ def new_queue(
         nodes=_nodes(index, cluster, product),
     )
     return _file(index, document, QUEUE_EXAMPLES, path or _path(index, "queues", name))
+
+
+def new_policy(workspace: Workspace, name: str, *, path: str = "") -> StartingFile:
+    """Return the file of a HealthPolicy that enforces nothing. Raises `ConfigError` for a name that is not valid."""
+    index = workspace.compile()
+    return _file(index, policy_document(name), POLICY_EXAMPLES, path or _path(index, "health", name))
+
+
+def new_quarantine(workspace: Workspace, node: str, *, reason: str, effect: str, path: str = "") -> StartingFile:
+    """Return the file of a NodeQuarantine, with the UID that the recorded health has of the node.
+
+    Raises `ConfigError` for a name or a reason that is not valid, and for a node with different UIDs in two clusters.
+    """
+    index = workspace.compile()
+    recorded = (health.nodes.get(node) for health in index.context.evidence.health.values())
+    uids = sorted({one.uid for one in recorded if one is not None and one.uid})
+    if len(uids) > 1:
+        raise ConfigError(f"several clusters have a node {node!r}", hint="choose one with --cluster")
+    document = quarantine_document(node, uid="".join(uids), reason=reason, effect=effect)
+    return _file(index, document, QUARANTINE_EXAMPLES, path or _path(index, "quarantine", node))
 
 
 def _cluster(index: CompiledRevision, product: str) -> Cluster:
@@ -118,7 +145,8 @@ def _file(index: CompiledRevision, document: Mapping[str, Any], examples: Mappin
     content = write_starter(document, examples, schema, schema_path)
     for written in read(path, content).documents:
         row = index.context.kinds[written.group, written.kind]
-        problems = (*catalogue.validate(written), *(row.parse(written).problems if row.parse else ()))
+        found = (*catalogue.validate(written), *(row.parse(written).problems if row.parse else ()))
+        problems = [problem for problem in found if problem.severity is Severity.ERROR]
         if problems:
             raise ConfigError(f"{problems[0].field}: {problems[0].message}", hint=problems[0].hint)
     return StartingFile(path=path, content=content)

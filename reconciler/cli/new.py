@@ -1,4 +1,4 @@
-"""`reconciler new`: starting files for jobs and queues."""
+"""`reconciler new`: starting files for jobs, queues, health policies and quarantines."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,8 @@ _FILE = click.option(
     "path",
     metavar="FILE|-",
     default="",
-    help="File to write, below the config repository, or - for standard output. [default: NAME.yaml in jobs/ or "
-    "queues/, or else in the first folder of spec.sources]",
+    help="File to write, below the config repository, or - for standard output. [default: NAME.yaml in jobs/, "
+    "queues/, health/ or quarantine/, or else in the first folder of spec.sources]",
 )
 
 
@@ -31,10 +31,12 @@ Examples:
   reconciler new job vit-large --output jobs/vision/vit-large.yaml
   reconciler new queue a100 --gpus 32 --gpu NVIDIA-A100-SXM4-80GB
   reconciler new job vit-large --output -
+  reconciler new health-policy fleet
+  reconciler new quarantine gpu-17 --reason "fans are replaced"
 """,
 )
 def command() -> None:
-    """Write a commented starting file for a job or a queue. Files that exist are never overwritten."""
+    """Write a commented starting file for a job, a queue, or node health. Files that exist are never overwritten."""
 
 
 @command.command(
@@ -88,6 +90,56 @@ def queue(*, name: str, gpus: int, product: str, parent: str, path: str, repo: s
     run = _open(repo, flags)
     file = new_queue(run.workspace, name, quota=gpus, product=product, parent=parent, path=_inside(path))
     return _write(run, file, path)
+
+
+@command.command(
+    "health-policy",
+    epilog="""\b
+Examples:
+  reconciler new health-policy fleet
+  reconciler new health-policy fleet --output -
+""",
+)
+@_NAME
+@_FILE
+@options.repo
+@options.cluster
+@options.run_options
+def health_policy(*, name: str, path: str, repo: str, **flags: Any) -> int:
+    """Write a starting file for a HealthPolicy. It enforces nothing."""
+    from reconciler.app.new import new_policy  # noqa: PLC0415 - imported late so that --help stays fast
+
+    run = _open(repo, flags)
+    return _write(run, new_policy(run.workspace, name, path=_inside(path)), path)
+
+
+@command.command(
+    "quarantine",
+    epilog="""\b
+Examples:
+  reconciler new quarantine gpu-17 --reason "fans are replaced"
+  reconciler new quarantine gpu-17 --reason "ECC errors" --effect NoExecute
+""",
+)
+@click.argument("node", metavar="NODE")
+@click.option("--reason", metavar="TEXT", required=True, help="The reason, for reviewers.")
+@click.option(
+    "--effect",
+    type=click.Choice(("PreferNoSchedule", "NoSchedule", "NoExecute")),
+    default="NoSchedule",
+    show_default=True,
+    help="What the taint does to pods. NoExecute stops those that run.",
+)
+@_FILE
+@options.repo
+@options.cluster
+@options.run_options
+def quarantine(*, node: str, reason: str, effect: str, path: str, repo: str, **flags: Any) -> int:
+    """Write a starting file for a NodeQuarantine, with the UID of the node if the evidence has it."""
+    from reconciler.app.new import new_quarantine  # noqa: PLC0415 - imported late so that --help stays fast
+
+    run = _open(repo, flags)
+    return _write(run, new_quarantine(run.workspace, node, reason=reason, effect=effect, path=_inside(path)), path)
 
 
 def _open(repo: str, flags: dict[str, Any]) -> "Run":

@@ -30,10 +30,31 @@ def test_a_queue_takes_parent_and_product_from_the_repository(fleet: Fleet) -> N
     assert fleet.run("lint").out == "No problems found\n"
 
 
-@pytest.mark.parametrize(("kind", "path"), [("job", "jobs/one.yaml"), ("queue", "queues/one.yaml")])
+def test_a_quarantine_takes_the_uid_from_the_evidence(fleet: Fleet) -> None:
+    spec = 'spec:\n  takenAt: "2026-11-01T06:00:00Z"\n  nodes: [{name: gpu-17, uid: uid-17, status: FAIL}]\n'
+    head = "apiVersion: gpureconciler.io/v1alpha1\nkind: NodeHealth\nmetadata: {name: main}\n"
+    fleet.write("evidence/main/health.yaml", head + spec)
+    made = fleet.run("new", "quarantine", "gpu-17", "--reason", "fans are replaced", "--output", "queues/q.yaml")
+    assert made.code == 0, made.err
+    spec = yaml.safe_load((fleet.root / "queues/q.yaml").read_text())["spec"]
+    assert spec == {"node": "gpu-17", "nodeUID": "uid-17", "reason": "fans are replaced", "effect": "NoSchedule"}
+    assert fleet.run("lint").out == "No problems found\n"
+    assert fleet.run("new", "quarantine", "gpu-17", "--reason", " ").code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("job", "jobs/one.yaml"),
+        ("queue", "queues/one.yaml"),
+        ("health-policy", "queues/one.yaml"),
+        ("quarantine", "queues/one.yaml"),
+    ],
+)
 def test_the_commented_examples_are_valid_too(fleet: Fleet, kind: str, path: str) -> None:
     """Each further field that the file shows as a comment can be enabled as it is."""
-    text = fleet.run("new", kind, "one", "--output", "-").out
+    reason = ["--reason", "broken"] if kind == "quarantine" else []
+    text = fleet.run("new", kind, "one", *reason, "--output", "-").out
     head, _, examples = text.partition("\n\n")
     fields = yaml.safe_load(re.sub(r"(?m)^  # ?", "  ", examples.partition("\n")[2]))
     document = yaml.safe_load(head)
