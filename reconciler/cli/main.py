@@ -15,7 +15,7 @@ from reconciler.version import __version__
 
 COMMANDS: dict[str, str] = {
     "init": "Create a config repository from the template.",
-    "new": "Write a commented starting file for a job or a queue.",
+    "new": "Write a commented starting file: a job, queue, health policy or quarantine.",
     "lint": "Check all files and report every problem.",
     "plan": "Show the changes that a revision makes, with reasons.",
     "render": "Render all manifests to a folder or to standard output.",

@@ -152,7 +152,7 @@ def health_failure(work: Work, clusters: Mapping[str, LiveCluster]) -> PassFailu
             unready_objects(live, work.kinds, [one for one in work.summaries if one.cluster == name])
             for name, live in clusters.items()
         ]
-    except ClusterError as error:  # what was applied is told all the same
+    except ClusterError as error:  # what was applied is still reported
         return failure(error)
     found = {key: one for unready in looked for key, one in unready.items()}
     bad = {key: one for key, one in found.items() if one.state is State.FAILED}

@@ -22,7 +22,7 @@ def in_parallel(work: Work, count: int, *, processes: int, advance: Callable[[in
     An error in a child is raised here; when the caller stops early, or is interrupted, no child is left behind.
     """
     chunks = [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
-    if count < _WORTH_FORKING or processes < 2 or not hasattr(os, "fork"):  # noqa: PLR2004 - one is no help
+    if count < _WORTH_FORKING or processes < 2 or not hasattr(os, "fork"):  # noqa: PLR2004 - one worker does not help
         for chunk in chunks:
             yield from work(chunk)
             advance(len(chunk))

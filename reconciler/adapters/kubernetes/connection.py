@@ -35,7 +35,7 @@ class NotConnected(Exception):
 
 
 class BadAnswer(OSError):
-    """What came is no complete answer of HTTP/1.1."""
+    """The answer is not complete HTTP/1.1."""
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Tls(Struct, frozen=True, kw_only=True):
     is_verified: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Return a context. Raises `ssl.SSLError` for what is no certificate."""
+        """Return a context. Raises `ssl.SSLError` if a certificate or key is not valid."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])

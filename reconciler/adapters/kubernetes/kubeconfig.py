@@ -153,7 +153,7 @@ def server_url(text: str) -> SplitResult:
     url = urlsplit(text)
     if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
         raise ConfigError("its server is not a URL", hint="write it as https://HOST:PORT")
-    _ = url.port  # a ValueError if it is no number
+    _ = url.port  # a ValueError if it is not a number
     return url
 
 

@@ -12,7 +12,7 @@ def proxy_url(text: str) -> SplitResult:
     url = urlsplit(text if "://" in text else f"http://{text}")
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ConfigError("its proxy is not a URL of http or https", hint="write it as http://HOST:PORT")
-    _ = url.port  # a ValueError if it is no number
+    _ = url.port  # a ValueError if it is not a number
     return url
 
 

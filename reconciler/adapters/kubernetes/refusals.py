@@ -48,7 +48,7 @@ class _Status(Struct, frozen=True):
 def refusal(
     purpose: str, status: int, raw: bytes, *, retry_after: float, secrets: KnownSecrets, is_write: bool
 ) -> ClusterError:
-    """Return the error of an answer that is no success. `is_write`: a failure leaves open what was carried out."""
+    """Return the error of an answer that is not a success. `is_write`: a failure leaves the outcome unknown."""
     told = _parse(raw)
     details = told.details or _Details()
     message = masked(told.message, secrets) or "the server gives no reason"

@@ -41,7 +41,7 @@ class ApiCall(Struct, frozen=True, kw_only=True):
 
 
 class ApiAnswer(Struct, frozen=True, kw_only=True):
-    """An answer of the server that is no refusal."""
+    """An answer of the server that is not a refusal."""
 
     status: int
     body: Any

@@ -44,7 +44,7 @@ class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
     """Where and how a plan is carried out on one cluster.
 
     log: appends a line to the decision log; it raises `OutsideError` if it cannot.
-    tell: is told each result as it comes, and then how many objects are not ready.
+    tell: is called with each result, and then with the number of objects that are not ready.
     """
 
     live: LiveCluster

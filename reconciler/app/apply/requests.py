@@ -113,7 +113,7 @@ def _create(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     identity = {name: metadata[name] for name in ("name", "namespace", "uid") if name in metadata}
     # Applying nothing takes back exactly the fields that only we set.
     live.apply({"apiVersion": desired["apiVersion"], "kind": desired["kind"], "metadata": identity})
-    return _result(step, Ending.STALE, "another object of this name appeared after the plan was made; it is as it was")
+    return _result(step, Ending.STALE, "another object of this name appeared after the plan was made; it is unchanged")
 
 
 def _rival(live: LiveCluster, rules: Rules, key: ObjectKey) -> InventoryClaim | None:

@@ -35,7 +35,7 @@ def roll_back(workspace: Workspace, revision: str, *, message: str = "") -> Roll
         raise ConfigError(f"{revision} has no source files in {folders}", hint="name a revision that has them")
     strange = sorted(path for path, entry in after.items() if not entry.is_file)
     if strange:
-        text = "is no regular file, and cannot be restored"
+        text = "is not a regular file and cannot be restored"
         raise InvalidInput([Problem(rule="file.kind", place=SourceRef(path=path), message=text) for path in strange])
     restored = [path for path, entry in after.items() if before.get(path) != entry]
     contents = dict(zip(restored, repository.read([after[path].oid for path in restored]), strict=True))

@@ -49,7 +49,7 @@ def change_inventory(
             continue
         return
     raise StalePlan(
-        f"the inventory {place.namespace}/{place.name} is written by another program all the time",
+        f"the inventory {place.namespace}/{place.name} is changed by another program all the time",
         hint="let one `reconciler apply` run at a time",
     )
 
@@ -117,7 +117,7 @@ def add_record(live: LiveCluster, place: Place, record: Record) -> None:
                 raise
             continue
         return
-    raise StalePlan(f"ConfigMap {place.namespace}/{name} is written by another program all the time")
+    raise StalePlan(f"ConfigMap {place.namespace}/{name} is changed by another program all the time")
 
 
 def _records_name(place: Place) -> str:

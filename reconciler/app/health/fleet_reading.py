@@ -18,7 +18,7 @@ REPORT = (GROUP, KIND)
 
 
 class FleetReading(Struct, frozen=True, kw_only=True, eq=False):
-    """One look at a fleet. `notes` say what was left out and why; a report that cannot be read is no report."""
+    """One look at a fleet. `notes` say what was left out and why; a report that cannot be read counts as missing."""
 
     nodes: Mapping[str, Body]
     facts: Mapping[str, FleetNode]
@@ -28,7 +28,7 @@ class FleetReading(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def read_fleet(cluster: LiveCluster) -> FleetReading:
-    """Read all nodes with GPUs and all reports. Raises `ClusterError`: half a fleet is no basis for decisions."""
+    """Read all nodes with GPUs and all reports. Raises `ClusterError`: decisions need the whole fleet."""
     reports: dict[str, NodeReport] = {}
     notes: list[str] = []
     for body in cluster.list(cluster.resource(*REPORT)).objects:

@@ -25,7 +25,7 @@ def _decide(
 ) -> Committed | None:
     head = workspace.tree.commit
     if head is None:
-        raise ConfigError("a quarantine of the working tree is no decision yet", hint="commit it first")
+        raise ConfigError("the quarantine exists only in the working tree", hint="commit it first")
     files: dict[str, bytes | None] = {}
     known = False
     for one in sources:

@@ -30,7 +30,7 @@ class ReportStore(Protocol):
     """Where the report of a node is. Every method may raise `ClusterError`."""
 
     def read(self, node: str) -> StoredReport:
-        """Return the report; one that cannot be read is as good as none."""
+        """Return the report; one that cannot be read counts as missing."""
         ...
 
     def update(self, node: str, change: Callable[[StoredReport], NodeReport | None]) -> StoredReport:

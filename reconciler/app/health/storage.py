@@ -58,7 +58,7 @@ def _unusable(cluster: LiveCluster, name: str) -> str:
 
 @contextmanager
 def _claimed(cluster: LiveCluster, test: ClaimTest, left: list[str]) -> Iterator[str]:
-    """Create a claim for the block. All claims of this node are deleted before and after it, on every way out."""
+    """Create a claim for the block. All claims of this node are deleted before and after it, whatever happens."""
     _delete_all(cluster, test)
     try:
         written = cluster.create(_claim(test))

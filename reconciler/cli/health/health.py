@@ -23,7 +23,7 @@ class NodeOrCommand(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Take a word that is no command for a node."""
+        """Read a word that is not a command as the name of a node."""
         if args and args[0] not in self.commands:
             return "show", self.commands["show"], args
         return super().resolve_command(ctx, args)

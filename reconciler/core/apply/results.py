@@ -83,7 +83,7 @@ def count(results: Iterable[StepResult]) -> dict[str, int]:
 
 
 def failures(results: Iterable[StepResult]) -> tuple[StepResult, ...]:
-    """Return the results that are no success."""
+    """Return the results that are not successes."""
     return tuple(result for result in results if not result.ending.is_success)
 
 

@@ -50,14 +50,14 @@ def stricter(base: Config, head: Config) -> Config:
 
 
 def _stricter_limit(base: Any, head: Any) -> Any:
-    """Return the lower of two limits. None is no limit, and True allows what False refuses."""
+    """Return the lower of two limits. None means no limit, and True allows what False refuses."""
     if base is None or head is None:
         return head if base is None else base
     return head if _is_at_most(head, base) else base
 
 
 def _is_at_most(one: Any, other: Any) -> bool:
-    """Return whether a limit is not weaker than another; a limit that is no number cannot be compared."""
+    """Return whether a limit is not weaker than another; a limit that is not a number cannot be compared."""
     if other is None or one == other:
         return True
     return isinstance(one, int | float) and isinstance(other, int | float) and one <= other

@@ -59,7 +59,7 @@ class NodeQuarantine(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.effect is not TaintEffect.PREFER_NO_SCHEDULE
 
     def is_stale(self, uid: str) -> bool:
-        """Say whether another node has the name by now. Without both UIDs nobody knows: it is not."""
+        """Say whether another node has the name by now. Without both UIDs: no."""
         return bool(self.uid and uid and self.uid != uid)
 
     def has_ended(self, now: float) -> bool:

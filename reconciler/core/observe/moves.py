@@ -81,7 +81,7 @@ def _alike(bad: Node, inventory: Inventory) -> Iterator[Node]:
 
 
 def _unknown(bad: Node, inventory: Inventory, health: FleetHealth) -> str:
-    """Say why nobody knows whether such nodes are healthy; empty if there is none with a reason."""
+    """Say why the health of such nodes is unknown; empty if there is none with a reason."""
     known = (health.nodes.get(node.name) for node in _alike(bad, inventory))
     reasons = [one.why for one in known if one is not None and one.status is CheckStatus.UNKNOWN and one.why]
     return f" ({plural(len(reasons), 'node')} unknown: {reasons[0]})" if reasons else ""

@@ -126,7 +126,7 @@ class QuarantineLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """A node that the plan takes out of use, or gives back. `word` is `begins`, `ends` or `changes`.
 
     gpus: that come back, or are lost as a negative number. jobs, requested: running jobs that may use such GPUs, and
-    theirs. is_known: the evidence lists the node; otherwise nobody knows the cost. evicts: the taint begins to stop
+    theirs. is_known: the evidence lists the node; otherwise the cost is unknown. evicts: the taint begins to stop
     pods that run; `job_names` are then the first of these jobs.
     """
 

@@ -72,7 +72,7 @@ def _action_change(rule: str, before: str, after: str, place: SourceRef) -> Iter
 
 
 def _limit_changes(rule: str, before: RuleSetting, after: RuleSetting) -> Iterator[SettingChange]:
-    """Yield the parameters of a built-in rule that differ. All of them are upper limits; none is no limit."""
+    """Yield the parameters of a built-in rule that differ. All are upper limits; a missing one means no limit."""
     old, new = flatten(before.parameters), flatten(after.parameters)
     for path in sorted({*old, *new}):
         if old.get(path) != new.get(path):

@@ -109,7 +109,7 @@ def _confirmed(one: NodeExplanation, failure: CheckFailure) -> str:
 def _consequences(one: NodeExplanation, now: float) -> Iterator[str]:
     decision = one.decision
     if decision.condition is ProblemStatus.UNKNOWN:
-        yield "condition GPUProblem stays as it is: nobody knows"
+        yield "condition GPUProblem stays as it is: the state is unknown"
     else:
         yield f"condition GPUProblem={decision.condition}"
     yield f"label gpureconciler.io/health={decision.phase}"

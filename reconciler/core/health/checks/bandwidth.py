@@ -164,7 +164,7 @@ def _loses_to_ecc(given: CheckInput) -> bool:
 
 
 def _peers(given: CheckInput) -> CheckResult:
-    """Judge the slowest copy to another GPU over NVLink; copies through the host are told and not judged."""
+    """Judge the slowest copy to another GPU over NVLink; copies through the host are reported and not judged."""
     if given.sweep.find("cuda.peer", given.slot) is None and len(given.sweep.gpus) == 1:
         raise Unmeasured(CheckStatus.SKIP, "this node has one GPU")
     found = given.table("cuda.peer")

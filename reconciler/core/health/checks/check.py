@@ -94,7 +94,7 @@ def meaning(reading: NodeReading) -> Unmeasured:
 
 
 def as_number(value: object) -> float | None:
-    """Return a finite number, or None for anything else; booleans are no numbers."""
+    """Return a finite number, or None for anything else; booleans are not numbers."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             number = float(value)

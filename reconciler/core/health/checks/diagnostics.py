@@ -117,7 +117,7 @@ def _diag(given: CheckInput, level: int) -> CheckResult:
 
 
 def _chosen(given: CheckInput, results: list[DiagResult]) -> list[DiagResult]:
-    """Return the results to judge. A path that names nothing is no pass."""
+    """Return the results to judge. A path that names nothing is not a pass."""
     paths = {
         ".".join(map(plain, path.split("."))) for path in str(given.threshold("paths").value).split(",") if path.strip()
     }

@@ -70,7 +70,7 @@ def _imex(given: CheckInput) -> CheckResult:
 def _plugin(given: CheckInput) -> CheckResult:
     reading = given.sweep.find("kubernetes.allocatable_gpus")
     if reading is None:
-        raise Unmeasured(CheckStatus.SKIP, "nobody told how many GPUs Kubernetes counts here")
+        raise Unmeasured(CheckStatus.SKIP, "the number of GPUs that Kubernetes counts here is not known")
     allocatable, found = int(given.number("kubernetes.allocatable_gpus")), int(given.number("nvml.count"))
     limit = Threshold(value=found, source=_SPEC, citation="GPUs that NVML counts")
     status = PASS if allocatable == found else WARN
@@ -100,7 +100,7 @@ def _numa(given: CheckInput) -> CheckResult:
         raise Unmeasured(CheckStatus.SKIP, "this node has one NUMA node or no GPU")
     lost = [str(row.get("slot")) for row in cards if str(row.get("numa")) == "-1"]
     if lost:
-        text = f"the firmware does not tell the NUMA node of {', '.join(lost)}"
+        text = f"the firmware does not report the NUMA node of {', '.join(lost)}"
         return CheckResult(status=WARN, message=text, observed=len(lost))
     return CheckResult(status=PASS, message="every GPU has a NUMA node", observed=0)
 

@@ -91,7 +91,7 @@ def _weigh_burst(given: CheckInput, burst: tuple[XidEvent, ...], events: tuple[X
         return (
             FindingSeverity.DEGRADED,
             RepairAction.OBSERVE,
-            f"{text}: the recovery action changed, to what is not said",
+            f"{text}: the recovery action changed; the new one is not given",
         )
     severity, action, _ = max(known, key=lambda one: _WEIGHT[one[0]])
     names = [given.xids.rule(code).name for code in codes]

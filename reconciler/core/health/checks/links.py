@@ -67,7 +67,7 @@ def _speed(given: CheckInput) -> CheckResult:
     value = given.value("nvml.nvlink_speeds")
     speeds = [number for each in value if (number := as_number(each))] if isinstance(value, list) else []
     if not speeds:
-        raise Unmeasured(CheckStatus.SKIP, "no link tells its speed")
+        raise Unmeasured(CheckStatus.SKIP, "no link reports its speed")
     known = next((speed for name, speed in _SPEEDS.items() if name in given.gpu.product), None)
     if known is None:
         raise Unmeasured(CheckStatus.SKIP, f"the speed of the links of {given.gpu.product or 'this GPU'} is not known")

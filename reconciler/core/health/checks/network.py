@@ -1,4 +1,4 @@
-"""The network of the node: every address of the other nodes answers; what iperf measured is told and not judged."""
+"""The network of the node: every address of the other nodes answers; what iperf measured is reported and not judged."""
 
 from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
 from reconciler.core.health.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
@@ -81,7 +81,7 @@ CHECKS = (
     ),
     HealthCheck(
         id="net.iperf",
-        title="Bandwidth to other nodes, told and not judged",
+        title="Bandwidth to other nodes, reported and not judged",
         judge=_iperf,
         reads=("net.iperf",),
         scope=CheckScope.NODE,

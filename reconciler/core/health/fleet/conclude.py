@@ -50,7 +50,7 @@ def conclude(
 
 
 def _renewed(sight: NodeSight, state: NodeState, now: float) -> NodeState:
-    """Prolong our taint if it would end while the check fails, or while nobody knows whether it does."""
+    """Prolong our taint if it would end while the check fails, or while its state is unknown."""
     if not state.ours or state.merged or not state.phase.is_out or not 0 < state.until <= now:
         return state
     return replace(state, until=now + sight.policy.lifecycle.ttl, renewals=state.renewals + 1)

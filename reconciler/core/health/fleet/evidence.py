@@ -70,7 +70,7 @@ def observe_health(reports: Iterable[NodeReport], *, now: float, stale_after: fl
 def as_of_age(health: FleetHealth, days: int | None, most: int | None) -> FleetHealth:
     """Return what is known at this age: a pass of evidence that is too old is unknown, and a failure stays a failure.
 
-    `most` is `spec.evidence.maxAge`; None is no limit. Evidence from the future is as good as old.
+    `most` is `spec.evidence.maxAge`; None means no limit. Evidence from the future counts as old.
     """
     if days is None or most is None or 0 <= days <= most:
         return health

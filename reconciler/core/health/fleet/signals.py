@@ -22,7 +22,7 @@ _STAGES = {
 class NodeSight(Struct, frozen=True, kw_only=True):
     """One node in one round. `state` has taken in the report already; `before` has not.
 
-    quarantine: the merged one that means this very node. is_stale: the report is too old to say anything.
+    quarantine: the merged one for this node. is_stale: the report is too old to say anything.
     """
 
     facts: FleetNode

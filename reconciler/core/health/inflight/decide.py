@@ -1,4 +1,4 @@
-"""What follows from a problem of a job: by default its owner is told, and everything else is proposed with its cost."""
+"""What follows from a problem of a job: its owner is notified; everything else is proposed with its cost."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Detectors: a job that hangs, and a job that one GPU slows down. Missing data is no finding, and is said."""
+"""Detectors: a job that hangs, and a job that one GPU slows down. Missing data is reported, and is never a finding."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -46,7 +46,7 @@ class SuspectGpu(Struct, frozen=True, kw_only=True, order=True):
 class JobProblem(Struct, frozen=True, kw_only=True):
     """What a detector says. signals: the independent signs of a hang. slowdown: step time over normal, 1 is normal.
 
-    `may_act`: at least two independent signs; without them somebody is told, and nothing else may follow.
+    `may_act`: at least two independent signs; without them the owner is notified, and nothing else may follow.
     """
 
     kind: str  # hung or straggling
@@ -89,7 +89,7 @@ def find_hang(series: JobSeries, limits: JobLimits) -> JobProblem | None:
 def _stalled(
     before: Sequence[JobSample], recent: Sequence[JobSample], steps: Sequence[float], limits: JobLimits
 ) -> tuple[JobSignal, ...]:
-    """Return the signs that the job makes no progress; what is not measured is no sign."""
+    """Return the signs that the job makes no progress; what is not measured is not a sign."""
     found = []
     ages = known(one.heartbeat_age for one in recent)
     limit = max(limits.heartbeat, limits.heartbeat_steps * (median(steps) if steps else 0.0))

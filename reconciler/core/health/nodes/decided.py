@@ -31,7 +31,7 @@ def node_mark(
 ) -> NodeMark | None:
     """Return what a node shall say; None where nothing is known of it and nothing was ever written.
 
-    A stale report changes no condition: it stays, and its message says since when nobody knows. Only a merged
+    A stale report changes no condition: it stays, and its message says since when the state is unknown. Only a merged
     quarantine may evict; the fast lane never does.
     """
     is_problem = decision.condition is ProblemStatus.TRUE
