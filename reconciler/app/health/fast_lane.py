@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.app.health.draining import with_drained
 from reconciler.app.health.fleet_reading import FleetReading, read_fleet
 from reconciler.app.health.marking import MarkedNode, MarkResult, write_mark
 from reconciler.app.health.state_store import HealthCase, LaneState, StateStore
@@ -62,8 +63,9 @@ def run_round(
     reading = replace(reading, reports=rejudged_reports(reading.reports, reading.facts, rules.policies))
     stored = store.read()
     now = clock.now().timestamp()
+    facts, problems = with_drained(cluster, _facts(reading, stored.state), stored.state.fleet.nodes)
     given = FleetInput(
-        facts=_facts(reading, stored.state),
+        facts=facts,
         reports=reading.reports,
         policies=rules.policies,
         defaults=rules.defaults,
@@ -79,6 +81,7 @@ def run_round(
     if not dry_run:
         store.write(state, stored)
     marked, failures = _mark_all(cluster, reading, evaluation, state, rules, clock=clock, dry_run=dry_run)
+    failures = (*problems, *failures)
     return LaneRound(reading=reading, evaluation=evaluation, state=state, now=now, marked=marked, failures=failures)
 
 

@@ -115,6 +115,8 @@ def proposed_files(sources: HealthSources, decision: HealthDecision, state: Node
         return {}
     if proposal in _DELETES:
         return {} if before is None else removed_file(sources, before)
+    if proposal is HealthProposal.REMEDIATE:
+        return {} if before is None else staged_file(sources, before, Stage.REPAIR)
     wanted = replace(node_quarantine(decision, state), until="")
     if proposal in _ACTIONS:
         action, stage = _ACTIONS[proposal]

@@ -28,8 +28,8 @@ _CORDON = "node.kubernetes.io/unschedulable"
 _HARD = frozenset({"NoSchedule", "NoExecute"})
 
 
-def fleet_node(body: Body, owner: RepairOwner | None = None, busy: frozenset[str] | None = None) -> FleetNode:
-    """Return what counts of a node. `busy`: the nodes with pods that use GPUs; None: not known."""
+def fleet_node(body: Body, owner: RepairOwner | None = None) -> FleetNode:
+    """Return what counts of a node. Whether it is drained is not part of it: that takes its pods."""
     metadata, status = mapping(body.get("metadata")), mapping(body.get("status"))
     labels = {key: value for key, value in mapping(metadata.get("labels")).items() if isinstance(value, str)}
     product, name = product_label(labels), text(metadata.get("name"))
@@ -45,7 +45,6 @@ def fleet_node(body: Body, owner: RepairOwner | None = None, busy: frozenset[str
         tainted=any(map(_is_trouble, sequence(mapping(body.get("spec")).get("taints")))),
         owner=owner.name if owner is not None else "",
         unfenced=is_overridden(body),
-        drained=busy is not None and name not in busy,
     )
 
 

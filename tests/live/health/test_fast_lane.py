@@ -1,12 +1,17 @@
 """The fast lane on the real API server: reports become marks on nodes within what merged policies allow."""
 
 import itertools
+from typing import Any
 
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.marking import node_key
+from reconciler.core.health.fleet.decisions import HealthProposal
+from reconciler.core.health.fleet.state import HealthPhase
 from reconciler.core.health.nodes.mark import STATE_LABEL, TAINT
+from reconciler.core.health.quarantine import NodeQuarantine, Stage
+from reconciler.core.objects import ObjectKey
 from tests.live.health.conftest import SetClock, conditions, events, taints
 from tests.live.health.fleet import FAST, LiveFleet, lost
 from tests.live.speed.conftest import Requests
@@ -153,3 +158,35 @@ def test_an_expired_taint_is_removed_only_if_the_check_passes(fleet: LiveFleet) 
     fleet.deep_pass(bad)
     fleet.round()
     assert tainted(fleet) == set()
+
+
+def test_a_node_is_drained_once_no_pod_with_gpus_is_left(fleet: LiveFleet) -> None:
+    """F-096: pods without GPUs and pods that ended do not count; nothing else is listed for it."""
+    name, *_ = fleet.add(3)
+    for one in fleet.names:
+        fleet.report(one)
+    fleet.cluster.create(pod(name, "user", "1"))
+    fleet.cluster.create(pod(name, "plain"))
+    uid = fleet.node(name)["metadata"]["uid"]
+    drain = (NodeQuarantine(name=name, node=name, uid=uid, reason="slow", stage=Stage.DRAIN),)
+    for _ in range(2):
+        decision = fleet.round(reviewed=drain).evaluation.decisions[name]
+        assert (decision.phase, decision.proposal) == (HealthPhase.DRAINING, None)
+    key = ObjectKey(group="", kind="Pod", namespace="default", name=f"user-{name}")
+    fleet.cluster.patch(key, {"status": {"phase": "Succeeded"}}, subresource="status")
+    decision = fleet.round(reviewed=drain).evaluation.decisions[name]
+    assert (decision.phase, decision.proposal) == (HealthPhase.REMEDIATING, HealthProposal.REMEDIATE)
+    assert fleet.node(name)["metadata"]["labels"][STATE_LABEL] == "remediating"
+
+
+def pod(node: str, name: str, gpus: str = "") -> dict[str, Any]:
+    container: dict[str, Any] = {"name": "main", "image": "a"}
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    metadata = {"name": f"{name}-{node}", "namespace": "default"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": node, "containers": [container]},
+    }

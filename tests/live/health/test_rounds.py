@@ -162,6 +162,27 @@ def test_a_merged_case_lasts_and_a_deep_pass_proposes_the_way_back(
     assert branches(server) == []
 
 
+def test_a_drained_node_is_told_and_its_repair_is_a_branch(
+    fleet: LiveFleet, server: GitServer, person: Sandbox, run: Round
+) -> None:
+    """F-096: `stage: drain` is merged; once no pod with GPUs is left, the case proposes `stage: repair`."""
+    bad = fleet.names[0]
+    spec = {"node": bad, "reason": "slow", "action": "reset_gpu", "stage": "drain"}
+    kind = {"apiVersion": "gpureconciler.io/v1alpha1", "kind": "NodeQuarantine", "metadata": {"name": bad}}
+    path = "jobs/quarantine.yaml"
+    push(person, {**policy(FAST), path: yaml.safe_dump({**kind, "spec": spec}).encode()})
+    for _ in range(2):
+        made = run()
+        assert made.failure is None, made.failure
+    assert "remediating" in fleet.node(bad)["metadata"]["labels"].values()
+    (branch,) = branches(server)
+    proposed = yaml.safe_load(server.git("show", f"{branch}:{path}"))
+    assert proposed["spec"] == {**spec, "stage": "repair"}
+    text = server.git("show", "-s", "--format=%B", branch)
+    assert text.startswith(f"Node health: remediate {bad}")
+    assert "drained: no pod with GPUs is left" in text
+
+
 def test_a_closed_case_stays_closed_for_a_day_and_the_taint_goes(
     fleet: LiveFleet, server: GitServer, person: Sandbox, run: Round
 ) -> None:

@@ -11,7 +11,7 @@ from reconciler.core.health.fleet.decisions import HealthDecision, HealthProposa
 from reconciler.core.health.fleet.history import confirmed
 from reconciler.core.health.fleet.signals import NodeSight
 from reconciler.core.health.fleet.state import BreakerState, CheckFailure, HealthPhase, NodeState
-from reconciler.core.health.quarantine import TaintEffect
+from reconciler.core.health.quarantine import Stage, TaintEffect
 from reconciler.core.values import plural
 
 
@@ -80,8 +80,7 @@ def _proposal(sight: NodeSight, state: NodeState, breaker: BreakerState, now: fl
     if sight.stale_quarantine is not None:
         return HealthProposal.REMOVE_STALE
     if sight.acts and sight.quarantine is not None:
-        is_validated = state.phase is HealthPhase.VALIDATING and state.validated_at > state.since
-        return HealthProposal.RELEASE if is_validated else None
+        return _next_step(sight.quarantine.stage, state)
     agreed = next(confirmed(state, sight.confirmations), None)
     is_ours = state.ours and state.phase.is_out
     is_frozen = agreed is not None and agreed.check in breaker.frozen
@@ -92,6 +91,18 @@ def _proposal(sight: NodeSight, state: NodeState, breaker: BreakerState, now: fl
     if returns >= life.support_after:
         return HealthProposal.SUPPORT
     return HealthProposal.INSPECT if returns >= life.inspect_after else HealthProposal.QUARANTINE
+
+
+def _next_step(stage: Stage, state: NodeState) -> HealthProposal | None:
+    """Return what follows for a node in Git: its repair once it is drained, its release once it is validated."""
+    if state.phase is HealthPhase.VALIDATING and state.validated_at > state.since:
+        return HealthProposal.RELEASE
+    return HealthProposal.REMEDIATE if _is_drained(stage, state) else None
+
+
+def _is_drained(stage: Stage, state: NodeState) -> bool:
+    """Say whether the drain that Git asks for has ended."""
+    return state.phase is HealthPhase.REMEDIATING and stage is Stage.DRAIN
 
 
 def _check(sight: NodeSight, worst: CheckFailure | None) -> str:
@@ -106,6 +117,7 @@ def _reason(sight: NodeSight, state: NodeState, worst: CheckFailure | None, refu
         parts.append(f"{worst.check}{f' on {worst.slot}' if worst.slot else ''}: {worst.message or 'failed'}")
     elif sight.quarantine is not None:
         parts.append(sight.quarantine.reason)
+    parts += _drain(sight, state)
     if refused:
         parts.append(f"not quarantined: {refused}")
     if state.override_until:
@@ -120,6 +132,15 @@ def _reason(sight: NodeSight, state: NodeState, worst: CheckFailure | None, refu
     if sight.is_stale:
         parts.append(_silence(state))
     return "; ".join(parts)
+
+
+def _drain(sight: NodeSight, state: NodeState) -> list[str]:
+    """Say how far the drain is that Git asks for."""
+    if state.phase is HealthPhase.DRAINING:
+        return ["pods with GPUs are left on the node"]
+    if sight.quarantine is not None and _is_drained(sight.quarantine.stage, state):
+        return ["drained: no pod with GPUs is left on the node, and it can be repaired"]
+    return []
 
 
 def _silence(state: NodeState) -> str:

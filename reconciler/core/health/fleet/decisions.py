@@ -18,7 +18,7 @@ class HealthProposal(StrEnum):
     INSPECT = "inspect"  # it came back and failed again
     SUPPORT = "support"  # it did so too often
     RETIRE = "retire"  # it fails far more often than others
-    REMEDIATE = "remediate"  # repair what one report has proven
+    REMEDIATE = "remediate"  # repair the node, which is drained
 
 
 class ProblemStatus(StrEnum):

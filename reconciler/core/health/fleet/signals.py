@@ -85,8 +85,8 @@ def _was_done(stage: Stage, phase: HealthPhase) -> bool:
 def _measured(sight: NodeSight, now: float, *, is_admitted: bool) -> Signal | None:
     if is_admitted:
         return Signal.FENCED
-    if sight.is_stale:
-        return None
+    if sight.is_stale:  # pods are counted all the same
+        return Signal.DRAINED if _is_drained(sight) else None
     if _has_expired(sight, now):
         return Signal.RELEASED
     state, before = sight.state, sight.before
@@ -106,13 +106,17 @@ def _of_phase(sight: NodeSight, now: float) -> Iterator[tuple[Signal, bool]]:
             yield Signal.SUSPECTED, any(confirmed(state, sight.confirmations))
             yield Signal.VALIDATED, sight.quarantine is None and state.validated_at > state.since
         case HealthPhase.DRAINING:
-            yield Signal.DRAINED, sight.facts.drained
+            yield Signal.DRAINED, _is_drained(sight)
         case HealthPhase.PROBATION:
             yield Signal.SURVIVED, _is_over(sight, now)
         case HealthPhase.SUSPECT | HealthPhase.QUARANTINED:
             yield Signal.RECOVERED, not state.failures
         case _:
             return
+
+
+def _is_drained(sight: NodeSight) -> bool:
+    return sight.state.phase is HealthPhase.DRAINING and sight.facts.drained
 
 
 def _has_expired(sight: NodeSight, now: float) -> bool:

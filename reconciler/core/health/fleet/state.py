@@ -44,7 +44,8 @@ class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What Kubernetes says about a node. `cordoned` and `tainted` are the work of others, never ours.
 
     owner: another system that repairs this node, such as `nvsentinel` or `karpenter`; we only observe then.
-    unfenced: a person took our taint off. jobs: small jobs that ended well since the node returned.
+    unfenced: a person took our taint off. drained: no pod with GPUs is left, asked only while the node is drained.
+    jobs: small jobs that ended well since the node returned.
     """
 
     name: str
