@@ -18,7 +18,7 @@ from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRIC
 from reconciler.core.documents import read
 from reconciler.core.health.catalogue import CHECKS
 from reconciler.core.health.checks.check import CheckPrivilege, CheckScope
-from reconciler.core.health.xid import read_xids
+from reconciler.core.health.xids.table import read_xids
 from reconciler.core.kinds.kind import ANY_KIND, Kinds
 from reconciler.core.policy.references import RULES
 from reconciler.settings import CHOICES, NAMES, PREFIX, SIZING_HOST, SIZING_TOKEN, Settings

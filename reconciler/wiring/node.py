@@ -1,7 +1,7 @@
 """Sources of readings of this node, from flags."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from reconciler.adapters.node.system import SystemSource
 
 if TYPE_CHECKING:
     from reconciler.core.health.peaks import PeakTable
-    from reconciler.core.health.xid import XidTable
+    from reconciler.core.health.xids.table import XidTable
     from reconciler.ports.node import ReadingSource
 
 
@@ -22,18 +22,21 @@ def node_sources(
     tests: bool = False,
     ping: Sequence[str] = (),
     kmsg_path: Path | None = None,
+    on_xid: Callable[[], None] | None = None,
 ) -> Sequence["ReadingSource"]:
     """Return the sources of a light sweep, with `tests` those of all profiles, and pings to the addresses in `ping`.
 
-    kmsg_path: where the kernel's messages are, if not in `root`.
+    kmsg_path: where the kernel's messages are, if not in `root`. on_xid: listen to NVML's events, and call this.
     Child processes start at once, and load their libraries while the rest is imported.
     """
     system = SystemSource(root)
     library = LibrarySource("amdsmi" if system.vendors() == {"amd"} else "nvml", environ=environ)
-    kmsg = KmsgSource(kmsg_path or root / "dev/kmsg", environ=environ)
+    kmsg = KmsgSource(kmsg_path or root / "dev/kmsg", environ=environ, proc=root / "proc")
     library.start()
     kmsg.start()
     light: list[ReadingSource] = [library, kmsg, system]
+    if on_xid is not None and library.name == "nvml":
+        light.append(_events(environ, on_xid))
     if ping:
         light.append(_pings(ping, environ))
     if not tests:
@@ -43,6 +46,12 @@ def node_sources(
 
     own = SelfTestSource(root=root, environ=environ)
     return [*light, own, DiagnosticsSource(environ=environ)]
+
+
+def _events(environ: Mapping[str, str], on_xid: Callable[[], None]) -> "ReadingSource":
+    from reconciler.adapters.node.xids import XidSource  # noqa: PLC0415 - only for a process that stays
+
+    return XidSource(environ=environ, wake=on_xid)
 
 
 def _pings(addresses: Sequence[str], environ: Mapping[str, str]) -> "ReadingSource":
@@ -68,6 +77,6 @@ def peak_table() -> "PeakTable":
 def xid_table() -> "XidTable":
     """Return the table of Xids that ships with the package."""
     from reconciler.adapters import bundle  # noqa: PLC0415 - only where findings are made
-    from reconciler.core.health.xid import read_xids  # noqa: PLC0415
+    from reconciler.core.health.xids.table import read_xids  # noqa: PLC0415
 
     return read_xids(bundle.read("data/xids.json"))

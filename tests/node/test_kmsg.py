@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.adapters.node.kmsg import KmsgSource
+from reconciler.adapters.node.kmsg_copy import copy_kmsg
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.readings import NodeReading, ReadError
 from reconciler.core.health.sweeps import SourceReadings
@@ -15,8 +16,8 @@ XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus
 LINES = f"6,1,1000,-;eth0: link up\n SUBSYSTEM=net\n3,2,2500000,-;{XID}\n3,x,y;NVRM: broken\nNVRM: no head\n"
 
 
-def read(path: Path, *, seconds: float = 30.0) -> NodeReading:
-    source = KmsgSource(path, environ=os.environ, seconds=seconds)
+def read(path: Path, *, seconds: float = 30.0, proc: Path = Path("/no/proc")) -> NodeReading:
+    source = KmsgSource(path, environ=os.environ, seconds=seconds, proc=proc)
     try:
         (reading,) = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
         return reading
@@ -83,3 +84,49 @@ def test_a_reader_that_does_not_answer(tmp_path: Path) -> None:
     assert reading.error is None
     source.close()
     slow.close()
+
+
+GROUP = "0::/kubepods.slice/kubepods-pod11111111_2222_3333_4444_555555555555.slice"
+
+
+def processes(folder: Path, uptime: float = 100.0, **groups: str) -> Path:
+    """Write `/proc` with the control groups of processes."""
+    folder.mkdir(exist_ok=True)
+    (folder / "uptime").write_text(f"{uptime} 1.0")
+    for pid, text in groups.items():
+        (folder / pid.strip("p")).mkdir()
+        (folder / pid.strip("p") / "cgroup").write_text(f"1:name=systemd:/\n{text}\n")
+    return folder
+
+
+def test_an_xid_names_the_group_of_its_process(tmp_path: Path) -> None:
+    """F-081: looked up while the process is there, and remembered after it is gone."""
+    log, proc = tmp_path / "kmsg", processes(tmp_path / "proc", p1=GROUP, p7="0::/user.slice")
+    log.write_text(f"3,2,90000000,-;{XID}\n3,3,91000000,-;{XID.replace('pid=1', 'pid=7')}\n")
+    source = KmsgSource(log, environ=os.environ, proc=proc)
+    try:
+        for _ in range(2):
+            (reading,) = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
+            assert [row.get("cgroup") for row in reading.value] == [GROUP, None]
+            (proc / "1" / "cgroup").unlink(missing_ok=True)
+    finally:
+        source.close()
+
+
+def test_an_old_xid_names_nobody(tmp_path: Path) -> None:
+    """Another process may have its id by now."""
+    log, proc = tmp_path / "kmsg", processes(tmp_path / "proc", uptime=391.0, p1=GROUP)
+    log.write_text(f"3,2,90000000,-;{XID}\n")
+    assert "cgroup" not in read(log, proc=proc).value[0]
+    (proc / "uptime").write_text("nonsense")
+    assert "cgroup" not in read(log, proc=proc).value[0]
+
+
+def test_the_copy_keeps_groups(tmp_path: Path) -> None:
+    """F-081: the container that copies the log sees the processes of the host; the agent beside it does not."""
+    log, copied = tmp_path / "kmsg", tmp_path / "copy"
+    log.write_text(f"3,2,90000000,-;{XID}\n3,3,91000000,-;NVRM: other\n CGROUP=forged\n")
+    copy_kmsg(log, copied, processes(tmp_path / "proc", p1=GROUP))
+    first, second = read(copied).value
+    assert (first["text"], first["cgroup"]) == (XID, GROUP)
+    assert second == {"monotonic": 91.0, "text": "NVRM: other"}

@@ -9,7 +9,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -43,14 +43,7 @@ class ReadingChild:
         """Start the process now, so that it loads its library while the caller does something else."""
         if self._process is None:
             self._has_answered = False
-            self._process = subprocess.Popen(
-                (sys.executable, "-m", "reconciler.adapters.node.reading_child", self._source),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**self._environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                start_new_session=True,
-            )
+            self._process = python_child(("reconciler.adapters.node.reading_child", self._source), self._environ)
 
     def ask(self, request: Record, *, call_seconds: float, deadline: float) -> Iterator[Record]:
         """Yield the records that answer one request. Raises `ChildHang` if one does not come in time."""
@@ -93,6 +86,18 @@ class ReadingChild:
             return None
         kill(process)
         return process if process.poll() is None else None
+
+
+def python_child(module: Sequence[str], environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start a module of ours with its arguments in a session of its own, with pipes to it and from it."""
+    return subprocess.Popen(
+        (sys.executable, "-m", *module),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        start_new_session=True,
+    )
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:

@@ -18,8 +18,11 @@ class KmsgSource:
 
     name = "kmsg"
 
-    def __init__(self, path: Path, *, environ: Mapping[str, str], seconds: float = _SECONDS) -> None:
-        self._path, self._seconds = path, seconds
+    def __init__(
+        self, path: Path, *, environ: Mapping[str, str], proc: Path = Path("/proc"), seconds: float = _SECONDS
+    ) -> None:
+        self._request = {"path": str(path), "proc": str(proc)}
+        self._seconds = seconds
         self._child = ReadingChild("kmsg", environ)
 
     def start(self) -> None:
@@ -31,7 +34,7 @@ class KmsgSource:
         reading = NodeReading(name="kmsg.lines", error=ReadError.FAILED, detail="no answer")
         deadline = time.monotonic() + self._seconds
         try:
-            for record in self._child.ask({"path": str(self._path)}, call_seconds=self._seconds, deadline=deadline):
+            for record in self._child.ask(self._request, call_seconds=self._seconds, deadline=deadline):
                 word = record.get("error")
                 reading = NodeReading(
                     name="kmsg.lines",

@@ -2,25 +2,51 @@
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+from reconciler.adapters.node.kmsg_groups import GROUP, group_of
 
 _WORDS = (b"NVRM", b"fallen off the bus", b"amdgpu")
 _RECORD_BYTES = 8192  # the kernel's longest record
 _MOST_LINES = 5000
+_known: dict[tuple[float, str], str] = {}  # control groups by message, for when their processes are gone
 
 
 def sweep(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield one record for each line of `path` that is about GPUs: its time since the boot, and its text."""
     yield {"call": "lines", "gpu": -1}
     try:
-        lines = [line for record in _read(request["path"]) if (line := _line(record)) is not None]
+        lines = _lines(_read(request["path"]), Path(request["proc"]))
     except OSError as error:
         word = {errno.ENOENT: "not_supported", errno.EACCES: "no_permission", errno.EPERM: "no_permission"}
         detail = f"{request['path']}: {error.strerror}"
         yield {"name": "lines", "gpu": -1, "error": word.get(error.errno or 0, "failed"), "detail": detail}
     else:
         yield {"name": "lines", "gpu": -1, "value": lines[-_MOST_LINES:]}
+
+
+def _lines(records: Iterable[bytes], proc: Path) -> list[dict[str, Any]]:
+    """Return the messages about GPUs, with the control group of the process that each names, where it is known."""
+    lines: list[dict[str, Any]] = []
+    is_ours = False
+    for record in records:
+        if record.startswith(GROUP):
+            if is_ours:
+                lines[-1]["cgroup"] = record[len(GROUP) :].decode("utf-8", "replace")
+            continue
+        line = _line(record)
+        is_ours = line is not None
+        if line is None:
+            continue
+        lines.append(line)
+        key = (line["monotonic"], line["text"])
+        if group := _known.get(key) or group_of(record, proc):
+            _known[key] = line["cgroup"] = group
+    for key in _known.keys() - {(line["monotonic"], line["text"]) for line in lines}:
+        del _known[key]
+    return lines
 
 
 def _read(path: str) -> Iterator[bytes]:

@@ -5,6 +5,8 @@ import select
 from collections import deque
 from pathlib import Path
 
+from reconciler.adapters.node.kmsg_groups import GROUP, group_of
+
 WORDS = (b"NVRM", b"fallen off the bus", b"amdgpu")
 """What a message about a GPU contains."""
 
@@ -13,11 +15,11 @@ _MOST = 2000
 _SETTLE_SECONDS = 0.2
 
 
-def copy_kmsg(source: Path, target: Path) -> None:
+def copy_kmsg(source: Path, target: Path, proc: Path = Path("/proc")) -> None:
     """Keep the newest messages of `source` about GPUs in `target`, until the source ends (a device never does).
 
     The file is replaced as a whole, so a reader never sees half of it; after a restart it is made again from what the
-    kernel still holds.
+    kernel still holds. An Xid gets the control group of its process, where `proc` is that of the host.
     """
     kept: deque[bytes] = deque(maxlen=_MOST)
     write_lines(target, kept)
@@ -38,7 +40,7 @@ def copy_kmsg(source: Path, target: Path) -> None:
             except BlockingIOError:
                 continue
             *lines, rest = (rest + chunk).split(b"\n") if chunk else ([rest, b""])
-            found = [line for line in lines if any(word in line for word in WORDS)]
+            found = [_with_group(line, proc) for line in lines if any(word in line for word in WORDS)]
             kept.extend(found)
             is_new = is_new or bool(found)
             if not chunk:
@@ -46,6 +48,11 @@ def copy_kmsg(source: Path, target: Path) -> None:
                 return
     finally:
         os.close(descriptor)
+
+
+def _with_group(line: bytes, proc: Path) -> bytes:
+    group = group_of(line, proc)
+    return line + b"\n" + GROUP + group.encode() if group else line
 
 
 def write_lines(target: Path, lines: "deque[bytes]") -> None:

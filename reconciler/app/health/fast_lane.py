@@ -10,6 +10,7 @@ from reconciler.app.health.draining import with_drained
 from reconciler.app.health.fleet_reading import FleetReading, read_fleet
 from reconciler.app.health.marking import MarkedNode, MarkResult, write_mark
 from reconciler.app.health.state_store import HealthCase, LaneState, StateStore
+from reconciler.app.health.workload_names import name_workloads
 from reconciler.core.health.exports.labels import NodeLabels
 from reconciler.core.health.exports.node_labels import node_labels
 from reconciler.core.health.fleet.conclude import is_stale
@@ -60,8 +61,9 @@ def run_round(
 ) -> LaneRound:
     """Make one round. What the breaker admits is stored before a node is touched, so that a crash admits no more."""
     reading = read_fleet(cluster)
-    reading = replace(reading, reports=rejudged_reports(reading.reports, reading.facts, rules.policies))
     stored = store.read()
+    named = name_workloads(cluster, reading.reports, stored.state.workloads)
+    reading = replace(reading, reports=rejudged_reports(named.reports, reading.facts, rules.policies))
     now = clock.now().timestamp()
     facts, problems = with_drained(cluster, _facts(reading, stored.state), stored.state.fleet.nodes)
     given = FleetInput(
@@ -77,11 +79,12 @@ def run_round(
         cases=_cases(stored.state.cases, evaluation.decisions.values(), now),
         told=stored.state.told,
         deep_runs={node: at for node, at in stored.state.deep_runs.items() if 0 <= now - at < _REMEMBERED},
+        workloads=dict(named.names),
     )
     if not dry_run:
         store.write(state, stored)
     marked, failures = _mark_all(cluster, reading, evaluation, state, rules, clock=clock, dry_run=dry_run)
-    failures = (*problems, *failures)
+    failures = (*named.problems, *problems, *failures)
     return LaneRound(reading=reading, evaluation=evaluation, state=state, now=now, marked=marked, failures=failures)
 
 

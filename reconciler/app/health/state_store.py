@@ -39,12 +39,14 @@ class LaneState(Struct, frozen=True, kw_only=True):
     """Everything that is kept between two rounds.
 
     told: the messages that people got, by what they are about. deep_runs: when the last one was started, by node.
+    workloads: the names of pods with Xids, by UID.
     """
 
     fleet: FleetState = FleetState()
     cases: dict[str, HealthCase] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
     deep_runs: dict[str, float] = field(default_factory=dict)
+    workloads: dict[str, str] = field(default_factory=dict)
 
 
 class StoredState(Struct, frozen=True, kw_only=True):

@@ -119,7 +119,7 @@ def _copy(root: Path, target: Path) -> int:
     from reconciler.adapters.node.kmsg_copy import copy_kmsg  # noqa: PLC0415 - only in the container that reads the log
 
     try:
-        copy_kmsg(root / "dev" / "kmsg", target)
+        copy_kmsg(root / "dev" / "kmsg", target, root / "proc")
     except (Terminated, KeyboardInterrupt):
         return 0
     return 0

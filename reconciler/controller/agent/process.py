@@ -84,7 +84,12 @@ def run_agent(flags: AgentFlags, environ: Mapping[str, str]) -> None:
     set_up(level=flags.log_level, form=flags.log_format)
     with ExitStack() as stack:
         cluster = stack.enter_context(_open(flags, environ)) if flags.publish else None
-        sources = node_sources(environ, root=flags.root, kmsg_path=flags.kmsg)
+        sources = node_sources(
+            environ,
+            root=flags.root,
+            kmsg_path=flags.kmsg,
+            on_xid=lambda: agent.wake(),  # noqa: PLW0108 - the agent is made below, before the first event
+        )
         for source in sources:
             stack.callback(source.close)
         node = node_name(environ)

@@ -16,7 +16,9 @@ from reconciler.core.health.findings import CheckStatus, FindingSeverity, Health
 from reconciler.core.health.judge import judge
 from reconciler.core.health.readings import ReadError, Sweep
 from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.xid import XidRule, bursts, parse_xid, read_xids
+from reconciler.core.health.xids.events import bursts, parse_xid
+from reconciler.core.health.xids.table import XidRule, read_xids
+from reconciler.core.health.xids.workloads import mention, mentioned, renamed, workload_of
 from tests.node.fakes.library import changed, sound
 
 XIDS = read_xids(bundle.read("data/xids.json"))
@@ -48,7 +50,7 @@ def xid(sweep: Sweep, **options: Any) -> HealthFinding:
 
 
 @pytest.mark.parametrize(
-    ("line", "slot", "code", "workload", "pid"),
+    ("line", "slot", "code", "program", "pid"),
     [
         ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python3, GPU has fallen off the bus.",
          "0000:3b:00.0", 79, "python3", "1234"),
@@ -60,11 +62,11 @@ def xid(sweep: Sweep, **options: Any) -> HealthFinding:
         ("NVRM: Xid (PCI:0000:3b:00): 13, pid='12', name=train job, Graphics Exception", "0000:3b:00.0", 13, "train job", "12"),
     ],
 )  # fmt: skip
-def test_forms_of_a_line(line: str, slot: str, code: int, workload: str, pid: str) -> None:
+def test_forms_of_a_line(line: str, slot: str, code: int, program: str, pid: str) -> None:
     """Every form that drivers have written."""
     event = parse_xid(line)
     assert event is not None
-    assert (event.slot, event.code, event.workload, event.pid) == (slot, code, workload, pid)
+    assert (event.slot, event.code, event.program, event.pid) == (slot, code, program, pid)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,85 @@ def test_one_bad_program_does_not_condemn_a_gpu() -> None:
     assert xid(replace(node(old), taken_at=sound(1).taken_at)).severity is APP
 
 
+POD, OTHER = "11111111-2222-3333-4444-555555555555", "11111111-2222-3333-4444-666666666666"
+CONTAINER = "0123456789abcdef" * 4
+
+
+def of_pods(*pods: str, code: int = 31) -> Sweep:
+    """Return a node on which `python3` of each of these pods caused an Xid, an hour after the other."""
+    sweep = node([(2 + hour, code, f"pid={hour}, name=python3, x") for hour, _ in enumerate(pods)])
+    rows = sweep.find("kmsg.lines").value  # type: ignore[union-attr]
+    path = "0::/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{}.scope"
+    groups = [path.format(pod.replace("-", "_"), CONTAINER) if pod else "" for pod in pods]
+    return changed(sweep, {"kmsg.lines": [{**row, "cgroup": one} for row, one in zip(rows, groups, strict=True)]})
+
+
+def test_pods_are_told_apart_where_their_programs_are_not() -> None:
+    """F-081: the same program in two pods is two workloads, twice in one pod is one; the text names them."""
+    twice = xid(of_pods(POD, POD))
+    assert (twice.severity, twice.message) == (
+        APP,
+        f"Xid 31 (GPU memory page fault); python3 of pod/{POD} container/0123456789ab",
+    )
+    two = xid(of_pods(POD, OTHER))
+    assert (two.severity, two.action) == (DEGRADED, RepairAction.RUN_DIAG)
+    assert all(pod in two.message for pod in (POD, OTHER))
+
+
+def test_an_unknown_program_may_be_any_other() -> None:
+    """Who is not known is not counted as another workload."""
+    unknown = node([(2, 31, "pid='<unknown>', name=<unknown>, x"), (1, 31, "pid=1, name=a, x")])
+    assert xid(unknown).severity is APP
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "pod", "container"),
+    [
+        (f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice/crio-{CONTAINER}.scope", POD, CONTAINER),
+        (f"11:memory:/kubepods/besteffort/pod{POD}/{CONTAINER}", POD, CONTAINER),
+        (f"0::/../../kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice", POD, ""),
+        (f"0::/system.slice/docker-{'f' * 64}.scope/kubelet/kubepods/pod{POD}/{CONTAINER}", POD, CONTAINER),
+        (f"0::/kubepods/podf{'0' * 31}/{CONTAINER}", f"f{'0' * 31}", CONTAINER),
+        (f"12:cpu:/kubepods/pod{POD}\n0::/user.slice/{CONTAINER}", POD, ""),
+        ("0::/user.slice/user-1000.slice", "", ""),
+        ("0::/podman-1234.scope", "", ""),
+        ("", "", ""),
+    ],
+)  # fmt: skip
+def test_the_pod_of_a_control_group(cgroup: str, pod: str, container: str) -> None:
+    """Every driver and runtime, both versions of cgroups, clusters in containers."""
+    assert workload_of(cgroup) == (pod, container)
+
+
+def test_nvml_tells_what_no_log_does() -> None:
+    """F-081: an agent without the kernel's log sees Xids; silence of NVML alone is no pass."""
+    bare = changed(node([]), {"kmsg.lines": ReadError.NOT_SUPPORTED})
+    silent = xid(changed(bare, {"nvml.xids": {"xids": []}}))
+    assert silent.status is CheckStatus.SKIP
+    assert "no event of NVML since the agent started" in silent.message
+    rows = [
+        {"slot": SLOT, "code": 79, "seconds": bare.taken_at - 60},
+        {"slot": "0000:99:00.0", "code": 48, "seconds": 1.0},
+    ]
+    told = changed(bare, {"nvml.xids": {"xids": rows}})
+    assert (xid(told).status, xid(told).observed) == (CheckStatus.FAIL, 1)
+    later = replace(bare, taken_at=bare.taken_at + 60)
+    assert xid(later, history=[told]).status is CheckStatus.FAIL, "the agent has told it once"
+
+
+@pytest.mark.parametrize(("apart", "events"), [(-9.0, 1), (0.0, 1), (9.0, 1), (11.0, 2)])
+def test_what_both_tell_is_one_event(apart: float, events: int) -> None:
+    """F-081: the same code on the same GPU within ten seconds."""
+    sweep = node([(1, 48, "pid=1, name=a, DBE")])
+    rows = [{"slot": SLOT, "code": 48, "seconds": sweep.taken_at - 3600 + apart}]
+    assert xid(changed(sweep, {"nvml.xids": {"xids": rows}})).observed == events
+
+
+@pytest.mark.parametrize("value", [None, [], {"xids": None}, {"xids": [None, 5, {"code": "x"}, {"slot": SLOT}]}])
+def test_odd_events(value: Any) -> None:
+    assert xid(changed(node([]), {"nvml.xids": value})).status is CheckStatus.PASS
+
+
 def test_contained_errors() -> None:
     """94 blames the program; while a remap is pending, it is degraded."""
     sweep = node([(1, 94, "pid=1, name=a, x")])
@@ -217,3 +298,12 @@ def test_the_table_is_valid_and_whole() -> None:
     table = json.loads((DATA / "xids.json").read_text())
     jsonschema.validate(table, json.loads((DATA / "xids.schema.json").read_text()))
     assert [row["code"] for row in table["xids"]] == list(range(1, 173))
+
+
+def test_a_text_names_jobs_in_the_place_of_uids() -> None:
+    """What nobody knows stays; a part of a UID, cut off by the length of a text, is none."""
+    text = f"python3 of {mention(POD, CONTAINER)}, a of {mention(OTHER, '')}, pod/{POD[:20]}"
+    assert mentioned(text) == {POD, OTHER}
+    assert renamed(text, {POD: "job team-a/train (pod train-0)", OTHER: ""}) == (
+        f"python3 of job team-a/train (pod train-0), a of pod/{OTHER}, pod/{POD[:20]}"
+    )

@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.marking import node_key
@@ -177,6 +178,29 @@ def test_a_node_is_drained_once_no_pod_with_gpus_is_left(fleet: LiveFleet) -> No
     decision = fleet.round(reviewed=drain).evaluation.decisions[name]
     assert (decision.phase, decision.proposal) == (HealthPhase.REMEDIATING, HealthProposal.REMEDIATE)
     assert fleet.node(name)["metadata"]["labels"][STATE_LABEL] == "remediating"
+
+
+def test_texts_and_events_name_the_job_of_an_xid(fleet: LiveFleet, requests: Requests) -> None:
+    """F-081: agents know UIDs of pods; the name stays when the pod is gone, and its pods are listed once."""
+    name, *_ = fleet.add(3)
+    for one in fleet.names:
+        fleet.report(one)
+    fleet.round()
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    body = pod(name, "train")
+    body["metadata"]["ownerReferences"] = [owner]
+    uid = fleet.cluster.create(body).body["metadata"]["uid"]
+    gone = "11111111-2222-3333-4444-555555555555"
+    text = f"the driver asks for a reset; Xid 48; python3 of pod/{uid} container/0123456789ab, a of pod/{gone}"
+    fleet.report(name, replace(lost(), message=text))
+    named = f"job default/train (pod train-{name}), a of pod/{gone}"
+    assert named in fleet.round().evaluation.decisions[name].reason
+    found = fleet.cluster.list(fleet.cluster.resource("", "Event"), fields=f"involvedObject.name={name}").objects
+    assert any(named in event["message"] for event in found if event["reason"] == "GpuRecoveryAction")
+    fleet.cluster.delete(ObjectKey(group="", kind="Pod", namespace="default", name=f"train-{name}"), uid=uid)
+    requests.take()
+    assert named in fleet.round().evaluation.decisions[name].reason
+    assert requests.take().get("list", 0) == 2, "nodes and reports"
 
 
 def pod(node: str, name: str, gpus: str = "") -> dict[str, Any]:

@@ -3,6 +3,7 @@
  *   FAKE_VALUE_<word>[_<index>]=N       a value, of all GPUs or of one; the words are in the code below
  *   FAKE_ERROR_<function>[_<index>]=N   the function returns this code
  *   FAKE_HANG_<function>[_<index>]=1    the function never returns
+ *   FAKE_VALUE_XIDS="0:79 1:31"         Xids that events tell, in order; a wait without one takes FAKE_VALUE_WAIT ms
  * Compiled with -DOLD_DRIVER, it lacks the functions and fields of newer drivers. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,3 +188,28 @@ int nvmlDeviceGetFieldValues(Device *d, int count, Field *fields) {
     f->value.l = (u64)number;
   }
   return 0; }
+
+#ifndef OLD_DRIVER
+typedef struct { Device *device; u64 type, data; u32 gpu_instance, compute_instance; } Event;
+int nvmlEventSetCreate(void **out) { NODE(nvmlEventSetCreate); static int set; *out = &set; return 0; }
+int nvmlEventSetFree(void *set) { (void)set; return 0; }
+int nvmlDeviceGetSupportedEventTypes(Device *d, u64 *out) { CHECK("nvmlDeviceGetSupportedEventTypes", d->index);
+  *out = value_of("EVENTS", d->index, 0x1f); return 0; }
+int nvmlDeviceRegisterEvents(Device *d, u64 types, void *set) { (void)types; (void)set;
+  CHECK("nvmlDeviceRegisterEvents", d->index); return 0; }
+int nvmlEventSetWait_v2(void *set, Event *out, u32 milliseconds) {
+  (void)set;
+  static int told; /* how many Xids were */
+  char *text = getenv("FAKE_VALUE_XIDS");
+  for (int skip = told; text && *text && skip; skip--) { text = strchr(text, ' '); if (text) text++; }
+  if (text && *text) {
+    int index = atoi(text);
+    devices[index].index = index;
+    *out = (Event){&devices[index], 8, strtoul(strchr(text, ':') + 1, 0, 10), 0, 0};
+    told++;
+    return 0;
+  }
+  NODE(nvmlEventSetWait);
+  usleep(value_of("WAIT", -1, milliseconds) * 1000);
+  return 10; }
+#endif

@@ -16,7 +16,7 @@ from reconciler.core.health.findings import CheckStatus, FindingSeverity, ProbeP
 from reconciler.core.health.peaks import NO_PEAKS, PeakTable
 from reconciler.core.health.policy import CheckMode, Lane
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
-from reconciler.core.health.xid import NO_XIDS, XidTable
+from reconciler.core.health.xids.table import NO_XIDS, XidTable
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 

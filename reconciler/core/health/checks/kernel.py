@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.core.health.checks.check import (
     DAY,
     HOUR,
@@ -19,7 +21,19 @@ from reconciler.core.health.checks.driver import RECOVERY
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
 from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.xid import RECOVERY_CHANGED, XidEvent, XidRule, bursts, parse_xid, recovery_of, since_reset
+from reconciler.core.health.xids.events import (
+    RECOVERY_CHANGED,
+    UNKNOWN_PROGRAM,
+    XidEvent,
+    bursts,
+    parse_xid,
+    recovery_of,
+    since_reset,
+    together,
+)
+from reconciler.core.health.xids.nvlink import LinkFault, link_fault
+from reconciler.core.health.xids.table import XidRule
+from reconciler.core.health.xids.workloads import mention
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _APP, _INFO = FindingSeverity.APP, FindingSeverity.INFO
@@ -28,11 +42,20 @@ _PREEMPTED = 45
 _BUS_ID = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?(?![0-9a-fA-F])", re.ASCII)
 _FALLEN = "fallen off the bus"
 _LINE_LENGTH = 1000  # the kernel writes no longer ones
+_MOST_NAMED = 3  # programs and links that a text names
 
 _Weighed = tuple[FindingSeverity, RepairAction, str]
 
 
-def _lines(given: CheckInput) -> Iterator[tuple[float, str]]:
+class _KernelLine(Struct, frozen=True):
+    """A line of the kernel's log: when it was written, and the control group of the process that it names."""
+
+    seconds: float
+    text: str
+    cgroup: str
+
+
+def _lines(given: CheckInput) -> Iterator[_KernelLine]:
     """Yield the lines of this boot, also those that earlier sweeps have read and the kernel has dropped since."""
     given.rows("kmsg.lines", slot="")
     boot = given.sweep.find("procfs.btime")
@@ -43,7 +66,7 @@ def _lines(given: CheckInput) -> Iterator[tuple[float, str]]:
             if isinstance(row, dict) and isinstance(row.get("text"), str):
                 seconds = _seconds(row, booted)
                 if seconds is not None and row.get("boot", sweep.boot_id) == given.sweep.boot_id:
-                    yield seconds, row["text"][:_LINE_LENGTH]
+                    yield _KernelLine(seconds, row["text"][:_LINE_LENGTH], str(row.get("cgroup", "")))
 
 
 def _seconds(row: Mapping[str, Any], booted: float | None) -> float | None:
@@ -55,9 +78,38 @@ def _seconds(row: Mapping[str, Any], booted: float | None) -> float | None:
 
 
 def _xid_events(given: CheckInput) -> tuple[XidEvent, ...]:
-    found = (parse_xid(text, seconds=seconds, boot_id=given.sweep.boot_id) for seconds, text in _lines(given))
-    events = (event for event in found if event is not None and event.slot == given.slot)
+    """Return the Xids of a GPU since its last reset, of the kernel's log and of NVML.
+
+    NVML tells only what happens while somebody listens: without the log, nothing told is no pass.
+    """
+    told = _told(given)
+    try:
+        logged = [event for line in _lines(given) if (event := _event(given, line)) is not None]
+    except Unmeasured as unmeasured:
+        if not told:
+            raise Unmeasured(unmeasured.status, f"{unmeasured}; no event of NVML since the agent started") from None
+        logged = []
+    events = (event for event in together(logged, told) if event.slot == given.slot)
     return since_reset(events, given.expected.resets.get(given.slot, 0.0))
+
+
+def _event(given: CheckInput, line: _KernelLine) -> XidEvent | None:
+    return parse_xid(line.text, seconds=line.seconds, boot_id=given.sweep.boot_id, cgroup=line.cgroup)
+
+
+def _told(given: CheckInput) -> list[XidEvent]:
+    """Return the Xids of this GPU in this boot that NVML has told, with and without the kernel's log."""
+    found = []
+    for sweep in (*given.earlier(7 * DAY), given.sweep):
+        reading = sweep.find("nvml.xids")
+        rows = reading.value.get("xids") if reading is not None and isinstance(reading.value, dict) else None
+        for row in rows if isinstance(rows, list) else ():
+            code, seconds = (
+                as_number(row.get(name)) if isinstance(row, dict) else None for name in ("code", "seconds")
+            )
+            if code is not None and seconds is not None and row.get("slot") == given.slot:
+                found.append(XidEvent(seconds=seconds, slot=given.slot, code=int(code), boot_id=given.sweep.boot_id))
+    return found
 
 
 def _xids(given: CheckInput) -> CheckResult:
@@ -85,7 +137,7 @@ def _weigh_burst(given: CheckInput, burst: tuple[XidEvent, ...], events: tuple[X
     text = f"Xid {', '.join(counts)}"
     if asked := _asked(given, burst):
         return (*asked, text)
-    known = [_weigh(given, code, events) for code in codes if code != RECOVERY_CHANGED]
+    known = [_weigh(given, code, burst, events) for code in codes if code != RECOVERY_CHANGED]
     known = [one for one in known if one[2] != str(_PREEMPTED)] or known
     if not known:
         return (
@@ -94,8 +146,9 @@ def _weigh_burst(given: CheckInput, burst: tuple[XidEvent, ...], events: tuple[X
             f"{text}: the recovery action changed; the new one is not given",
         )
     severity, action, _ = max(known, key=lambda one: _WEIGHT[one[0]])
-    names = [given.xids.rule(code).name for code in codes]
+    names = [*(given.xids.rule(code).name for code in codes), *(fault.text for fault in _faults(burst)[:_MOST_NAMED])]
     text += f" ({'; '.join(dict.fromkeys(name for name in names if name))})" if any(names) else ""
+    text += _by_whom(burst)
     if severity is FindingSeverity.FATAL and _now(given) == 0:
         return FindingSeverity.DEGRADED, RepairAction.OBSERVE, f"{text}; the driver asks for no recovery"
     return severity, action, text
@@ -126,22 +179,48 @@ def _now(given: CheckInput) -> int | None:
         return None
 
 
-def _weigh(given: CheckInput, code: int, events: tuple[XidEvent, ...]) -> _Weighed:
+def _faults(burst: tuple[XidEvent, ...], code: int | None = None) -> list[LinkFault]:
+    """Return what the Xids of a burst, or those with a code, say about links; the gravest first."""
+    found = [fault for event in burst if code in (None, event.code) and (fault := link_fault(event)) is not None]
+    return sorted(found, key=lambda fault: -_WEIGHT[fault.severity])
+
+
+def _by_whom(burst: tuple[XidEvent, ...]) -> str:
+    """Name the programs and pods that ran, as far as anybody knows."""
+    who = dict.fromkeys(_runner(event) for event in burst if event.workload)
+    return f"; {', '.join([*who][:_MOST_NAMED])}" if who else ""
+
+
+def _runner(event: XidEvent) -> str:
+    program = event.program if event.program != UNKNOWN_PROGRAM else ""
+    where = mention(event.pod, event.container) if event.pod else ""
+    return " of ".join(part for part in (program, where) if part)
+
+
+def _weigh(given: CheckInput, code: int, burst: tuple[XidEvent, ...], events: tuple[XidEvent, ...]) -> _Weighed:
     rule = given.xids.rule(code)
     if _repeats(given, rule, events) and rule.repeat is not None:
         return rule.repeat.severity, rule.repeat.action, str(code)
+    if faults := _faults(burst, code):
+        return faults[0].severity, faults[0].action, str(code)
     if rule.with_pending_remap is not None and _is_remap_pending(given):
         return rule.with_pending_remap, RepairAction.RESET_GPU, str(code)
     return rule.severity, rule.action, str(code)
 
 
 def _repeats(given: CheckInput, rule: XidRule, events: tuple[XidEvent, ...]) -> bool:
-    """Say whether a code repeats enough: one bad program alone does not condemn a GPU."""
+    """Say whether a code repeats enough: one bad program alone does not condemn a GPU, nor do harmless registers."""
     if rule.repeat is None:
         return False
     start = given.sweep.taken_at - rule.repeat.hours * HOUR
-    same = [event for event in events if event.code == rule.code and event.seconds >= start]
-    return len(same) >= rule.repeat.count and len({event.workload for event in same}) >= rule.repeat.workloads
+    same = [event for event in events if event.code == rule.code and event.seconds >= start and not _is_harmless(event)]
+    workloads = {event.workload for event in same} - {""} or {""}  # an unknown one may be any of the others
+    return len(same) >= rule.repeat.count and len(workloads) >= rule.repeat.workloads
+
+
+def _is_harmless(event: XidEvent) -> bool:
+    fault = link_fault(event)
+    return fault is not None and fault.severity is _INFO
 
 
 def _is_remap_pending(given: CheckInput) -> bool:
@@ -154,9 +233,9 @@ def _is_remap_pending(given: CheckInput) -> bool:
 def _fallen_off(given: CheckInput) -> CheckResult:
     """Look for GPUs that fell off the bus: the kernel may say so without an Xid."""
     found = {
-        slot: seconds
-        for seconds, text in _lines(given)
-        if _FALLEN in text and (match := _BUS_ID.search(text)) and (slot := normal_slot(match[0]))
+        slot: line.seconds
+        for line in _lines(given)
+        if _FALLEN in line.text and (match := _BUS_ID.search(line.text)) and (slot := normal_slot(match[0]))
     }
     gone = sorted(slot for slot, seconds in found.items() if seconds > given.expected.resets.get(slot, 0.0))
     if gone:
@@ -170,7 +249,7 @@ CHECKS = (
         id="gpu.xid",
         title="No Xid that matters since the last boot or reset",
         judge=_xids,
-        reads=("kmsg.lines", "nvml.recovery_action", "nvml.remapped_rows"),
+        reads=("kmsg.lines", "nvml.xids", "nvml.recovery_action", "nvml.remapped_rows"),
         limits={"hours": Threshold(value=24, source=ThresholdSource.SPEC, citation="for codes that blame a program")},
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,

@@ -1,13 +1,12 @@
-"""Xids: errors that NVIDIA's driver writes to the kernel's log, as events, and what the table says about a code."""
+"""Xids as events: from lines of the kernel's log and from NVML, without what was told twice, since the last reset."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
-from reconciler.core.health.findings import FindingSeverity, RepairAction
 from reconciler.core.health.slots import normal_slot
+from reconciler.core.health.xids.workloads import workload_of
 
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<slot>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)\): "
@@ -18,62 +17,30 @@ _PROCESS = re.compile(
     r", pid='?(?P<pid>[0-9]{1,10}|<unknown>)'?(?:, name=(?P<name>[^,]{0,256}))?(?P<rest>.*)", re.ASCII
 )
 _MOST_TEXT = 200  # characters of a message that a finding may quote
+UNKNOWN_PROGRAM = "<unknown>"
 RECOVERY_CHANGED = 154
 """The code of a changed recovery action; its text wins over all other codes of a burst."""
 
 
 class XidEvent(Struct, frozen=True, kw_only=True, order=True):
-    """One Xid. `seconds` is since the epoch; `workload` is the pod if it is known, else the name of the program."""
+    """One Xid. `seconds` is since the epoch. `pod` is a UID, `container` an id; both are empty where nobody knows."""
 
     seconds: float
     slot: str
     code: int
     boot_id: str = ""
     pid: str = ""
-    workload: str = ""
+    program: str = ""
+    pod: str = ""
+    container: str = ""
     text: str = ""
 
-
-class XidRepeat(Struct, frozen=True, kw_only=True, rename="camel"):
-    """When a code means more: that many events on one slot within hours, of at least so many workloads."""
-
-    count: int
-    hours: float
-    workloads: int = 1
-    severity: FindingSeverity
-    action: RepairAction = RepairAction.RUN_DIAG
+    @property
+    def workload(self) -> str:
+        """What ran: the pod if it is known, else the name of the program; empty if neither is."""
+        return self.pod or ("" if self.program == UNKNOWN_PROGRAM else self.program)
 
 
-class XidRule(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one code means. `bucket` is the immediate action of NVIDIA's catalogue."""
-
-    code: int
-    bucket: str
-    severity: FindingSeverity
-    action: RepairAction = RepairAction.NONE
-    name: str = ""
-    repeat: XidRepeat | None = None
-    with_pending_remap: FindingSeverity | None = None  # the severity while a row remap is pending
-    note: str = ""
-
-
-class XidTable(Struct, frozen=True, kw_only=True):
-    """The rules by code. A code without a rule is degraded, for a person to look at."""
-
-    rules: Mapping[int, XidRule] = field(default_factory=dict)
-
-    def rule(self, code: int) -> XidRule:
-        """Return the rule of a code."""
-        return self.rules.get(code) or XidRule(
-            code=code, bucket="UNKNOWN", severity=FindingSeverity.DEGRADED, action=RepairAction.CONTACT_SUPPORT
-        )
-
-    def replaced(self, rules: Mapping[int, XidRule]) -> "XidTable":
-        """Return the table with other rules for some codes, as a policy has them."""
-        return XidTable(rules={**self.rules, **rules})
-
-
-NO_XIDS = XidTable()
 _CHANGED = re.compile(r"changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+)", re.ASCII | re.IGNORECASE)
 
 
@@ -106,29 +73,40 @@ def bursts(events: Iterable[XidEvent]) -> Iterator[tuple[XidEvent, ...]]:
         yield tuple(burst)
 
 
-class _XidFile(Struct, frozen=True):
-    xids: tuple[XidRule, ...]
+SAME_SECONDS = 10.0
+"""How far the times of one Xid may be apart in the kernel's log and in an event of NVML."""
 
 
-def read_xids(content: bytes) -> XidTable:
-    """Read `data/xids.json`."""
-    return XidTable(rules={rule.code: rule for rule in msgspec.json.decode(content, type=_XidFile).xids})
+def together(logged: Iterable[XidEvent], told: Iterable[XidEvent]) -> tuple[XidEvent, ...]:
+    """Return the Xids of the kernel's log, which say more, and those of NVML that the log does not have."""
+    first = tuple(logged)
+    return first + tuple(event for event in told if not _is_logged(event, first))
 
 
-def parse_xid(line: str, *, seconds: float = 0.0, boot_id: str = "") -> XidEvent | None:
-    """Return the event that a line of the kernel's log holds; None if it holds none."""
+def _is_logged(event: XidEvent, logged: Sequence[XidEvent]) -> bool:
+    return any(
+        (one.slot, one.code) == (event.slot, event.code) and abs(one.seconds - event.seconds) <= SAME_SECONDS
+        for one in logged
+    )
+
+
+def parse_xid(line: str, *, seconds: float = 0.0, boot_id: str = "", cgroup: str = "") -> XidEvent | None:
+    """Return the event that a line of the kernel's log holds; None if it holds none. `cgroup`: of its process."""
     found = _XID.search(line)
     slot = normal_slot(found["slot"]) if found else ""
     if found is None or not slot:
         return None
     process = _PROCESS.match(found["rest"])
     rest = process["rest"] if process else found["rest"]
+    pod, container = workload_of(cgroup)
     return XidEvent(
         seconds=seconds,
         slot=slot,
         code=int(found["code"]),
         boot_id=boot_id,
         pid=(process["pid"] if process else "").replace("<unknown>", ""),
-        workload=((process["name"] or "") if process else "").strip(),
+        program=((process["name"] or "") if process else "").strip(),
+        pod=pod,
+        container=container,
         text=" ".join(rest.lstrip(", ").split())[:_MOST_TEXT],
     )
