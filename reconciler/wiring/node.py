@@ -55,7 +55,7 @@ def _events(environ: Mapping[str, str], on_xid: Callable[[], None]) -> "ReadingS
 
 
 def _pings(addresses: Sequence[str], environ: Mapping[str, str]) -> "ReadingSource":
-    from reconciler.adapters.node.ping import PingSource  # noqa: PLC0415 - only with addresses
+    from reconciler.adapters.node.network.ping import PingSource  # noqa: PLC0415 - only with addresses
     from reconciler.core.health.active.links import PingTarget  # noqa: PLC0415
 
     return PingSource([PingTarget(node=address, address=address) for address in addresses], environ=environ)

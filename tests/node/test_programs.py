@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.adapters.node.diagnostics import DiagnosticsSource, read_bandwidth, read_diag
-from reconciler.adapters.node.iperf import iperf_client, iperf_servers, merged
-from reconciler.adapters.node.ping import PingSource, statistics
+from reconciler.adapters.node.network.iperf import iperf_client, iperf_servers, merged
+from reconciler.adapters.node.network.ping import PingSource, statistics
 from reconciler.adapters.node.programs import ProgramOutput
 from reconciler.core.health.active.links import PingTarget
 from reconciler.core.health.findings import CheckStatus, ProbeProfile

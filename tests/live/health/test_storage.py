@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.storage import LABEL, ClaimTest, claim_volume
+from reconciler.app.health.measuring.storage import LABEL, ClaimTest, claim_volume
 from reconciler.core.health.readings import NodeReading, ReadError
 from reconciler.core.objects import ObjectKey
 from reconciler.ports.cluster import ClusterUnavailable

@@ -1,0 +1,1 @@
+"""Measurements of the network between nodes: ping, and bandwidth by iperf3."""

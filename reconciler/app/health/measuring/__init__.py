@@ -1,0 +1,1 @@
+"""Tests of a node that need its cluster: claims of volumes, and bandwidth to other nodes."""
