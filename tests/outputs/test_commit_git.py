@@ -429,6 +429,23 @@ def test_killed_together_with_git_it_is_as_before_or_done(box: Sandbox, turn: in
     assert box.git("rev-list", "--count", f"{head}..HEAD") == "1"
 
 
+def test_a_lock_that_is_left_when_only_file_times_are_missing_is_named(box: Sandbox, tmp_path: Path) -> None:
+    """Nothing is left to be staged, so the refresh of the index is the first to meet the lock."""
+    head = box.git("rev-parse", "HEAD")
+    crashed = crash(
+        box, tmp_path, until=lambda again: status(again) == [] and again.git("rev-parse", "HEAD") != head
+    )
+    os.utime(crashed.folder / "rendered/c/a.yaml", (1, 1))
+    lock = crashed.folder / ".git/index.lock"
+    lock.touch()
+    with pytest.raises(RepositoryError, match=r"index\.lock") as caught:
+        render(crashed)
+    assert "lock" in caught.value.hint
+    lock.unlink()
+    assert render(crashed) is None
+    assert status(crashed) == []
+
+
 def crash(box: Sandbox, folder: Path, *, until: Callable[[Sandbox], bool]) -> Sandbox:
     """Let a commit die at ever later steps, each time in a fresh copy, until something is to be seen there."""
     head = box.git("rev-parse", "HEAD")

@@ -309,7 +309,10 @@ class Committer(Struct, frozen=True, kw_only=True):
         self._stage([change for change in changes if change.is_before(state.index[change.path])])
 
     def _stage(self, changes: list[FileChange]) -> None:
-        """Set these entries of the index, then refresh the file times in it, which keeps later git commands fast."""
+        """Set these entries of the index, then refresh the file times in it, which keeps later git commands fast.
+
+        Not quietly: with `-q` git does not say either that the index is locked.
+        """
         zeros = "0" * len(blob_oid(b"", self.location.object_format))
         lines = [
             f"{change.after.mode} {change.after.oid}\t{change.path}\0"
@@ -319,7 +322,7 @@ class Committer(Struct, frozen=True, kw_only=True):
         ]
         git = without_filters(self.location.git)
         git.run("update-index", "-z", "--index-info", data=(line.encode("utf-8", "surrogateescape") for line in lines))
-        git.run("update-index", "-q", "--refresh", accept=(0, 1))
+        git.run("update-index", "--refresh", accept=(0, 1))
 
     # -- lock and journal --------------------------------------------------------------------------------------------
 
