@@ -49,7 +49,7 @@ class GitConflicts(Struct, frozen=True, kw_only=True):
     def unstaged(self) -> list[str]:
         """Return the files below the root with changes that are not staged, new files too, sorted."""
         git = without_filters(self.location.git)
-        git.run("update-index", "-q", "--refresh", accept=(0, 1))
+        git.run("update-index", "--refresh", accept=(0, 1))
         listings = (
             git.run("diff-files", "--name-only", "-z", "--ignore-submodules=dirty"),
             git.run("ls-files", "--others", "--exclude-standard", "-z"),
