@@ -76,7 +76,9 @@ def apply_revision(
         try:
             refuse_in_full(work.plan)
             with trace.stage("apply"):
-                runs = apply_runs(run, clusters, environ, wait_seconds=0.0, advance=lambda _: None, tell=lambda _: None)
+                runs = apply_runs(
+                    run, clusters, environ, wait_seconds=None, advance=lambda _: None, tell=lambda _: None
+                )
                 applied = apply(runs, work.plan, work)
             failed = apply_failure(applied)
             if failed is None and left:

@@ -80,7 +80,7 @@ class Renderer:
     def bodies(self, paths: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the objects of rendered paths: read from `rendered/` where it has them, and the rest compiled.
 
-        Some at a time, because objects with the places of their fields are large.
+        Those that are compiled come some at a time, because objects with the places of their fields are large.
         """
         index = self._index
         folder, rendered = index.revision.config.rendered, index.revision.files.rendered
@@ -88,13 +88,12 @@ class Renderer:
         missing: list[str] = []
         for path in paths:
             (there if rendered.get(path) == index.desired[path] else missing).append(path)
-        for some in _parts(there):
-            for path, raw in read_files(self._runtime.repository, index.desired, some):
-                documents = read(f"{folder}/{path}", raw).documents
-                if len(documents) == 1:
-                    yield path, documents[0].data
-                else:
-                    missing.append(path)
+        for path, raw in read_files(self._runtime.repository, index.desired, there):
+            documents = read(f"{folder}/{path}", raw).documents
+            if len(documents) == 1:
+                yield path, documents[0].data
+            else:
+                missing.append(path)
         groups = self.group(missing)
         for some in _parts(sorted(groups)):
             for source, objects in zip(some, self.compile(some), strict=True):

@@ -123,12 +123,11 @@ def plan_tree(
     differences = compare(runtime, sides)
     judgement = judge(runtime, sides.index, sides.base)
     judged = _apply(runtime, sides, differences, judgement, date)
-    inputs = _inputs(runtime, sides, differences, judgement, judged)
+    reviewed = {} if saved is None else _reviewed(saved, config.rendered)
+    inputs = _inputs(runtime, sides, differences, judgement, judged, reviewed)
     if sides.live is not None and inputs.approvals.approvals:
         git = GitChanges.of(plan_tree(runtime, tree, config, base=base, date=date).plan)
         inputs = replace(inputs, approvals=replace(inputs.approvals, git=git))
-    if saved is not None:
-        inputs = replace(inputs, reviewed=_reviewed(saved, config.rendered))
     made = make_plan(inputs)
     policies = [sides.index.context.policies, *([judgement.rules.policies] if judgement.rules else [])]
     if whole := judge_whole(made, *policies):
@@ -212,7 +211,14 @@ def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: 
     return _Judged(findings=findings, inventories_before=inventories, day=day, health_policies=effects)
 
 
-def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement: Judgement, judged: _Judged) -> Inputs:
+def _inputs(  # noqa: PLR0917
+    runtime: Runtime,
+    sides: Sides,
+    differences: Differences,
+    judgement: Judgement,
+    judged: _Judged,
+    reviewed: Mapping[str, Change],
+) -> Inputs:
     index, baseline, renderer, revision = sides.index, sides.baseline, sides.renderer, sides.index.revision
     changed, differing, findings = differences.changed, differences.differing, judged.findings
     objects = baseline.objects(differing)
@@ -221,7 +227,8 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
     edits = _committed_edits(runtime, index, sides.base, sides.existing, waiting | differences.kept_specs)
     is_itself = sides.is_against_head or sides.base.tree.commit == revision.tree.commit
     folders_before = _last_rendered(runtime, index) if is_itself else sides.before.files
-    renderer.group(_creations(changed, differences.owned, moves=bool(differing)))
+    created = _creations(changed, differences.owned, moves=bool(differing))
+    renderer.group(path for path in created if differing or not _is_reviewed(reviewed, path, index.desired))
     return Inputs(
         engine=runtime.engine,
         base=_describe(sides.before.tree, sides.before.files.rendered),
@@ -261,6 +268,7 @@ def _inputs(runtime: Runtime, sides: Sides, differences: Differences, judgement:
         judged_by=_judged_by(index),
         approvals=_approvals(index, sides.base, judged.day),
         live=_live_facts(sides, differences),
+        reviewed=reviewed,
     )
 
 
@@ -268,6 +276,11 @@ def _reviewed(saved: Plan, folder: str) -> dict[str, Change]:
     """Return what a saved plan creates, by path."""
     creations = (change for change in saved.changes if change.operation is Operation.CREATE)
     return {change.path.removeprefix(f"{folder}/"): change for change in creations}
+
+
+def _is_reviewed(reviewed: Mapping[str, Change], path: str, desired: Mapping[str, str]) -> bool:
+    """Return whether a saved plan has the details of a creation, so that its source need not be read."""
+    return path in reviewed and reviewed[path].digest_after == desired[path]
 
 
 def _live_facts(sides: Sides, differences: Differences) -> LiveFacts:

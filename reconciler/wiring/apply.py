@@ -30,7 +30,7 @@ def apply_runs(
     clusters: "Mapping[str, LiveCluster]",
     environ: Mapping[str, str],
     *,
-    wait_seconds: float,
+    wait_seconds: float | None,
     advance: "Callable[[StepResult], None]",
     tell: Callable[[int], None],
 ) -> dict[str, ApplyRun]:

@@ -432,9 +432,7 @@ def test_killed_together_with_git_it_is_as_before_or_done(box: Sandbox, turn: in
 def test_a_lock_that_is_left_when_only_file_times_are_missing_is_named(box: Sandbox, tmp_path: Path) -> None:
     """Nothing is left to be staged, so the refresh of the index is the first to meet the lock."""
     head = box.git("rev-parse", "HEAD")
-    crashed = crash(
-        box, tmp_path, until=lambda again: status(again) == [] and again.git("rev-parse", "HEAD") != head
-    )
+    crashed = crash(box, tmp_path, until=lambda again: status(again) == [] and again.git("rev-parse", "HEAD") != head)
     os.utime(crashed.folder / "rendered/c/a.yaml", (1, 1))
     lock = crashed.folder / ".git/index.lock"
     lock.touch()

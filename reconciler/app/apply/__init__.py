@@ -13,7 +13,7 @@ from reconciler.app.apply.execution import Executed, execute
 from reconciler.app.apply.requests import Rules, Target, carry_out
 from reconciler.app.apply.stored import add_record, change_inventory, forget_elsewhere, read_records
 from reconciler.app.apply.waiting import Waiter, settle, wait_ready
-from reconciler.core.apply.inventory import Member, owns
+from reconciler.core.apply.inventory import Member, ObjectInventory, owns
 from reconciler.core.apply.order import order
 from reconciler.core.apply.results import Ending, Record, StepResult, count, encode_record, failures
 from reconciler.core.apply.steps import Step, Verb, moved_inputs, moved_objects, planned_objects
@@ -26,9 +26,9 @@ from reconciler.core.values import mapping, text
 from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.gate import refuse
-from reconciler.planning.live.inventory import Claims, Place, claimants, read_inventories, read_inventory
+from reconciler.planning.live.inventory import Claims, Place, claimants, read_inventories
 from reconciler.planning.live.proofs import add_proofs, proof
-from reconciler.planning.live.reading import read_now
+from reconciler.planning.live.reading import at_once, read_now
 from reconciler.ports import Cache
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster
@@ -44,6 +44,7 @@ class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
     """Where and how a plan is carried out on one cluster.
 
     log: appends a line to the decision log; it raises `OutsideError` if it cannot.
+    wait_seconds: how long to wait until objects are ready; None: not to look whether they are.
     tell: is called with each result, and then with the number of objects that are not ready.
     """
 
@@ -51,7 +52,7 @@ class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
     place: Place
     log: Callable[[bytes], None]
-    wait_seconds: float = 300.0
+    wait_seconds: float | None = 300.0
     advance: Callable[[StepResult], None] = lambda _: None
     tell: Callable[[int], None] = lambda _: None
 
@@ -149,7 +150,6 @@ def _has_begun(saved: Plan, records: Sequence[Record]) -> bool:
 
 def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resumed: bool) -> Applied:
     """Carry out the steps of one cluster. Nothing changes unless the decision log and the inventory are written."""
-    uids = read_inventory(run.live, run.place).uids()
     record = Record(
         cluster=cluster,
         server=run.live.server,
@@ -163,12 +163,12 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
     run.log(encode_record(record))
     add_record(run.live, run.place, record)
     creations = [step.key for step in work.steps if step.verb is Verb.CREATE]
-    change_inventory(run.live, run.place, add=[Member(key=key) for key in creations if key not in uids])
+    inventory = change_inventory(run.live, run.place, begin=creations)
     claims = read_inventories(run.live, run.place).claims
     rules = Rules(
         kinds=work.kinds,
         version_of=work.version_of,
-        uids=uids,
+        uids=inventory.uids(),
         claims=claims,
         approved=_approved(saved, work, is_resumed=is_resumed),
         wait_gone=lambda step: wait_ready(_settling(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
@@ -203,7 +203,8 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
     results, interruption = executed
     notes: list[str] = []
     note = _noting(notes)
-    note(lambda: _note_results(run, results))
+    known: list[ObjectInventory] = []
+    note(lambda: known.append(_note_results(run, results)))
     adopted = {change.key for change in work.plan.changes if change.adopts}
     ours = [one.key for one in results if one.uid and one.key in adopted]
     note(lambda: forget_elsewhere(run.live, [(key, claim) for key in ours for claim in claims.get(key, ())]))
@@ -211,14 +212,14 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
     not_ready: dict[str, str] = {}
     steps = {step.path: step for step in work.steps}
     done = [result for result in results if result.ending is Ending.DONE]
-    if interruption is None:
+    if interruption is None and run.wait_seconds is not None:
         waiter = Waiter(live=run.live, kinds=work.kinds, clock=run.clock, seconds=run.wait_seconds, tell=run.tell)
         try:
             not_ready.update(wait_ready(waiter, [steps[result.path] for result in done]))
         except KeyboardInterrupt as error:
             interruption = error
     if interruption is None:
-        note(lambda: _tidy_inventory(run, work, record.cluster))
+        note(lambda: _tidy_inventory(run, work, record.cluster, known))
     record = replace(
         record,
         finished=_time(run.clock.now()),
@@ -226,8 +227,7 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
         counts=count(results),
         failures=failures(results)[:_MAX_FAILURES],
     )
-    note(lambda: add_record(run.live, run.place, record))
-    note(lambda: _emit_event(run, record))
+    at_once(note, [lambda: add_record(run.live, run.place, record), lambda: _emit_event(run, record)])
     note(lambda: run.log(encode_record(record)))
     _log.info("plan %s on %s: %s", record.plan, record.cluster, record.result)
     return Applied(record=record, results=results, not_ready=not_ready, notes=tuple(notes), interruption=interruption)
@@ -248,12 +248,15 @@ def _noting(notes: list[str]) -> Callable[[Callable[[], object]], None]:
 _NOT_CREATED = frozenset(Ending) - {Ending.DONE, Ending.UNCHANGED, Ending.UNKNOWN}
 
 
-def _note_results(run: ApplyRun, results: Sequence[StepResult]) -> None:
-    """Confirm what exists, and forget creations that certainly did not happen and objects that were gone."""
+def _note_results(run: ApplyRun, results: Sequence[StepResult]) -> ObjectInventory:
+    """Confirm what exists, and forget creations that certainly did not happen and objects that were gone.
+
+    Return the inventory after that.
+    """
     written = [one for one in results if one.verb is not Verb.DELETE and one.uid]
     forgotten = [one.key for one in results if one.verb is Verb.CREATE and one.ending in _NOT_CREATED]
     forgotten += [one.key for one in results if one.verb is Verb.DELETE and one.ending is Ending.UNCHANGED]
-    change_inventory(
+    return change_inventory(
         run.live,
         run.place,
         add=[Member(key=one.key, uid=one.uid) for one in written],
@@ -276,17 +279,19 @@ def _remember(live: LiveCluster, work: Work, results: Sequence[StepResult]) -> N
     )
 
 
-def _tidy_inventory(run: ApplyRun, work: Work, cluster: str) -> None:
+def _tidy_inventory(run: ApplyRun, work: Work, cluster: str, known: Sequence[ObjectInventory]) -> None:
     """Forget what is gone, and confirm creations that an earlier run began, which may have been killed after them.
 
     What another config repository created under the same name is theirs; while that is not known, nothing is confirmed.
+    known: the inventory as this run left it; empty if that is not known.
     """
+    if known and not _doubtful(work, cluster, known[0].uids()):
+        return
     found = read_inventories(run.live, run.place)
     uids = found.own.uids()
     add: list[Member] = []
     remove: list[ObjectKey] = []
-    doubtful = sorted(key for key, known in uids.items() if "" in known or (cluster, key) not in work.keys)
-    for key, body in read_now(run.live, doubtful):
+    for key, body in read_now(run.live, _doubtful(work, cluster, uids)):
         if isinstance(body, ClusterError):
             raise body
         if body is None:
@@ -300,6 +305,11 @@ def _tidy_inventory(run: ApplyRun, work: Work, cluster: str) -> None:
                 add.append(Member(key=key, uid=uid))
     if add or remove:
         change_inventory(run.live, run.place, add=add, remove=remove)
+
+
+def _doubtful(work: Work, cluster: str, uids: Mapping[ObjectKey, AbstractSet[str]]) -> list[ObjectKey]:
+    """Return the objects of the inventory whose creation was not confirmed, and those that are not desired."""
+    return sorted(key for key, known in uids.items() if "" in known or (cluster, key) not in work.keys)
 
 
 def who_am_i(live: LiveCluster) -> str:

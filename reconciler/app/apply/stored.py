@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from reconciler.core.apply import inventory as form
-from reconciler.core.apply.inventory import Member
+from reconciler.core.apply.inventory import Member, ObjectInventory
 from reconciler.core.apply.results import Record, decode_record, encode_record
-from reconciler.core.kinds.workloads import CONFIG_MAP
+from reconciler.core.kinds.workloads import CONFIG_MAP, NAMESPACE
 from reconciler.core.objects import ObjectKey
 from reconciler.core.values import mapping, text
 from reconciler.errors import OutsideError, StalePlan
@@ -23,13 +23,26 @@ _RECORDS = "records"
 
 
 def change_inventory(
-    live: LiveCluster, place: Place, *, add: Iterable[Member] = (), remove: Iterable[ObjectKey] = ()
-) -> None:
-    """Add and remove objects. Only ConfigMaps that change are written; another writer loses nothing."""
-    add, remove = tuple(add), tuple(remove)
+    live: LiveCluster,
+    place: Place,
+    *,
+    begin: Iterable[ObjectKey] = (),
+    add: Iterable[Member] = (),
+    remove: Iterable[ObjectKey] = (),
+) -> ObjectInventory:
+    """Add and remove objects, and return the inventory after that.
+
+    begin: objects whose creation begins; those that are listed already stay as they are.
+
+    Only ConfigMaps that change are written; another writer loses nothing.
+    """
+    begin, add, remove = tuple(begin), tuple(add), tuple(remove)
     for _ in range(_ATTEMPTS):
-        inventory, existing = read_stored(live, place)
-        wanted = form.shards(place.name, inventory.changed(add=add, remove=remove))
+        before, existing = read_stored(live, place)
+        listed = before.uids()
+        begun = (Member(key=key) for key in begin if key not in listed)
+        after = before.changed(add=(*add, *begun), remove=remove)
+        wanted = form.shards(place.name, after)
         try:
             bodies = [
                 form.config_map(
@@ -47,7 +60,7 @@ def change_inventory(
             if error.status != _CONFLICT:
                 raise
             continue
-        return
+        return after
     raise StalePlan(
         f"the inventory {place.namespace}/{place.name} is changed by another program all the time",
         hint="let one `reconciler apply` run at a time",
@@ -84,9 +97,25 @@ def _create(live: LiveCluster, body: Mapping[str, Any]) -> None:
     except ClusterError as error:
         if error.status != _NOT_FOUND:
             raise
-        name = body["metadata"]["namespace"]
-        live.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        live.create(_namespace(body["metadata"]["namespace"]))
         live.create(body)
+
+
+def _make_namespace(live: LiveCluster, name: str) -> None:
+    """Create a namespace that does not exist: the server answers a creation in a missing one only after a pause.
+
+    Who may not look leaves it to the creation.
+    """
+    try:
+        is_missing = live.get(ObjectKey(group=NAMESPACE[0], kind=NAMESPACE[1], namespace="", name=name)) is None
+    except ClusterError:
+        return
+    if is_missing:
+        live.create(_namespace(name))
+
+
+def _namespace(name: str) -> Body:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _key(place: Place, name: str) -> ObjectKey:
@@ -111,6 +140,8 @@ def add_record(live: LiveCluster, place: Place, record: Record) -> None:
         metadata = {"name": name, "namespace": place.namespace}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_RECORDS: lines}}
         try:
+            if old is None:
+                _make_namespace(live, place.namespace)
             _write(live, body, {} if old is None else {name: old})
         except ClusterError as error:
             if error.status != _CONFLICT:

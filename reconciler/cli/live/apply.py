@@ -41,7 +41,7 @@ Examples:
     show_default=True,
     help="How long to wait until the applied objects are ready.",
 )
-@click.option("--no-wait", is_flag=True, help="Do not wait until the applied objects are ready.")
+@click.option("--no-wait", is_flag=True, help="Neither wait nor look whether the applied objects are ready.")
 @options.inventory_namespace
 @click.option(
     "--decision-log",
@@ -83,13 +83,13 @@ def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flag
                 run,
                 clusters,
                 environ,
-                wait_seconds=0.0 if no_wait else timeout,
+                wait_seconds=None if no_wait else timeout,
                 advance=lambda _: advance(1),
                 tell=lambda _: advance(0),
             )
             applied = apply(runs, saved, work)
     _report(applied, run.settings)
-    return _end(applied, waited=not no_wait)
+    return _end(applied)
 
 
 def _report(applied: "Sequence[Applied]", settings: "Settings") -> None:
@@ -104,7 +104,7 @@ def _report(applied: "Sequence[Applied]", settings: "Settings") -> None:
         emit_report(render_applied(one.record, one.results, one.not_ready, one.notes), settings)
 
 
-def _end(applied: "Sequence[Applied]", *, waited: bool) -> int:
+def _end(applied: "Sequence[Applied]") -> int:
     """Return 0, or raise what went wrong: the interruption, what a new plan has to solve, then other failures."""
     from reconciler.core.apply.results import UNSAFE  # noqa: PLC0415 - as above
     from reconciler.core.values import plural  # noqa: PLC0415
@@ -123,7 +123,7 @@ def _end(applied: "Sequence[Applied]", *, waited: bool) -> int:
         hint = "remove the causes, then run the same command again"
         raise OutsideError(f"{plural(len(failed), 'object')} not applied, shown above", hint=hint)
     late = sum(len(one.not_ready) for one in applied)
-    if late and waited:
+    if late:
         raise OutsideError(f"applied, but {plural(late, 'object')} not ready in time, shown above")
     if any(one.notes for one in applied):
         raise OutsideError("applied, but the record is incomplete: see the warnings above")
