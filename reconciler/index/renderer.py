@@ -1,7 +1,8 @@
 """`Renderer`: manifests and bytes of rendered paths, for the few that a plan compares or writes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -13,7 +14,6 @@ from reconciler.index.compile import RenderedObject, compile_files
 from reconciler.index.workers import in_parallel
 
 _MOST_KEPT = 1_000  # source files whose objects `object` keeps
-_AT_A_TIME = 100
 
 
 class Renderer:
@@ -23,6 +23,7 @@ class Renderer:
         self._runtime = runtime
         self._index = index
         self._raw: dict[str, bytes] = {}
+        self._lock = Lock()
         self._compile_one = lru_cache(_MOST_KEPT)(self._compile_for_cluster)
 
     def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
@@ -77,27 +78,13 @@ class Renderer:
         contents.update(self._render([path for path in paths if path not in contents]))
         return {path: contents[path] for path in paths}
 
-    def bodies(self, paths: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield the objects of rendered paths: read from `rendered/` where it has them, and the rest compiled.
-
-        Those that are compiled come some at a time, because objects with the places of their fields are large.
-        """
-        index = self._index
-        folder, rendered = index.revision.config.rendered, index.revision.files.rendered
-        there: list[str] = []
-        missing: list[str] = []
-        for path in paths:
-            (there if rendered.get(path) == index.desired[path] else missing).append(path)
-        for path, raw in read_files(self._runtime.repository, index.desired, there):
-            documents = read(f"{folder}/{path}", raw).documents
-            if len(documents) == 1:
-                yield path, documents[0].data
-            else:
-                missing.append(path)
-        groups = self.group(missing)
-        for some in _parts(sorted(groups)):
-            for source, objects in zip(some, self.compile(some), strict=True):
-                yield from ((path, objects[path].manifest.body) for path in groups[source])
+    def body(self, path: str, content: bytes) -> Mapping[str, Any]:
+        """Return the object that the bytes of a rendered path hold. Threads may call it."""
+        documents = read(f"{self._index.revision.config.rendered}/{path}", content).documents
+        if len(documents) == 1:
+            return documents[0].data
+        with self._lock:
+            return self.object(path).manifest.body
 
     def _render(self, paths: list[str]) -> dict[str, bytes]:
         groups = self.group(paths)
@@ -115,9 +102,3 @@ class Renderer:
             for raw in in_parallel(work, len(sources), processes=self._runtime.processes, advance=advance):
                 contents.update(msgspec.msgpack.decode(raw, type=dict[str, bytes]))
         return contents
-
-
-def _parts(names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield names, some at a time."""
-    for start in range(0, len(names), _AT_A_TIME):
-        yield list(names[start : start + _AT_A_TIME])

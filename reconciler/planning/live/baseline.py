@@ -242,20 +242,28 @@ class LiveBaseline:
             live = reader.read(existing, versions)
             for path in existing.keys() - live.keys():  # gone since it was listed
                 del self._identities[path], self._versions[path]
-            questions: dict[str, Mapping[str, Any]] = {}
+            asked, ours = list[str](), live.keys() - self.adopted.keys()
             for path, manifest in manifests.items():
-                body: Mapping[str, Any] = manifest.body
                 if path in live and self._identities[path].is_terminating:
-                    self._keep(path, live[path], body, None)
+                    self._keep(path, keys[path], live[path], manifest.body, None)
                     self._doubt(path, "the object is being deleted on the cluster", hint="plan again when it is gone")
-                elif path in live and path not in self.adopted and self._holds(keys[path], body, live[path]):
+                elif path in ours and holds(manifest.body, live[path], self._list_keys(keys[path])):
                     yield path
                 else:
-                    questions[path] = self._settle(path, manifest, live[path]) if path in live else body
+                    asked.append(path)
+            questions = self._questions({path: manifests[path] for path in asked}, live)
             answers = at_once(lambda body: probe(one.live, body), questions.values())
             for path, answer in zip(questions, answers, strict=True):
                 if self._judge(one, path, manifests[path].body, live.get(path), answer, unchecked):
                     yield path
+
+    def _questions(self, manifests: Mapping[str, Manifest], live: Mapping[str, Body]) -> dict[str, Mapping[str, Any]]:
+        """Return what is dry-run, by path. The objects of the base are read at one time."""
+        self._existing.objects(path for path in manifests if path in live and path in self._existing.versions)
+        return {
+            path: self._settle(path, manifest, live[path]) if path in live else manifest.body
+            for path, manifest in manifests.items()
+        }
 
     def _settle(self, path: str, manifest: Manifest, live: Body) -> Mapping[str, Any]:
         """Return what an apply sends, and note the drift that it leaves."""
@@ -296,7 +304,7 @@ class LiveBaseline:
         elif answer.reply is not ServerReply.ACCEPTED:
             self.doubts.append(doubt_of(path, answer, body))
         if live is not None:
-            self._keep(path, live, body, after)
+            self._keep(path, key, live, body, after)
         return False
 
     def _meet(self, path: str, key: ObjectKey, live: Body) -> None:
@@ -308,14 +316,10 @@ class LiveBaseline:
         self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live)
         self._versions[path] = version_of(live).uid
 
-    def _holds(self, key: ObjectKey, desired: Mapping[str, Any], live: Body) -> bool:
-        return holds(desired, live, self._list_keys(key))
-
     def _doubt(self, path: str, message: str, *, field: str = "", hint: str, is_refused: bool = False) -> None:
         self.doubts.append(Doubt(path=path, message=message, field=field, hint=hint, is_refused=is_refused))
 
-    def _keep(self, path: str, live: Body, desired: Mapping[str, Any], result: Body | None) -> None:
-        key = _key(desired)
+    def _keep(self, path: str, key: ObjectKey, live: Body, desired: Mapping[str, Any], result: Body | None) -> None:
         self._remember(path, live)
         self._projected[path] = msgspec.json.encode(project(desired, live, result, self._list_keys(key)))
 
@@ -392,9 +396,3 @@ def _rendered(renderer: Renderer, paths: Sequence[str]) -> Iterator[dict[str, Ma
     while chosen := list(islice(sources, _CHUNK)):
         compiled = zip(chosen, renderer.compile(chosen), strict=True)
         yield {path: objects[path].manifest for source, objects in compiled for path in groups[source]}
-
-
-def _key(body: Mapping[str, Any]) -> ObjectKey:
-    group, _ = split_api_version(body["apiVersion"])
-    metadata = body["metadata"]
-    return ObjectKey(group=group, kind=body["kind"], namespace=metadata.get("namespace") or "", name=metadata["name"])

@@ -18,6 +18,7 @@ def find_drift(
 
     existing: `rendered/` of the base.
     """
+    existing.objects(path for path in updates if path in existing.versions)  # all at one time
     for path in sorted({*updates, *live.left}):
         yield from _reverted(index, live, existing, path, updates[path]) if path in updates else ()
         yield from live.left.get(path, ())

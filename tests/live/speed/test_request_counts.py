@@ -1,9 +1,16 @@
 """How many requests a plan and an apply make: each creation is dry-run once, and what is known is not asked again."""
 
 import json
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from reconciler.adapters.git.command import Git
 from tests.live.apply.conftest import Site
 from tests.live.speed.conftest import Requests
+
+if TYPE_CHECKING:
+    import subprocess
 
 _MANY = 60  # more than are asked for one by one
 
@@ -24,6 +31,40 @@ def test_each_creation_is_dry_run_once(site: Site, requests: Requests) -> None:
     made = requests.take()
     assert (made["dry-run"], made["apply"]) == (0, _MANY)
     assert made["read"] < _MANY
+
+
+def test_without_waiting_nothing_is_looked_at_afterwards(site: Site, requests: Requests) -> None:
+    """F-141: what was applied is listed only to see whether it is ready."""
+    assert site.reconcile().code == 0  # the namespace
+    lists = []
+    for key, flags in (("a", ["--no-wait"]), ("b", [])):
+        write_many(site, key=key)
+        assert site.plan().code == 0
+        requests.take()
+        assert site.apply(*flags).code == 0
+        lists.append(requests.take()["list"])
+    assert lists[1] == lists[0] + 1
+
+
+def test_an_apply_reads_all_objects_of_git_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-141: the number of git processes does not depend on the number of objects."""
+    started: list[str] = []
+    start = Git._start
+
+    def noted(self: Git, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+        started.append(arguments[0])
+        return start(self, *arguments, **options)
+
+    monkeypatch.setattr(Git, "_start", noted)
+    counts = []
+    for count in (_MANY, 5 * _MANY):
+        write_many(site, count, key=f"a{count}")
+        site.fleet.run("commit")
+        assert site.plan().code == 0
+        started.clear()
+        assert site.apply("--no-wait").code == 0
+        counts.append(len(started))
+    assert counts[0] == counts[1]
 
 
 def test_what_was_applied_is_not_read_again(site: Site, requests: Requests) -> None:
