@@ -21,6 +21,8 @@ _DESCRIPTIONS = {
     " within heartbeatSeconds.",
     "GpuIdentity": "One GPU. The slot identifies its place, the UUID the device.",
     "HealthFinding": "What one check says. The slot is the PCI bus id of a GPU; without one it is about the node.",
+    "GpuUse": "How one GPU was used up to the sweep: power and traffic are means since the sweep before, errors are"
+    " counters of this boot. What nobody tells is missing.",
     "Threshold": "The limit that the observed value was compared with, and where the limit comes from.",
     "ProfileRun": "The last run of a profile heavier than light. It has died if it did not finish by its deadline.",
 }

@@ -38,6 +38,10 @@ _NVLINK5 = {
     212: "discards", 213: "recovery_success", 214: "recovery_failed", 215: "recovery_events", 219: "effective",
     221: "symbol",
 }  # fmt: skip
+_TRAFFIC = {138: ("nvlink", 1024), 139: ("nvlink", 1024), 197: ("pcie", 1), 198: ("pcie", 1)}
+"""Fields of bytes sent and received: the part of the total they belong to, and their unit."""
+
+_ALL_LINKS = 0xFFFFFFFF
 _OLD_LINK_ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
 
 
@@ -164,6 +168,19 @@ def _link_errors(handle: Any) -> dict[str, Any]:
     return totals
 
 
+def _traffic(handle: Any) -> dict[str, Any]:
+    """Return the bytes that moved since the driver was loaded, by NVLink and by PCIe, both directions together."""
+    values = pynvml.nvmlDeviceGetFieldValues(handle, [(number, _ALL_LINKS) for number in _TRAFFIC])
+    totals = dict[str, float]()
+    for value in values:
+        if value.nvmlReturn == 0:
+            name, unit = _TRAFFIC[value.fieldId]
+            totals[name] = totals.get(name, 0) + unit * (_number(value) or 0)
+    if not totals:
+        raise pynvml.NVMLError(values[0].nvmlReturn)
+    return totals
+
+
 def _fabric(handle: Any) -> dict[str, Any]:
     found = pynvml.c_nvmlGpuFabricInfo_v2_t()
     pynvml.nvmlDeviceGetGpuFabricInfoV(handle, pynvml.byref(found))
@@ -252,6 +269,8 @@ GPU_CALLS: tuple[Call, ...] = (
     ("clock_memory_max", _call("nvmlDeviceGetMaxClockInfo", 2)),
     ("memory_bus_width", _call("nvmlDeviceGetMemoryBusWidth")),
     ("power_usage", _call("nvmlDeviceGetPowerUsage")),
+    ("energy", _call("nvmlDeviceGetTotalEnergyConsumption")),
+    ("traffic", _traffic),
     ("power_limit", _call("nvmlDeviceGetEnforcedPowerLimit")),
     ("power_default_limit", _call("nvmlDeviceGetPowerManagementDefaultLimit")),
     ("persistence", _call("nvmlDeviceGetPersistenceMode")),

@@ -17,6 +17,7 @@ from reconciler.core.health.fleet.conclude import is_stale
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
 from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
 from reconciler.core.health.fleet.state import FleetNode, HealthPhase, NodeState
+from reconciler.core.health.inflight.postflight import with_job_errors
 from reconciler.core.health.limits import rejudged_reports
 from reconciler.core.health.nodes.decided import node_mark
 from reconciler.core.health.policy import CheckRule, PolicyBook
@@ -63,7 +64,8 @@ def run_round(
     reading = read_fleet(cluster)
     stored = store.read()
     named = name_workloads(cluster, reading.reports, stored.state.workloads)
-    reading = replace(reading, reports=rejudged_reports(named.reports, reading.facts, rules.policies))
+    reports = with_job_errors(named.reports, stored.state.job_errors)
+    reading = replace(reading, reports=rejudged_reports(reports, reading.facts, rules.policies))
     now = clock.now().timestamp()
     facts, problems = with_drained(cluster, _facts(reading, stored.state), stored.state.fleet.nodes)
     given = FleetInput(
@@ -74,10 +76,10 @@ def run_round(
         quarantines=rules.reviewed,
     )
     evaluation = evaluate(given, stored.state.fleet, now)
-    state = LaneState(
+    state = replace(
+        stored.state,
         fleet=evaluation.state,
         cases=_cases(stored.state.cases, evaluation.decisions.values(), now),
-        told=stored.state.told,
         deep_runs={node: at for node, at in stored.state.deep_runs.items() if 0 <= now - at < _REMEMBERED},
         workloads=dict(named.names),
     )

@@ -89,7 +89,15 @@ def live_fleets(
         reading = done.reading
         limits = rules.policies.base.breaker
         name, evaluation = sources.cluster.name, done.evaluation
-        view = overview(name, evaluation, reading.facts, reports=reading.reports, limits=limits, now=done.now)
+        view = overview(
+            name,
+            evaluation,
+            reading.facts,
+            reports=reading.reports,
+            limits=limits,
+            now=done.now,
+            jobs=done.state.jobs,
+        )
         yield SeenFleet(
             sources=sources,
             rules=rules,

@@ -8,6 +8,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.core.health.fleet.state import BreakerState, FleetState, HealthPhase, NodeState
+from reconciler.core.health.inflight.notes import JobNote
+from reconciler.core.health.inflight.postflight import JobErrors
 from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.objects import ObjectKey
 from reconciler.errors import OutsideError, StalePlan
@@ -40,6 +42,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
 
     told: the messages that people got, by what they are about. deep_runs: when the last one was started, by node.
     workloads: the names of pods with Xids, by UID.
+    jobs: what is said about jobs. job_errors: what the last job of each GPU left.
     """
 
     fleet: FleetState = FleetState()
@@ -47,6 +50,8 @@ class LaneState(Struct, frozen=True, kw_only=True):
     told: dict[str, str] = field(default_factory=dict)
     deep_runs: dict[str, float] = field(default_factory=dict)
     workloads: dict[str, str] = field(default_factory=dict)
+    jobs: tuple[JobNote, ...] = ()
+    job_errors: tuple[JobErrors, ...] = ()
 
 
 class StoredState(Struct, frozen=True, kw_only=True):

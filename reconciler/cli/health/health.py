@@ -7,6 +7,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
 from reconciler.cli.health.replay import replay
+from reconciler.cli.health.replay_jobs import replay_jobs
 from reconciler.errors import OutsideError
 
 if TYPE_CHECKING:
@@ -175,7 +176,11 @@ def _show(flags: dict[str, Any], node: str) -> int:
             find_node(fleets, node)
         said = repr(
             [
-                (one.failure, one.view and [(row.node, row.phase, row.reason) for row in one.view.nodes])
+                (
+                    one.failure,
+                    one.view and [(row.node, row.phase, row.reason) for row in one.view.nodes],
+                    one.view and [(note.uid, note.kind) for note in one.view.jobs],
+                )
                 for one in fleets
             ]
         )
@@ -203,3 +208,4 @@ def _text(fleets: "Sequence[SeenFleet]", settings: "Settings", node: str) -> str
 
 
 command.add_command(replay)
+command.add_command(replay_jobs)

@@ -24,6 +24,7 @@ from reconciler.controller.catalogue import AGENT_METRICS
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
 from reconciler.core.health.findings import ProbeProfile
+from reconciler.core.health.inflight.activity import gpu_uses
 from reconciler.core.health.judge import judge
 from reconciler.core.health.merging import SweepResult
 from reconciler.core.health.report import API_VERSION, HEARTBEAT_SECONDS, KIND, ProfileRun
@@ -216,8 +217,9 @@ def _probe(sources: "Sequence[ReadingSource]", node: str, flags: AgentFlags) -> 
         nonlocal history
         sweep = take_sweep(sources, node, clock, profile)
         findings = judge(sweep, history=history, xids=xids, peaks=peaks, profile=profile, only=flags.checks)
+        activity = gpu_uses(sweep, history)
         history = keep(history, sweep)
-        return SweepResult(sweep=sweep, findings=findings, profile=profile)
+        return SweepResult(sweep=sweep, findings=findings, profile=profile, activity=activity)
 
     return probe
 

@@ -17,7 +17,7 @@ from reconciler.outputs.terminal.logs import Log
 from reconciler.ports.cluster import EventType, LiveCluster, Watch
 
 INTERVAL_SECONDS = 15.0
-_VOLATILE = frozenset({"measuredAt", "utilization"})
+_VOLATILE = frozenset({"measuredAt", "utilization", "activity"})
 _PAUSE = 1.0  # between two rounds, so that a burst of reports is one round
 _log = Log(__name__)
 

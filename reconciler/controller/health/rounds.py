@@ -15,6 +15,7 @@ from reconciler.app.health.state_store import StateStore
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
 from reconciler.controller.health.notifying import tell, webhooks
 from reconciler.controller.health.testing import start_tests
+from reconciler.controller.health.watching import watch_jobs
 from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.reconcile import Request, author_of
 from reconciler.controller.sources.source import Mode
@@ -114,6 +115,8 @@ def _act(
             if not is_dry:
                 _tell_people(environ, store, done, name)
                 done = start_tests(environ, live, store, done, rules)
+                file, kinds = Path(request.folder) / f"jobs-{name}.json", run.workspace.runtime.kinds
+                done = watch_jobs(file, live, store, done, kinds=kinds, clock=clock)
             rounds.append(ClusterRound(cluster=name, store=store, done=done))
         except (ClusterError, StalePlan) as error:
             rounds.append(ClusterRound(cluster=name, failure=failure(error)))
@@ -139,7 +142,9 @@ def _not_told(problem: str) -> None:
 def _gauges(rounds: Sequence[ClusterRound]) -> dict[str, FleetSamples]:
     """Return the samples of the clusters that were looked at."""
     return {
-        one.cluster: fleet_samples(one.done.evaluation, one.done.reading.facts, one.done.reading.reports)
+        one.cluster: fleet_samples(
+            one.done.evaluation, one.done.reading.facts, one.done.reading.reports, one.done.state.jobs
+        )
         for one in rounds
         if one.done is not None
     }

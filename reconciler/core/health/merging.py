@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.core.health.checks.check import as_number
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile, clears
 from reconciler.core.health.readings import GpuIdentity, Sweep
-from reconciler.core.health.report import NodeReport, ProfileRun
+from reconciler.core.health.report import GpuUse, NodeReport, ProfileRun
 
 OUT_OF_ORDER_SECONDS = 600.0
 """An older measurement is dropped, unless the report is this far ahead: then a clock was wrong, not the order."""
@@ -24,11 +24,12 @@ _LISTED = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
 
 
 class SweepResult(Struct, frozen=True, kw_only=True):
-    """One sweep and everything that the checks of a profile said about it, PASS and SKIP too."""
+    """One sweep and everything that the checks of a profile said about it, PASS and SKIP too; how GPUs were used."""
 
     sweep: Sweep
     findings: tuple[HealthFinding, ...]
     profile: ProbeProfile = ProbeProfile.LIGHT
+    activity: tuple[GpuUse, ...] = ()
 
 
 def merged(previous: NodeReport | None, result: SweepResult, **identity: object) -> NodeReport:
@@ -68,6 +69,7 @@ def merged(previous: NodeReport | None, result: SweepResult, **identity: object)
         passed_by=heavy,
         runs=before.runs if before else (),
         utilization=before.utilization if before is not None and is_late else _utilization(sweep),
+        activity=before.activity if before is not None and is_late else result.activity,
     )
     return replace(report, **identity)
 
@@ -107,7 +109,7 @@ def youngest_failure(report: NodeReport) -> float:
 def content(report: NodeReport) -> NodeReport:
     """Return what a report says, without its time and without values that change from sweep to sweep."""
     findings = tuple(replace(one, observed=None, samples=1, message="") for one in report.findings)
-    return replace(report, measured_at=0.0, findings=findings, utilization={})
+    return replace(report, measured_at=0.0, findings=findings, utilization={}, activity=())
 
 
 def _heavy_passes(before: NodeReport | None, passed: set[str], result: SweepResult) -> dict[str, ProbeProfile]:

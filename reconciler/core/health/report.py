@@ -35,6 +35,25 @@ class ProfileRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.started_at > self.finished_at and now < self.deadline
 
 
+class GpuUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one GPU was used up to the sweep of the report. None: nobody tells.
+
+    watts, traffic (bytes a second by PCIe and NVLink): the mean since the sweep before. utilization is in percent,
+    clock in MHz. throttled: for heat or power, by the hardware. occupied: a program holds memory of the GPU. errors:
+    counters of this boot, by name.
+    """
+
+    slot: str
+    watts: float | None = None
+    utilization: float | None = None
+    clock: float | None = None
+    celsius: float | None = None
+    traffic: float | None = None
+    throttled: bool = False
+    occupied: bool | None = None
+    errors: Mapping[str, float] = {}
+
+
 class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The findings of one node: everything but PASS and SKIP in full, those two as ids of checks.
 
@@ -42,7 +61,8 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     heavier than light. `measured_at` is in seconds since the epoch, of the last sweep; `node_uid` tells a replaced
     node of the same name. `heartbeat_seconds`: how long after `measured_at` the next report comes at the latest.
     `shortened` findings lost their text and `omitted` ones are missing, because the report was too large; the gravest
-    come first. `utilization` is that of each GPU by slot, in percent, where the driver tells it.
+    come first. `utilization` is that of each GPU by slot, in percent, where the driver tells it; `activity` is what
+    detectors of jobs look at.
     """
 
     node: str
@@ -61,6 +81,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     shortened: int = 0
     omitted: int = 0
     utilization: Mapping[str, float] = {}
+    activity: tuple[GpuUse, ...] = ()
     address: str = ""  # of the agent's HTTP interface
 
     def run(self, profile: ProbeProfile) -> ProfileRun | None:

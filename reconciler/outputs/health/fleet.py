@@ -8,6 +8,7 @@ from msgspec import to_builtins
 
 from reconciler.core.health.fleet.overview import UNKNOWN, HealthOverview, NodeHealthRow
 from reconciler.core.health.fleet.state import HealthPhase
+from reconciler.core.health.inflight.notes import JobNote
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
 from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
@@ -41,6 +42,8 @@ def render_health(
         page.table(header, [_row(row, now) for row in rows], right=(), keep=(0, 1), has_notes=True)
     elif not node:
         page.write("no node has a problem")
+    for job in () if node else view.jobs:
+        _job(page, job, now)
     _breaker(page, view)
     for note in view.notes:
         page.write(Styled("note: ", Style.DIM), mask_text(note))
@@ -81,6 +84,12 @@ def _row(row: NodeHealthRow, now: float) -> list[Piece]:
     ]
 
 
+def _job(page: Page, job: JobNote, now: float) -> None:
+    """Write one line about a job."""
+    name = f"job {job.namespace}/{job.name}: {job.kind}"
+    page.write(Styled(name, Style.WARNING), f", {duration(now - job.since)} ago: {mask_text(job.text)}")
+
+
 def _breaker(page: Page, view: HealthOverview) -> None:
     breaker = view.breaker
     if breaker.tripped:
@@ -108,6 +117,7 @@ def health_json(cluster: str, view: HealthOverview | None, failure: str, node: s
         "breaker": breaker,
         "oldest": view.oldest,
         "notes": [mask_text(note) for note in view.notes],
+        "jobs": [{**to_builtins(job), "text": mask_text(job.text)} for job in view.jobs],
     }
 
 

@@ -1,4 +1,4 @@
-"""The vendor's diagnostics: what `dcgmi diag` and `nvbandwidth` found, in their JSON."""
+"""Diagnostics: what `dcgmi diag` and `nvbandwidth` found, in their JSON, and what a job left on its GPUs."""
 
 import re
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from reconciler.core.health.findings import (
     Threshold,
     ThresholdSource,
 )
+from reconciler.core.health.policy import CheckMode
 from reconciler.core.health.slots import normal_slot
 
 _FATAL = Threshold(
@@ -222,8 +223,54 @@ def _copy_row(direction: str, test: str, what: str) -> HealthCheck:
     )
 
 
+JOB_ERRORS = "job.errors"
+_AN_HOUR = {
+    "ecc.corrected": "corrected memory errors",
+    "pcie.replays": "PCIe replays",
+    "nvlink.errors": "NVLink errors",
+}
+_LIMITS = {"ecc.corrected": "correctedAnHour", "pcie.replays": "replaysAnHour", "nvlink.errors": "linkErrorsAnHour"}
+_DESTROYED = {"ecc.uncorrected": "uncorrected memory errors", "pcie.fatal": "fatal PCIe errors"}
+
+
+def _job_errors(given: CheckInput) -> CheckResult:
+    """Judge how much counters of errors grew from the start of a job to its end, which the controller knows."""
+    if given.sweep.find(JOB_ERRORS, given.slot) is None:
+        raise Unmeasured(CheckStatus.SKIP, "counted by the controller when a job ends")
+    grown = given.table(JOB_ERRORS)
+    hours = max(given.field(JOB_ERRORS, "seconds") / 3600, 1.0)
+    counts = {name: as_number(grown.get(name)) or 0.0 for name in (*_DESTROYED, *_AN_HOUR)}
+    named = {**_DESTROYED, **_AN_HOUR}
+    text = ", ".join(f"{count:g} {named[name]}" for name, count in counts.items() if count) or "no errors"
+    total = sum(counts.values())
+    for name in _DESTROYED:
+        if counts[name]:
+            limit = Threshold(value=0, source=ThresholdSource.SPEC)
+            return CheckResult(status=CheckStatus.FAIL, message=text, observed=total, threshold=limit)
+    for name, limited in _LIMITS.items():
+        if counts[name] > given.limit(limited) * hours:
+            limit = given.threshold(limited)
+            return CheckResult(status=CheckStatus.WARN, message=text, observed=total, threshold=limit)
+    return CheckResult(status=CheckStatus.PASS, message=text, observed=total)
+
+
+def _an_hour(count: float) -> Threshold:
+    return Threshold(value=count, source=ThresholdSource.POLICY, citation="an hour of the job, of one hour at least")
+
+
 CHECKS = (
     *map(_diag_row, _PROFILES),
     _copy_row("h2d", "host_to_device_memcpy_ce", "to the GPU"),
     _copy_row("d2h", "device_to_host_memcpy_ce", "from the GPU"),
+    HealthCheck(
+        id=JOB_ERRORS,
+        title="A job left no errors on its GPUs, by their counters from its start to its end",
+        judge=_job_errors,
+        reads=(JOB_ERRORS,),
+        profile=ProbeProfile.POSTFLIGHT,
+        unit="errors",
+        limits={"correctedAnHour": _an_hour(10), "replaysAnHour": _an_hour(100), "linkErrorsAnHour": _an_hour(100)},
+        action=RepairAction.RUN_DIAG,
+        mode=CheckMode.PROPOSE,
+    ),
 )

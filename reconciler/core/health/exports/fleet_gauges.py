@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from reconciler.core.health.fleet.decisions import FleetEvaluation
 from reconciler.core.health.fleet.state import FleetNode
+from reconciler.core.health.inflight.notes import JobNote, JobNoteKind
 from reconciler.core.health.report import NodeReport
 
 Samples = Mapping[str, Mapping[tuple[str, ...], float]]
@@ -17,16 +18,21 @@ class FleetSamples(Struct, frozen=True, kw_only=True):
     """What one round over one cluster counted.
 
     nodes: numbers by phase and pool. stops: 1 where the breaker stops quarantines. measured_at: the time of the report
-    of each node; one without a report is missing, because its agent has never been there.
+    of each node; one without a report is missing, because its agent has never been there. hanging: namespace and name
+    of the jobs that seem to hang.
     """
 
     nodes: tuple[tuple[tuple[str, str], int], ...] = ()
     stops: tuple[tuple[str, float], ...] = ()
     measured_at: tuple[tuple[str, float], ...] = ()
+    hanging: tuple[tuple[str, str], ...] = ()
 
 
 def fleet_samples(
-    evaluation: FleetEvaluation, facts: Mapping[str, FleetNode], reports: Mapping[str, NodeReport]
+    evaluation: FleetEvaluation,
+    facts: Mapping[str, FleetNode],
+    reports: Mapping[str, NodeReport],
+    jobs: Iterable[JobNote] = (),
 ) -> FleetSamples:
     """Count what a round saw."""
     nodes = Counter(
@@ -39,6 +45,7 @@ def fleet_samples(
         nodes=tuple(sorted(nodes.items())),
         stops=tuple(sorted(stops.items())),
         measured_at=tuple(sorted(measured.items())),
+        hanging=tuple(sorted({(one.namespace, one.name) for one in jobs if one.kind is JobNoteKind.HUNG})),
     )
 
 
@@ -47,14 +54,17 @@ def samples_at(fleets: Iterable[FleetSamples], now: float) -> Samples:
     nodes: Counter[tuple[str, ...]] = Counter()
     stops: dict[tuple[str, ...], float] = {}
     ages: dict[tuple[str, ...], float] = {}
+    hanging: dict[tuple[str, ...], float] = {}
     for fleet in fleets:
         nodes.update(dict(fleet.nodes))
         for limit, value in fleet.stops:
             stops[limit,] = max(value, stops.get((limit,), 0.0))
         for node, at in fleet.measured_at:
             ages[node,] = max(now - at, ages.get((node,), 0.0))
+        hanging.update(dict.fromkeys(fleet.hanging, 1.0))
     return {
         "gpuhealth_nodes": nodes,
         "gpuhealth_breaker_state": stops,
         "gpuhealth_report_age_seconds": ages,
+        "gpuhealth_job_hang_suspected": hanging,
     }

@@ -11,6 +11,7 @@ from reconciler.core.health.fleet.breaker import allowed
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
 from reconciler.core.health.fleet.evidence import FleetHealth, ObservedNode
 from reconciler.core.health.fleet.state import BreakerState, FleetNode, HealthPhase, NodeState
+from reconciler.core.health.inflight.notes import JobNote
 from reconciler.core.health.policy import BreakerLimits
 from reconciler.core.health.report import NodeReport
 
@@ -56,7 +57,7 @@ class PoolHealthRow(Struct, frozen=True, kw_only=True):
 
 
 class HealthOverview(Struct, frozen=True, kw_only=True):
-    """One cluster. oldest: age of the oldest report in seconds; None without any."""
+    """One cluster. oldest: age of the oldest report in seconds; None without any. jobs: what is said about jobs."""
 
     cluster: str
     nodes: tuple[NodeHealthRow, ...]
@@ -64,6 +65,7 @@ class HealthOverview(Struct, frozen=True, kw_only=True):
     breaker: BreakerState
     oldest: float | None = None
     notes: tuple[str, ...] = ()
+    jobs: tuple[JobNote, ...] = ()
 
     @property
     def out(self) -> int:
@@ -83,6 +85,7 @@ def overview(
     limits: BreakerLimits,
     now: float,
     evidence: FleetHealth | None = None,
+    jobs: tuple[JobNote, ...] = (),
 ) -> HealthOverview:
     """Return the fleet as a person wants to see it. `evidence` tells of nodes that no report tells anything of."""
     rows = tuple(
@@ -100,6 +103,7 @@ def overview(
         breaker=evaluation.state.breaker,
         oldest=max(ages, default=None),
         notes=evaluation.notes,
+        jobs=jobs,
     )
 
 

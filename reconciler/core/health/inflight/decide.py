@@ -62,7 +62,9 @@ def decide(problem: JobProblem, job: RunningJob, now: float, on_hang: OnHang = O
 
 def _hung(problem: JobProblem, job: RunningJob, on_hang: OnHang) -> JobDecision:
     if on_hang is OnHang.NOTIFY:
-        return JobDecision(move=JobMove.NOTIFY, reason=f"{problem.message}; the policy is to notify")
+        lost = f"{job.gpus} GPUs wait, {_hours(job.gpus * job.slow_for)} GPU hours so far"
+        text = f"{problem.message}; {lost}; {_cost(job)}; the policy is to notify"
+        return JobDecision(move=JobMove.NOTIFY, reason=text)
     if not problem.may_act:
         return JobDecision(move=JobMove.NOTIFY, reason=f"{problem.message}; one sign alone is not enough to act")
     if job.checkpoint_age is None:
@@ -70,6 +72,13 @@ def _hung(problem: JobProblem, job: RunningJob, on_hang: OnHang) -> JobDecision:
     cost = _hours(job.gpus * (job.checkpoint_age + job.restart_seconds))
     move = JobMove.RESTART if on_hang is OnHang.RESTART else JobMove.STOP
     return JobDecision(move=move, reason=f"{problem.message}; a restart repeats {cost} GPU hours")
+
+
+def _cost(job: RunningJob) -> str:
+    """Return what a restart costs, as far as it is known."""
+    if job.checkpoint_age is None:
+        return f"a restart costs {_hours(job.gpus * job.restart_seconds)} and what was done since the last checkpoint"
+    return f"a restart costs {_hours(job.gpus * (job.checkpoint_age + job.restart_seconds))}"
 
 
 def _slow(problem: JobProblem, job: RunningJob) -> JobDecision:

@@ -46,6 +46,8 @@ class SuspectGpu(Struct, frozen=True, kw_only=True, order=True):
 class JobProblem(Struct, frozen=True, kw_only=True):
     """What a detector says. signals: the independent signs of a hang. slowdown: step time over normal, 1 is normal.
 
+    since: when it began, in seconds since the epoch.
+
     `may_act`: at least two independent signs; without them the owner is notified, and nothing else may follow.
     """
 
@@ -54,6 +56,7 @@ class JobProblem(Struct, frozen=True, kw_only=True):
     signals: tuple[JobSignal, ...] = ()
     slowdown: float = 1.0
     suspects: tuple[SuspectGpu, ...] = ()
+    since: float = 0.0
 
     @property
     def may_act(self) -> bool:
@@ -83,7 +86,7 @@ def find_hang(series: JobSeries, limits: JobLimits) -> JobProblem | None:
     }
     signals = (*progress, state)
     text = f"no progress for {minutes} min: {', '.join(said[one] for one in signals)}"
-    return JobProblem(kind="hung", message=text, signals=signals)
+    return JobProblem(kind="hung", message=text, signals=signals, since=recent[0].at)
 
 
 def _stalled(
@@ -129,7 +132,7 @@ def find_straggler(series: JobSeries, limits: JobLimits) -> JobProblem | None:
         text = f"steps take {slowdown:.2f} times as long; {plural(len(suspects), 'GPU')} differ: {named}"
     else:
         text = f"steps take {slowdown:.2f} times as long; no GPU differs from the others, so it is not the hardware"
-    return JobProblem(kind="straggling", message=text, slowdown=slowdown, suspects=suspects)
+    return JobProblem(kind="straggling", message=text, slowdown=slowdown, suspects=suspects, since=recent[0].at)
 
 
 def _suspects(recent: Sequence[JobSample], limits: JobLimits) -> tuple[SuspectGpu, ...]:

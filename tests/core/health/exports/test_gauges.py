@@ -73,6 +73,7 @@ def test_the_gauges_of_a_fleet() -> None:
         "gpuhealth_nodes": {("healthy", "h200"): 2, ("quarantined", "h200"): 1},
         "gpuhealth_breaker_state": {("fleet",): 1.0, ("xid",): 1.0},
         "gpuhealth_report_age_seconds": {("a",): 30.0},
+        "gpuhealth_job_hang_suspected": {},
     }
     quiet = fleet_samples(replace(evaluation, state=FleetState()), facts, {})
     assert samples_at([quiet], NOW)["gpuhealth_breaker_state"] == {("fleet",): 0.0}
@@ -81,4 +82,5 @@ def test_the_gauges_of_a_fleet() -> None:
         "gpuhealth_nodes": {("healthy", "h200"): 6, ("quarantined", "h200"): 3},
         "gpuhealth_breaker_state": {("fleet",): 1.0, ("xid",): 1.0},
         "gpuhealth_report_age_seconds": {("a",): 90.0},
+        "gpuhealth_job_hang_suspected": {},
     }
