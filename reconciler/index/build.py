@@ -1,6 +1,7 @@
 """Build the index: from a revision and the store to compiled files. Only files that are stale are compiled."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 
@@ -180,7 +181,7 @@ def build_index(
     digests = DependencyDigests(context)
     stale_sets = {each for each, digest in store.digests.items() if digests.of(each) != digest}
     stale = [path for path in sources if path in changed or known[path].dependencies in stale_sets]
-    compilation = _compile(runtime, context, revision, stale, changed, keep=keep)
+    compilation = _compile(runtime, context, revision, stale, changed, definitions=definitions, keep=keep)
     records = {path: compilation.records.get(path) or known[path] for path in sources}
     desired, has_duplicates = rendered_blobs(records.values())
     index = CompiledRevision(
@@ -230,7 +231,8 @@ def compile_again(
 ) -> CompiledRevision:
     """Return an index in which the source files of rendered paths are compiled in another context."""
     chosen = sorted({index.sources[path] for path in paths})
-    compilation = _compile(runtime, context, index.revision, chosen, {}, keep=keep)
+    definitions = {path for path in chosen if index.records[path].is_definition}
+    compilation = _compile(runtime, context, index.revision, chosen, {}, definitions=definitions, keep=keep)
     records = {**index.records, **compilation.records}
     desired, has_duplicates = rendered_blobs(records.values())
     contents = {path: content for path, content in index.contents.items() if index.sources[path] not in chosen}
@@ -341,6 +343,7 @@ def _compile(
     paths: list[str],
     changed: Mapping[str, bytes],
     *,
+    definitions: AbstractSet[str],
     keep: Mapping[str, str] | None,
 ) -> _Compilation:
     sources, rendered = revision.files.sources, revision.files.rendered
@@ -366,7 +369,7 @@ def _compile(
                     summarize_file(
                         file,
                         blob="" if file.exceeded else sources[path],  # evaluated again by the next run
-                        is_definition=may_define(contents[path], runtime.kinds),
+                        is_definition=path in definitions,
                     ),
                     {one.summary.path: one.content for one in file.objects if needed(file, one)},
                 )

@@ -52,7 +52,7 @@ class PolicySet:
         self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
         self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
-        self._groups: dict[tuple[int, ...], tuple[_Group, ...]] = {}
+        self._groups: dict[tuple[int, ...], tuple[tuple[_Group, ...], frozenset[str]]] = {}
         self._settled: dict[_Kind, tuple[BoundPolicy, ...]] = {}
 
     @property
@@ -188,15 +188,21 @@ class PolicySet:
 
     def _not_passing(self, units: tuple[BoundPolicy, ...], request: AdmissionRequest) -> Iterator[BoundPolicy]:
         """Yield the policies of the groups that do not pass: at least one of each group reports something."""
-        key = tuple(unit.number for unit in units)
-        if key not in self._groups:
-            self._groups[key] = tuple(_grouped(units, self.programs))
-        groups = self._groups[key]
-        reads = frozenset(name for _, program in groups if program is not None for name in program.reads)
+        groups, reads = self._in_groups(units)
         values = activation(_values(units, request, reads))  # the object is converted once for all programs
         for group, program in groups:
             if program is None or not _passes(program, values):
                 yield from group
+
+    def _in_groups(self, units: tuple[BoundPolicy, ...]) -> tuple[tuple[_Group, ...], frozenset[str]]:
+        """Return the policies in groups, and the variables that the programs of these groups may read."""
+        key = tuple(unit.number for unit in units)
+        known = self._groups.get(key)
+        if known is None:
+            groups = tuple(_grouped(units, self.programs))
+            reads = frozenset().union(*(program.reads for _, program in groups if program is not None))
+            known = self._groups[key] = groups, reads
+        return known
 
 
 def _kind(manifest: Manifest, old: Mapping[str, Any] | None) -> _Kind:
