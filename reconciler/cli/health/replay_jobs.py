@@ -35,7 +35,7 @@ def replay_jobs(files: tuple[str, ...]) -> int:
 
 
 def _read(path: str) -> "tuple[JobSeries, ...]":
-    from reconciler.app.health.running_jobs import read_series  # noqa: PLC0415 - --help stays fast
+    from reconciler.app.health.jobs.running import read_series  # noqa: PLC0415 - --help stays fast
     from reconciler.errors import ConfigError  # noqa: PLC0415
 
     try:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.app.health.fast_lane import LaneRound
-from reconciler.app.health.running_jobs import JobWatch, look_at_jobs, tell_owners
+from reconciler.app.health.jobs.running import JobWatch, look_at_jobs, tell_owners
 from reconciler.app.health.state_store import StateStore
 from reconciler.core.kinds.kind import Kinds
 from reconciler.errors import one_line

@@ -1,0 +1,1 @@
+"""What node health does for jobs before, during and after they run."""
