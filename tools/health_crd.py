@@ -23,6 +23,10 @@ _DESCRIPTIONS = {
     "HealthFinding": "What one check says. The slot is the PCI bus id of a GPU; without one it is about the node.",
     "GpuUse": "How one GPU was used up to the sweep: power and traffic are means since the sweep before, errors are"
     " counters of this boot. What nobody tells is missing.",
+    "GpuSeries": "The heavy runs of one check on one GPU since its device, driver or test changed: the newest three"
+    " values, what is needed to see a drift, and the limit that the agent warned below.",
+    "DriftBaseline": "The first twenty runs that passed.",
+    "DriftState": "The sums over the runs since.",
     "Threshold": "The limit that the observed value was compared with, and where the limit comes from.",
     "ProfileRun": "The last run of a profile heavier than light. It has died if it did not finish by its deadline.",
 }
@@ -97,7 +101,7 @@ def _structural(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str
         return _of_struct(schema, definitions)
     if "additionalProperties" in schema:
         values = _structural(schema["additionalProperties"], definitions)
-        return {"type": "object", "additionalProperties": values}
+        return {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": values}
     return {"type": schema["type"]}
 
 

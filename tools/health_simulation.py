@@ -8,12 +8,11 @@ import argparse
 import math
 import random
 from collections.abc import Callable, Sequence
-from statistics import median
 
 from msgspec import Struct
 
-from reconciler.core.health.fleet.drift import ALARM, SLACK
-from reconciler.core.health.fleet.peers import Z_LIMIT, is_outlier, robust_scores
+from reconciler.core.health.statistics.drift import ALARM, SLACK
+from reconciler.core.health.statistics.peers import Z_LIMIT, make_cohort
 
 SPREAD = 0.008
 DISTURBED = 0.02
@@ -54,11 +53,10 @@ def fleet(chance: random.Random, kind: str, cv: float, gpus: int, slow: Sequence
 
 def flags(values: Sequence[float], *, gated: bool = True) -> list[bool]:
     """Return which GPUs are flagged: by the product's own rule, or by z alone."""
-    middle = median(values)
-    scores = robust_scores(values)
+    cohort = make_cohort({(f"n{index % 2}", str(index)): value for index, value in enumerate(values)})
     if not gated:
-        return [score < -Z_LIMIT for score in scores]
-    return [is_outlier(value, middle, score) for value, score in zip(values, scores, strict=True)]
+        return [cohort.z(value) < -Z_LIMIT for value in values]
+    return [(f"n{index % 2}", str(index)) in cohort.low for index in range(len(values))]
 
 
 def false_positives(kind: str, cv: float, gpus: int, fleets: int, seed: int = 7) -> Rates:

@@ -12,11 +12,14 @@ from reconciler.core.health.inflight.notes import JobNote
 from reconciler.core.health.inflight.postflight import JobErrors
 from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.objects import ObjectKey
-from reconciler.errors import OutsideError, StalePlan
+from reconciler.errors import ConfigError, OutsideError, StalePlan
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster
 
 LABEL = "gpureconciler.io/health-state"
-_STATE, _BREAKER = "state", "breaker"
+OWNER = "reconciler-health-owner"
+"""The ConfigMap that names the source which decides about the nodes of a cluster."""
+
+_STATE, _BREAKER, _SOURCE = "state", "breaker", "source"
 _MOST = 900_000  # bytes of a ConfigMap, which may have 1 MiB
 _CONFLICT, _NOT_FOUND = 409, 404
 
@@ -119,13 +122,43 @@ class StateStore:
         return self._cluster.replace({**body, "metadata": metadata}).body
 
     def _create(self, body: Body) -> Body:
+        return _created(self._cluster, body)
+
+
+def claim_fleet(cluster: LiveCluster, *, namespace: str, source: str) -> None:
+    """Take the nodes of a cluster for one source, the first that asks. Raises `ConfigError` if they are another's.
+
+    Two sources would let two breakers through, and undo the marks of each other.
+    """
+    key = ObjectKey(group=CONFIG_MAP[0], kind=CONFIG_MAP[1], namespace=namespace, name=OWNER)
+    body = cluster.get(key)
+    if body is None:
+        metadata = {"name": OWNER, "namespace": namespace, "labels": {LABEL: "owner"}}
+        claim = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_SOURCE: source}}
         try:
-            return self._cluster.create(body).body
+            body = _created(cluster, claim)
         except ClusterError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != _CONFLICT:
                 raise
-        self._cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}})
-        return self._cluster.create(body).body
+            body = cluster.get(key) or {}  # another one was faster
+    holder = (body.get("data") or {}).get(_SOURCE)
+    if holder != source:
+        raise ConfigError(
+            f"{key}: the source {holder} decides about the nodes of this cluster, so {source} does nothing to them",
+            hint=f"set `health: true` on one of them alone; to hand over, delete the ConfigMap {namespace}/{OWNER}",
+        )
+
+
+def _created(cluster: LiveCluster, body: Body) -> Body:
+    """Create an object, and its namespace before it if there is none."""
+    try:
+        return cluster.create(body).body
+    except ClusterError as error:
+        if error.status != _NOT_FOUND:
+            raise
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": body["metadata"]["namespace"]}}
+    cluster.create(namespace)
+    return cluster.create(body).body
 
 
 def compact(state: LaneState) -> LaneState:

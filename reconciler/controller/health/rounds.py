@@ -11,7 +11,7 @@ from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
 from reconciler.app.health.fast_lane import LaneRound, run_round
 from reconciler.app.health.quarantine_files import HealthSources, mirror_files
-from reconciler.app.health.state_store import StateStore
+from reconciler.app.health.state_store import StateStore, claim_fleet
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
 from reconciler.controller.health.notifying import tell, webhooks
 from reconciler.controller.health.testing import start_tests
@@ -107,10 +107,11 @@ def _act(
         name = sources.cluster.name
         try:
             live: LiveCluster = stack.enter_context(opener(sources.cluster))
-            store = StateStore(
-                live, namespace=run.settings.inventory_namespace, source=f"{run.workspace.config.name}-{name}"
-            )
+            namespace = run.settings.inventory_namespace
             is_dry, rules = request.source.mode is Mode.OBSERVE, sources.rules()
+            if not is_dry:
+                claim_fleet(live, namespace=namespace, source=f"{request.source.key} (cluster {name})")
+            store = StateStore(live, namespace=namespace, source=f"{run.workspace.config.name}-{name}")
             done = run_round(live, store, rules, clock=clock, dry_run=is_dry)
             if not is_dry:
                 _tell_people(environ, store, done, name)
@@ -118,7 +119,7 @@ def _act(
                 file, kinds = Path(request.folder) / f"jobs-{name}.json", run.workspace.runtime.kinds
                 done = watch_jobs(file, live, store, done, kinds=kinds, clock=clock)
             rounds.append(ClusterRound(cluster=name, store=store, done=done))
-        except (ClusterError, StalePlan) as error:
+        except (ClusterError, ConfigError, StalePlan) as error:
             rounds.append(ClusterRound(cluster=name, failure=failure(error)))
     return rounds
 

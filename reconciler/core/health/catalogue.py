@@ -36,6 +36,9 @@ CHECKS: tuple[HealthCheck, ...] = (
 )
 BY_ID = {check.id: check for check in CHECKS}
 
+COMPARED = frozenset(check.id for check in CHECKS if check.is_compared)
+"""The checks whose values are compared with those of equal GPUs."""
+
 
 def check_ids() -> tuple[str, ...]:
     """Return the ids of all checks, in the order of the catalogue."""

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.health.catalogue import COMPARED
 from reconciler.core.health.checks.check import as_number
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile, clears
 from reconciler.core.health.readings import GpuIdentity, Sweep
 from reconciler.core.health.report import GpuUse, NodeReport, ProfileRun
+from reconciler.core.health.statistics.series import Measured, followed, without_slots
 
 OUT_OF_ORDER_SECONDS = 600.0
 """An older measurement is dropped, unless the report is this far ahead: then a clock was wrong, not the order."""
@@ -70,6 +72,7 @@ def merged(previous: NodeReport | None, result: SweepResult, **identity: object)
         runs=before.runs if before else (),
         utilization=before.utilization if before is not None and is_late else _utilization(sweep),
         activity=before.activity if before is not None and is_late else result.activity,
+        measured=_measured(before, result),
     )
     return replace(report, **identity)
 
@@ -109,7 +112,18 @@ def youngest_failure(report: NodeReport) -> float:
 def content(report: NodeReport) -> NodeReport:
     """Return what a report says, without its time and without values that change from sweep to sweep."""
     findings = tuple(replace(one, observed=None, samples=1, message="") for one in report.findings)
-    return replace(report, measured_at=0.0, findings=findings, utilization={}, activity=())
+    return replace(report, measured_at=0.0, findings=findings, utilization={}, activity=(), measured={})
+
+
+def _measured(before: NodeReport | None, result: SweepResult) -> Measured:
+    """Return the series of the heavy runs: those so far of the same GPUs under the same driver, and this run."""
+    sweep, known = result.sweep, before.measured if before is not None else {}
+    if before is not None and before.driver and sweep.driver and before.driver != sweep.driver:
+        known = {}
+    before_by_slot = {gpu.slot: gpu.uuid for gpu in (before.gpus if before is not None else ())}
+    gone = {gpu.slot for gpu in sweep.gpus if gpu.uuid and before_by_slot.get(gpu.slot, gpu.uuid) not in ("", gpu.uuid)}
+    known = without_slots(known, gone)
+    return followed(known, result.findings, COMPARED) if result.profile.weight else known
 
 
 def _heavy_passes(before: NodeReport | None, passed: set[str], result: SweepResult) -> dict[str, ProbeProfile]:

@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ _TEXT, _BRIEF = 400, 80
 TIMES = frozenset({"measured_at", "since", "requested_at", "started_at", "deadline", "finished_at"})
 """Fields that hold seconds since the epoch here, and RFC 3339 in the object."""
 
-MAPS = frozenset({"passed_by", "utilization", "errors"})
+MAPS = frozenset({"passed_by", "utilization", "errors", "measured"})
 """Fields whose keys are ids of checks, slots or counters, not names of fields."""
 
 _STATUSES = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
@@ -86,12 +87,12 @@ def _fitted(report: NodeReport) -> NodeReport:
     if _size(whole) <= MAX_BYTES:
         return whole
     short = whole
-    for full, brief in _KEPT_WHOLE:
+    for measured, (full, brief) in product((report.measured, {}), _KEPT_WHOLE):  # a finding is worth more than a series
         cut = [
             one if place < full else _brief(one) if place < full + brief else _bare(one)
             for place, one in enumerate(findings)
         ]
-        short = replace(report, findings=tuple(cut), shortened=max(len(cut) - full, 0))
+        short = replace(report, findings=tuple(cut), shortened=max(len(cut) - full, 0), measured=measured)
         if _size(short) <= MAX_BYTES:
             return short
     return _without_tail(short, MAX_BYTES)

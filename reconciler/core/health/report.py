@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.readings import GpuIdentity
+from reconciler.core.health.statistics.series import Measured
 
 KIND = "NodeHealthReport"
 API_VERSION = "gpureconciler.io/v1alpha1"
@@ -62,7 +63,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     node of the same name. `heartbeat_seconds`: how long after `measured_at` the next report comes at the latest.
     `shortened` findings lost their text and `omitted` ones are missing, because the report was too large; the gravest
     come first. `utilization` is that of each GPU by slot, in percent, where the driver tells it; `activity` is what
-    detectors of jobs look at.
+    detectors of jobs look at. `measured` are the series of the heavy runs, by check and slot, whatever the verdict was.
     """
 
     node: str
@@ -83,6 +84,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     utilization: Mapping[str, float] = {}
     activity: tuple[GpuUse, ...] = ()
     address: str = ""  # of the agent's HTTP interface
+    measured: Measured = {}
 
     def run(self, profile: ProbeProfile) -> ProfileRun | None:
         """Return the last run of a profile, or None."""

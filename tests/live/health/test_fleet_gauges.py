@@ -12,7 +12,8 @@ FAILED = PassFailure(reason="OutsideFailed", message="the API server is away")
 
 
 def fleet(node: str, count: int = 1) -> FleetSamples:
-    return FleetSamples(nodes=((("healthy", "h100"), count),), stops=(("fleet", 0.0),), measured_at=((node, START),))
+    nodes = tuple((f"{node}-{number}", "healthy", "h100") for number in range(count))
+    return FleetSamples(nodes=nodes, stops=(("fleet", 0.0),), measured_at=((node, START),))
 
 
 def shown(gauges: FleetGauges, metrics: Metrics, name: str) -> dict[str, float]:
@@ -48,3 +49,17 @@ def test_sources_add_up_and_those_that_went_are_forgotten(clock: SetClock) -> No
     assert shown(gauges, metrics, "report_age_seconds") == {"y": 0.0}
     gauges.take("b", PassOutcome(gauges={"other": fleet("z")}))
     assert shown(gauges, metrics, "nodes") == {"h100": 1.0}
+
+
+def test_a_node_that_two_sources_watch_is_one_node(clock: SetClock) -> None:
+    """Two repositories, or two paths of one, watch the same cluster; the gravest phase counts, whoever comes last."""
+    for order in (("a", "b"), ("b", "a")):
+        metrics = Metrics()
+        gauges = FleetGauges(metrics, clock)
+        seen = {"a": fleet("x", 3), "b": FleetSamples(nodes=(("x-0", "quarantined", "h100"),))}
+        for source in order:
+            gauges.take(source, PassOutcome(gauges={"one": seen[source]}))
+        gauges.update()
+        text = metrics.exposition("text/plain")[1].decode()
+        assert 'gpuhealth_nodes{pool="h100",state="healthy"} 2.0' in text
+        assert 'gpuhealth_nodes{pool="h100",state="quarantined"} 1.0' in text

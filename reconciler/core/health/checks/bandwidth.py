@@ -199,6 +199,7 @@ CHECKS = (
         unit="GB/s",
         limits={"warnBelow": _OF_LINK, "failBelow": _OF_LINK},
         action=RepairAction.RUN_DIAG,
+        is_compared=True,
     ),
     HealthCheck(
         id="pcie.d2h",
@@ -209,6 +210,7 @@ CHECKS = (
         unit="GB/s",
         limits={"warnBelow": _OF_LINK, "failBelow": _OF_LINK},
         action=RepairAction.RUN_DIAG,
+        is_compared=True,
     ),
     HealthCheck(
         id="pcie.gen.load",
@@ -233,6 +235,7 @@ CHECKS = (
             "failBelowGddr": _spec(0.68, f"{_SHEET}; ECC on GDDR takes 6 to 10 %"),
         },
         action=RepairAction.RUN_DIAG,
+        is_compared=True,
     ),
     HealthCheck(
         id="p2p.bandwidth",
@@ -243,5 +246,6 @@ CHECKS = (
         unit="GB/s",
         limits={"failBelow": _OF_PRODUCT},
         action=RepairAction.RUN_DIAG,
+        is_compared=True,
     ),
 )

@@ -201,7 +201,8 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     """A row of the catalogue. Documentation, policy schema, metrics and alerts are made from it.
 
     `reads` names the readings; `window` is how many seconds of earlier sweeps the check looks at; `vendor` is empty for
-    a check of every node.
+    a check of every node. `is_compared`: its values are kept in reports and compared with those of equal GPUs; more is
+    better.
     """
 
     id: str
@@ -220,3 +221,4 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     vendor: str = "nvidia"
     window: float = 0.0
     rule: int = 1
+    is_compared: bool = False

@@ -150,6 +150,7 @@ def _rate_row(kind: str, title: str) -> HealthCheck:
         unit="TFLOPS",
         limits={"slowestPart": _SPREAD, "referenceTflops": _REFERENCE, "belowReference": _BELOW_REFERENCE},
         action=RepairAction.RUN_DIAG,
+        is_compared=True,
     )
 
 
@@ -186,5 +187,6 @@ CHECKS = (
         unit="TFLOPS",
         limits={"lastPart": _LAST_PART},
         action=RepairAction.RUN_DIAG,
+        is_compared=True,
     ),
 )

@@ -220,6 +220,7 @@ def _copy_row(direction: str, test: str, what: str) -> HealthCheck:
         unit="GB/s",
         limits={"warnBelow": limit, "failBelow": limit},
         action=RepairAction.RUN_DIAG,
+        is_compared=True,
     )
 
 

@@ -78,8 +78,9 @@ def test_the_gauges_of_a_fleet() -> None:
     quiet = fleet_samples(replace(evaluation, state=FleetState()), facts, {})
     assert samples_at([quiet], NOW)["gpuhealth_breaker_state"] == {("fleet",): 0.0}
     older = replace(quiet, measured_at=(("a", NOW - 90),))
-    assert samples_at([seen, older, quiet], NOW) == {
-        "gpuhealth_nodes": {("healthy", "h200"): 6, ("quarantined", "h200"): 3},
+    far = replace(older, nodes=(("uid-of-another", "healthy", "h200"),))
+    assert samples_at([seen, older, quiet, far], NOW) == {
+        "gpuhealth_nodes": {("healthy", "h200"): 3, ("quarantined", "h200"): 1},
         "gpuhealth_breaker_state": {("fleet",): 1.0, ("xid",): 1.0},
         "gpuhealth_report_age_seconds": {("a",): 90.0},
         "gpuhealth_job_hang_suspected": {},

@@ -1,17 +1,22 @@
 """Statistics of a fleet: how rarely healthy GPUs are flagged, how often slow ones are, and the estimates behind it."""
 
 import random
+from statistics import median
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from reconciler.core.health.fleet.drift import DriftState, drift_baseline, follow_drift
-from reconciler.core.health.fleet.learning import AcceptedRun, learn, should_demote
-from reconciler.core.health.fleet.lemons import LemonEvent, LemonKind, find_lemons, gamma_above
-from reconciler.core.health.fleet.peers import (
-    GpuSample,
+from reconciler.core.health.statistics.drift import DriftState, drift_baseline, follow_drift
+from reconciler.core.health.statistics.learning import AcceptedRun, learn, should_demote
+from reconciler.core.health.statistics.lemons import LemonEvent, LemonKind, find_lemons, gamma_above
+from reconciler.core.health.statistics.peers import (
+    Cohort,
+    CohortKey,
     benjamini_hochberg,
-    best_of,
+    changed_cohort,
     cohort_drift,
+    make_cohort,
     outliers,
     t5_tail,
 )
@@ -61,47 +66,61 @@ def test_delays_and_false_alarms_of_the_cusum() -> None:
     assert runs_to_alarm(3.0, 10.0, 200, 1000) == pytest.approx(4.6, abs=0.6)
 
 
-def samples(values: list[float], cohort: str = "H100") -> list[GpuSample]:
-    return [
-        GpuSample(node=f"n{index // 4}", slot=f"s{index % 4}", metric="hbm", value=value, cohort=cohort)
-        for index, value in enumerate(values)
-    ]
+KEY = CohortKey("hbm", "h100", "570", "a", 3352.0, 1)
+
+
+def cohort(values: list[float], nodes: int = 2) -> Cohort:
+    return make_cohort({(f"n{index % nodes}", f"s{index}"): value for index, value in enumerate(values)})
 
 
 def test_an_outlier_says_why() -> None:
     values = [100.0, 101.0, 99.5, 100.4, 99.8, 100.9, 100.2, 80.0]
-    (found,) = outliers(samples(values))
-    assert (found.node, found.slot, found.peers) == ("n1", "s3", 8)
+    (found,) = outliers({KEY: cohort(values)})
+    assert (found.node, found.slot, found.peers) == ("n1", "s7", 8)
     assert found.message.startswith("hbm is 80, -20.1 % of the median 100.1 of 8 peers (z = -")
-    assert outliers(samples(values[1:])) == (), "seven GPUs are no cohort"
-    one_node = [GpuSample(node="n", slot=str(index), metric="hbm", value=value) for index, value in enumerate(values)]
-    assert outliers(one_node) == (), "nor is one node"
-    mixed = [*samples(values[:4], "H100"), *samples(values[4:], "H200")]
-    assert outliers(mixed) == (), "different GPUs are no peers"
+    assert outliers({KEY: cohort(values[1:])}) == (), "seven GPUs are no cohort"
+    assert outliers({KEY: cohort(values, nodes=1)}) == (), "nor is one node"
+    other = KEY._replace(product="h200")
+    assert outliers({KEY: cohort(values[:4]), other: cohort(values[4:])}) == (), "different GPUs are no peers"
+    assert outliers({KEY: cohort([*values[:-1], 400.0])}) == (), "a fast GPU is no problem"
 
 
-def test_latencies_are_judged_upwards() -> None:
-    rows = [
-        GpuSample(node=f"n{index % 2}", slot=str(index), metric="latency", value=value, larger_is_better=False)
-        for index, value in enumerate([1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 2.0, 0.4])
-    ]
-    assert [one.value for one in outliers(rows)] == [2.0]
-    assert best_of([3.0, 1.0, 2.0], larger_is_better=False) == 1.0
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(1.0, 1e4).map(lambda value: float(f"{value:.4g}")), min_size=1, max_size=60), st.data())
+def test_a_cohort_is_the_same_however_it_came_about(values: list[float], data: st.DataObject) -> None:
+    """Median and deviation are those of the textbook, at once and after a few values changed."""
+    made = cohort(values)
+    middle = median(values)
+    deviation = 1.4826 * median(abs(value - middle) for value in values)
+    assert made.middle == pytest.approx(middle)
+    assert made.sigma == pytest.approx(max(deviation, 0.003 * middle))
+    gone = data.draw(st.sets(st.sampled_from(sorted(made.values)), max_size=len(values) - 1))
+    new = {("new", f"s{index}"): 1000.0 + index for index in range(data.draw(st.integers(0, 3)))}
+    after = changed_cohort(made, gone, new)
+    again = make_cohort({gpu: value for gpu, value in made.values.items() if gpu not in gone} | new)
+    for name in ("values", "middle", "sigma", "low"):
+        assert getattr(after, name) == getattr(again, name)
+    assert [*after.ordered] == [*again.ordered]
+    assert [*after.chances] == [*again.chances]
 
 
 def test_a_whole_cohort_that_moves_is_no_node() -> None:
-    (note,) = cohort_drift(samples([95.0] * 8), {"hbm of H100": 100.0})
-    assert "moved by -5.0 %" in note
-    assert outliers(samples([95.0] * 8)) == ()
-    assert cohort_drift(samples([98.0] * 8), {"hbm of H100": 100.0}) == ()
+    """F-098: a note about a driver, a BIOS or the cooling, once a policy names the approved median."""
+    slow = {KEY: cohort([95.0] * 8)}
+    assert cohort_drift(slow, {("h100", "hbm"): 100.0}) == (
+        "the median hbm of h100 in pool a moved by -5.0 % from the approved 100",
+    )
+    assert outliers(slow) == ()
+    assert cohort_drift({KEY: cohort([98.0] * 8)}, {("h100", "hbm"): 100.0}) == ()
 
 
 def test_the_tail_of_t5_and_false_discoveries() -> None:
     assert t5_tail(0.0) == pytest.approx(0.5)
     assert t5_tail(2.015) == pytest.approx(0.05, abs=1e-4)
     assert t5_tail(4.032) == pytest.approx(0.005, abs=1e-5)
-    assert benjamini_hochberg([0.001, 0.008, 0.039, 0.041, 0.6], 0.05) == 0.008
-    assert benjamini_hochberg([0.5, 0.6], 0.05) == -1.0
+    assert benjamini_hochberg([0.001, 0.008, 0.039, 0.041, 0.6], 0.05, 5) == 0.008
+    assert benjamini_hochberg([0.001, 0.008, 0.039, 0.041], 0.05, 5) == 0.008, "those above the rate may be missing"
+    assert benjamini_hochberg([0.5, 0.6], 0.05, 2) == -1.0
 
 
 def test_drift_needs_chance_and_size() -> None:
@@ -127,7 +146,11 @@ def test_drift_needs_chance_and_size() -> None:
     for _ in range(40):
         state = follow_drift(state, 90.0, baseline)
     assert state.ewma == pytest.approx(90.0, abs=0.1)
-    assert state.may_enforce(baseline)
+    assert state.may_propose(baseline)
+    quick = 0
+    while state.cusum:
+        state, quick = follow_drift(state, 101.0, baseline), quick + 1
+    assert quick < 20, "a repair is believed sooner than the loss lasted"
 
 
 def test_the_incomplete_gamma_function() -> None:

@@ -1,15 +1,17 @@
 """Drift of one GPU against its own past: a CUSUM to alarm on, and an EWMA to plot."""
 
 from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import median
 
 from msgspec import Struct
 
 FEWEST_RUNS = 20
-RUNS_TO_ENFORCE = 50
+RUNS_TO_PROPOSE = 50
 SLACK = 0.5
 ALARM = 10.0
 RELATIVE_GATE = 0.03
+_MOST = 2 * ALARM  # so that a GPU that was repaired is not suspected for as long as it was slow
+_LONGEST = 50  # runs of an excursion that count for its mean
 _MAD_TO_SIGMA = 1.4826
 _LEAST_SIGMA = 0.005  # of the median
 _WEIGHT = 0.2
@@ -24,24 +26,25 @@ class DriftBaseline(Struct, frozen=True, kw_only=True):
 
 
 class DriftState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The sums of one metric so far: CUSUM, EWMA, and the values since the sum began to grow."""
+    """The sums of one metric so far. low: the mean of the `excursion` runs since the CUSUM began to grow."""
 
     cusum: float = 0.0
     ewma: float = 0.0
     runs: int = 0
-    excursion: tuple[float, ...] = ()
+    excursion: int = 0
+    low: float = 0.0
 
     def lost(self, baseline: DriftBaseline) -> float:
         """Return the share that the excursion lost on average, 0.03 for 3 %."""
-        return 1 - fmean(self.excursion) / baseline.median if self.excursion and baseline.median else 0.0
+        return 1 - self.low / baseline.median if self.excursion and baseline.median else 0.0
 
     def is_alarm(self, baseline: DriftBaseline) -> bool:
         """Say whether the GPU got slower, in a way that is neither chance nor too small to matter."""
         return self.cusum > ALARM and self.lost(baseline) >= RELATIVE_GATE
 
-    def may_enforce(self, baseline: DriftBaseline) -> bool:
-        """Say whether enough runs are behind the alarm for more than a note."""
-        return baseline.runs >= RUNS_TO_ENFORCE
+    def may_propose(self, baseline: DriftBaseline) -> bool:
+        """Say whether enough runs are behind the alarm for more than a suspicion."""
+        return baseline.runs + self.runs >= RUNS_TO_PROPOSE
 
 
 def drift_baseline(values: Sequence[float]) -> DriftBaseline | None:
@@ -56,11 +59,13 @@ def drift_baseline(values: Sequence[float]) -> DriftBaseline | None:
 def follow_drift(state: DriftState, value: float, baseline: DriftBaseline) -> DriftState:
     """Return the sums after one more run; lower values are worse."""
     step = (baseline.median - value) / baseline.sigma
-    cusum = max(0.0, state.cusum + step - SLACK)
+    cusum = min(max(0.0, state.cusum + step - SLACK), _MOST)
     before = state.ewma if state.runs else baseline.median
+    excursion = min(state.excursion + 1, _LONGEST) if cusum else 0
     return DriftState(
         cusum=cusum,
         ewma=before + _WEIGHT * (value - before),
         runs=state.runs + 1,
-        excursion=(*state.excursion, value)[-RUNS_TO_ENFORCE:] if cusum else (),
+        excursion=excursion,
+        low=state.low + (value - state.low) / excursion if excursion else 0.0,
     )
