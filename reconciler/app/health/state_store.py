@@ -172,8 +172,8 @@ def compact(state: LaneState) -> LaneState:
 
 
 def _is_plain(node: NodeState) -> bool:
-    has_history = node.failures or node.returns or node.override_until or node.validated_at or node.ours or node.merged
-    return node.phase is HealthPhase.HEALTHY and not has_history
+    past = (node.failures, node.returns, node.override_until, node.validated_at, node.marks)
+    return node.phase is HealthPhase.HEALTHY and not (any(past) or node.ours or node.merged)
 
 
 def breaker_text(breaker: BreakerState) -> str:

@@ -77,8 +77,9 @@ def observe(
 
 
 def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:
-    nodes = _nodes(sight, allow_shrink=allow_shrink)
-    others = (_queues(sight), _runs(sight), _health(sight))
+    bodies = read_kind(sight.live, NODE)
+    nodes = _nodes(sight, bodies, allow_shrink=allow_shrink)
+    others = (_queues(sight), _runs(sight), _health(sight, bodies))
     return replace(
         nodes,
         files=dict(item for seen in (nodes, *others) for item in seen.files.items()),
@@ -87,10 +88,9 @@ def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:
     )
 
 
-def _nodes(sight: _Sight, *, allow_shrink: bool) -> Observed:
+def _nodes(sight: _Sight, reading: KindObjects, *, allow_shrink: bool) -> Observed:
     evidence, path = sight.index.context.evidence, sight.path("nodes.yaml")
     known = evidence.measured.get(sight.name)
-    reading = read_kind(sight.live, NODE)
     if reading.failure:
         return Observed(cluster=sight.name, kept=(_kept(path, known, sight.now, reading.failure),))
     seen = observe_nodes(reading.objects, _labels(sight.index, known))
@@ -162,19 +162,19 @@ def _runs(sight: _Sight) -> Observed:
     return Observed(cluster=sight.name, kept=kept, files={} if is_same else {_file(known, path): content})
 
 
-def _health(sight: _Sight) -> Observed:
+def _health(sight: _Sight, nodes: KindObjects) -> Observed:
     """Observe the reports of the agents. Where none ever reported there is no file."""
     from reconciler.app.observe.health import read_health  # noqa: PLC0415 - most clusters have no agents
 
     known = sight.index.context.evidence.health.get(sight.name)
     path = _file(known, sight.path("health.yaml"))
     reading = read_kind(sight.live, REPORT)
-    if reading.failure:
-        kept = () if known is None else (_kept(path, known, sight.now, reading.failure),)
+    if failure := _failure((reading, nodes)):
+        kept = () if known is None else (_kept(path, known, sight.now, failure),)
         return Observed(cluster=sight.name, kept=kept)
     if not reading.objects and known is None:
         return Observed(cluster=sight.name)
-    found, notes = read_health(sight.index, sight.name, reading.objects, sight.now)
+    found, notes = read_health(sight.index, sight.name, reading.objects, nodes.objects, sight.now)
     result = Observed(cluster=sight.name, notes=notes)
     if known is not None and known.nodes == found.nodes and not _is_old(sight, known):
         return result

@@ -1,5 +1,6 @@
 """Nodes of a live cluster as the evaluator of health sees them: who can take work, and who repairs them."""
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,6 +46,7 @@ def fleet_node(body: Body, owner: RepairOwner | None = None) -> FleetNode:
         tainted=any(map(_is_trouble, sequence(mapping(body.get("spec")).get("taints")))),
         owner=owner.name if owner is not None else "",
         unfenced=is_overridden(body),
+        created=_seconds(text(metadata.get("creationTimestamp"))),
     )
 
 
@@ -65,6 +67,14 @@ def busy_nodes(pods: Iterable[Body]) -> frozenset[str]:
 def has_gpus(node: FleetNode) -> bool:
     """Whether a node has GPUs, or should: a label stays when the last GPU is gone."""
     return bool(node.gpus or node.product)
+
+
+def _seconds(timestamp: str) -> float:
+    """Return a time of Kubernetes in seconds since the epoch; 0 for none."""
+    try:
+        return dt.datetime.fromisoformat(timestamp).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _is_trouble(taint: Any) -> bool:

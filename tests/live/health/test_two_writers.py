@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.app.health.state_store import OWNER
 from reconciler.controller.health.rounds import health_round
 from reconciler.controller.outcome import PassOutcome
@@ -20,7 +20,7 @@ from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer
 from tests.live.controller.test_pass import push
-from tests.live.health.conftest import SetClock, taints
+from tests.live.health.conftest import taints
 from tests.live.health.fleet import FAST, NAMESPACE, LiveFleet, lost
 from tests.live.health.test_rounds import Round, fleet, policy, run
 
@@ -128,16 +128,14 @@ def test_a_quarantine_that_a_person_confirms_meanwhile_is_theirs(
 def test_two_clusters_in_one_repository_are_two_fleets(
     fleet: LiveFleet,
     health_server: ApiServer,
-    health_cluster: KubernetesCluster,
     private_server: ApiServer,
     server: GitServer,
     person: Sandbox,
-    tmp_path: Path,
-    clock: SetClock,
 ) -> None:
     """A node of one cluster has a namesake in the other: file, taint, state and case are those of its own cluster."""
+    clock, health_cluster = fleet.clock, KubernetesCluster(load_access({}, kubeconfig=str(health_server.kubeconfig)))
     unclaimed(health_cluster)
-    kubeconfig = _both(private_server.kubeconfig, health_server.kubeconfig, tmp_path / "both")
+    kubeconfig = _both(private_server.kubeconfig, health_server.kubeconfig, server.folder / "both")
     config = yaml.safe_load((person.folder / "reconciler.yaml").read_text())
     (main,) = config["spec"]["clusters"]
     config["spec"]["clusters"] = [
@@ -150,7 +148,9 @@ def test_two_clusters_in_one_repository_are_two_fleets(
 
     def both() -> PassOutcome:
         access = ClusterFlags(kubeconfig=str(kubeconfig))
-        return health_round(Request(source=source, folder=str(tmp_path / "two"), access=access), dict(os.environ), clock)
+        return health_round(
+            Request(source=source, folder=str(server.folder / "two"), access=access), dict(os.environ), clock
+        )
 
     bad = fleet.names[0]
     twin = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": bad, "labels": {"nvidia.com/gpu.product": "A"}}}
@@ -178,6 +178,7 @@ def test_two_clusters_in_one_repository_are_two_fleets(
         propagation="Background",
     )
     unclaimed(health_cluster)
+    health_cluster.close()
 
 
 def _both(east: Path, west: Path, path: Path) -> Path:

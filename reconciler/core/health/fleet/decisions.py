@@ -7,6 +7,7 @@ from msgspec import Struct
 from reconciler.core.health.findings import RepairAction
 from reconciler.core.health.fleet.state import FleetState, HealthPhase
 from reconciler.core.health.quarantine import TaintEffect
+from reconciler.core.health.statistics.compare import FleetStatistics
 
 
 class HealthProposal(StrEnum):
@@ -69,9 +70,10 @@ class BreakerAlert(Struct, frozen=True, kw_only=True):
 
 
 class FleetEvaluation(Struct, frozen=True, kw_only=True):
-    """The result of one round: the new state, a decision for each node, alerts, and what was ignored and why."""
+    """The result of one round: the new state, a decision for each node, alerts, and notes about what has no effect."""
 
     state: FleetState
     decisions: dict[str, HealthDecision]
     alerts: tuple[BreakerAlert, ...] = ()
     notes: tuple[str, ...] = ()
+    statistics: FleetStatistics | None = None

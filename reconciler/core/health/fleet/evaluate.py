@@ -15,9 +15,18 @@ from reconciler.core.health.fleet.history import SKEW, Rules, absorb, confirmed,
 from reconciler.core.health.fleet.lifecycle import Signal, follow
 from reconciler.core.health.fleet.signals import NodeSight, signals
 from reconciler.core.health.fleet.state import CheckFailure, FleetNode, FleetState, HealthPhase, NodeState, Onset
+from reconciler.core.health.fleet.suspects import (
+    lemons_of,
+    may_retire,
+    remembered,
+    statistics_notes,
+    with_suspicions,
+)
 from reconciler.core.health.policy import Lane, PolicyBook
 from reconciler.core.health.quarantine import NodeQuarantine
 from reconciler.core.health.report import NodeReport
+from reconciler.core.health.statistics.compare import FleetStatistics, Suspicion, compare
+from reconciler.core.health.statistics.lemons import LemonNode
 
 
 class FleetInput(Struct, frozen=True, kw_only=True):
@@ -39,10 +48,21 @@ class Round(Struct, frozen=True, kw_only=True):
 
 def evaluate(given: FleetInput, state: FleetState, now: float, previous: Round | None = None) -> FleetEvaluation:
     """Evaluate a fleet at a time. Equal inputs give equal results; `previous` only saves time."""
-    merged = _by_node(given.quarantines)
-    quiet = frozenset() if previous is None else _quiet(given, state, previous, now)
+    merged, since = _by_node(given.quarantines), state.since or now
+    known = None if previous is None else previous.evaluation.statistics
+    statistics = compare(given.reports, given.facts, known)
+    lemons = lemons_of(given.facts, state, since, now)
+    quiet = frozenset() if previous is None else _quiet(given, state, previous, statistics, now)
     seen = {
-        name: _look(given, facts, state.nodes.get(name, NodeState()), merged.get(name), now)
+        name: _look(
+            given,
+            facts,
+            state.nodes.get(name, NodeState()),
+            merged.get(name),
+            now,
+            suspicions=statistics.suspicions.get(name, ()),
+            lemon=lemons.get(name),
+        )
         for name, facts in given.facts.items()
         if name not in quiet
     }
@@ -54,10 +74,11 @@ def evaluate(given: FleetInput, state: FleetState, now: float, previous: Round |
     for name, sight in seen.items():
         nodes[name], decisions[name] = _decide(sight, admitted, now)
     return FleetEvaluation(
-        state=FleetState(nodes=nodes, breaker=admitted.state),
+        state=FleetState(nodes=nodes, breaker=admitted.state, since=since),
         decisions=decisions,
         alerts=(*alerts, *admitted.alerts),
-        notes=tuple(_notes(given, now)),
+        notes=(*_notes(given, now), *statistics_notes(statistics, lemons, given.policies, given.defaults)),
+        statistics=statistics,
     )
 
 
@@ -72,7 +93,9 @@ def _by_node(quarantines: Iterable[NodeQuarantine]) -> dict[str, NodeQuarantine]
     return {one.node: one for one in sorted(quarantines, key=lambda one: (one.takes_node, one.name))}
 
 
-def _quiet(given: FleetInput, state: FleetState, previous: Round, now: float) -> frozenset[str]:
+def _quiet(
+    given: FleetInput, state: FleetState, previous: Round, statistics: FleetStatistics, now: float
+) -> frozenset[str]:
     """Return the nodes for which nothing can have changed: healthy, with the same report, facts and policy."""
     if previous.given.policies is not given.policies or previous.given.defaults != given.defaults:
         return frozenset()
@@ -83,12 +106,12 @@ def _quiet(given: FleetInput, state: FleetState, previous: Round, now: float) ->
     for name, node in facts.items():
         if reports.get(name) is not old_reports.get(name) or node is not old_facts.get(name):
             continue
-        if name in in_git or name not in decided:
+        if name in in_git or name not in decided or name in statistics.suspicions:
             continue
         one, report = known.get(name), reports.get(name)
         if one is None or (report is not None and is_new(one, report, now)):  # a clock that was ahead
             continue
-        if one.phase is not HealthPhase.HEALTHY or one.failures or one.override_until:
+        if one.phase is not HealthPhase.HEALTHY or one.failures or one.override_until or one.marks:
             continue
         limit = given.policies.of_labels(node.labels).lifecycle.stale_after
         if is_stale(one, limit, now) is (decided[name].condition is ProblemStatus.UNKNOWN):
@@ -97,9 +120,16 @@ def _quiet(given: FleetInput, state: FleetState, previous: Round, now: float) ->
 
 
 def _look(
-    given: FleetInput, facts: FleetNode, state: NodeState, merged: NodeQuarantine | None, now: float
+    given: FleetInput,
+    facts: FleetNode,
+    state: NodeState,
+    merged: NodeQuarantine | None,
+    now: float,
+    *,
+    suspicions: Sequence[Suspicion] = (),
+    lemon: LemonNode | None = None,
 ) -> NodeSight:
-    """Take in the report of a node, and note what happened to it."""
+    """Take in the report of a node and what statistics say of it, and note what happened to it."""
     policy = given.policies.of_labels(facts.labels)
     report = given.reports.get(facts.name)
     before = state
@@ -110,6 +140,8 @@ def _look(
     is_current = report is not None and not (report.node_uid and facts.uid and report.node_uid != facts.uid)
     if report is not None and is_current and is_new(state, report, now):
         state = absorb(state, report, policy, given.defaults, now)
+    if is_current:
+        state = with_suspicions(state, suspicions, policy, given.defaults)
     if not state.uid and uid:
         state = replace(state, uid=uid)
     quarantine = merged if merged is not None and not merged.is_stale(uid) else None
@@ -122,6 +154,7 @@ def _look(
         stale_quarantine=merged if quarantine is None else None,
         is_replaced=is_replaced,
         is_stale=is_stale(state, policy.lifecycle.stale_after, now),
+        lemon=lemon.message if lemon is not None and may_retire(policy, given.defaults) else "",
     )
 
 
@@ -171,8 +204,11 @@ def fast_failure(sight: NodeSight) -> CheckFailure | None:
 def _decide(sight: NodeSight, admitted: Admitted, now: float) -> tuple[NodeState, HealthDecision]:
     name = sight.facts.name
     state = sight.state
-    for signal in signals(sight, now, is_admitted=name in admitted.nodes):
+    happened = [*signals(sight, now, is_admitted=name in admitted.nodes)]
+    for signal in happened:
         state = _enter(sight, state, signal, now)
+    if not sight.is_replaced:
+        state = remembered(sight.before, state, happened, sight.quarantine, now)
     return conclude(sight, state, admitted.refused.get(name, ""), admitted.state, now)
 
 

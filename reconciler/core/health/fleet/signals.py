@@ -22,7 +22,8 @@ _STAGES = {
 class NodeSight(Struct, frozen=True, kw_only=True):
     """One node in one round. `state` has taken in the report already; `before` has not.
 
-    quarantine: the merged one for this node. is_stale: the report is too old to say anything.
+    quarantine: the merged one for this node. is_stale: the report is too old to say anything. lemon: why the node should
+    be retired.
     """
 
     facts: FleetNode
@@ -33,6 +34,7 @@ class NodeSight(Struct, frozen=True, kw_only=True):
     stale_quarantine: NodeQuarantine | None = None
     is_replaced: bool = False
     is_stale: bool = False
+    lemon: str = ""
 
     @property
     def acts(self) -> bool:

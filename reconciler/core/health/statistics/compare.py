@@ -67,9 +67,7 @@ def compare(
     )
 
 
-def _changed(
-    reports: Mapping[str, NodeReport], facts: Mapping[str, FleetNode], previous: FleetStatistics
-) -> list[str]:
+def _changed(reports: Mapping[str, NodeReport], facts: Mapping[str, FleetNode], previous: FleetStatistics) -> list[str]:
     """Return the nodes whose values, or whose cohorts, may have changed."""
     changed = []
     for name in facts.keys() | previous.facts.keys():
@@ -98,7 +96,7 @@ def _values(nodes: Iterable[str], reports: Mapping[str, NodeReport], facts: Mapp
         product = product_key(report.gpus[0].product) if report.gpus else ""
         driver, pool = report.driver.partition(".")[0], node.pool
         for check, slots in report.measured.items():
-            link: tuple[float, int] | None = None
+            link, cohort = (0.0, 0), dict[Gpu, float]()
             for slot, series in slots.items():
                 if len(series.newest) < NEWEST:
                     continue
@@ -122,17 +120,16 @@ def _again(
         before, after = gone.get(key, {}), new.get(key, {})
         if before == after:
             continue
-        known = cohorts.get(key)
-        cohorts[key] = make_cohort(after) if known is None else changed_cohort(known, before, after)
-        if not cohorts[key].values:
-            del cohorts[key]
+        known = cohorts.pop(key, None)
+        if known is None:
+            cohorts[key] = make_cohort(after)
+        elif after or len(known.values) > len(before):
+            cohorts[key] = changed_cohort(known, before, after)
     return cohorts
 
 
 def _slow(cohorts: Mapping[CohortKey, Cohort]) -> Iterable[Suspicion]:
-    return (
-        Suspicion(node=one.node, slot=one.slot, check=PEERS, message=one.message) for one in outliers(cohorts)
-    )
+    return (Suspicion(node=one.node, slot=one.slot, check=PEERS, message=one.message) for one in outliers(cohorts))
 
 
 def _drifting(nodes: Iterable[str], reports: Mapping[str, NodeReport]) -> dict[str, tuple[Suspicion, ...]]:
@@ -165,9 +162,7 @@ def _drift(node: str, slot: str, check: str, series: GpuSeries) -> Suspicion:
     assert baseline is not None  # noqa: S101 - `_is_slower` checked
     lost = 100 * series.drift.lost(baseline)
     text = f"{check} lost {lost:.1f} % of its {baseline.median:,.4g} within the last {series.drift.excursion} runs"
-    return Suspicion(
-        node=node, slot=slot, check=DRIFT, message=text, is_proven=series.drift.may_propose(baseline)
-    )
+    return Suspicion(node=node, slot=slot, check=DRIFT, message=text, is_proven=series.drift.may_propose(baseline))
 
 
 def _by_node(found: Iterable[Suspicion]) -> dict[str, tuple[Suspicion, ...]]:

@@ -1,7 +1,7 @@
 """Nodes that fail again and again, far more often than others: decayed counts and a Gamma-Poisson estimate."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -14,8 +14,11 @@ RATIO = 5.0
 CERTAINTY = 0.95
 FEWEST_EVENTS = 3
 FEWEST_KINDS = 2
-_PRIOR_DAYS = 30.0
 _DAY = 86400.0
+MEMORY = 90 * _DAY
+"""How long an event is kept: after six half-lives it counts for one part in ninety."""
+
+_PRIOR_DAYS = 30.0
 _STEPS = 500
 _TINY = 1e-300
 
@@ -30,10 +33,9 @@ class LemonKind(StrEnum):
     EXCLUDED = "excluded"  # by users
 
 
-class LemonEvent(Struct, frozen=True, kw_only=True):
-    """One event of a node. `workload` tells one bad image, which fails everywhere, from one bad node."""
+class LemonMark(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that counts against a node. `workload` tells one bad image, which fails everywhere, from one node."""
 
-    node: str
     kind: LemonKind
     at: float
     workload: str = ""
@@ -44,57 +46,60 @@ class LemonNode(Struct, frozen=True, kw_only=True):
 
     node: str
     chance: float
-    rate: float
-    fleet_rate: float
     counts: Mapping[str, int]
 
     @property
     def message(self) -> str:
-        """The evidence in words."""
+        """The evidence in words that stay the same while nothing happens."""
         table = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.counts.items()))
-        ratio = self.rate / self.fleet_rate if self.fleet_rate else math.inf
-        return f"{table}; {ratio:.1f} times as often as others (chance {100 * self.chance:.1f} %)"
+        return f"{table} within {MEMORY / _DAY:.0f} days: more than {RATIO:g} times as often as others"
 
 
-def find_lemons(events: Iterable[LemonEvent], exposure_days: Mapping[str, float], now: float) -> tuple[LemonNode, ...]:
-    """Return the lemons, the worst first. `exposure_days` are the days that each node was in use, decayed alike."""
-    by_node: dict[str, list[LemonEvent]] = {}
-    for event in _of_nodes(events):
-        by_node.setdefault(event.node, []).append(event)
+def exposure_days(since: float, now: float) -> float:
+    """Return the days that a node was in use, decayed like the events of that time."""
+    days = max(0.0, now - since) / _DAY
+    return HALF_LIFE_DAYS / math.log(2) * (1 - float(0.5 ** (days / HALF_LIFE_DAYS)))
+
+
+def find_lemons(
+    marks: Mapping[str, Sequence[LemonMark]], exposure: Mapping[str, float], now: float
+) -> tuple[LemonNode, ...]:
+    """Return the lemons, the worst first, from the marks and the exposure of each node."""
+    by_node = _of_nodes(marks)
     weights = {node: sum(_weight(one.at, now) for one in found) for node, found in by_node.items()}
-    total = sum(exposure_days.values())
-    fleet_rate = (sum(weights.values()) + BASE_RATE * _PRIOR_DAYS) / (total + _PRIOR_DAYS)
+    total = sum(exposure.values())
     lemons = []
     for node, found in by_node.items():
         counts: dict[str, int] = {}
         for one in found:
             counts[one.kind] = counts.get(one.kind, 0) + 1
-        others = _rate_without(weights, exposure_days, node)
+        others = _rate_without(weights, total, node, exposure.get(node, 0.0))
         shape = weights[node] + others * _PRIOR_DAYS
-        days = exposure_days.get(node, 0.0) + _PRIOR_DAYS
+        days = exposure.get(node, 0.0) + _PRIOR_DAYS
         chance = gamma_above(RATIO * others, shape, days)
         if chance > CERTAINTY and len(found) >= FEWEST_EVENTS and len(counts) >= FEWEST_KINDS:
-            lemons.append(
-                LemonNode(node=node, chance=chance, rate=shape / days, fleet_rate=others or fleet_rate, counts=counts)
-            )
+            lemons.append(LemonNode(node=node, chance=chance, counts=counts))
     return tuple(sorted(lemons, key=lambda one: (-one.chance, one.node)))
 
 
-def _of_nodes(events: Iterable[LemonEvent]) -> list[LemonEvent]:
-    """Return the events without those of workloads that died on several nodes: they die everywhere."""
-    listed = list(events)
+def _of_nodes(marks: Mapping[str, Sequence[LemonMark]]) -> dict[str, list[LemonMark]]:
+    """Return the marks without those of workloads that died on several nodes: they die everywhere."""
     places: dict[str, set[str]] = {}
-    for one in listed:
-        if one.kind is LemonKind.JOB_DIED and one.workload:
-            places.setdefault(one.workload, set()).add(one.node)
-    return [one for one in listed if len(places.get(one.workload, ())) <= 1 or one.kind is not LemonKind.JOB_DIED]
+    for node, found in marks.items():
+        for one in found:
+            if one.kind is LemonKind.JOB_DIED and one.workload:
+                places.setdefault(one.workload, set()).add(node)
+    kept = {
+        node: [one for one in found if len(places.get(one.workload, ())) <= 1 or one.kind is not LemonKind.JOB_DIED]
+        for node, found in marks.items()
+    }
+    return {node: found for node, found in kept.items() if found}
 
 
-def _rate_without(weights: Mapping[str, float], exposure: Mapping[str, float], node: str) -> float:
+def _rate_without(weights: Mapping[str, float], total: float, node: str, own: float) -> float:
     """Return the rate of all other nodes: a lemon must not raise the rate that it is compared with."""
     events = sum(weights.values()) - weights[node]
-    days = sum(exposure.values()) - exposure.get(node, 0.0)
-    return (events + BASE_RATE * _PRIOR_DAYS) / (days + _PRIOR_DAYS)
+    return (events + BASE_RATE * _PRIOR_DAYS) / (total - own + _PRIOR_DAYS)
 
 
 def _weight(at: float, now: float) -> float:

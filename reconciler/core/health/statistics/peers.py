@@ -169,7 +169,7 @@ def _deviation(ordered: Sequence[float], middle: float) -> float:
     def distance(rank: int) -> float:
         """Return the distance of the value that is as near as `rank` others."""
         starts = range(count - rank)
-        first = bisect_left(starts, True, key=lambda start: ordered[start + rank] - middle >= middle - ordered[start])
+        first = bisect_left(starts, 2 * middle, key=lambda start: ordered[start] + ordered[start + rank])
         windows = (start for start in (first - 1, first) if start in starts)
         return min(max(middle - ordered[start], ordered[start + rank] - middle) for start in windows)
 

@@ -14,6 +14,7 @@ from reconciler.core.health.readings import GpuIdentity
 from reconciler.core.health.report import NodeReport
 
 if TYPE_CHECKING:
+    from reconciler.core.health.fleet.history import Rules
     from reconciler.core.health.quarantine import NodeQuarantine
 
 FAST = {"mode": "enforce", "lane": "fast", "severity": "fatal"}
@@ -81,6 +82,7 @@ class Rounds:
         self.reports: dict[str, NodeReport] = {}
         self.last: FleetEvaluation | None = None
         self.alerts: list[str] = []
+        self.defaults: Rules = {}
 
     def round(self, *reports: NodeReport, minutes: float = 1) -> FleetEvaluation:
         """Evaluate after some minutes: the given reports, and a healthy one of all nodes without any so far."""
@@ -90,7 +92,11 @@ class Rounds:
         self.reports = {**self.reports, **healthy, **given}
         made = evaluate(
             FleetInput(
-                facts=self.facts, reports=self.reports, policies=self.policies, quarantines=tuple(self.quarantines)
+                facts=self.facts,
+                reports=self.reports,
+                policies=self.policies,
+                defaults=self.defaults,
+                quarantines=tuple(self.quarantines),
             ),
             self.state,
             self.now,

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from reconciler.core.health.statistics.drift import DriftState, drift_baseline, follow_drift
 from reconciler.core.health.statistics.learning import AcceptedRun, learn, should_demote
-from reconciler.core.health.statistics.lemons import LemonEvent, LemonKind, find_lemons, gamma_above
+from reconciler.core.health.statistics.lemons import (
+    LemonKind,
+    LemonMark,
+    LemonNode,
+    exposure_days,
+    find_lemons,
+    gamma_above,
+)
 from reconciler.core.health.statistics.peers import (
     Cohort,
     CohortKey,
@@ -160,36 +167,44 @@ def test_the_incomplete_gamma_function() -> None:
     assert gamma_above(0.0, 3.0, 1.0) == 1.0
 
 
-def event(node: str, kind: LemonKind, days_ago: float, workload: str = "") -> LemonEvent:
-    return LemonEvent(node=node, kind=kind, at=100 * DAY - days_ago * DAY, workload=workload)
+def mark(kind: LemonKind, days_ago: float, workload: str = "") -> LemonMark:
+    return LemonMark(kind=kind, at=100 * DAY - days_ago * DAY, workload=workload)
 
 
 def test_a_lemon_fails_again_and_again_in_different_ways() -> None:
     """F-098: three events of two kinds within a fleet where one node in two has none."""
-    exposure = {f"n{index}": 20.0 for index in range(100)}
-    events = [event(f"n{index}", LemonKind.FATAL, index % 14) for index in range(4)]
+    exposure = {**{f"n{index}": 20.0 for index in range(100)}, "bad": 20.0}
+    others = {f"n{index}": [mark(LemonKind.FATAL, index % 14)] for index in range(4)}
     lemon = [
-        event("bad", LemonKind.FATAL, 1),
-        event("bad", LemonKind.PREFLIGHT, 2),
-        event("bad", LemonKind.REMEDIATION, 3),
-        event("bad", LemonKind.FATAL, 5),
+        mark(LemonKind.FATAL, 1),
+        mark(LemonKind.PREFLIGHT, 2),
+        mark(LemonKind.REMEDIATION, 3),
+        mark(LemonKind.FATAL, 5),
     ]
-    (found,) = find_lemons([*events, *lemon], {**exposure, "bad": 20.0}, 100 * DAY)
-    assert found.node == "bad"
-    assert "2 x fatal, 1 x preflight, 1 x remediation" in found.message
-    assert find_lemons([*events, *lemon[:2]], {**exposure, "bad": 20.0}, 100 * DAY) == ()
-    same = [event("bad", LemonKind.FATAL, day) for day in range(4)]
-    assert find_lemons([*events, *same], {**exposure, "bad": 20.0}, 100 * DAY) == (), "one kind alone"
-    old = [event("bad", one.kind, 150) for one in lemon]
-    assert find_lemons([*events, *old], {**exposure, "bad": 20.0}, 100 * DAY) == (), "long ago"
+
+    def found(marks: list[LemonMark]) -> list[LemonNode]:
+        return [*find_lemons({**others, "bad": marks}, exposure, 100 * DAY)]
+
+    (bad,) = found(lemon)
+    assert (bad.node, bad.chance > 0.95) == ("bad", True)
+    assert "2 x fatal, 1 x preflight, 1 x remediation within 90 days" in bad.message
+    assert found(lemon[:2]) == []
+    assert found([mark(LemonKind.FATAL, day) for day in range(4)]) == [], "one kind alone"
+    assert found([mark(one.kind, 150) for one in lemon]) == [], "long ago"
 
 
 def test_a_bad_image_makes_no_lemon() -> None:
     """Jobs of one workload that die on several nodes say nothing about the nodes."""
     exposure = {f"n{index}": 20.0 for index in range(20)}
-    died = [event(f"n{index}", LemonKind.JOB_DIED, 1, "bad-image") for index in range(5) for _ in range(3)]
-    fatal = [event("n0", LemonKind.FATAL, 1)]
-    assert find_lemons([*died, *fatal], exposure, 100 * DAY) == ()
+    marks = {f"n{index}": [mark(LemonKind.JOB_DIED, 1, "bad-image")] * 3 for index in range(5)}
+    marks["n0"].append(mark(LemonKind.FATAL, 1))
+    assert find_lemons(marks, exposure, 100 * DAY) == ()
+
+
+def test_exposure_decays_like_the_events() -> None:
+    assert exposure_days(100 * DAY, 100 * DAY) == 0.0
+    assert exposure_days(99 * DAY, 100 * DAY) == pytest.approx(0.975, abs=0.01)
+    assert exposure_days(0.0, 1000 * DAY) == pytest.approx(14 / 0.6931, abs=0.01)
 
 
 def test_thresholds_move_in_small_steps_within_a_floor() -> None:
