@@ -22,8 +22,8 @@ _STAGES = {
 class NodeSight(Struct, frozen=True, kw_only=True):
     """One node in one round. `state` has taken in the report already; `before` has not.
 
-    quarantine: the merged one for this node. is_stale: the report is too old to say anything. lemon: why the node should
-    be retired.
+    quarantine: the merged one for this node. is_stale: the report is too old to say anything. lemon: why the node
+    should be retired.
     """
 
     facts: FleetNode
