@@ -448,23 +448,35 @@ def test_elastic_jobs(backend: Backend, judged: Judge) -> None:
 @pytest.mark.parametrize(
     ("reliability", "expected"),
     [
-        ("", (3, None, None, "OnFailure")),
+        ("", (6, None, None, "Never", "OnFailure")),
+        ("\n  reliability: {maxRestarts: 2, restartPolicy: OnFailure}", (4, None, None, "OnFailure", "OnFailure")),
         (
             "\n  reliability: {maxRestarts: 0, ttlSecondsAfterFinished: 0, activeDeadlineSeconds: 60, restartPolicy: Never}",
-            (0, 0, 60, "Never"),
+            (0, 0, 60, "Never", "Never"),
         ),
     ],
 )
-def test_reliability_defaults(reliability: str, expected: tuple[int, int | None, int | None, str]) -> None:
-    """F-054: what is left out has a documented default: 3 restarts, OnFailure, no end that would be synced away."""
+def test_reliability_defaults(reliability: str, expected: tuple[int, int | None, int | None, str, str]) -> None:
+    """F-054: what is left out has a documented default: 3 restarts of each pod, no end that would be synced away."""
     spec = rendered(queue() + job(f"numGPUs: 16{reliability}")).one("Job", "train")["spec"]
     found = (spec["backoffLimit"], spec.get("ttlSecondsAfterFinished"), spec.get("activeDeadlineSeconds"))
-    assert (*found, spec["template"]["spec"]["restartPolicy"]) == expected
+    restart = spec["template"]["spec"]["restartPolicy"]
+    assert (*found, restart) == expected[:4]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2)
+    evicted = [{"type": "DisruptionTarget", "status": "True"}]
+    ignored = {"rules": [{"action": "Ignore", "onPodConditions": evicted}]}
+    assert spec.get("podFailurePolicy") == (ignored if restart == "Never" else None)
     policy = rendered(queue() + job(f"numGPUs: 16{reliability}"), "kai").one("PyTorchJob")["spec"]
     assert policy["runPolicy"]["backoffLimit"] == expected[0]
     assert policy["runPolicy"]["cleanPodPolicy"] == "Running"
-    assert policy["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] == expected[3]
+    assert policy["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] == expected[4]
+
+
+def test_a_single_pod_may_fail_as_often_as_the_job_restarts() -> None:
+    """F-054: the limit counts pods; torchrun's own restarts are those of the job."""
+    body = rendered(queue() + job("numGPUs: 8\n  reliability: {maxRestarts: 5}")).one("Job", "train")
+    assert body["spec"]["backoffLimit"] == 5
+    assert "--max-restarts=5 " in pod_of(body)["containers"][0]["command"][2]
 
 
 def test_the_service_lets_pods_meet_before_they_are_ready() -> None:
@@ -641,12 +653,12 @@ def test_an_edit_of_code_restarts_by_its_digest() -> None:
     assert pod_of(before)["containers"] == pod_of(after)["containers"]
 
 
-def test_pods_that_fetch_for_themselves_do_not_share_a_folder() -> None:
-    """F-058: several pods on one volume write to a folder each, by their number."""
+def test_the_pods_of_a_job_share_its_folder() -> None:
+    """F-058: whatever rank a pod gets after a restart, the code and what the job wrote are there."""
     result = rendered(queue() + job(f"numGPUs: 16\n  {GIT % ('main', 'restart')}"))
     pod = pod_of(result.one("Job", "train"))
     mounts = [pod["initContainers"][0]["volumeMounts"][0], pod["containers"][0]["volumeMounts"][0]]
-    assert [mount["subPathExpr"] for mount in mounts] == ["$(JOB_COMPLETION_INDEX)"] * 2
+    assert [mount["subPath"] for mount in mounts] == ["train"] * 2
     assert result.one("PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteMany"]
 
 

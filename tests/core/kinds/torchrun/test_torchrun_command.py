@@ -92,7 +92,7 @@ def test_the_command_means_what_it_says(box: Path, command: str, printed: str) -
     done = run(box, job(command), HOME="/root-of-test")
     assert done.returncode == 0, done.stderr
     arguments, _, output = done.stdout.partition("\n")
-    assert json.loads(arguments)[:3] == ["--standalone", "--nproc-per-node=8", "--rdzv-id=train"]
+    assert json.loads(arguments)[:4] == ["--standalone", "--nproc-per-node=8", "--max-restarts=3", "--rdzv-id=train"]
     assert output == f"{printed}\n"
 
 
@@ -131,10 +131,11 @@ def test_several_nodes_meet_at_the_first(box: Path, rank: str, is_host: str) -> 
     assert json.loads(done.stdout.splitlines()[0]) == [
         "--nnodes=4",
         "--nproc-per-node=8",
+        "--max-restarts=3",
         "--rdzv-backend=c10d",
         "--rdzv-endpoint=train-0.train:29500",
         "--rdzv-id=train",
-        f"--rdzv-conf=is_host={is_host}",
+        f"--rdzv-conf=is_host={is_host},join_timeout=900,read_timeout=900",
         "--no-python",
         "echo",
         "go",
@@ -145,9 +146,10 @@ def test_under_kai_the_workers_of_a_pytorchjob_meet(box: Path) -> None:
     """F-039, F-052: the operator's Service of worker 0 is the meeting point, its label the rank."""
     more = "  distributed: {rdzvBackend: static, port: 30001}\n"
     done = run(box, job("echo go", gpus=16, more=more), "kai", NODE_RANK="1")
-    assert json.loads(done.stdout.splitlines()[0])[:5] == [
+    assert json.loads(done.stdout.splitlines()[0])[:6] == [
         "--nnodes=2",
         "--nproc-per-node=8",
+        "--max-restarts=3",
         "--node-rank=1",
         "--rdzv-backend=static",
         "--rdzv-endpoint=train-worker-0:30001",

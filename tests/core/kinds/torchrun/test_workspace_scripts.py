@@ -11,13 +11,16 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from reconciler.core.kinds.torchrun.intent.sections import SourceKind, WorkspaceSource
-from reconciler.core.kinds.torchrun.render.code import default_image, sync_script, wait_script
+from reconciler.core.kinds.torchrun.render.code import default_image
+from reconciler.core.kinds.torchrun.render.sync import sync_script as script_of_version
+from reconciler.core.kinds.torchrun.render.sync import wait_script
 from tests.cluster.build import part
 from tests.cluster.parts import Module, Part
 from tests.cluster.store import PartsUnavailableError
@@ -77,12 +80,19 @@ def run(script: str, workspace: Path, shell: str = "sh", **env: str) -> subproce
     return subprocess.run([*argv, "-c", script], capture_output=True, text=True, env=environ, check=False, timeout=60)
 
 
+def sync_script(source: WorkspaceSource, version: str = "one") -> str:
+    return script_of_version(source, version)
+
+
 def tree(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): path.read_text()
-        for path in folder.rglob("*")
-        if path.is_file() and ".git" not in path.relative_to(folder).parts
-    }
+    """Return the files as a program in the folder sees them, through links."""
+    found = {}
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if name not in (".git", ".sync")]
+        for name in names:
+            path = Path(parent, name)
+            found[str(path.relative_to(folder))] = path.read_text()
+    return found
 
 
 def marked(workspace: Path) -> bool:
@@ -134,12 +144,10 @@ def zip_source(url: str, digest: str = "") -> WorkspaceSource:
 def test_archive_by_url(
     workspace: Path, serve: tuple[Path, str], shell: str, name: str, make: Callable[[], bytes]
 ) -> None:
-    """F-058: zip and tar archives arrive whole, dot files included, and replace what was there."""
+    """F-058: zip and tar archives arrive whole, dot files included."""
     folder, address = serve
     content = make()
     (folder / name).write_bytes(content)
-    (workspace / "stale.py").write_text("old")
-    (workspace / ".stale").write_text("old")
     result = run(sync_script(zip_source(f"{address}/{name}?token=1", sha256(content).hexdigest())), workspace, shell)
     assert result.returncode == 0, result.stderr
     assert_complete(workspace)
@@ -154,7 +162,8 @@ def test_failed_download_leaves_no_marker(workspace: Path, serve: tuple[Path, st
     result = run(sync_script(zip_source(f"{address}/{path}")), workspace)
     assert_failed(result, workspace)
     assert (workspace / "train.py").read_text() == "as before"
-    assert sorted(item.name for item in workspace.iterdir()) == ["train.py"]
+    assert sorted(item.name for item in workspace.iterdir()) == [".sync", "train.py"]
+    assert [item.name for item in (workspace / ".sync").iterdir()] == ["lock"]
 
 
 def test_wrong_digest_is_refused(workspace: Path, serve: tuple[Path, str]) -> None:
@@ -175,8 +184,137 @@ def test_second_sync_failing_keeps_the_first(workspace: Path, serve: tuple[Path,
     folder, address = serve
     (folder / "w.zip").write_bytes(zip_bytes())
     assert run(sync_script(zip_source(f"{address}/w.zip")), workspace).returncode == 0
-    assert run(sync_script(zip_source(f"{address}/missing.zip")), workspace).returncode != 0
+    assert run(sync_script(zip_source(f"{address}/missing.zip"), "two"), workspace).returncode != 0
     assert_complete(workspace)
+
+
+def zip_of(**files: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name.replace("__", "/").replace("_py", ".py"), text)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def sync(workspace: Path, serve: tuple[Path, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that syncs a version with these files."""
+    folder, address = serve
+
+    def run_version(version: str, shell: str = "sh", **files: str) -> subprocess.CompletedProcess[str]:
+        (folder / f"{version}.zip").write_bytes(zip_of(**files))
+        return run(sync_script(zip_source(f"{address}/{version}.zip"), version), workspace, shell)
+
+    return run_version
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_new_version_replaces_the_code_and_keeps_what_jobs_wrote(
+    workspace: Path, sync: Callable[..., subprocess.CompletedProcess[str]], shell: str
+) -> None:
+    """F-058, F-060: checkpoints, logs and edited files survive every sync, wherever they are."""
+    assert sync("one", shell, train_py="1", gone_py="1", out__keep="").returncode == 0
+    (workspace / "checkpoint.pt").write_text("results")
+    (workspace / "out" / "epoch 1.pt").write_text("results")
+    (workspace / "out" / "deep").mkdir()
+    (workspace / "out" / "deep" / "a\tb").write_text("results")
+    (workspace / "gone.py").write_text("edited in the pod")
+    done = sync("two", shell, train_py="2", new_py="2", out__keep="")
+    assert done.returncode == 0, done.stderr
+    assert tree(workspace) == {
+        "train.py": "2",
+        "new.py": "2",
+        "out/keep": "",
+        "out/epoch 1.pt": "results",
+        "out/deep/a\tb": "results",
+        "checkpoint.pt": "results",
+        ".sync-success": "",
+    }
+    assert not (workspace / "gone.py").is_symlink(), "a link to code that is gone is removed"
+    for version in ("three", "four"):
+        assert sync(version, shell, train_py=version).returncode == 0
+    assert (workspace / "out" / "epoch 1.pt").read_text() == "results", "also in a folder that the code no longer has"
+
+
+def test_old_versions_are_removed_without_what_was_edited(
+    workspace: Path, sync: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """Two versions stay; of an older one only files that differ from what the sync wrote."""
+    assert sync("one", train_py="1", deep__settings="as it was").returncode == 0
+    (workspace / "deep" / "settings").write_text("tuned for hours")
+    assert sync("two", train_py="2").returncode == 0
+    assert (workspace / ".sync" / "one" / "train.py").read_text() == "1", "processes that run may still read it"
+    assert sync("three", train_py="3").returncode == 0
+    one = workspace / ".sync" / "one"
+    assert [str(path.relative_to(one)) for path in one.rglob("*") if path.is_file()] == ["deep/settings"]
+    assert sync("four", train_py="4").returncode == 0
+    assert not (workspace / ".sync" / "two").exists()
+    assert tree(workspace) == {"train.py": "4", ".sync-success": ""}
+
+
+def test_something_else_of_the_name_is_not_touched(
+    workspace: Path, sync: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """Code never runs mixed with other files, and never replaces them: the sync fails, and says what is in the way."""
+    assert sync("one", train_py="1").returncode == 0
+    (workspace / "results").mkdir()
+    (workspace / "results" / "a").write_text("mine")
+    failed = sync("two", train_py="2", results__b="code")
+    assert failed.returncode != 0
+    assert "results is part of the code" in failed.stderr
+    assert tree(workspace) == {"train.py": "1", "results/a": "mine", ".sync-success": ""}
+
+
+def test_a_version_is_fetched_once(
+    workspace: Path, serve: tuple[Path, str], sync: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """A pod that starts again runs the code of its job, although the server has other code by now, or none."""
+    assert sync("one", train_py="1").returncode == 0
+    (serve[0] / "one.zip").unlink()
+    assert run(sync_script(zip_source(f"{serve[1]}/one.zip"), "one"), workspace).returncode == 0
+    assert tree(workspace) == {"train.py": "1", ".sync-success": ""}
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_pods_that_sync_at_once(workspace: Path, serve: tuple[Path, str], tmp_path: Path, *, has_locks: bool) -> None:
+    """Eight pods of a job fetch at once, with and without locks on the volume: all end well, with whole code."""
+    folder, address = serve
+    (folder / "w.zip").write_bytes(zip_bytes())
+    path = os.environ["PATH"]
+    if not has_locks:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "flock").write_text("#!/bin/sh\nexit 71\n")
+        (tmp_path / "bin" / "flock").chmod(0o755)
+        path = f"{tmp_path / 'bin'}:{path}"
+    script = sync_script(zip_source(f"{address}/w.zip"))
+    with ThreadPoolExecutor(8) as pods:
+        done = list(pods.map(lambda _: run(script, workspace, PATH=path), range(8)))
+    assert [each.stderr for each in done if each.returncode] == []
+    assert_complete(workspace)
+
+
+def test_two_versions_at_once_never_mix(workspace: Path, serve: tuple[Path, str]) -> None:
+    """F-060: an old and a new sync Job that overlap leave the code of one of them."""
+    folder, address = serve
+    for name in ("a", "b"):
+        (folder / f"{name}.zip").write_bytes(zip_of(**{f"file{number}": name for number in range(20)}))
+    scripts = [sync_script(zip_source(f"{address}/{name}.zip"), name) for name in ("a", "b") * 4]
+    with ThreadPoolExecutor(8) as pods:
+        assert all(done.returncode == 0 for done in pods.map(lambda script: run(script, workspace), scripts))
+    found = tree(workspace)
+    assert len(found) == 21
+    assert len({text for name, text in found.items() if name != ".sync-success"}) == 1
+
+
+def test_what_a_killed_sync_left_is_removed(
+    workspace: Path, sync: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (workspace / ".sync" / "new.123456").mkdir(parents=True)
+    (workspace / ".sync" / "new.123456.archive").write_text("half")
+    assert sync("one", train_py="1").returncode == 0
+    assert sorted(path.name for path in (workspace / ".sync").iterdir()) == [
+        *("current", "lock", "one", "one.files", "one.sums"),
+    ]
 
 
 @pytest.fixture

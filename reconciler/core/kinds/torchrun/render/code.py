@@ -1,53 +1,23 @@
-"""The code of a job: the scripts that fill its workspace, and the pods that run them."""
+"""The code of a job: where it comes from, and the containers that fetch it."""
 
+import re
 from hashlib import sha256
-from shlex import quote
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
 
 from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.sections import SourceKind, WorkspaceSection, WorkspaceSource
 from reconciler.core.kinds.torchrun.render.command import as_kubelet_reads
+from reconciler.core.kinds.torchrun.render.sync import MARKER, ROOT, sync_script, wait_script
+from reconciler.core.kinds.torchrun.render.template import Template
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced
-
-ROOT = "/workspace"
-MARKER = f"{ROOT}/.sync-success"
-"""File that exists once the code is complete."""
-
-WAIT_SECONDS = 600
-"""Seconds that training waits for its code: ten minutes, as in torchrun-controller."""
 
 # Alpine's git image has wget and unzip too (busybox); s5cmd's image has tar and unzip.
 _GIT_IMAGE = "alpine/git:2.49.1"
 _S3_IMAGE = "peakcom/s5cmd:v2.3.0"
-
-_BEGIN = f"""\
-set -eu
-cd {ROOT}
-staging=.sync-staging
-rm -rf "$staging"
-mkdir "$staging"
-trap 'rm -rf {ROOT}/.sync-staging {ROOT}/.sync-archive' EXIT
-"""
-
-# Names that begin with a dot are moved too; `..?*` are those that begin with two.
-_END = """\
-rm -f .sync-success .sync-archive
-find . -mindepth 1 -maxdepth 1 ! -name "$staging" -exec rm -rf {} +
-for entry in "$staging"/* "$staging"/.[!.]* "$staging"/..?*; do
-  if [ -e "$entry" ] || [ -L "$entry" ]; then mv "$entry" .; fi
-done
-rmdir "$staging"
-: > .sync-success
-echo "workspace complete"
-"""
-
-_UNPACK_TAR = 'tar -xf .sync-archive -C "$staging"\n'
-_UNPACK_TAR_GZ = 'tar -xzf .sync-archive -C "$staging"\n'
-_UNPACK_ZIP = 'unzip -q .sync-archive -d "$staging"\n'
-_TAR_GZ, _TAR = (".tar.gz", ".tgz"), (".tar",)
 
 
 def default_image(source: WorkspaceSource) -> str:
@@ -55,94 +25,21 @@ def default_image(source: WorkspaceSource) -> str:
     return _S3_IMAGE if source.kind is SourceKind.S3 else _GIT_IMAGE
 
 
-def sync_script(source: WorkspaceSource) -> str:
-    """Write the script that fetches `source` into the workspace."""
-    return _BEGIN + _FETCHES[source.kind](source) + _END
-
-
-def wait_script() -> str:
-    """Write the script that waits until the workspace is complete, and fails after ten minutes."""
-    return f"""\
-set -eu
-left={WAIT_SECONDS}
-until [ -e {MARKER} ]; do
-  if [ "$left" -le 0 ]; then
-    echo "the workspace was not complete after {WAIT_SECONDS} s; see the logs of the pod that syncs it" >&2
-    exit 1
-  fi
-  left=$((left - 2))
-  sleep 2
-done
-"""
-
-
-def _zip(source: WorkspaceSource) -> str:
-    return f"wget -q -O .sync-archive {_operand(source.url)}\n" + _verify(source) + _unpack(source.url, _UNPACK_ZIP)
-
-
-def _git(source: WorkspaceSource) -> str:
-    url, ref = quote(source.url), quote(source.ref or "HEAD")
-    # A server may refuse to give a single commit by its id; then all branches and tags are fetched.
-    return f"""\
-export GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:git:http:https:ssh
-git init -q "$staging"
-run() {{ git -c safe.directory='*' -c advice.detachedHead=false -C "$staging" "$@"; }}
-if run fetch -q --depth 1 -- {url} {ref}; then
-  run checkout -q --detach FETCH_HEAD
-else
-  run fetch -q -- {url} '+refs/heads/*:refs/remotes/origin/*' '+refs/tags/*:refs/tags/*'
-  run checkout -q --detach {quote((source.ref or "HEAD") + "^{commit}")} --
-fi
-"""
-
-
-def _s3(source: WorkspaceSource) -> str:
-    if source.url.endswith("/"):
-        return f'/s5cmd --log error cp {quote(source.url + "*")} "$staging"/\n'
-    fetch = f"/s5cmd --log error cp {quote(source.url)} .sync-archive\n"
-    return fetch + _verify(source) + _unpack(source.url, _UNPACK_TAR_GZ)
-
-
-def _existing(_: WorkspaceSource) -> str:
-    raise ValueError("an existing workspace is not fetched")
-
-
-def _unpack(url: str, otherwise: str) -> str:
-    path = url.partition("?")[0].partition("#")[0].lower()
-    if path.endswith(_TAR_GZ):
-        return _UNPACK_TAR_GZ
-    if path.endswith(_TAR):
-        return _UNPACK_TAR
-    return _UNPACK_ZIP if path.endswith(".zip") else otherwise
-
-
-def _verify(source: WorkspaceSource) -> str:
-    if not source.sha256:
-        return ""
-    return f"printf '%s  %s\\n' {quote(source.sha256)} .sync-archive | sha256sum -c - >/dev/null\n"
-
-
-def _operand(text: str) -> str:
-    """Quote an operand so that it cannot be read as an option: wget has no `--` in every build."""
-    return quote(text if not text.startswith("-") else f"./{text}")
-
-
-_FETCHES = {
-    SourceKind.ZIP: _zip,
-    SourceKind.GIT: _git,
-    SourceKind.S3: _s3,
-    SourceKind.EXISTING: _existing,
-}
-
-
 DIGEST = "torchrun.ai/workspace-digest"
 """Annotation that names the code: digest over the source's address, ref and checksum."""
 
-SYNC_PATH = "/workspace"
-"""Mount path of the volume in the sync script."""
+_FORWARDED = ("AWS_", "GOOGLE_", "AZURE_", "S3_", "GIT_", "SSL_CERT_")
+"""Prefixes of environment variables that a sync needs: for object stores as in torchrun-controller, and for Git."""
 
-_FORWARDED = ("AWS_", "GOOGLE_", "AZURE_")
-"""Environment variables that a sync needs for object stores, by prefix, the same as in torchrun-controller."""
+_PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"))
+
+_SECURITY = ("allowPrivilegeEscalation", "readOnlyRootFilesystem", "runAsGroup", "runAsNonRoot", "runAsUser")
+"""Fields of the trainer's security context that the sync has too; what it is allowed besides is for the trainer."""
+
+_SYNC_USER = Traced(
+    65532,
+    Reason(rule="torchrun.default", text="the default images run as root, which runAsNonRoot of the queue forbids"),
+)
 
 _RESOURCES = Traced(
     {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
@@ -218,6 +115,14 @@ def _check(
         message = "the workspace has no source, so pods start in an empty folder until the volume is filled"
         hint = "set workspaceStorage.url, or claimName of a volume that contains the code"
         problems.append(problem_at(anchor, "torchrun.workspace-empty", message, hint, severity=Severity.WARNING))
+    if url and _secret_in(url.value):
+        message = "the url holds a credential, which everyone who reads the repository or the Job sees"
+        hint = "give it as a variable from a Secret: GIT_CONFIG_* with http.extraHeader, or AWS_ keys"
+        problems.append(problem_at(url, "torchrun.workspace-secret", message, hint))
+    if url and has_claim and not _is_pinned(kind, workspace):
+        message = "what the url names may change, and a volume that has its code keeps that"
+        hint = "set ref to a commit" if kind is SourceKind.GIT else "set sha256 of the archive"
+        problems.append(problem_at(url, "torchrun.workspace-unpinned", message, hint, severity=Severity.WARNING))
     if workspace.ref and kind is not SourceKind.GIT:
         message = f"ref requires source git, but the source is {kind.value}"
         problems.append(problem_at(workspace.ref, "torchrun.workspace", message, "remove it"))
@@ -227,21 +132,56 @@ def _check(
         problems.append(problem_at(workspace.sha256, "torchrun.workspace", message, hint))
 
 
-def sync_container(code: Code, source: WorkspaceSource, env: list[Any], sub_path: str) -> dict[str, Any]:
-    """Return the container that fetches the code into the volume."""
+_SECRET_PARAMETERS = frozenset(
+    (
+        *("access_token", "api_key", "apikey", "auth", "private_token", "sas", "sig", "token"),
+        *("x-amz-security-token", "x-amz-signature", "x-goog-signature"),
+    )
+)
+
+
+def _secret_in(url: str) -> bool:
+    """Return whether a URL holds a credential: a password or token before the host, or a parameter that is one."""
+    try:
+        parts = urlsplit(url)
+        secret_user = parts.scheme in ("http", "https") and parts.username is not None
+        return (
+            secret_user
+            or parts.password is not None
+            or any(name.lower() in _SECRET_PARAMETERS and value for name, value in parse_qsl(parts.query))
+        )
+    except ValueError:  # not a URL: the fetch says so
+        return False
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def _is_pinned(kind: SourceKind, workspace: WorkspaceSection) -> bool:
+    if kind is SourceKind.GIT:
+        return workspace.ref is not None and bool(_COMMIT.fullmatch(workspace.ref.value))
+    return workspace.sha256 is not None
+
+
+def sync_container(
+    code: Code, source: WorkspaceSource, template: Template, env: list[Any], folder: str
+) -> dict[str, Any]:
+    """Return the container that fetches the code into a folder of the volume."""
     reason = Reason(rule="torchrun.workspace", text=f"fetches the {source.kind.value} source", origins=code.origins)
-    script = Traced(as_kubelet_reads(sync_script(source)), reason)
-    return _container("workspace-sync", code, script, env, sub_path)
+    script = Traced(as_kubelet_reads(sync_script(source, code.digest.value)), reason)
+    container = _container("workspace-sync", code, template, script, folder)
+    if env:
+        container["env"] = env
+    return container
 
 
-def waiting_container(code: Code) -> dict[str, Any]:
+def waiting_container(code: Code, template: Template, folder: str) -> dict[str, Any]:
     """Return the container that waits until the code has been fetched for the first time."""
     reason = Reason(rule="torchrun.workspace", text=f"training starts once {MARKER} exists", origins=code.origins)
-    return _container("workspace-wait", code, Traced(wait_script(), reason), [], "")
+    return _container("workspace-wait", code, template, Traced(wait_script(), reason), folder)
 
 
-def _container(name: str, code: Code, script: Traced, env: list[Any], sub_path: str) -> dict[str, Any]:
-    mount = {"name": "workspace", "mountPath": SYNC_PATH} | ({"subPathExpr": sub_path} if sub_path else {})
+def _container(name: str, code: Code, template: Template, script: Traced, folder: str) -> dict[str, Any]:
     image = code.image
     if image is None and code.source:
         text = f"image that fetches a {code.source.kind.value} source"
@@ -251,18 +191,39 @@ def _container(name: str, code: Code, script: Traced, env: list[Any], sub_path: 
         "image": image,
         "command": ["/bin/sh", "-c", script],
         "resources": _RESOURCES,
-        "volumeMounts": [mount],
+        "volumeMounts": [{"name": "workspace", "mountPath": ROOT, "subPath": folder}],
     }
-    if env:
-        container["env"] = env
+    security = _security_context(code, template)
+    if security:
+        container["securityContext"] = security
     if code.pull_policy:
         container["imagePullPolicy"] = code.pull_policy
     return container
 
 
+def _security_context(code: Code, template: Template) -> dict[str, Any]:
+    """Return the restrictions of the trainer, with a user for default images where the queue forbids root."""
+    pod, trainer = (
+        found.value if found and isinstance(found.value, dict) else {}
+        for found in (template.pod.get("securityContext"), template.trainer.get("securityContext"))
+    )
+    security: dict[str, Any] = {key: trainer[key] for key in (*_SECURITY, "seccompProfile") if key in trainer}
+    dropped = trainer["capabilities"].get("drop") if isinstance(trainer.get("capabilities"), dict) else None
+    if dropped:
+        security["capabilities"] = {"drop": dropped}
+    merged = {**pod, **trainer}
+    if merged.get("runAsNonRoot") is True and "runAsUser" not in merged and code.image is None:
+        security["runAsUser"] = _SYNC_USER
+    return security
+
+
 def forward_environment(env: list[Any]) -> list[Any]:
-    """Return the variables that a sync may need to reach an object store."""
-    return [item for item in env if str(_plain(item).get("name", "")).startswith(_FORWARDED)]
+    """Return the variables that a sync may need to reach its source: credentials, endpoints, proxies."""
+    return [item for item in env if _is_forwarded(str(_plain(item).get("name", "")))]
+
+
+def _is_forwarded(name: str) -> bool:
+    return name.startswith(_FORWARDED) or name.upper() in _PROXIES
 
 
 def _plain(item: Any) -> Any:

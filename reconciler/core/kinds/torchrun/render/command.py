@@ -15,6 +15,10 @@ from reconciler.core.values import plural
 
 DEFAULT_BACKEND = Traced("c10d", Reason(rule="torchrun.default", text="rdzvBackend defaults to c10d"))
 DEFAULT_PORT = Traced(29500, Reason(rule="torchrun.default", text="port defaults to 29500"))
+MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts defaults to 3"))
+JOIN_SECONDS = 900
+"""Seconds that pods wait for each other: a first pod may still pull its image, which torchrun allows 60 s for."""
+
 ETCD_ENDPOINT = "etcd.etcd-system.svc.cluster.local:2379"
 """Address of etcd in torchrun-controller."""
 _ETCD = ("etcd", "etcd-v2")
@@ -86,7 +90,8 @@ def trainer_command(
         # Pod 0's own name may not resolve yet when it starts: torchrun is told who serves instead of looking it up.
         lines.append(f'if [ "${{{workload.rank}:?}}" = 0 ]; then is_host=1; else is_host=0; fi')
     lines.append(" \\\n  ".join(("exec torchrun", *_flags(job, shape, workload, rendezvous), _program(job))))
-    values = (job.command, *([job.setup] if job.setup else []), job.job_name, shape.nodes, shape.processes)
+    restarts = job.reliability.max_restarts or MAX_RESTARTS
+    values = (job.command, *([job.setup] if job.setup else []), job.job_name, shape.nodes, shape.processes, restarts)
     origins = tuple(origin for value in values for origin in value.reason.origins)
     processes = plural(shape.processes.value, "process")
     text = f"torchrun starts {processes} per node on {plural(shape.nodes.value, 'node')}"
@@ -100,7 +105,8 @@ def as_kubelet_reads(text: str) -> str:
 
 
 def _flags(job: TorchrunJob, shape: JobShape, workload: WorkloadKind, rendezvous: Rendezvous | None) -> tuple[str, ...]:
-    processes = f"--nproc-per-node={shape.processes.value}"
+    restarts = (job.reliability.max_restarts or MAX_RESTARTS).value
+    processes = f"--nproc-per-node={shape.processes.value} --max-restarts={restarts}"
     name = f"--rdzv-id={shlex.quote(job.job_name.value)}"
     if rendezvous is None:
         return f"--standalone {processes}", name
@@ -113,7 +119,7 @@ def _flags(job: TorchrunJob, shape: JobShape, workload: WorkloadKind, rendezvous
     if rendezvous.backend == "static":
         flags.insert(1, f'--node-rank="${{{workload.rank}:?}}"')
     elif rendezvous.hosted:
-        flags.append('--rdzv-conf="is_host=$is_host"')
+        flags.append(f'--rdzv-conf="is_host=$is_host,join_timeout={JOIN_SECONDS},read_timeout={JOIN_SECONDS}"')
     return tuple(flags)
 
 

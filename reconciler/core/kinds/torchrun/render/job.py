@@ -13,7 +13,7 @@ from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Claim, Storage, WorkspaceSource, merge_section, merge_storage
 from reconciler.core.kinds.torchrun.render.code import DIGEST, Code, forward_environment, resolve_code, sync_container
 from reconciler.core.kinds.torchrun.render.command import Rendezvous, find_rendezvous, trainer_command
-from reconciler.core.kinds.torchrun.render.pods import Pod, pod_template
+from reconciler.core.kinds.torchrun.render.pods import Pod, code_folder, pod_template
 from reconciler.core.kinds.torchrun.render.shape import (
     INDEXED_JOB,
     JobShape,
@@ -225,6 +225,8 @@ def _claims(  # noqa: PLR0917 - the settled parts of one job
             size=size,
             shared=several or code.inplace,
         )
+    for claim in (workspace, checkpoints):
+        _check_access(claim, shape, problems)
     if checkpoints.wanted and checkpoints.claim is None:
         found = size_of(checkpoints, total_gpus(shape), "checkpoints", problems)
         if found is None:
@@ -241,6 +243,16 @@ def _claims(  # noqa: PLR0917 - the settled parts of one job
             shared=several,
             keep=_keep(checkpoints),
         )
+
+
+def _check_access(claim: Claim, shape: JobShape, problems: list[Problem]) -> None:
+    """Report a new volume for pods on several nodes that only one node can mount: the other pods would wait."""
+    modes = claim.access_modes
+    if modes is None or claim.claim is not None or shape.nodes.value == 1:
+        return
+    if not {"ReadWriteMany", "ReadOnlyMany"} & set(modes.value):
+        message = f"pods on {shape.nodes.value} nodes use the volume, but {', '.join(modes.value)} allows one node"
+        problems.append(problem_at(modes, "torchrun.access-mode", message, "use ReadWriteMany"))
 
 
 _PERSIST = Traced(
@@ -272,6 +284,9 @@ def _service(job: TorchrunJob, template: Template, rendezvous: Rendezvous, label
     }
 
 
+_SYNC_POD = ("serviceAccountName", "imagePullSecrets", "securityContext", "hostAliases", "dnsConfig", "dnsPolicy")
+"""Fields of the queue's pods that decide whether a sync may run, and what it reaches."""
+
 _SYNC_DEADLINE = Traced(3600, Reason(rule="torchrun.default", text="a sync is stopped after one hour"))
 
 
@@ -281,15 +296,17 @@ def _sync_job(
     """Return the Job that fetches the code in place. A new source renders a new Job and changes nothing else."""
     job, template = pod.job, pod.template
     own = {**labels, "torchrun.ai/role": "sync"}
+    queued: dict[str, Any] = {}
+    if template.cluster.backend is Backend.KUEUE:  # Kueue may hold back every Job that is not in a queue
+        queued["kueue.x-k8s.io/queue-name"] = template.job_queue
     claim = pod.workspace.claim or f"{job.name}-workspace"
     digest = code.digest
     name = f"{job.name}-sync-{digest.value[:8]}"
     suffix = generation(_key(INDEXED_JOB, name, _namespace(job, template)))
-    spec: dict[str, Any] = {
-        key: template.pod[key] for key in ("serviceAccountName", "imagePullSecrets") if key in template.pod
-    }
+    spec: dict[str, Any] = {key: template.pod[key] for key in _SYNC_POD if key in template.pod}
     spec["restartPolicy"] = "OnFailure"
-    spec["containers"] = [sync_container(code, source, forward_environment([*template.env, *job.env]), "")]
+    env = forward_environment([*template.env, *job.env])
+    spec["containers"] = [sync_container(code, source, template, env, code_folder(pod))]
     spec["volumes"] = [claim_volume("workspace", claim, WORKSPACE_PATH).volume]
     return {
         "apiVersion": "batch/v1",
@@ -299,7 +316,7 @@ def _sync_job(
                 f"{name}{suffix}", generation_reason(name, digest.reason.origins) if suffix else digest.reason
             ),
             "namespace": _namespace(job, template),
-            "labels": own,
+            "labels": own | queued,
             "annotations": {DIGEST: digest},
         },
         "spec": {

@@ -122,6 +122,10 @@ class Pod(Struct, frozen=True, kw_only=True):
 
 _KAI = Traced(KAI_SCHEDULER, Reason(rule="torchrun.default", text="the cluster uses KAI"))
 _SERVICE_NAME = Reason(rule="torchrun.service", text="pods find each other by the headless Service of the job")
+_OWN_STORE = Traced(
+    "1",
+    Reason(rule="torchrun.elastic", text="a node that joins fails if the processes share the store of the agents"),
+)
 _RANK = Reason(rule="torchrun.rank", text="the operator labels each pod with its index")
 _BACKEND = Traced("nccl", Reason(rule="torchrun.default", text="backend defaults to nccl with GPUs"))
 _NO_GPU_BACKEND = Traced("gloo", Reason(rule="torchrun.default", text="backend defaults to gloo without GPUs"))
@@ -260,6 +264,8 @@ def _own_env(pod: Pod, problems: list[Problem]) -> list[dict[str, Any]]:
     if backend is None or (backend.value == "nccl" and not gpus.value):
         backend = _BACKEND if gpus.value else _NO_GPU_BACKEND
     env: list[dict[str, Any]] = [{"name": "TORCH_DISTRIBUTED_BACKEND", "value": backend}]
+    if pod.shape.min_nodes:
+        env.append({"name": "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "value": _OWN_STORE})
     if pod.workload.rank_label and pod.shape.nodes.value > 1:
         field = Traced(f"metadata.labels['{pod.workload.rank_label}']", _RANK)
         env.append({"name": pod.workload.rank, "valueFrom": {"fieldRef": {"fieldPath": field}}})
@@ -270,25 +276,26 @@ def _with_workspace(pod: Pod) -> tuple[Mounted, ...]:
     if not pod.workspace.wanted:
         return pod.mounted
     path = pod.workspace.mount_path or WORKSPACE_PATH
-    return claim_volume("workspace", _workspace_claim(pod), path, sub_path=_sub_path(pod)), *pod.mounted
+    return claim_volume("workspace", _workspace_claim(pod), path, sub_path=code_folder(pod)), *pod.mounted
 
 
 def _workspace_claim(pod: Pod) -> Traced | str:
     return pod.workspace.claim or f"{pod.job.name}-workspace"
 
 
-def _sub_path(pod: Pod) -> str:
-    """Return the folder of a pod on the volume: pods that fetch their own code must not overwrite each other's."""
-    code = pod.code
-    own = code and code.source and not code.inplace and pod.shape.nodes.value > 1
-    return f"$({pod.workload.rank})" if own else ""
+def code_folder(pod: Pod) -> str:
+    """Return the folder of the volume that is the job's workspace; empty for the whole volume.
+
+    Code is fetched into a folder of the job's own, so that it mixes neither with another job's nor with anything
+    else on the volume. All pods of a job share it, so that a file is there whatever rank a pod has after a restart.
+    """
+    return pod.job.name if pod.code and pod.code.source else ""
 
 
 def _code_containers(pod: Pod, env: list[Any]) -> list[dict[str, Any]]:
-    code = pod.code
+    code, folder = pod.code, code_folder(pod)
     if code is None or code.source is None:
         return []
     if code.inplace:
-        return [waiting_container(code)]
-    rank = [item for item in env if isinstance(item, dict) and item["name"] == pod.workload.rank]
-    return [sync_container(code, code.source, [*rank, *forward_environment(env)], _sub_path(pod))]
+        return [waiting_container(code, pod.template, folder)]
+    return [sync_container(code, code.source, pod.template, forward_environment(env), folder)]

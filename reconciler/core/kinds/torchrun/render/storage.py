@@ -83,13 +83,13 @@ def total_gpus(shape: JobShape) -> Traced:
 def claim_volume(
     name: str, claim_name: Traced | str, path: Traced, *, read_only: bool = False, sub_path: str = ""
 ) -> Mounted:
-    """Return a pod's volume on a claim, mounted at `path`."""
+    """Return a pod's volume on a claim, or a folder of it, mounted at `path`."""
     source: dict[str, Any] = {"claimName": claim_name}
     mount: dict[str, Any] = {"name": name, "mountPath": path}
     if read_only:
         source["readOnly"] = mount["readOnly"] = True
     if sub_path:
-        mount["subPathExpr"] = sub_path
+        mount["subPath"] = sub_path
     return Mounted(volume={"name": name, "persistentVolumeClaim": source}, mount=mount)
 
 

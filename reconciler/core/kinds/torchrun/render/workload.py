@@ -5,15 +5,27 @@ from typing import Any
 
 from reconciler.core.config import Backend
 from reconciler.core.kinds.rendered import problem_at
+from reconciler.core.kinds.torchrun.render.command import MAX_RESTARTS
 from reconciler.core.kinds.torchrun.render.pods import Pod
 from reconciler.core.kinds.torchrun.render.shape import PYTORCH_JOB
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
+from reconciler.core.values import plural
 
-MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts defaults to 3"))
 RESTART_POLICY = Traced("OnFailure", Reason(rule="torchrun.default", text="restartPolicy defaults to OnFailure"))
+_REPLACE = Traced(
+    "Never", Reason(rule="torchrun.default", text="torchrun restarts processes; a failed pod is replaced by a new one")
+)
+_EVICTED = Traced(
+    {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]},
+    Reason(rule="torchrun.evictions", text="pods that were evicted or preempted are replaced, and count as no failure"),
+)
 SUSPEND = Traced(value=False, reason=Reason(rule="torchrun.default", text="a job runs unless suspend is true"))
 _NEVER = Traced("Never", Reason(rule="torchrun.restart", text="no restarts are allowed, so the first failure is final"))
+_ANY_SUCCESS = Traced(
+    {"rules": [{"succeededCount": 1}]},
+    Reason(rule="torchrun.elastic", text="pods end together, and not all of an elastic job may ever have run"),
+)
 _CLEAN = Traced(
     "Running",
     Reason(rule="torchrun.clean", text="a failed job must not hold GPUs with pods that wait for each other"),
@@ -40,23 +52,38 @@ def workload_tree(
             "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
         }
     spec: dict[str, Any] = {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes}
+    if pod.shape.min_nodes:
+        spec["successPolicy"] = _ANY_SUCCESS
     spec |= _limits(pod)
     suspend = pod.job.suspend or SUSPEND
     if backend is not Backend.KUEUE or suspend.value:  # Kueue itself suspends and resumes what it queues
         spec["suspend"] = suspend
-    template["spec"]["restartPolicy"] = pod.job.reliability.restart_policy or RESTART_POLICY
+    restart = pod.job.reliability.restart_policy or _REPLACE
+    template["spec"]["restartPolicy"] = restart
+    if restart.value == "Never":
+        spec["podFailurePolicy"] = _EVICTED
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec | {"template": template}}
 
 
 def _limits(pod: Pod) -> dict[str, Any]:
     """Return restarts, deadline, and the time to live if it is set."""
     reliability = pod.job.reliability
-    limits: dict[str, Any] = {"backoffLimit": reliability.max_restarts or MAX_RESTARTS}
+    limits: dict[str, Any] = {"backoffLimit": _backoff(pod)}
     if reliability.ttl:
         limits["ttlSecondsAfterFinished"] = reliability.ttl
     if reliability.deadline:
         limits["activeDeadlineSeconds"] = reliability.deadline
     return limits
+
+
+def _backoff(pod: Pod) -> Traced:
+    """Return how many pods may fail. The limit counts pods, and a failure of one makes all others restart as well."""
+    restarts, nodes = pod.job.reliability.max_restarts or MAX_RESTARTS, pod.shape.nodes
+    if nodes.value == 1:
+        return restarts
+    text = f"{plural(restarts.value, 'restart')} x {plural(nodes.value, 'pod')} = {restarts.value * nodes.value}"
+    origins = (*restarts.reason.origins, *nodes.reason.origins)
+    return Traced(restarts.value * nodes.value, Reason(rule="torchrun.restarts", text=text, origins=origins))
 
 
 _SHORTEST_TTL = 600
@@ -83,7 +110,7 @@ def _pytorch_job(
     shape, reliability = pod.shape, pod.job.reliability
     restart = reliability.restart_policy or RESTART_POLICY
     if restart.value == "Never" and reliability.max_restarts and reliability.max_restarts.value:
-        message = "with restartPolicy Never, the first failed pod ends a job on several nodes despite maxRestarts"
+        message = "with restartPolicy Never, the first pod that fails or is lost ends the job, despite maxRestarts"
         hint = "use OnFailure, or set maxRestarts to 0"
         found = problem_at(reliability.max_restarts, "torchrun.restart", message, hint, severity=Severity.WARNING)
         problems.append(found)
