@@ -1,6 +1,6 @@
 """Replay a policy on stored health reports: files in, what it would have done out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from reconciler.core.documents import Document, read
 from reconciler.core.health.fleet.replay import Replay, catalogue_rules, replay
@@ -8,11 +8,13 @@ from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.policy import PolicyBook
 from reconciler.core.health.published import MalformedReport
 from reconciler.core.health.report import NodeReport
-from reconciler.core.health.stored import stored_reports
+from reconciler.core.health.stored import file_time, stored_reports
 from reconciler.core.kinds.health import POLICY, parse_policy, policy_of
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError, InvalidInput
+
+_DAY = 86400.0
 
 
 def read_policies(files: Mapping[str, bytes], catalogue: Catalogue) -> PolicyBook:
@@ -47,8 +49,24 @@ def read_reports(files: Mapping[str, bytes]) -> list[NodeReport]:
         except MalformedReport as error:
             raise ConfigError(f"{path}: {error}") from None
     if not reports:
-        raise ConfigError("there are no health reports", hint="kubectl get nodehealthreports -o json > DIR/NAME.json")
+        raise ConfigError("there are no health reports", hint="`reconciler observe --reports` stores them")
     return reports
+
+
+def last_stored(files: Iterable[tuple[str, Callable[[], bytes]]], now: float) -> dict[str, NodeReport]:
+    """Return the last report of each node that `store_reports` wrote within a day. Files of others are not read.
+
+    Raises `ConfigError` for a file that was damaged since.
+    """
+    last: dict[str, NodeReport] = {}
+    for name, read_bytes in files:
+        at = file_time(name)
+        if at is None or now - at > _DAY:
+            continue
+        for one in read_reports({name: read_bytes()}):
+            if one.node not in last or one.measured_at > last[one.node].measured_at:
+                last[one.node] = one
+    return last
 
 
 def run_replay(policies: PolicyBook, reports: Iterable[NodeReport]) -> Replay:

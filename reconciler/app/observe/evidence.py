@@ -12,6 +12,7 @@ from reconciler.app.workspace import Workspace
 from reconciler.core.active_queues import ActiveQueues, write_active_queues
 from reconciler.core.config import Cluster
 from reconciler.core.health.fleet.evidence import FleetHealth, write_health
+from reconciler.core.health.report import NodeReport
 from reconciler.core.inventory import Inventory, same_nodes, write_inventory
 from reconciler.core.kinds.health import REPORT
 from reconciler.core.kinds.kai import QUEUE_LABELS
@@ -37,6 +38,7 @@ class Observed(Struct, frozen=True, kw_only=True):
 
     files: evidence that changed, by path. kept: files that stay although they could not be read again, each with the
     reason. notes: what is odd about the cluster. refused: why the nodes were not written. summary: the fleet in words.
+    reports: those of the agents.
     """
 
     cluster: str
@@ -45,6 +47,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     refused: str = ""
     summary: str = ""
+    reports: tuple[NodeReport, ...] = ()
 
 
 class _Sight(Struct, frozen=True, kw_only=True, eq=False):
@@ -85,6 +88,7 @@ def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:
         files=dict(item for seen in (nodes, *others) for item in seen.files.items()),
         kept=tuple(item for seen in (nodes, *others) for item in seen.kept),
         notes=tuple(item for seen in (nodes, *others) for item in seen.notes),
+        reports=tuple(one for seen in others for one in seen.reports),
     )
 
 
@@ -174,8 +178,8 @@ def _health(sight: _Sight, nodes: KindObjects) -> Observed:
         return Observed(cluster=sight.name, kept=kept)
     if not reading.objects and known is None:
         return Observed(cluster=sight.name)
-    found, notes = read_health(sight.index, sight.name, reading.objects, nodes.objects, sight.now)
-    result = Observed(cluster=sight.name, notes=notes)
+    found, reports, notes = read_health(sight.index, sight.name, reading.objects, nodes.objects, sight.now)
+    result = Observed(cluster=sight.name, notes=notes, reports=reports)
     if known is not None and known.nodes == found.nodes and not _is_old(sight, known):
         return result
     return replace(result, files={path: write_health(found)})

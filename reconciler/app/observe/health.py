@@ -25,8 +25,8 @@ def policies_of(index: CompiledRevision, cluster: str) -> PolicyBook:
 
 def read_health(
     index: CompiledRevision, cluster: str, bodies: Iterable[Body], nodes: Iterable[Body], now: dt.datetime
-) -> tuple[FleetHealth, tuple[str, ...]]:
-    """Return the evidence about the reports, and what is odd: a report that cannot be read is not a healthy node.
+) -> tuple[FleetHealth, tuple[NodeReport, ...], tuple[str, ...]]:
+    """Return the evidence, the reports, and what is odd: a report that cannot be read is not a healthy node.
 
     Of the statistics only what a policy proposes is evidence, without values, so that noise makes no difference.
     """
@@ -49,7 +49,7 @@ def read_health(
         suspected=_suspected(reports, facts, policies),
     )
     taken_at = now.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return FleetHealth(cluster=cluster, taken_at=taken_at, nodes=found), tuple(notes)
+    return FleetHealth(cluster=cluster, taken_at=taken_at, nodes=found), tuple(reports.values()), tuple(notes)
 
 
 def _suspected(

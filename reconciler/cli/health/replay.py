@@ -20,8 +20,8 @@ _SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
     "replay",
     epilog="""\b
 Examples:
-  kubectl get nodehealthreports -o json > reports/now.json
-  reconciler health replay queues/health.yaml --reports reports
+  reconciler observe --reports                 on several days, for evidence/main/reports
+  reconciler health replay queues/health.yaml --reports evidence/main/reports
   reconciler health replay new.yaml --reports reports --current queues/health.yaml --allow gpu-17
 """,
 )
@@ -56,7 +56,7 @@ def replay(policy: str, reports: str, current: str | None, allowed: tuple[str, .
 def _files(folder: Path) -> "Iterator[Path]":
     if not folder.is_dir():
         raise ConfigError(f"--reports: {folder} is not a folder")
-    return (path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES)
+    return (path for path in sorted(folder.rglob("*")) if path.suffix in _SUFFIXES and path.is_file())
 
 
 def _one(path: str) -> dict[str, bytes]:

@@ -1,15 +1,19 @@
 """`reconciler observe`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli import options
 from reconciler.cli.console import emit
+from reconciler.core.values import plural
 from reconciler.errors import OutsideError, UnsafePlan
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from reconciler.app.observe.evidence import Observed
 
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 Examples:
   reconciler observe                        all clusters; of several, each has a context of its name
   reconciler observe --cluster main --context admin@main
+  reconciler observe --reports              store health reports, too, for `reconciler health replay`
   reconciler observe --allow-shrink         nodes were taken away on purpose
 """,
 )
@@ -26,9 +31,20 @@ Examples:
 @options.cluster
 @options.access
 @options.server_patience
+@click.option("--reports", "is_stored", is_flag=True, help="Store health reports, too, in evidence/<cluster>/reports/.")
+@click.option("--reports-dir", metavar="DIR", help="Store health reports in DIR/<cluster>/ instead.")
+@click.option(
+    "--keep-reports",
+    "days",
+    metavar="DAYS",
+    type=click.IntRange(1, 3650),
+    default=14,
+    show_default=True,
+    help="Delete stored reports that are older.",
+)
 @click.option("--allow-shrink", is_flag=True, help="Accept a fleet that shrinks by more than spec.evidence.maxShrink.")
 @options.run_options
-def command(*, repo: str, allow_shrink: bool, **flags: Any) -> int:
+def command(*, repo: str, allow_shrink: bool, is_stored: bool, reports_dir: str | None, days: int, **flags: Any) -> int:
     """Record nodes, queues in use and finished jobs of live clusters as evidence.
 
     Writes nodes.yaml, queues.yaml, runs.yaml and health.yaml to evidence/<cluster>/ of the working tree, if they
@@ -44,13 +60,33 @@ def command(*, repo: str, allow_shrink: bool, **flags: Any) -> int:
     run = wiring.open_run(repo, options.setting_flags(flags), environ)
     opener = cluster_opener(access_flags(flags), environ, run.workspace.config, run.settings)
     is_refused = is_failed = False
-    for seen in observe(run.workspace, opener, now=dt.datetime.now(dt.UTC), allow_shrink=allow_shrink):
+    now = dt.datetime.now(dt.UTC)
+    for seen in observe(run.workspace, opener, now=now, allow_shrink=allow_shrink):
         wiring.write_edits(seen.files, run)
         for line in _lines(seen):
             emit(line)
+        if is_stored or reports_dir is not None:
+            default = run.workspace.runtime.repository.root / run.workspace.config.evidence / seen.cluster / "reports"
+            emit(f"  {_store(seen, default if reports_dir is None else Path(reports_dir, seen.cluster), now, days)}")
         is_refused |= bool(seen.refused)
         is_failed |= bool(seen.kept) and not seen.refused
     return UnsafePlan.exit_code if is_refused else OutsideError.exit_code if is_failed else 0
+
+
+def _store(seen: "Observed", folder: Path, now: "dt.datetime", days: int) -> str:
+    """Store the reports of a cluster in a folder, delete those that are too old, and say so."""
+    from reconciler import wiring  # noqa: PLC0415 - only with --reports
+    from reconciler.app.health.replay import last_stored  # noqa: PLC0415
+    from reconciler.core.health.stored import store_reports  # noqa: PLC0415
+
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    last = last_stored(((name, (folder / name).read_bytes) for name in names), now.timestamp())
+    made = store_reports(seen.reports, names, last, now=now.timestamp(), days=days)
+    wiring.write_edits({str(folder.absolute() / name): raw for name, raw in made.written.items()}, None)
+    for name in made.removed:
+        (folder / name).unlink(missing_ok=True)
+    files = f"{len(made.written)} written, {len(made.removed)} deleted"
+    return f"health reports of {plural(len(seen.reports), 'node')} in {folder}: {files}"
 
 
 def _lines(seen: "Observed") -> Iterator[str]:

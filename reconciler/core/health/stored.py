@@ -1,33 +1,41 @@
 """Files of stored reports: objects of a cluster, one by one, as a list, or one in each line of a `.jsonl` file."""
 
-from collections.abc import Iterator
+import datetime as dt
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from reconciler.core.documents import read
-from reconciler.core.health.published import MalformedReport, report_of
+from reconciler.core.health.merging import content
+from reconciler.core.health.published import MalformedReport, body_of, report_of
 from reconciler.core.health.report import NodeReport
 
+_NAME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{6})Z(-\d+)?\.json")
+_DAY = 86400.0
+_MOST_BYTES = 2 << 20
 
-def stored_reports(path: str, content: bytes) -> list[NodeReport]:
+
+def stored_reports(path: str, raw: bytes) -> list[NodeReport]:
     """Return the reports in a file. Raises `MalformedReport`: a report that is left out would look like a good node."""
     try:
-        found = [report_of(body) for body in _objects(path, content)]
+        found = [report_of(body) for body in _objects(path, raw)]
     except msgspec.DecodeError as error:
         raise MalformedReport(str(error)) from None
     return [one for one in found if one is not None]
 
 
-def _objects(path: str, content: bytes) -> Iterator[dict[str, Any]]:
+def _objects(path: str, raw: bytes) -> Iterator[dict[str, Any]]:
     if path.endswith((".yaml", ".yml")):
-        reading = read(path, content)
+        reading = read(path, raw)
         if reading.problems:
             raise MalformedReport(reading.problems[0].message)
         for document in reading.documents:
             yield from _items(document.data)
         return
-    lines = content.splitlines() if path.endswith(".jsonl") else [content]
+    lines = raw.splitlines() if path.endswith(".jsonl") else [raw]
     for line in lines:
         if line.strip():
             yield from _items(msgspec.json.decode(line, type=dict[str, Any]))
@@ -39,3 +47,53 @@ def _items(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from (item for item in items if isinstance(item, dict))
     else:
         yield body
+
+
+# Writing.
+
+
+class StoredFiles(Struct, frozen=True, kw_only=True):
+    """What changes in a folder of stored reports: new files by name, and the names of those that are too old."""
+
+    written: Mapping[str, bytes]
+    removed: tuple[str, ...] = ()
+
+
+def file_time(name: str) -> float | None:
+    """Return when a file of stored reports was written, by its name; None for a file that is not ours."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else dt.datetime.strptime(f"{found[1]}Z", "%Y-%m-%dT%H%M%S%z").timestamp()
+
+
+def store_reports(
+    reports: Iterable[NodeReport], names: Iterable[str], last: Mapping[str, NodeReport], *, now: float, days: int
+) -> StoredFiles:
+    """Return the files that hold these reports, and those to delete after so many days.
+
+    `names` are the files of the folder, and `last` the reports that were stored within a day, by node: of a node
+    without a problem that says the same again, one a day is enough. A file holds at most 2 MiB: plans read up to 3.
+    """
+    new = [one for one in sorted(reports, key=lambda one: one.node) if _is_news(one, last.get(one.node))]
+    stamp = dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H%M%SZ")
+    parts: list[list[bytes]] = []
+    room = 0
+    for line in (msgspec.json.encode(body_of(one)) for one in new):
+        if len(line) > room:
+            parts.append([])
+            room = _MOST_BYTES
+        parts[-1].append(line)
+        room -= len(line) + 2
+    written = {f"{stamp}{f'-{number}' if number > 1 else ''}.json": _list(one) for number, one in enumerate(parts, 1)}
+    old = [name for name in names if (at := file_time(name)) is not None and now - at > days * _DAY]
+    return StoredFiles(written=written, removed=tuple(sorted(set(old) - written.keys())))
+
+
+def _is_news(report: NodeReport, before: NodeReport | None) -> bool:
+    if before is None or report.findings:
+        return before is None or report.measured_at > before.measured_at
+    return content(report) != content(before) or report.measured != before.measured
+
+
+def _list(lines: Iterable[bytes]) -> bytes:
+    """Return a list of objects with one in each line, so that Git shows a report as a line."""
+    return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(lines) + b"\n]}\n"

@@ -6,6 +6,7 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.cli.main import run
 from reconciler.core.health.published import body_of
 from tests.cli.conftest import fleet, new_repository
 from tests.cli.fleet import Fleet
@@ -42,3 +43,39 @@ def test_reports_become_evidence(fleet: Fleet, lane_cluster: KubernetesCluster, 
     publish(lane_cluster, body_of(report("gpu-1", now + 1, fail("ecc"))))
     assert observe() != text
     assert "health.yaml" not in fleet.run("lint").out, "the file is valid"
+
+
+def test_a_folder_of_reports_is_stored_for_replay_and_pruned(
+    fleet: Fleet, lane_cluster: KubernetesCluster, private_server: ApiServer
+) -> None:
+    """F-098: `observe --reports` writes what `health replay --reports` and plans read, and deletes what is too old."""
+    now = time.time()
+    for one in (report("gpu-1", now), report("gpu-2", now, fail("ecc"))):
+        publish(lane_cluster, body_of(one))
+    folder = fleet.root / "evidence/main/reports"
+    fleet.write("evidence/main/reports/2020-01-01T000000Z.json", "{}")
+    fleet.write("evidence/main/reports/mine.json", '{"kind": "List", "items": []}')
+
+    def observe(*flags: str) -> str:
+        ran = fleet.run("observe", "--kubeconfig", str(private_server.kubeconfig), "--allow-shrink", *flags)
+        assert ran.code == 0, ran.err
+        return ran.out
+
+    assert f"health reports of 2 nodes in {folder}: 1 written, 1 deleted" in observe("--reports")
+    assert sorted(path.name for path in folder.iterdir())[1:] == ["mine.json"]
+    assert "0 written, 0 deleted" in observe("--reports"), "nothing is new"
+    fleet.write("policy.yaml", _POLICY)
+    fleet.capture.readouterr()
+    assert run(["health", "replay", str(fleet.root / "policy.yaml"), "--reports", str(folder)]) == 0
+    assert fleet.capture.readouterr().out.startswith("2 reports of 2 nodes")
+    elsewhere = fleet.root / "archive"
+    assert f"{elsewhere}/main: 1 written" in observe("--reports-dir", str(elsewhere))
+
+
+_POLICY = """
+apiVersion: gpureconciler.io/v1alpha1
+kind: HealthPolicy
+metadata: {name: fleet}
+spec:
+  mode: propose
+"""
