@@ -64,14 +64,17 @@ class Transport:
         """Send a request, again where that is safe and may help. Raises `ClusterError`.
 
         A server that never answered and cannot be connected to is not asked again: it is not there. One that answered
-        before may be restarting.
+        before may be restarting. A write of which one attempt may have been carried out may have been, whatever the
+        next attempts met.
         """
         deadline = monotonic() + self._patience
         renewals = self.access.renewals
+        is_unknown = False
         for attempt in count():
             try:
                 return self._exchange(call)
             except ClusterUnavailable as error:
+                is_unknown = error.outcome_unknown = is_unknown or error.outcome_unknown
                 pause = max(_PAUSES[min(attempt, len(_PAUSES) - 1)], error.retry_after)
                 is_absent = not error.status and not error.is_connected and not self._is_expected
                 if is_absent or not _may_repeat(call, error):
@@ -79,6 +82,7 @@ class Transport:
                 if monotonic() + pause > deadline or self._closed.wait(pause):
                     raise
             except ClusterError as error:
+                error.outcome_unknown = is_unknown or error.outcome_unknown
                 if error.status != _UNAUTHORIZED or self.access.renewals != renewals:
                     raise
                 self.access.renew(renewals)

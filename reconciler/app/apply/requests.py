@@ -104,7 +104,7 @@ def _create(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     try:
         written = live.apply(desired)
     except ClusterError as error:
-        if error.status == _CONFLICT:
+        if error.status == _CONFLICT and not error.outcome_unknown:
             return _result(step, Ending.STALE, "another object of this name appeared after the plan was made")
         raise
     if written.is_new or _is_ours_alone(written.body):

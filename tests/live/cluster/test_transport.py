@@ -125,6 +125,21 @@ def test_writes_that_may_have_happened_are_not_repeated(tmp_path: Path) -> None:
     assert [request.partition(" ")[0] for request in requests] == ["PATCH", "PATCH", "POST"]
 
 
+FORBIDDEN = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
+
+
+@pytest.mark.parametrize(("status", "headers", "body"), [(429, {"Retry-After": "9"}, BUSY), (403, {}, FORBIDDEN)])
+def test_a_write_that_may_have_happened_stays_so(
+    tmp_path: Path, status: int, headers: dict[str, str], body: dict[str, Any]
+) -> None:
+    """F-143: the first attempt has no answer; that a second one is refused does not say what became of the first."""
+    answers: Answers = [(503, {}, "proxy"), (status, headers, body)]
+    with scripted(tmp_path, answers, patience_seconds=1) as (cluster, requests), pytest.raises(ClusterError) as error:
+        cluster.apply(BODY)
+    assert error.value.outcome_unknown
+    assert len(requests) == 2
+
+
 def test_a_list_whose_pages_expire_goes_on(tmp_path: Path) -> None:
     """410 between pages: the list continues with objects as they are now; its version stays that of the first page."""
     names = [{"metadata": {"name": name}} for name in "ab"]
