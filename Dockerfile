@@ -21,7 +21,9 @@ FROM ${PYTHON}
 LABEL org.opencontainers.image.title="gpu-reconciler" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends git=1:2.39.* openssh-client=1:9.2* \
+ && apt-get install --yes --no-install-recommends git=1:2.39.* openssh-client=1:9.2* iputils-ping=3:20221126* iperf3=3.12* \
+# A copy has no file capability, with which it could not start in a container that drops all of them
+ && cp /usr/bin/ping /usr/local/bin/ping \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 65532 --user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin reconciler
 COPY --from=build /opt/reconciler /opt/reconciler

@@ -32,6 +32,7 @@ _SOURCES: tuple[Rule, ...] = (
 _REPLICAS: tuple[Rule, ...] = (
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "update", "delete"]},
 )
+_TEST = ["get", "list", "create", "delete"]
 _REPORTS_OF_NODES = "nodehealthreports"
 _AGENT: dict[str, tuple[Rule, ...]] = {
     "reports": (
@@ -39,6 +40,10 @@ _AGENT: dict[str, tuple[Rule, ...]] = {
         {"apiGroups": [GROUP], "resources": [f"{_REPORTS_OF_NODES}/status"], "verbs": ["patch"]},
     ),
     "api": ({"apiGroups": [GROUP], "resources": [_REPORTS_OF_NODES], "verbs": ["list"]},),
+    "tests": ({"apiGroups": [GROUP], "resources": [_REPORTS_OF_NODES], "verbs": ["list"]},),
+    "storageClasses": ({"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]},),
+    "storage": ({"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": _TEST},),
+    "storagePods": ({"apiGroups": [""], "resources": ["pods"], "verbs": _TEST},),
     "selectNodes": ({"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},),
 }
 _INVENTORY: tuple[Rule, ...] = (

@@ -1,8 +1,8 @@
 """The agent of a node: sweeps, merges, publishes. What fails is reported, and hides nothing else."""
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +21,9 @@ from reconciler.core.health.readings import Sweep
 from reconciler.core.health.report import HEARTBEAT_SECONDS, NodeReport, ProfileRun
 from reconciler.errors import ReconcilerError, one_line
 from reconciler.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from reconciler.app.health.measuring.node_tests import NodeTests
 
 SWEEP_CHECK = "agent.sweep"
 """The check of the agent itself: whether a sweep came to an end."""
@@ -55,15 +58,25 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentState(Struct, frozen=True, kw_only=True):
-    """What the agent knows by now: its report, everything that the last sweep said, and how writing went."""
+    """What the agent knows by now: its report, everything that the last sweep said, and how writing went.
+
+    tested: what the last tests beside the sweeps said, by check.
+    """
 
     report: NodeReport | None = None
     result: SweepResult | None = None
+    tested: Mapping[str, tuple[HealthFinding, ...]] = {}
     sweep_seconds: float = 0.0
     is_overdue: bool = False
     writes: int = 0
     failures: int = 0
     problem: str = ""
+
+    @property
+    def findings(self) -> tuple[HealthFinding, ...]:
+        """Everything that the last sweep and the last tests said."""
+        swept = self.result.findings if self.result is not None else ()
+        return swept + tuple(one for found in self.tested.values() for one in found)
 
 
 class Agent:
@@ -74,6 +87,9 @@ class Agent:
     ) -> None:
         """Without a store nothing is published."""
         self._probe, self._store, self._clock, self._options, self._tell = probe, store, clock, options, tell
+        self.tests: NodeTests | None = None
+        self._tested_run = 0.0  # the start of the deep run that our tests belong to
+        self._pending: tuple[HealthFinding, ...] = ()  # of tests, not published yet
         self._stored = StoredReport()
         self._due = threading.Event()
         self._stopped = threading.Event()
@@ -103,6 +119,13 @@ class Agent:
             self._swept.wait(seconds)
         return self.state
 
+    def test(self, checks: Collection[str], seconds: float) -> tuple[str, ...]:
+        """Make tests now, as far as these checks have any; return those that still run after this time."""
+        if self.tests is None:
+            return ()
+        self.tests.begin(checks, self.state.result)
+        return self.tests.wait(checks, seconds)
+
     def stop(self) -> None:
         """End `run`."""
         self._stopped.set()
@@ -111,11 +134,15 @@ class Agent:
     def step(self) -> None:
         """Make one sweep, and publish what is new."""
         result = self._sweep()
+        self._take_tests(result)
         self.state = replace(self.state, result=result, report=self._follow(self.state.report, result))
+        self._begin_tests(result)
         if self._store is None:
+            self._pending = ()
             return
         try:
             self._publish(result)
+            self._pending = ()
         except ReconcilerError as error:
             self.state = replace(self.state, failures=self.state.failures + 1, problem=one_line(error.message))
             self._tell("warning", "the report cannot be written", error=error.message)
@@ -173,10 +200,33 @@ class Agent:
     def _follow(self, before: NodeReport | None, result: SweepResult) -> NodeReport:
         identity = {"heartbeat_seconds": self._options.heartbeat, **self._options.identity}
         report = merged(before, result, **identity)
+        if self._pending:
+            tested = replace(result, findings=self._pending, profile=ProbeProfile.DEEP, is_partial=True)
+            report = merged(report, tested, **identity)
         every, now = self._options.invasive, result.sweep.taken_at
         last = report.run(ProbeProfile.DEEP)
         is_due = every > 0 and (last is None or now - max(last.requested_at, last.finished_at) >= every)
         return _requested(report, now) if is_due else report
+
+    # Tests beside the sweeps.
+
+    def _begin_tests(self, result: SweepResult) -> None:
+        """Make our tests once for every deep run of this node, as soon as the report says that it has begun."""
+        run = self.state.report.run(ProbeProfile.DEEP) if self.state.report else None
+        if self.tests is None or run is None or run.started_at <= self._tested_run:
+            return
+        if run.is_running(result.sweep.taken_at):
+            self._tested_run = run.started_at
+            self.tests.begin(self.tests.deep, result)
+
+    def _take_tests(self, result: SweepResult) -> None:
+        found = self.tests.findings(result) if self.tests is not None else ()
+        if found:
+            by_check: dict[str, tuple[HealthFinding, ...]] = {}
+            for one in found:
+                by_check[one.check] = (*by_check.get(one.check, ()), one)
+            self._pending = tuple(one for one in self._pending if one.check not in by_check) + found
+            self.state = replace(self.state, tested={**self.state.tested, **by_check})
 
     # Publishing.
 

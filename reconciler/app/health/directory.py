@@ -11,6 +11,7 @@ from reconciler.errors import ConfigError
 from reconciler.ports.cluster import LiveCluster
 
 ALL = "all"
+_MISSED = 2.5  # heartbeats after which a report is stale
 
 
 class NodeSelection(Struct, frozen=True, kw_only=True):
@@ -35,6 +36,19 @@ def addresses(cluster: LiveCluster, selection: NodeSelection) -> dict[str, str]:
         return dict(sorted(_all(cluster)))
     named = {*selection.hosts, *_of_job(cluster, selection.job), *_of_label(cluster, selection.node_label)}
     return {name: _address(cluster.get(report_key(name)) or {}) for name in sorted(named)}
+
+
+def networks(cluster: LiveCluster, now: float) -> dict[str, dict[str, str]]:
+    """Return the addresses by interface of all agents that still report: a dead node is no fault of the network."""
+    found = {}
+    for body in cluster.list(cluster.resource(API_VERSION.partition("/")[0], KIND)).objects:
+        try:
+            report = report_of(body)
+        except MalformedReport:
+            continue
+        if report is not None and now - report.measured_at <= _MISSED * report.heartbeat_seconds:
+            found[report.node] = dict(report.networks)
+    return found
 
 
 def _all(cluster: LiveCluster) -> Iterator[tuple[str, str]]:

@@ -78,6 +78,16 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Only copy the messages of ROOT/dev/kmsg about GPUs to FILE, for the agent of another container.",
 )
+@click.option(
+    "--ping/--no-ping", default=False, help="In deep runs and on request, ping the agents of all other nodes."
+)
+@click.option(
+    "--storage-class", metavar="NAME", default="", help="In deep runs and on request, claim a volume of this class."
+)
+@click.option("--storage-namespace", metavar="NAME", default="", help="Where to claim it. [default: that of the pod]")
+@click.option("--storage-size", metavar="SIZE", default="100Mi", show_default=True, help="Size of the claim.")
+@click.option("--storage-access", metavar="MODE", default="ReadWriteMany", show_default=True, help="Its access mode.")
+@click.option("--storage-image", metavar="IMAGE", default="", help="Image of a pod that writes to it. [default: none]")
 @click.option("--publish/--no-publish", default=True, help="Write a NodeHealthReport. [default: publish]")
 @click.option(
     "--autopilot-gauge/--no-autopilot-gauge",
@@ -95,6 +105,7 @@ def command(**flags: Any) -> int:
     if flags["copy_kmsg"]:
         return _copy(flags["root"], flags["copy_kmsg"])
     from reconciler.controller.agent.process import AgentFlags, run_agent, run_profile  # noqa: PLC0415 - as elsewhere
+    from reconciler.controller.agent.testing import StorageFlags  # noqa: PLC0415
     from reconciler.core.health.catalogue import check_ids  # noqa: PLC0415
     from reconciler.wiring.cluster import access_flags  # noqa: PLC0415
 
@@ -104,7 +115,14 @@ def command(**flags: Any) -> int:
     if flags["profile"] and not flags["publish"]:
         raise click.UsageError("--profile publishes its result; use `reconciler probe` without a cluster")
     known = {name: value for name, value in flags.items() if name in AgentFlags.__struct_fields__}
-    agent = AgentFlags(**{**known, "profile": flags["profile"] or ""}, cluster=access_flags(flags))
+    storage = StorageFlags(
+        storage_class=flags["storage_class"],
+        namespace=flags["storage_namespace"],
+        size=flags["storage_size"],
+        access=flags["storage_access"],
+        image=flags["storage_image"],
+    )
+    agent = AgentFlags(**{**known, "profile": flags["profile"] or ""}, storage=storage, cluster=access_flags(flags))
     try:
         if agent.profile:
             run_profile(agent, options.environment())

@@ -111,6 +111,7 @@ def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
         peaks=peak_table(),
         profile=ProbeProfile(flags["profile"]),
         only=flags["checks"],
+        also=("net.ping",) if flags["ping"] else (),
     )
     return sweep, findings
 

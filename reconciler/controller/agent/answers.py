@@ -1,6 +1,6 @@
 """What the agent answers: `/status` and single checks for this node, or for many nodes through their agents."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlencode
@@ -31,7 +31,9 @@ BATCH = 16
 """Nodes that are asked at one time, unless the request says."""
 
 _MOST_NODES_AT_ONCE = 64
-_FRESH_SECONDS = 20.0
+_FRESH_SECONDS, _TEST_SECONDS = 8.0, 20.0  # together less than the agents wait for each other
+_LEVELS = ("1", "2", "3", "4")
+_DEEP_LEVEL = 3
 _ORDER = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN, CheckStatus.PASS, CheckStatus.SKIP)
 
 Locate = Callable[[NodeSelection], Mapping[str, str]]
@@ -63,9 +65,10 @@ class NodeAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StatusQuery(Struct, frozen=True, kw_only=True):
-    """A request: which checks (empty: all), on which nodes, how many nodes at one time."""
+    """A request: which checks (empty: all), on which nodes, how many nodes at one time. `level`: of diagnostics."""
 
     checks: tuple[str, ...] = ()
+    level: int = 0
     nodes: NodeSelection = NodeSelection()
     batch: int = BATCH
 
@@ -87,7 +90,7 @@ def health_api(agent: Agent, node: str, locate: Locate, fetch: Fetch) -> Answer:
             return text_answer(HTTPStatus.NOT_FOUND, "not found")
         try:
             query = read_query(request.query, PATHS.get(request.path, ()))
-            found = _selected(query, locate, fetch, lambda: _own(agent, node, query.checks), node)
+            found = _selected(query, locate, fetch, lambda: _own(agent, node, query), node)
         except (BadQuery, ReconcilerError) as error:
             return text_answer(HTTPStatus.BAD_REQUEST, str(error))
         if "application/json" in request.headers.get("accept", ""):
@@ -105,27 +108,34 @@ def read_query(text: str, checks: tuple[str, ...] = ()) -> StatusQuery:
     batch = values.get("batch", str(BATCH))
     if not batch.isascii() or not batch.isdigit() or not 1 <= int(batch[:9]) <= _MOST_NODES_AT_ONCE:
         raise BadQuery(f"batch={batch}: not a number from 1 to {_MOST_NODES_AT_ONCE}")
+    level = values.get("r", "")
+    if level and level not in _LEVELS:
+        raise BadQuery(f"r={level}: not a level of dcgmi diag, from 1 to 4")
+    chosen = checks or tuple(dict.fromkeys(ours))
+    if level:
+        chosen = tuple(one for one in chosen if one not in PATHS["/dcgm"] or one == f"dcgm.level{level}")
     hosts = tuple(dict.fromkeys(name for name in values.get("host", "").split(",") if name))
     nodes = NodeSelection(hosts=hosts, job=values.get("job", ""), node_label=values.get("nodelabel", ""))
-    return StatusQuery(checks=checks or tuple(dict.fromkeys(ours)), nodes=nodes, batch=int(batch))
+    return StatusQuery(checks=chosen, level=int(level or 0), nodes=nodes, batch=int(batch))
 
 
-def answer_of(node: str, state: AgentState, checks: Sequence[str]) -> NodeAnswer:
-    """Return what an agent says about its node. A check that is asked for and never ran is UNKNOWN."""
+def answer_of(node: str, state: AgentState, checks: Sequence[str], running: Collection[str] = ()) -> NodeAnswer:
+    """Return what an agent says about its node. A check that is asked for and never ran, or still runs, is UNKNOWN."""
     if state.report is None or state.result is None:
         return NodeAnswer(node=node, status=CheckStatus.UNKNOWN, problem="the first sweep has not ended")
-    found = [one for one in current(state.report, state.result.findings) if not checks or one.check in checks]
+    known = (one for one in current(state.report, state.findings) if one.check not in running)
+    found = [one for one in known if not checks or one.check in checks]
     rows = [_row(one) for one in sorted(found, key=lambda one: one.key)]
-    known = {one.check for one in found} | set(state.report.passed)
+    told = {one.check for one in found}
     rows += [
-        CheckAnswer(check=check, status=CheckStatus.UNKNOWN, message="not measured on this node")
+        CheckAnswer(check=check, status=CheckStatus.UNKNOWN, message=_why_unknown(check, running))
         for check in checks
-        if check not in known
+        if check in running or check not in told | set(state.report.passed)
     ]
     rows += [
         CheckAnswer(check=check, status=CheckStatus.PASS, message=f"passed in the last {profile} run")
         for check, profile in state.report.passed_by.items()
-        if (not checks or check in checks) and check not in {one.check for one in found}
+        if (not checks or check in checks) and check not in told and check not in running
     ]
     statuses = {row.status for row in rows}
     status = next((one for one in _ORDER if one in statuses), CheckStatus.UNKNOWN)
@@ -141,8 +151,17 @@ def lines(answers: Sequence[NodeAnswer]) -> Iterator[str]:
             yield f"{one.node} {row.check}{f' {row.slot}' if row.slot else ''} {row.status}{value} {row.message}"
 
 
-def _own(agent: Agent, node: str, checks: Sequence[str]) -> NodeAnswer:
-    return answer_of(node, agent.refreshed(_FRESH_SECONDS), checks)
+def _why_unknown(check: str, running: Collection[str]) -> str:
+    return "it is being measured; ask again" if check in running else "not measured on this node"
+
+
+def _own(agent: Agent, node: str, query: StatusQuery) -> NodeAnswer:
+    """Answer for this node. Tests that are asked for by name are made now; a level of diagnostics must be, too."""
+    wanted = [check for check in query.checks if check not in PATHS["/dcgm"] or query.level]
+    if query.level == _DEEP_LEVEL and PATHS["/dcgm"][_DEEP_LEVEL - 1] in wanted:
+        agent.request_deep_run()
+    running = agent.test(wanted, _TEST_SECONDS)
+    return answer_of(node, agent.refreshed(_FRESH_SECONDS), query.checks, running)
 
 
 def _selected(
@@ -152,7 +171,8 @@ def _selected(
     if query.nodes.is_empty:
         return [own()]
     found = locate(query.nodes)
-    path = f"/status?{urlencode({'check': ','.join(query.checks) or ALL})}"
+    level = {"r": str(query.level)} if query.level else {}
+    path = f"/status?{urlencode({'check': ','.join(query.checks) or ALL, **level})}"
 
     def ask(name: str) -> NodeAnswer:
         if name == node:

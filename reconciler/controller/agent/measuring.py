@@ -25,9 +25,9 @@ class AgentGauges:
         if state.report is None or state.result is None:
             return
         metrics.set("gpuhealth_agent_last_sweep_timestamp_seconds", state.result.sweep.taken_at)
-        metrics.replace("gpuhealth_check_status", check_samples(state.report, state.result.findings))
+        metrics.replace("gpuhealth_check_status", check_samples(state.report, state.findings))
         if self._with_autopilot:
-            found = autopilot_samples(state.report, state.result.findings, self._cpu_model)
+            found = autopilot_samples(state.report, state.findings, self._cpu_model)
             metrics.replace("autopilot_health_checks", found)
 
 

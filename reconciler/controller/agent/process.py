@@ -20,6 +20,7 @@ from reconciler.app.health.probe import take_sweep
 from reconciler.app.health.reports import ClusterReports
 from reconciler.controller.agent.answers import health_api
 from reconciler.controller.agent.measuring import AgentGauges, cpu_model, unready
+from reconciler.controller.agent.testing import StorageFlags, judge_of, node_tests, own_networks
 from reconciler.controller.catalogue import AGENT_METRICS
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
@@ -45,6 +46,7 @@ ADDRESS = "POD_IP"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _API_TIMEOUT = 30.0
 _PATIENCE = 10.0
+_CLEANUP_SECONDS = 5.0  # for a test that ends with the agent
 _WATCH_SECONDS = 1.0
 _REPORTS = Discovery(
     resources=(
@@ -75,6 +77,8 @@ class AgentFlags(Struct, frozen=True, kw_only=True):
     api: str = ""
     publish: bool = True
     autopilot_gauge: bool = True
+    ping: bool = False
+    storage: StorageFlags = StorageFlags()
     log_level: str = "info"
     log_format: str = "json"
     cluster: ClusterFlags = ClusterFlags()
@@ -96,6 +100,18 @@ def run_agent(flags: AgentFlags, environ: Mapping[str, str]) -> None:
         node = node_name(environ)
         store = ClusterReports(cluster) if cluster is not None else None
         agent = Agent(_probe(sources, node, flags), store, SystemClock(), _options(flags, node, environ), _log.event)
+        stopping = threading.Event()
+        agent.tests = node_tests(
+            cluster,
+            node,
+            environ,
+            judged=judge_of(xids=xid_table(), peaks=peak_table()),
+            ping=flags.ping,
+            storage=flags.storage,
+            stopping=stopping,
+        )
+        stack.callback(agent.tests.wait, agent.tests.deep, _CLEANUP_SECONDS)
+        stack.callback(stopping.set)
         metrics = Metrics(AGENT_METRICS)
         gauges = AgentGauges(metrics, with_autopilot=flags.autopilot_gauge, cpu_model=_cpu_model(flags.root))
         listeners = [HttpListener(flags.listen, probes(agent, gauges, metrics))]
@@ -196,6 +212,8 @@ def _options(flags: AgentFlags, node: str, environ: Mapping[str, str]) -> AgentO
     host, port = environ.get(ADDRESS, ""), flags.api.rpartition(":")[2]
     if host and port:
         identity["address"] = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if flags.ping and (own := own_networks(environ, host)):
+        identity["networks"] = own
     if uid := node_uid(_read(TOKEN)):
         identity["node_uid"] = uid
     return AgentOptions(

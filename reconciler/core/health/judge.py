@@ -39,9 +39,13 @@ def judge(
     peaks: PeakTable = NO_PEAKS,
     profile: ProbeProfile = ProbeProfile.LIGHT,
     only: Collection[str] = (),
+    also: Collection[str] = (),
 ) -> tuple[HealthFinding, ...]:
-    """Return the findings of all checks of a profile (or of the ids in `only`), in the order of the catalogue."""
-    chosen = [check for check in CHECKS if _applies(check, sweep, profile, only)]
+    """Return the findings of all checks of a profile (or of the ids in `only`), in the order of the catalogue.
+
+    `also` are checks of heavier profiles.
+    """
+    chosen = [check for check in CHECKS if _applies(check, sweep, profile, only) or (check.id in also and not only)]
     history = sorted(history, key=lambda earlier: earlier.taken_at)
     findings: list[HealthFinding] = []
     for check in chosen:

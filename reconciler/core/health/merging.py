@@ -26,12 +26,16 @@ _LISTED = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
 
 
 class SweepResult(Struct, frozen=True, kw_only=True):
-    """One sweep and everything that the checks of a profile said about it, PASS and SKIP too; how GPUs were used."""
+    """One sweep and everything that the checks of a profile said about it, PASS and SKIP too; how GPUs were used.
+
+    is_partial: only some checks of the profile ran, and nothing is said about the others.
+    """
 
     sweep: Sweep
     findings: tuple[HealthFinding, ...]
     profile: ProbeProfile = ProbeProfile.LIGHT
     activity: tuple[GpuUse, ...] = ()
+    is_partial: bool = False
 
 
 def merged(previous: NodeReport | None, result: SweepResult, **identity: object) -> NodeReport:
@@ -57,7 +61,10 @@ def merged(previous: NodeReport | None, result: SweepResult, **identity: object)
         passed |= set(before.passed) - {one.check for one in fresh.values()}
     heavy = _heavy_passes(before, passed, result)
     passed |= heavy.keys()
-    skipped = {one.check for one in result.findings if one.status is CheckStatus.SKIP} - passed
+    skipped = {one.check for one in result.findings if one.status is CheckStatus.SKIP}
+    if before is not None and result.is_partial:
+        skipped |= set(before.skipped) - {one.check for one in fresh.values()}
+    skipped -= passed
     skipped -= {finding.check for finding in findings}
     report = NodeReport(
         node=sweep.node,
@@ -151,7 +158,7 @@ def _stays(old: HealthFinding, new: HealthFinding | None, before: NodeReport, re
     if _was_replaced(old, result.sweep.gpus):
         return False
     if new is None:  # not measured: switched off if a sweep of its profile says nothing about it
-        return old.profile.weight != result.profile.weight
+        return result.is_partial or old.profile.weight != result.profile.weight
     match new.status:
         case CheckStatus.PASS:
             return not clears(new, old)

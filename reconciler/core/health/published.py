@@ -20,8 +20,8 @@ _TEXT, _BRIEF = 400, 80
 TIMES = frozenset({"measured_at", "since", "requested_at", "started_at", "deadline", "finished_at"})
 """Fields that hold seconds since the epoch here, and RFC 3339 in the object."""
 
-MAPS = frozenset({"passed_by", "utilization", "errors", "measured"})
-"""Fields whose keys are ids of checks, slots or counters, not names of fields."""
+MAPS = frozenset({"networks", "passed_by", "utilization", "errors", "measured"})
+"""Fields whose keys are ids of checks, slots, interfaces or counters, not names of fields."""
 
 _STATUSES = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
 _SEVERITIES = (FindingSeverity.FATAL, FindingSeverity.DEGRADED, FindingSeverity.INFO, FindingSeverity.APP)

@@ -64,6 +64,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `shortened` findings lost their text and `omitted` ones are missing, because the report was too large; the gravest
     come first. `utilization` is that of each GPU by slot, in percent, where the driver tells it; `activity` is what
     detectors of jobs look at. `measured` are the series of the heavy runs, by check and slot, whatever the verdict was.
+    `networks` are the addresses of the agent by interface, which other agents ping.
     """
 
     node: str
@@ -85,6 +86,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     activity: tuple[GpuUse, ...] = ()
     address: str = ""  # of the agent's HTTP interface
     measured: Measured = {}
+    networks: Mapping[str, str] = {}
 
     def run(self, profile: ProbeProfile) -> ProfileRun | None:
         """Return the last run of a profile, or None."""

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,12 +13,15 @@ import pytest
 
 from reconciler.app.health.agent import Agent, AgentOptions
 from reconciler.app.health.directory import NodeSelection
+from reconciler.app.health.measuring.node_tests import NodeTests
 from reconciler.controller.agent.answers import Fetch, Locate, health_api, read_query
 from reconciler.controller.agent.process import fetch
 from reconciler.controller.web.listener import HttpListener
 from reconciler.core.health.findings import HealthFinding, ProbeProfile
 from reconciler.core.health.merging import SweepResult
+from reconciler.core.health.readings import NodeReading
 from tests.app.health.test_agent import StoppedClock, Told
+from tests.app.health.test_node_tests import judged
 from tests.core.health.reports import FAIL, PASS, SKIP, finding, result, slot
 
 FINDINGS = (
@@ -35,7 +39,11 @@ def nowhere(selection: NodeSelection) -> Mapping[str, str]:
 
 @contextmanager
 def serving(
-    node: str, findings: tuple[HealthFinding, ...] = FINDINGS, locate: Locate = nowhere, ask: Fetch = fetch
+    node: str,
+    findings: tuple[HealthFinding, ...] = FINDINGS,
+    locate: Locate = nowhere,
+    ask: Fetch = fetch,
+    tests: NodeTests | None = None,
 ) -> Iterator[str]:
     """Run the interface of one node, with its agent."""
 
@@ -43,6 +51,7 @@ def serving(
         return result(*findings, profile=profile, node=node)
 
     agent = Agent(probe, None, StoppedClock(), AgentOptions(node=node, pause=0), Told())
+    agent.tests = tests
     listener = HttpListener("127.0.0.1:0", health_api(agent, node, locate, ask))
     thread = threading.Thread(target=agent.run, daemon=True)
     thread.start()
@@ -94,7 +103,14 @@ def test_single_checks_and_all_of_them() -> None:
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/nothing", 404), ("/status?batch=0", 400), ("/status?batch=many", 400), ("/status?batch=999", 400)],
+    [
+        ("/nothing", 404),
+        ("/status?batch=0", 400),
+        ("/status?batch=many", 400),
+        ("/status?batch=999", 400),
+        ("/dcgm?r=5", 400),
+        ("/status?r=x", 400),
+    ],
 )
 def test_wrong_requests_are_refused(path: str, status: int) -> None:
     with serving("node-1") as url:
@@ -167,3 +183,47 @@ def test_names_of_checks_are_not_damaged() -> None:
     assert query.checks == ("net.iperf", "pcie.h2d", "pcie.d2h", "ecc.sram")
     assert query.nodes == NodeSelection(hosts=("a",))
     assert read_query("check=all").checks == ()
+
+
+def test_a_request_makes_the_tests_that_it_names() -> None:
+    """F-092: `ping` measures now, `r` a level of diagnostics; `all` starts nothing, nor does a level that nobody named."""
+    made: list[str] = []
+
+    def measure(name: str, last: SweepResult | None) -> NodeReading:
+        assert last is not None
+        made.append(name)
+        return NodeReading(name=name, value="FAIL")
+
+    names = ("net.ping", "dcgm.level1", "dcgm.level2")
+    tests = NodeTests({name: partial(measure, name) for name in names}, judged, StoppedClock())
+    with serving("node-1", tests=tests) as url:
+        get(f"{url}/status")
+        get(f"{url}/status?check=all")
+        assert "UNKNOWN not measured" in get(f"{url}/dcgm")
+        assert made == []
+        assert get(f"{url}/ping").splitlines()[0] == "node-1 FAIL"
+        assert get(f"{url}/dcgm?r=2").splitlines() == ["node-1 FAIL", "node-1 dcgm.level2 FAIL dcgm.level2 is FAIL"]
+        assert made == ["net.ping", "dcgm.level2"]
+        assert {row["check"] for row in get_json(f"{url}/status?check=all")[0]["checks"]} >= {"net.ping", "dcgm.level2"}
+
+
+def test_a_long_level_is_a_deep_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-092: r=3 asks the controller for it, r=4 is left to people."""
+    asked: list[str] = []
+    monkeypatch.setattr(Agent, "request_deep_run", lambda _: asked.append("deep"))
+    with serving("node-1", tests=NodeTests({}, judged, StoppedClock())) as url:
+        get(f"{url}/dcgm?r=4")
+        assert asked == []
+        assert get(f"{url}/dcgm?r=3") == "node-1 UNKNOWN\nnode-1 dcgm.level3 UNKNOWN not measured on this node\n"
+        assert asked == ["deep"]
+
+
+def test_other_agents_get_the_level(fleet: Callable[..., str]) -> None:
+    asked: list[str] = []
+
+    def noted(address: str, path: str) -> bytes:
+        asked.append(path)
+        return fetch(address, path)
+
+    get(f"{fleet([], noted)}/dcgm?host=all&r=2")
+    assert set(asked) == {"/status?check=dcgm.level2&r=2"}

@@ -11,7 +11,7 @@ from reconciler.core.health.policy import CheckRule, PolicyBook, PolicyDocument
 from reconciler.core.health.published import body_of
 from reconciler.core.health.quarantine import NodeQuarantine
 from reconciler.core.health.readings import GpuIdentity
-from reconciler.core.health.report import NodeReport
+from reconciler.core.health.report import NodeReport, ProfileRun
 from tests.live.health.conftest import Node, SetClock, read
 
 NAMESPACE = "gpu-reconciler"
@@ -82,7 +82,7 @@ class LiveFleet:
     def deep_pass(self, name: str) -> None:
         """Publish that a deep test passed everything."""
         passed = dict.fromkeys(("gpu.recovery_action", "hbm.bandwidth"), ProbeProfile.DEEP)
-        self.report(name, passed_by=passed)
+        self.report(name, passed_by=passed, runs=(ProfileRun(profile=ProbeProfile.DEEP, finished_at=self.clock.at),))
 
     def round(
         self, spec: dict[str, Any] | None = None, reviewed: tuple[NodeQuarantine, ...] = (), *, dry_run: bool = False

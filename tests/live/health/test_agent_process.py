@@ -4,15 +4,17 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.reports import ClusterReports
+from reconciler.app.health.reports import ClusterReports, StoredReport
 from reconciler.controller.agent.process import node_uid
 from reconciler.core.health.report import NodeReport
 from tests.app.health.test_answers import ask
@@ -57,6 +59,51 @@ def test_an_agent_publishes_and_ends(health_server: ApiServer, health_cluster: K
         assert get(f"{url}/healthz") == "ok\n"
         process.terminate()
         assert process.wait(20) == 0
+
+
+_PING = """#!/bin/sh
+# packets to the last argument; 10.0.0.9 never answers
+for address; do :; done
+echo "$*" > "$PINGED.$$"
+received=10; [ "$address" = 10.0.0.9 ] && received=0
+echo "10 packets transmitted, $received received, 0% packet loss, time 1ms"
+"""
+
+
+def test_agents_ping_each_other_by_their_reports(
+    health_server: ApiServer, health_cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    """F-085: every interface that another agent reports, from our own of that name; a dead agent is left out."""
+    (tmp_path / "ping").write_text(_PING)
+    (tmp_path / "ping").chmod(0o755)
+    store, now = ClusterReports(health_cluster), time.time()
+    for node, age, networks in (
+        ("ping-2", 0.0, {"eth0": "10.0.0.2", "net1": "192.168.1.2"}),
+        ("ping-3", 0.0, {"eth0": "10.0.0.9"}),
+        ("ping-dead", 3600.0, {"eth0": "10.0.0.4"}),
+        ("ping-old", 0.0, {}),
+    ):
+        store.update(node, partial(_same, NodeReport(node=node, measured_at=now - age, networks=networks)))
+    status = '[{"interface": "eth0", "ips": ["10.0.0.1"]}, {"interface": "net1", "ips": ["192.168.1.1"]}]'
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "POD_NETWORKS": status, "PINGED": str(tmp_path / "pinged")}
+    api = free_port()
+    with running(
+        "--ping", "--api", f"127.0.0.1:{api}", "--kubeconfig", str(health_server.kubeconfig), node="ping-1", **environ
+    ):
+        answer = ask(f"http://127.0.0.1:{api}/ping")[1]
+        wait_until(lambda: reported(health_cluster, "ping-1")() is not None, "a report")
+    assert answer.splitlines()[0] == "ping-1 FAIL"
+    assert "1 of 3 addresses do not answer: 10.0.0.9 (ping-3 eth0)" in answer
+    pinged = sorted(path.read_text().strip().split("-I ")[1] for path in tmp_path.glob("pinged.*"))
+    assert pinged == ["10.0.0.1 10.0.0.2", "10.0.0.1 10.0.0.9", "192.168.1.1 192.168.1.2"]
+    own = reported(health_cluster, "ping-1")()
+    assert own is not None
+    assert own.networks == {"eth0": "10.0.0.1", "net1": "192.168.1.1"}
+
+
+def _same(report: NodeReport, before: StoredReport) -> NodeReport:
+    del before
+    return report
 
 
 def test_an_agent_without_a_server_lives_and_measures(tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 """The check of storage on the real API server: nothing is left behind, whatever happens."""
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.measuring.storage import LABEL, ClaimTest, claim_volume
-from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.app.health.measuring.storage import _WRITE, LABEL, ClaimTest, claim_volume
+from reconciler.core.health.findings import CheckStatus
+from reconciler.core.health.judge import judge
+from reconciler.core.health.readings import NodeReading, ReadError, Sweep
 from reconciler.core.objects import ObjectKey
 from reconciler.ports.cluster import ClusterUnavailable
 
@@ -109,6 +114,56 @@ def test_a_class_that_waits_for_a_pod_is_not_judged(live: KubernetesCluster, nam
     reading = claim_volume(live, test, _Steps(lambda: None))
     assert reading.error is ReadError.NOT_SUPPORTED
     assert _claims(live, namespace) == []
+
+
+def _end(live: KubernetesCluster, namespace: str, claim: str, pod: str) -> None:
+    """Do what the storage and the kubelet do."""
+    (found,) = _claims(live, namespace)
+    (writer,) = _pods(live, namespace)
+    for kind, body, phase in (("PersistentVolumeClaim", found, claim), ("Pod", writer, pod)):
+        key = ObjectKey(group="", kind=kind, namespace=namespace, name=body["metadata"]["name"])
+        live.patch(key, {"status": {"phase": phase}}, subresource="status")
+
+
+def _pods(live: KubernetesCluster, namespace: str) -> list[dict[str, Any]]:
+    listing = live.list(live.resource("", "Pod"), namespace=namespace, labels=LABEL)
+    return [body for body in listing.objects if "deletionTimestamp" not in body["metadata"]]
+
+
+@pytest.mark.parametrize(
+    ("claim", "pod", "status"),
+    [
+        ("Bound", "Succeeded", CheckStatus.PASS),
+        ("Bound", "Failed", CheckStatus.FAIL),
+        ("Bound", "Running", CheckStatus.FAIL),
+        ("Pending", "Pending", CheckStatus.FAIL),
+    ],
+)
+def test_a_pod_writes_to_the_volume(
+    live: KubernetesCluster, namespace: str, claim: str, pod: str, status: CheckStatus
+) -> None:
+    """F-087: create, write, delete, also of a class that waits for a pod; both belong to the pod that tests."""
+    owner = live.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "namespace": namespace},
+                         "spec": {"containers": [{"name": "a", "image": "a"}]}}).body["metadata"]  # fmt: skip
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": owner["name"], "uid": owner["uid"]}
+
+    def step() -> None:
+        owners = [one["metadata"]["ownerReferences"] for one in (*_claims(live, namespace), *_pods(live, namespace))]
+        assert owners == [[reference], [reference]]
+        _end(live, namespace, claim, pod)
+
+    test = _test(namespace, image="reconciler:1", owner=reference, seconds=3.0)
+    reading = claim_volume(live, test, _Steps(step))
+    assert (_claims(live, namespace), _pods(live, namespace)) == ([], [])
+    (found,) = judge(Sweep(node="node-1", taken_at=1.0, readings=(reading,)), only=("storage.pvc",))
+    assert (found.status, "was not written" in found.message) == (status, status is CheckStatus.FAIL)
+
+
+def test_what_the_pod_runs(tmp_path: Path) -> None:
+    """F-087: it writes, reads and removes a file; a volume that cannot be written ends it with an error."""
+    for folder, code in ((tmp_path, 0), (tmp_path / "none", 1)):
+        assert subprocess.run([sys.executable, "-c", _WRITE, str(folder)], check=False, stderr=-3).returncode == code
+    assert list(tmp_path.iterdir()) == []
 
 
 def _body(namespace: str, name: str, labels: dict[str, str]) -> dict[str, Any]:

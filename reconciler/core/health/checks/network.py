@@ -19,7 +19,7 @@ def _ping(given: CheckInput) -> CheckResult:
     dead = [address for address, part in lost.items() if part is not None and part >= given.limit("failLoss")]
     if dead:
         return CheckResult(
-            status=CheckStatus.FAIL,
+            status=CheckStatus.FAIL if _is_ours(dead, rows) else CheckStatus.WARN,
             message=f"{len(dead)} of {len(rows)} addresses do not answer: {_named(dead, rows)}",
             observed=",".join(dead),
             threshold=given.threshold("failLoss"),
@@ -39,6 +39,12 @@ def _ping(given: CheckInput) -> CheckResult:
         threshold=given.threshold("warnLoss"),
         samples=len(rows),
     )
+
+
+def _is_ours(dead: list[str], rows: list[dict[str, object]]) -> bool:
+    """Say whether half of the other nodes do not answer, so that this node is the likelier cause."""
+    silent = {str(row.get("node")) for row in rows if str(row.get("address")) in dead}
+    return 2 * len(silent) >= len({str(row.get("node")) for row in rows})
 
 
 def _loss(sent: object, received: object) -> float | None:
@@ -76,6 +82,7 @@ CHECKS = (
         judge=_ping,
         reads=("net.ping",),
         scope=CheckScope.NODE,
+        profile=ProbeProfile.DEEP,
         vendor="",
         limits={"failLoss": _LOSS, "warnLoss": _SOME_LOSS},
     ),

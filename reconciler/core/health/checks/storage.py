@@ -1,9 +1,11 @@
 """The storage of the node: a volume can be claimed, and was."""
 
 from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured
-from reconciler.core.health.findings import CheckStatus, Threshold, ThresholdSource
+from reconciler.core.health.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
 
-_SECONDS = Threshold(value=90, source=ThresholdSource.POLICY, citation="seconds until a claim of 100 MiB is bound")
+_SECONDS = Threshold(
+    value=90, source=ThresholdSource.POLICY, citation="seconds until a claim of 100 MiB is bound and written"
+)
 
 
 def _claim(given: CheckInput) -> CheckResult:
@@ -16,17 +18,21 @@ def _claim(given: CheckInput) -> CheckResult:
         message = f"the claim {found['left']} could not be deleted"
         return CheckResult(status=CheckStatus.WARN, message=message, observed=seconds, threshold=threshold)
     text = f"a claim of class {found.get('storageClass')} is {phase} after {seconds:.0f} s"
-    status = CheckStatus.PASS if phase == "Bound" else CheckStatus.FAIL
+    is_written = found.get("written", True) is True
+    if not is_written:
+        text += f", and was not written: the pod on this node is {found.get('pod')}"
+    status = CheckStatus.PASS if phase == "Bound" and is_written else CheckStatus.FAIL
     return CheckResult(status=status, message=text, observed=seconds, threshold=threshold)
 
 
 CHECKS = (
     HealthCheck(
         id="storage.pvc",
-        title="A PersistentVolumeClaim is bound in time",
+        title="A PersistentVolumeClaim is bound and written in time",
         judge=_claim,
         reads=("storage.pvc",),
         scope=CheckScope.NODE,
+        profile=ProbeProfile.DEEP,
         vendor="",
         unit="s",
         limits={"seconds": _SECONDS},

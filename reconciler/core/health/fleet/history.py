@@ -29,8 +29,9 @@ def absorb(state: NodeState, report: NodeReport, policy: HealthPolicy, defaults:
     if gpus == state.gpus:
         gpus = dict(state.gpus)
     failures = _updated(state, report, policy, defaults, gpus) if state.failures or report.findings else ()
+    tested_at = _tested_at(report)
     deepest = max((profile.weight for profile in report.passed_by.values()), default=0)
-    is_validated = deepest >= ProbeProfile.DEEP.weight and not any(one.is_failing for one in failures)
+    is_validated = tested_at and deepest >= ProbeProfile.DEEP.weight and not any(one.is_failing for one in failures)
     return replace(
         state,
         uid=report.node_uid or state.uid,
@@ -39,14 +40,16 @@ def absorb(state: NodeState, report: NodeReport, policy: HealthPolicy, defaults:
         received_at=now,
         gpus=gpus or state.gpus,
         failures=failures,
-        validated_at=_tested_at(report) if is_validated else state.validated_at,
+        validated_at=tested_at if is_validated else state.validated_at,
     )
 
 
 def _tested_at(report: NodeReport) -> float:
-    """Return when the last heavy run ended; an old pass that later reports repeat validates nothing anew."""
-    ends = [run.finished_at for run in report.runs if run.profile.weight >= ProbeProfile.DEEP.weight]
-    return max((end for end in ends if end), default=report.measured_at)
+    """Return when the last heavy run ended; an old pass that later reports repeat validates nothing anew.
+
+    0 without a run: single heavy checks that somebody asked an agent for validate no node.
+    """
+    return max((run.finished_at for run in report.runs if run.profile.weight >= ProbeProfile.DEEP.weight), default=0.0)
 
 
 def _updated(

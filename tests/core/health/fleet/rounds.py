@@ -11,7 +11,7 @@ from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
 from reconciler.core.health.fleet.state import FleetNode, FleetState, NodeState
 from reconciler.core.health.policy import PolicyBook, PolicyDocument
 from reconciler.core.health.readings import GpuIdentity
-from reconciler.core.health.report import NodeReport
+from reconciler.core.health.report import NodeReport, ProfileRun
 
 if TYPE_CHECKING:
     from reconciler.core.health.fleet.history import Rules
@@ -67,6 +67,12 @@ def report(
     )
 
 
+def _with_run(one: NodeReport) -> NodeReport:
+    """Return a report whose deep passes come from a run that has just ended."""
+    run = ProfileRun(profile=ProbeProfile.DEEP, finished_at=one.measured_at)
+    return replace(one, runs=(run,)) if one.passed_by and not one.runs else one
+
+
 class Rounds:
     """A fleet that is evaluated again and again, one minute after the other."""
 
@@ -88,6 +94,7 @@ class Rounds:
         """Evaluate after some minutes: the given reports, and a healthy one of all nodes without any so far."""
         self.now += 60 * minutes
         given = {one.node: replace(one, measured_at=self.now) if not one.measured_at else one for one in reports}
+        given = {name: _with_run(one) for name, one in given.items()}
         healthy = {name: report(name, self.now) for name in self.facts if name not in self.reports}
         self.reports = {**self.reports, **healthy, **given}
         made = evaluate(

@@ -1,0 +1,140 @@
+"""The tests of an agent: pings to the agents of other nodes, a claim of a volume, short diagnostics."""
+
+import threading
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.adapters.clock import SystemClock
+from reconciler.adapters.node.diagnostics import read_diag
+from reconciler.adapters.node.network.ping import PingSource
+from reconciler.app.health.directory import networks
+from reconciler.app.health.measuring.node_tests import Judge, NodeTests, Test
+from reconciler.app.health.measuring.storage import ClaimTest, claim_volume, remove_left
+from reconciler.core.health.active.links import interfaces, ping_targets
+from reconciler.core.health.active.plans import obstacle
+from reconciler.core.health.findings import HealthFinding, ProbeProfile
+from reconciler.core.health.judge import judge
+from reconciler.core.health.merging import SweepResult
+from reconciler.core.health.readings import NodeReading
+from reconciler.core.health.sweeps import SourceReadings
+from reconciler.ports.cluster import ClusterError, LiveCluster
+
+NETWORKS = "POD_NETWORKS"
+"""Variable with the annotation of the pod that names its interfaces; other agents ping them."""
+
+ON_REQUEST_LEVELS = (1, 2)
+"""Levels of `dcgmi diag` that a request may start, on idle GPUs; longer ones are deep runs."""
+
+_PRIMARY = "eth0"
+
+
+class StorageFlags(Struct, frozen=True, kw_only=True):
+    """What is claimed to test storage; nothing without a class. `image`: of the pod that writes to it."""
+
+    storage_class: str = ""
+    namespace: str = ""
+    size: str = "100Mi"
+    access: str = "ReadWriteMany"
+    image: str = ""
+
+
+class Stopped(Exception):
+    """The agent ends."""
+
+
+class StoppableClock(SystemClock):
+    """A clock whose pauses end when the agent does, so that a test cleans up."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self._stopping = stopping
+
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises `Stopped` if the agent ends."""
+        if self._stopping.wait(seconds):
+            raise Stopped
+
+
+def node_tests(
+    cluster: LiveCluster | None,
+    node: str,
+    environ: Mapping[str, str],
+    *,
+    judged: Judge,
+    ping: bool,
+    storage: StorageFlags,
+    stopping: threading.Event,
+) -> NodeTests:
+    """Return the tests that the flags ask for, and short diagnostics on request."""
+    tests: dict[str, Test] = {f"dcgm.level{level}": partial(_diagnose, level, environ) for level in ON_REQUEST_LEVELS}
+    if cluster is not None and ping:
+        tests["net.ping"] = lambda _: _ping(cluster, node, environ)
+    if cluster is not None and storage.storage_class:
+        claim = _claim_test(storage, node, environ)
+        tests["storage.pvc"] = lambda _: claim_volume(cluster, claim, StoppableClock(stopping))
+        threading.Thread(target=_remove_left, args=(cluster, claim), name="left claims", daemon=True).start()
+    deep = [check for check in ("net.ping", "storage.pvc") if check in tests]
+    return NodeTests(tests, judged, SystemClock(), deep=deep)
+
+
+def judge_of(**tables: object) -> Judge:
+    """Return what judges readings of tests, each by the check of its name."""
+
+    def judged(last: SweepResult, readings: Collection[NodeReading]) -> tuple[HealthFinding, ...]:
+        sweep = replace(last.sweep, readings=(*last.sweep.readings, *readings))
+        return judge(sweep, only={one.name for one in readings}, **tables)  # type: ignore[arg-type]
+
+    return judged
+
+
+def own_networks(environ: Mapping[str, str], address: str) -> dict[str, str]:
+    """Return the addresses of this pod by interface: of its annotation, else the one that Kubernetes gave it."""
+    try:
+        found = interfaces(environ.get(NETWORKS) or "[]")
+    except ValueError:
+        found = {}
+    return found or ({_PRIMARY: address} if address else {})
+
+
+def _ping(cluster: LiveCluster, node: str, environ: Mapping[str, str]) -> NodeReading:
+    known = networks(cluster, SystemClock().now().timestamp())
+    source = PingSource(ping_targets(known, node), environ=environ)
+    (reading,) = source.read(ProbeProfile.DEEP, SourceReadings()).readings
+    return reading
+
+
+def _diagnose(level: int, environ: Mapping[str, str], last: SweepResult | None) -> NodeReading:
+    """Run the diagnostics of a level, unless a GPU is in use."""
+    name = f"dcgm.level{level}"
+    sweep = last.sweep if last is not None else None
+    for gpu in sweep.gpus if sweep is not None else ():
+        blocked = obstacle(sweep.readings, gpu.slot) if sweep is not None else None
+        if blocked is not None:
+            error, detail = blocked
+            return NodeReading(name=name, error=error, detail=detail)
+    return read_diag(level, environ=environ)
+
+
+def _claim_test(storage: StorageFlags, node: str, environ: Mapping[str, str]) -> ClaimTest:
+    name, uid = environ.get("POD_NAME", ""), environ.get("POD_UID", "")
+    here = environ.get("POD_NAMESPACE", "")
+    is_here = bool(name and uid) and storage.namespace in ("", here)
+    return ClaimTest(
+        namespace=storage.namespace or here or "default",
+        node=node,
+        storage_class=storage.storage_class,
+        size=storage.size,
+        access=storage.access,
+        image=storage.image,
+        owner={"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid} if is_here else {},
+    )
+
+
+def _remove_left(cluster: LiveCluster, claim: ClaimTest) -> None:
+    """Delete what a killed agent left; a server that is away is asked again before the next test."""
+    try:
+        remove_left(cluster, claim)
+    except ClusterError:
+        return
