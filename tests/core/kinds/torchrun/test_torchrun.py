@@ -479,6 +479,15 @@ def test_a_single_pod_may_fail_as_often_as_the_job_restarts() -> None:
     assert "--max-restarts=5 " in pod_of(body)["containers"][0]["command"][2]
 
 
+@pytest.mark.parametrize(("backend", "kind"), [("kai", "PyTorchJob"), ("kueue", "Job"), ("none", "Job")])
+def test_annotations_of_a_job_are_those_of_its_workload(backend: str, kind: str) -> None:
+    """F-039: KAI reads the topology from the workload; Kueue's own annotations stay beside them."""
+    more = "annotations: {kai.scheduler/topology: dc}\n  distributed: {minNodes: 2}"
+    metadata = rendered(queue() + job(f"numGPUs: 32\n  {more}"), backend).one(kind, "train")["metadata"]
+    assert metadata["annotations"]["kai.scheduler/topology"] == "dc"
+    assert ("kueue.x-k8s.io/job-min-parallelism" in metadata["annotations"]) == (backend == "kueue")
+
+
 def test_the_service_lets_pods_meet_before_they_are_ready() -> None:
     """F-052: headless, by the Job's own pods, and named as the pods' subdomain."""
     result = rendered(queue() + job("numGPUs: 16\n  distributed: {port: 31000}"))

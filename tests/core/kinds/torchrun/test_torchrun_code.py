@@ -127,3 +127,25 @@ def test_a_volume_for_one_node_is_refused_for_several(storage: str) -> None:
     assert rendered(QUEUE + job(volume)).errors == ["torchrun.access-mode"]
     assert rendered(QUEUE + job(volume, gpus=8)).errors == []
     assert rendered(QUEUE + job(volume.replace("Once", "Many"))).errors == []
+
+
+@pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ("torchrun --nproc-per-node 8 train.py", "torchrun"),
+        ("cd /app && OMP_NUM_THREADS=8 /opt/bin/accelerate launch train.py", "accelerate launch"),
+        ("python3 -u -m torch.distributed.run train.py", "python3 -u -m torch.distributed.run"),
+        ("if true; then deepspeed train.py; fi", "deepspeed"),
+        ("exec mpirun -n 8 train", "mpirun"),
+        ("python train.py --launcher torchrun", ""),
+        ("python -m deepspeed_tools x", ""),
+        ("python torchrun.py", ""),
+        ("echo torchrun is started already", ""),
+    ],
+)
+def test_a_launcher_inside_the_launcher_is_warned_of(command: str, launcher: str) -> None:
+    """F-051: each process would start processes of its own, on GPUs that the others use."""
+    result = rendered(QUEUE + job().replace("python train.py", command))
+    found = [problem.message for problem in result.problems if problem.rule == "torchrun.nested-launcher"]
+    assert len(found) == bool(launcher)
+    assert all(repr(launcher) in message for message in found)

@@ -4,6 +4,8 @@ Two forms are read into one model: that of the documentation (`jobQueue`, `numGP
 torchrun-controller's types (`queue`, `jobName`, `jobID`, `numNodes`, `workspaceStorage`).
 """
 
+import re
+
 from msgspec import Struct
 
 from reconciler.core.documents import Document
@@ -25,7 +27,7 @@ from reconciler.core.kinds.torchrun.intent.sections import (
     parse_storage,
     parse_workspace,
 )
-from reconciler.core.problems import Parsed
+from reconciler.core.problems import Parsed, Severity
 from reconciler.core.reasons import Traced, copied
 
 
@@ -133,7 +135,20 @@ def _required(fields: SpecReader, value: Traced | None, name: str) -> Traced | N
     return value
 
 
+_LAUNCHER = re.compile(
+    r"(?:^|[;&|(\n]|\b(?:exec|then|do)\b)\s*(?:[A-Za-z_]\w*=\S*\s+)*(?:\S*/)?"
+    r"(torchrun|accelerate\s+launch|deepspeed|horovodrun|mpirun|"
+    r"python[\d.]*\s+(?:-\w\s+)*-m\s+(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch))(?=\s)"
+)
+"""A program that starts the processes of a training, as the first word of a command of the shell."""
+
+
 def _check(fields: SpecReader, job: TorchrunJob) -> None:
+    launcher = _LAUNCHER.search(job.command.value)
+    if launcher:
+        message = f"starts {launcher[1]!r}, but torchrun already starts the command once for each process"
+        hint = f"start the training itself, such as `python train.py`, without {launcher[1]}"
+        fields.problem("torchrun.nested-launcher", ("spec", "command"), message, hint, Severity.WARNING)
     for value, words in ((job.job_name, "jobName"), (job.job_id, "jobID")):
         if value and not LABEL_VALUE.fullmatch(value.value):
             hint = "use at most 63 letters, digits, `-`, `_` or `.`, because it becomes a label"

@@ -155,7 +155,9 @@ def _metadata(job: TorchrunJob, template: Template, labels: dict[str, Any]) -> d
     name = copied(job.document, ("metadata", "name"), job.name)
     if job.generation:
         name = Traced(job.workload_name, generation_reason(job.name, name.reason.origins))
-    return {"name": name, "namespace": _namespace(job, template), "labels": own}
+    metadata = {"name": name, "namespace": _namespace(job, template), "labels": own}
+    # Schedulers read annotations of the workload, such as KAI's topology; of pods they have them all the same.
+    return metadata | ({"annotations": dict(job.annotations)} if job.annotations else {})
 
 
 def _code(job: TorchrunJob, template: Template, claim: Claim, problems: list[Problem]) -> Code | None:

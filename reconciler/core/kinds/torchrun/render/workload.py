@@ -47,7 +47,7 @@ def workload_tree(
         hint = "set `backend` of the cluster to kai or kueue, or accept that some pods wait for others"
         problems.append(problem_at(pod.job.queue_ref, "torchrun.no-gang", message, hint, severity=Severity.WARNING))
     if backend is Backend.KUEUE and pod.shape.min_nodes:
-        metadata["annotations"] = {
+        metadata["annotations"] = metadata.get("annotations", {}) | {
             "kueue.x-k8s.io/job-min-parallelism": _text(pod.shape.min_nodes),
             "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
         }
