@@ -1,7 +1,8 @@
-"""GPUs as Kubernetes names them: extended resources, node labels, and vendors."""
+"""GPUs and other accelerators as Kubernetes names them: extended resources, node labels, and vendors."""
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from reconciler.core.config import Vendor
@@ -22,15 +23,122 @@ PRODUCT_LABELS = (
 WHOLE_GPUS = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi"})
 """Extended resources that count whole GPUs."""
 
-SHARED_GPU = "nvidia.com/gpu.shared"
-"""Extended resource of NVIDIA's time slicing."""
+_OTHER_DEVICES = (
+    r"nvidia\.com/(?:gpu\.shared|mig-.+|pgpu|(?:NVIDIA|GRID|[A-Z]{2}\d{3})[\w.-]*)",  # the last two of KubeVirt
+    r"amd\.com/[sdqtc]px_nps\d",
+    r"npu\.intel\.com/accel",
+    r"google\.com/tpu|cloud-tpus\.google\.com/(?:preemptible-)?v\d+",
+    r"aws\.amazon\.com/neuron(?:core|device)?",
+    r"huawei\.com/(?:npu|Ascend\w+(?:-\d\w*)*)",
+    r"cambricon\.com/(?:v?mlu|mlu\.(?:share|env|mim-.+)|mlu\d{3}(?:\.share|\.mim-.+)?)",
+    r"hygon\.com/dcu(?:num)?",
+    r"iluvatar\.(?:ai|com)/(?:v?gpu|[A-Z]+-V?\d+-vgpu)",
+    r"mthreads\.com/[sv]?gpu",
+    r"metax-tech\.com/[sv]?gpu",
+    r"enflame\.com/(?:v?gcu|drs-gcu|shared-gcu)",
+    r"(?:kunlunxin|baidu)\.com/v?xpu",
+    r"volcano\.sh/v?gpu-number",
+    r"aliyun\.com/(?:ppu|gpu-count)",
+    r"furiosa\.ai/(?:rngd|warboy)[\w.-]*",
+    r"rebellions\.ai/(?:ATOM|REBEL)[\w.-]*",
+    r"tenstorrent\.com/[\w.-]+",
+    r"qualcomm\.com/(?:qaic\w*|ai-accelerator)",
+    r"graphcore\.ai/ipu",
+)
+"""Extended resources of other accelerators, and of slices of a device, as their device plugins register them."""
 
-_MIG = "nvidia.com/mig-"
+_ACCELERATORS = re.compile("|".join(_OTHER_DEVICES), re.ASCII)
+
+_PARTS = {
+    "nvidia.com/gpu": ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),  # HAMi
+    "volcano.sh/vgpu-number": ("volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage", "volcano.sh/vgpu-cores"),
+    "cambricon.com/vmlu": ("cambricon.com/mlu.smlu.vmemory", "cambricon.com/mlu.smlu.vcore"),
+    "hygon.com/dcunum": ("hygon.com/dcumem", "hygon.com/dcucores"),
+    "mthreads.com/vgpu": ("mthreads.com/sgpu-memory", "mthreads.com/sgpu-core"),
+    "metax-tech.com/sgpu": ("metax-tech.com/vmemory", "metax-tech.com/vcore"),
+    "iluvatar.ai/vgpu": ("iluvatar.ai/vcuda-core", "iluvatar.ai/vcuda-memory"),
+    "aliyun.com/gpu-mem": ("aliyun.com/gpu-core.percentage",),
+}
+"""Resources that say how much of a device a container gets, by the resource that counts the devices.
+
+A container that sets none of the latter gets one device (`ResourceDefaultNum` of HAMi).
+"""
+
+_PART_OF = {part: device for device, parts in _PARTS.items() for part in parts}
+
+_PERCENT = frozenset(
+    ("koordinator.sh/gpu", "koordinator.sh/gpu-core", "tencent.com/vcuda-core", "tke.cloud.tencent.com/qgpu-core")
+)
+"""Resources of which 100 are one device, and fewer are a share of one."""
+
+_SHARES = frozenset(("aliyun.com/gpu-mem",))
+"""Resources of which any amount is a share of one device."""
+
+_NO_DEVICES = re.compile(r"mem|percent|core|cpu|monitoring|millicores|tiles|priority|bandwidth|rdma|nic\b")
+_NAMES = r"gpu|npu|tpu|xpu|mlu|dcu|gcu|ppu|hpu|ipu|accelerator|neuron"
+_LIKE_A_DEVICE = re.compile(rf"(?:^|[^a-z])v?(?:{_NAMES})s?(?:$|[^a-z])")
+
+
+@lru_cache(maxsize=4096)
+def _is_gpu(resource: str) -> bool:
+    if resource in WHOLE_GPUS or resource in _PERCENT or resource in _SHARES:
+        return True
+    if resource.startswith(_OF_CLASS):
+        return bool(resource_of_class(resource.removeprefix(_OF_CLASS)))
+    return "/" in resource and _ACCELERATORS.fullmatch(resource) is not None and not resource.endswith("-memory")
 
 
 def is_gpu(resource: Any) -> bool:
-    """Return whether an extended resource is a GPU or a slice of one."""
-    return resource in WHOLE_GPUS or (type(resource) is str and (resource == SHARED_GPU or resource.startswith(_MIG)))
+    """Return whether an extended resource is a GPU, another accelerator, or a slice of one."""
+    return type(resource) is str and _is_gpu(resource)
+
+
+_CLASSES = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu", "gpu.intel.com": "gpu.intel.com/xe"}
+"""Device classes of the vendors' drivers, by the extended resource that counts the same devices."""
+
+_OF_CLASS = "deviceclass.resource.kubernetes.io/"  # the extended resource that Kubernetes gives to a device class
+_OTHER_CLASS = re.compile(r"nic|net|rdma|ib|sriov|cpu|compute-domain|imex|storage|memory", re.ASCII)
+
+
+def resource_of_class(name: str) -> str:
+    """Return the extended resource that counts the devices of a device class; empty if they are no accelerators."""
+    if name in _CLASSES:
+        return _CLASSES[name]
+    words = name.lower()
+    is_other = _OTHER_CLASS.search(words) is not None and not _LIKE_A_DEVICE.search(words)
+    return "" if is_other or not name else f"{_OF_CLASS}{name}"
+
+
+def may_be_gpu(resource: Any) -> bool:
+    """Return whether a resource that is not known as an accelerator has the name of one: `example.com/gpu-a100`."""
+    return type(resource) is str and _may_be_gpu(resource)
+
+
+@lru_cache(maxsize=4096)
+def _may_be_gpu(resource: str) -> bool:
+    if "/" not in resource or resource in _PART_OF or _is_gpu(resource):
+        return False
+    domain, _, name = resource.rpartition("/")
+    if domain.endswith("kubernetes.io") or _NO_DEVICES.search(name.lower()):
+        return False
+    return _LIKE_A_DEVICE.search(name.lower()) is not None
+
+
+def devices_in(amounts: Mapping[Any, int]) -> dict[str, int]:
+    """Return the devices in the resources of one container, by the resource that counts them.
+
+    A share of a device occupies one, because no pod outside the share can have the whole of it.
+    """
+    devices: dict[str, int] = {}
+    for resource, amount in amounts.items():
+        if not amount:
+            continue
+        if is_gpu(resource):
+            shared = resource in _SHARES
+            devices[resource] = 1 if shared else -(-amount // 100) if resource in _PERCENT else amount
+        elif resource in _PART_OF:
+            devices.setdefault(_PART_OF[resource], 0)
+    return {resource: devices[resource] or 1 for resource in devices}
 
 
 def is_slice(product: str) -> bool:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from reconciler.core.devices import is_slice
 from reconciler.core.kinds.facts import KindId, QueueRole, Quota
 from reconciler.core.summary.object_summary import Demand, ObjectSummary
+from reconciler.core.summary.providers import ProviderKey, with_provided
 
 
 class QueueKey(NamedTuple):
@@ -41,6 +42,7 @@ class QueueUsage(Struct, kw_only=True):
     flavors: dict[str, str] = field(default_factory=dict)  # flavor -> product; empty: any
     requested: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # GPUs by queue and product
     namespaces: dict[str, int] = field(default_factory=dict)  # the same GPUs by namespace
+    providers: dict[ProviderKey, ObjectSummary] = field(default_factory=dict)  # what says the GPUs of others
 
     def queue_of(self, workload: ObjectSummary) -> QueueKey:
         """Return the queue that a workload's GPUs are counted in."""
@@ -129,12 +131,13 @@ class QueueUsage(Struct, kw_only=True):
             queues={**self.queues},
             aliases={**self.aliases},
             flavors={**self.flavors},
+            providers={**self.providers},
             requested={**self.requested} if with_requests else {},
             namespaces={**self.namespaces} if with_requests else {},
         )
 
     def add_queue(self, row: ObjectSummary) -> None:
-        """Add a queue, an alias or a flavor."""
+        """Add a queue, an alias, a flavor, or an object that says what workloads request."""
         role = row.queue_role
         if role in _GRANTING:
             self.queues[QueueKey(row.group, row.kind, row.name)] = row
@@ -142,9 +145,16 @@ class QueueUsage(Struct, kw_only=True):
             self.aliases[(row.group, row.kind), row.namespace, row.name] = QueueKey(*row.parent_kind, row.parent)
         elif role is QueueRole.FLAVOR:
             self.flavors[row.name] = row.product
+        elif row.provides:
+            self.providers[(row.group, row.kind), row.namespace, row.name] = row
+
+    def resolve(self, row: ObjectSummary) -> ObjectSummary:
+        """Return a workload with the GPUs that other objects say it requests."""
+        return with_provided(row, self.providers) if row.needs else row
 
     def add_workload(self, row: ObjectSummary) -> None:
         """Add the GPUs that a workload requests."""
+        row = self.resolve(row)
         queue = self.queue_of(row)
         self.namespaces[row.namespace] = self.namespaces.get(row.namespace, 0) + row.gpus
         for demand in row.demands:
@@ -164,7 +174,7 @@ def usage_by_cluster(
     usage: dict[str, QueueUsage] = {cluster: before.copy() for cluster, before in (base or {}).items()}
     workloads: list[ObjectSummary] = []
     for row in rows:
-        if row.gpus:
+        if row.gpus or row.needs:
             if not row.suspended:
                 workloads.append(row)
         elif defines_queues(row):
@@ -177,8 +187,11 @@ def usage_by_cluster(
 
 
 def defines_queues(row: ObjectSummary) -> bool:
-    """Return whether an object is a queue, alias or flavor, which decide where the GPUs of workloads are counted."""
-    return bool(row.queue_role) and not row.is_workload
+    """Return whether an object decides where the GPUs of workloads are counted, or how many they are.
+
+    The first are queues, aliases and flavors, the others what workloads name: runtimes, templates of claims.
+    """
+    return (bool(row.queue_role) and not row.is_workload) or row.provides
 
 
 def subtract_workloads(usage: Mapping[str, QueueUsage], rows: Iterable[ObjectSummary]) -> dict[str, QueueUsage]:

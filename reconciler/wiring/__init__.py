@@ -70,7 +70,10 @@ def open_repository(
     if settings.cache != early.cache:
         store = _cache(settings, environ)
     _log.debug("repository %s at %s", repository.root, tree.commit.oid if tree.commit else "the working tree")
-    workspace = Workspace(runtime=runtime(repository, store, settings, schemas), tree=tree, config=config)
+    shared = runtime(repository, store, settings, schemas)
+    if config.pod_paths:
+        shared = replace(shared, kinds=shared.kinds.with_pods(config.pod_paths))
+    workspace = Workspace(runtime=shared, tree=tree, config=config)
     return Run(settings=settings, workspace=workspace)
 
 

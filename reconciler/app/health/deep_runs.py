@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.devices import is_gpu
+from reconciler.core.devices import WHOLE_GPUS, is_gpu
 from reconciler.core.health.active.due import DueRuns
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.report import NodeReport
@@ -160,8 +160,17 @@ def _allocatable(node: Body) -> tuple[str, int]:
     """Return the GPUs that the node offers, and the name of the resource."""
     offered = mapping(mapping(node.get("status")).get("allocatable"))
     return next(
-        ((name, amount) for name in sorted(offered) if is_gpu(name) and (amount := _amount(offered, name))), ("", 0)
+        (
+            (name, amount)
+            for name in sorted(offered, key=_whole_first)
+            if is_gpu(name) and (amount := _amount(offered, name))
+        ),
+        ("", 0),
     )
+
+
+def _whole_first(resource: str) -> tuple[bool, str]:
+    return resource not in WHOLE_GPUS, resource
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

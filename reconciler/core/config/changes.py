@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config.config import Budgets, Cluster, Config
+from reconciler.core.config.pod_paths import DeclaredPods
 from reconciler.core.objects import SourceRef
 from reconciler.core.values import plural
 
@@ -85,9 +86,16 @@ def _plain(config: Config) -> dict[str, Any]:
     return {
         **plain,
         **dict.fromkeys(("clusters", "rules", "sizing")),
+        "pod_paths": [_declared(one) for one in config.pod_paths],
         "drift": {"action": str(config.drift.action), "rules": [str(rule) for rule in config.drift.rules]},
         "evidence_days": None if days is None else f"{days}d",
     }
+
+
+def _declared(pods: DeclaredPods) -> str:
+    """Return a declaration in one line."""
+    places = [f"{path.at}.{path.template} x {'.'.join((path.at, *path.replicas))}" for path in pods.paths]
+    return f"{pods.kind}.{pods.group}: {', '.join(places)}"
 
 
 def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
@@ -102,7 +110,7 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
         return True, f"{before}/ is no longer written and no longer compared; what syncs it keeps the objects there"
     if top == "defaults" and name in _JUDGING_DEFAULTS:
         return after is not None, "counts once the base has it" if after is not None else ""
-    if top in ("sources", "policies", "evidence", "approvals"):
+    if top in ("sources", "policies", "evidence", "approvals", "pod_paths"):
         gone = sorted({*_listed(before)} - {*_listed(after)})
         return bool(gone), f"{', '.join(gone)} is no longer read" if gone else ""
     looser = top == "drift" and bool({*_listed(after)} - {*_listed(before)} - {"revert"})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from reconciler.core.config.drift import DriftPolicy, drift_violations, parse_drift
+from reconciler.core.config.pod_paths import DeclaredPods, parse_pod_paths, pod_path_violations
 from reconciler.core.config.sizing import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.core.objects import FieldPath, SourceRef
 from reconciler.core.problems import Problem, Violation
@@ -115,6 +116,7 @@ class Config(Struct, frozen=True, kw_only=True):
     on_immutable_change: OnImmutableChange = OnImmutableChange.REFUSE  # queues and jobs may set their own
     drift: DriftPolicy = DriftPolicy()
     defaults: Mapping[str, str] = field(default_factory=dict)  # of command-line settings, lowest precedence
+    pod_paths: tuple[DeclaredPods, ...] = ()  # of kinds that the registry does not know
     sizing: SizingSettings = SizingSettings()  # of the repository; a cluster's own is in `Cluster.sizing`
 
     def cluster(self, name: str) -> Cluster | None:
@@ -148,6 +150,7 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
             on_immutable_change=OnImmutableChange(spec.get("onImmutableChange", shipped.on_immutable_change)),
             drift=parse_drift(document, spec),
             defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
+            pod_paths=parse_pod_paths(spec),
             sizing=sizing_settings(spec.get("sizing", {})),
         ),
         (),
@@ -188,7 +191,12 @@ def _budgets(spec: Mapping[str, Any]) -> Budgets:
 
 
 def _problems(document: "Document", spec: Mapping[str, Any]) -> Iterator[Problem]:
-    for violation in (*_duplicate_clusters(spec), *_folder_violations(spec), *drift_violations(spec)):
+    for violation in (
+        *_duplicate_clusters(spec),
+        *_folder_violations(spec),
+        *drift_violations(spec),
+        *pod_path_violations(spec),
+    ):
         yield violation.at(document.at(violation.path))
     for path, message, hint in sizing_errors(spec):
         yield Violation(rule="config.sizing", path=path, message=message, hint=hint).at(document.at(path))

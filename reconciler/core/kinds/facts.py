@@ -12,12 +12,38 @@ KindId = tuple[str, str]
 NO_KIND: KindId = ("", "")
 
 
+class PodProvider(NamedTuple):
+    """Another object that says what a pod requests, and the field that names it.
+
+    kinds: what it may be, in the order in which the controller looks.
+    adds: its devices are added to those of the pod; else they count only if the pod requests none.
+    sets_pods: it says how many pods there are, too.
+    is_optional: nothing is missing from the count if the repository lacks it.
+    """
+
+    kinds: tuple[KindId, ...]
+    name: str
+    field: str
+    adds: bool = False
+    sets_pods: bool = False
+    is_optional: bool = False
+
+
 class PodSet(NamedTuple):
-    """Pods of one template. `prefix` is the field path of the template with a trailing dot, or empty for a bare Pod."""
+    """Pods of one template. `prefix` is the field path of the template with a trailing dot, or empty for a bare Pod.
+
+    least, most: between what an autoscaler may change `replicas`; None if it does not.
+    provider: another object that says what the pods request.
+    unknown: what the object does not say, so that it cannot be counted.
+    """
 
     replicas: int
     template: dict[str, Any]
     prefix: str
+    least: int | None = None
+    most: int | None = None
+    provider: PodProvider | None = None
+    unknown: str = ""
 
 
 class Quota(Struct, frozen=True, array_like=True):

@@ -6,11 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.config import Backend, Cluster
+from reconciler.core.config.pod_paths import DeclaredPods
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, PodSet, QueueRole, Refusal, Relations, Users
+from reconciler.core.kinds.pod_paths import reader
 from reconciler.core.kinds.pods import replicated
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.objects import FieldPath, ObjectKey, format_path, split_api_version
@@ -114,7 +117,9 @@ class Kind(Struct, frozen=True, kw_only=True):
 
     Rendered objects:
         pods: yields the pods of an object; its second argument is the prefix of the object's fields.
+        provides: yields the pods that objects which name this one run, or one that requests what it adds to a pod.
         components: yields the objects that a wrapper holds, each with its path.
+        declared: yields the pods that a wrapper declares for an object in it; without any, its kind says them.
         relations: reads quotas, parents and references of an object without pods.
         immutable: names the fields that differ and that the API server accepts only on a new object.
         unapplied: names the fields that differ, are accepted, and reach no running pod.
@@ -163,7 +168,9 @@ class Kind(Struct, frozen=True, kw_only=True):
     progress: "Callable[[Body], Progress] | None" = None
 
     pods: Callable[[Body, str], Iterable[PodSet]] | None = None
+    provides: Callable[[Body, str], Iterable[PodSet]] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None
+    declared: Callable[[Body, FieldPath], Sequence[PodSet]] | None = None
     relations: Callable[[Body], Relations] | None = None
     immutable: Callable[[Body, Body], Sequence[str]] | None = None
     unapplied: Callable[[Body, Body], Sequence[str]] | None = None
@@ -231,6 +238,19 @@ class Kinds(Mapping[KindId, Kind]):
         """Return a registry that has these families, too."""
         return Kinds(self._rows.values(), *families, versions=(*self.versions, *versions))
 
+    def with_pods(self, declared: Iterable[DeclaredPods]) -> "Kinds":
+        """Return a registry in which these kinds have their pods where a repository declares them."""
+        pods = {(one.group, one.kind): reader(*one.paths) for one in declared}
+        if not pods:
+            return self
+        rows = [replace(row, pods=pods[row.id]) if row.id in pods else row for row in self._rows.values()]
+        new = [
+            Kind(group=group, kind=kind, pods=read)
+            for (group, kind), read in pods.items()
+            if (group, kind) not in self._rows
+        ]
+        return Kinds(rows, new, versions=self.versions)
+
     def find(self, group: str, kind: str) -> Kind:
         """Return the row of a kind, that of its whole group, or a row that knows nothing of it."""
         return self._rows.get((group, kind)) or self._rows.get((group, ANY_KIND)) or _UNKNOWN
@@ -249,11 +269,19 @@ class Kinds(Mapping[KindId, Kind]):
             return list(row.pods(body, prefix))
         if row.components is not None:
             wrapped = row.components(body) if depth < _MAX_DEPTH else ()
-            inner = [
-                self.pod_sets(component, f"{prefix}{format_path(path)}.", depth + 1) for path, component in wrapped
-            ]
+            inner = [self._wrapped(row, body, path, component, prefix, depth + 1) for path, component in wrapped]
             return [pods for group in inner if group for pods in group]
-        return _guess_pods(body, prefix) if row.relations is None else None
+        return _guess_pods(body, prefix) if row.relations is None and row.provides is None else None
+
+    def _wrapped(  # noqa: PLR0917 - one component of a wrapper
+        self, row: Kind, body: Body, path: FieldPath, component: Body, prefix: str, depth: int
+    ) -> list[PodSet] | None:
+        """Return the pods of an object in a wrapper: those that the wrapper declares, or those of its kind."""
+        inner = f"{prefix}{format_path(path)}."
+        declared = row.declared(body, path) if row.declared is not None else None
+        if declared:
+            return [each._replace(prefix=f"{inner}{each.prefix}") for each in declared]
+        return self.pod_sets(component, inner, depth)
 
     def manifest_path(self, cluster: str, key: ObjectKey) -> str:
         """Return the path of a manifest below `rendered/`: `<cluster>/<namespace or _cluster>/<kind>-<name>.yaml`.

@@ -1,6 +1,6 @@
 """`make_plan`: the pure function from `Inputs` to `Plan`. It reads top-down."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ def make_plan(inputs: Inputs) -> Plan:
     """Compare desired and existing objects. The result does not depend on the order of the mappings."""
     paths = compare_paths(inputs)
     before, after = _usage(inputs, paths.before.values()), _usage(inputs, paths.after.values())
+    paths = replace(paths, before=_resolved(paths.before, before), after=_resolved(paths.after, after))
     edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
     changes = tuple(_with_version(inputs, edit.change) for edit in edits)
     problems = (*inputs.problems, *inputs.live.problems, *find_refusals(edits, inputs.kinds))
@@ -97,6 +98,12 @@ def _with_version(inputs: Inputs, change: Change) -> Change:
     path = (change.moved_from or change.path).removeprefix(f"{inputs.config.rendered}/")
     version = inputs.live.versions.get(path)
     return change if version is None else replace(change, live=version, adopts=path in inputs.live.adopted)
+
+
+def _resolved(rows: Mapping[str, ObjectSummary], usage: Mapping[str, QueueUsage]) -> Mapping[str, ObjectSummary]:
+    """Return the rows with the GPUs that other objects say they request; few have any."""
+    needy = {path: usage[row.cluster].resolve(row) for path, row in rows.items() if row.needs and row.cluster in usage}
+    return {**rows, **needy} if needy else rows
 
 
 def _usage(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, QueueUsage]:

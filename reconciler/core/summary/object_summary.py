@@ -24,6 +24,33 @@ class Demand(msgspec.Struct, frozen=True, array_like=True):
         return self.gpus_per_pod * self.pods
 
 
+class Need(msgspec.Struct, frozen=True, array_like=True):
+    """Devices that another object says (`core.summary.providers`): `pods` pods request what it provides.
+
+    kinds: what it may be, in order; field: the field that names it.
+    adds: its devices are added to those of the pods; else they count instead of `own`, if these are none.
+    sets_pods: it says how many pods there are. is_optional: nothing is missing from the count without it.
+    own: what each of the pods requests itself: resource, product, devices.
+    """
+
+    kinds: tuple[KindId, ...]
+    namespace: str
+    name: str
+    field: str
+    pods: int
+    adds: bool = False
+    sets_pods: bool = False
+    is_optional: bool = False
+    own: tuple[tuple[str, str, int], ...] = ()
+
+
+class Uncounted(msgspec.Struct, frozen=True, array_like=True):
+    """Pods or devices that no figure includes: the field, and what is not known."""
+
+    field: str
+    what: str
+
+
 class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     """What a plan keeps of one rendered object."""
 
@@ -53,6 +80,11 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     queue_role: QueueRole = QueueRole.NONE  # of a queue or flavor: its own; of a workload: that of `queue`
     parent_kind: KindId = NO_KIND  # of `parent`
     finished: bool = False  # a job that has ended: it requests nothing, and is never applied
+    least_gpus: int = 0  # that an autoscaler may leave it; `gpus` where there is none
+    most_gpus: int = 0  # that an autoscaler may give it; `gpus` where there is none
+    needs: tuple[Need, ...] = ()
+    uncounted: tuple[Uncounted, ...] = ()
+    provides: bool = False  # it runs no pods: `demands` are those of each object that names it, `pods` their pods
 
     @property
     def key(self) -> ObjectKey:

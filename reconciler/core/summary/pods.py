@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.core.devices import PRODUCT_LABELS, WHOLE_GPUS, is_gpu, product_label
-from reconciler.core.kinds.facts import KindId, Reference
+from reconciler.core.devices import PRODUCT_LABELS, WHOLE_GPUS, devices_in, may_be_gpu, product_label
+from reconciler.core.kinds.dra import RESOURCE_CLAIM_TEMPLATE
+from reconciler.core.kinds.facts import KindId, PodProvider, Reference
 from reconciler.core.kinds.workloads import (
     CONFIG_MAP,
     PERSISTENT_VOLUME_CLAIM,
     PRIORITY_CLASS,
+    RUNTIME_CLASS,
     SECRET,
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
@@ -28,6 +30,8 @@ class PodReading(NamedTuple):
     product: str
     labels: Mapping[str, Any]
     references: list[Reference]
+    providers: tuple[PodProvider, ...] = ()  # other objects that add to what it requests
+    unknown: tuple[str, ...] = ()  # resources that have the name of a device, and are not known
 
     def product_of(self, resource: str) -> str:
         """Return the product its pods select, or the resource itself where one is only a slice of a GPU."""
@@ -56,7 +60,36 @@ def read_pod(template: Mapping[str, Any], prefix: str, namespace: str) -> PodRea
         # KAI's GPU sharing: a fraction occupies a device that no pod outside the share can use, so it counts as one.
         devices = {"nvidia.com/gpu": max(1, _amount(annotations.get(_FRACTION_DEVICES)))}
     product = _product(spec) if "nodeSelector" in spec or "affinity" in spec else ""
-    return PodReading(devices, product, labels, list(_references(spec, f"{prefix}spec", namespace)))
+    references = list(_references(spec, f"{prefix}spec", namespace))
+    providers = tuple(_providers(spec, f"{prefix}spec")) if _names_providers(spec) else ()
+    return PodReading(devices, product, labels, references, providers, _unknown(spec))
+
+
+def _names_providers(spec: Mapping[str, Any]) -> bool:
+    return "resourceClaims" in spec or "runtimeClassName" in spec
+
+
+def _providers(spec: Mapping[str, Any], at: str) -> Iterator[PodProvider]:
+    """Yield the objects that say more of what the pod requests: templates of its claims, and its runtime class."""
+    for index, claim in enumerate(map(mapping, sequence(spec.get("resourceClaims")))):
+        name = text(claim.get("resourceClaimTemplateName"))
+        if name:
+            field = f"{at}.resourceClaims[{index}].resourceClaimTemplateName"
+            yield PodProvider((RESOURCE_CLAIM_TEMPLATE,), name, field, adds=True)
+    name = text(spec.get("runtimeClassName"))
+    if name and "overhead" not in spec:
+        yield PodProvider((RUNTIME_CLASS,), name, f"{at}.runtimeClassName", adds=True, is_optional=True)
+
+
+def _unknown(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    names = {
+        resource
+        for container in (*sequence(spec.get("containers")), *sequence(spec.get("initContainers")))
+        for amounts in mapping(mapping(container).get("resources")).values()
+        for resource in (amounts if type(amounts) is dict else ())
+        if may_be_gpu(resource) and _amount(amounts[resource])
+    }
+    return tuple(sorted(names))
 
 
 def _devices(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -66,32 +99,37 @@ def _devices(spec: Mapping[str, Any]) -> dict[str, int]:
     """
     total: dict[str, int] = {}
     for container in sequence(spec.get("containers")):
-        for resource, devices in _container(container):
+        for resource, devices in _container(container).items():
             total[resource] = total.get(resource, 0) + devices
     peak: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     for container in sequence(spec.get("initContainers")):
         is_sidecar = mapping(container).get("restartPolicy") == "Always"
-        for resource, devices in _container(container):
+        for resource, devices in _container(container).items():
             while_starting = sidecars.get(resource, 0) + devices
             peak[resource] = max(peak.get(resource, 0), while_starting)
             if is_sidecar:
                 sidecars[resource] = while_starting
     for resource, devices in peak.items():
         total[resource] = max(total.get(resource, 0) + sidecars.get(resource, 0), devices)
+    if "overhead" in spec:
+        for resource, devices in read_devices(mapping(spec["overhead"])).items():
+            total[resource] = total.get(resource, 0) + devices
     return total
 
 
-def _container(container: Any) -> Iterator[tuple[str, int]]:
+def _container(container: Any) -> dict[str, int]:
     resources = mapping(mapping(container).get("resources"))
-    limits = mapping(resources.get("limits"))
-    for resource in limits:
-        if is_gpu(resource) and (devices := _amount(limits[resource])):
-            yield resource, devices
-    requests = mapping(resources.get("requests"))
-    for resource in requests:
-        if resource not in limits and is_gpu(resource) and (devices := _amount(requests[resource])):
-            yield resource, devices
+    limits, requests = resources.get("limits"), resources.get("requests")
+    if type(requests) is not dict:
+        return read_devices(mapping(limits))
+    return read_devices({**requests, **mapping(limits)})
+
+
+def read_devices(amounts: Mapping[str, Any]) -> dict[str, int]:
+    """Return the devices in quantities by resource."""
+    counts = {resource: _amount(amounts[resource]) for resource in amounts if type(resource) is str and "/" in resource}
+    return devices_in(counts) if counts else counts
 
 
 def _product(spec: Mapping[str, Any]) -> str:

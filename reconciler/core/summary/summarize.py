@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
-from reconciler.core.kinds.kind import Body, Kind, Kinds
+from reconciler.core.kinds.kind import ANY_KIND, Body, Kind, Kinds
 from reconciler.core.kinds.pods import is_suspended
 from reconciler.core.manifests.finished import is_finished
 from reconciler.core.objects import SourceRef, format_path, split_api_version
-from reconciler.core.summary.object_summary import Demand, ObjectSummary
+from reconciler.core.summary.object_summary import Demand, Need, ObjectSummary, Uncounted
 from reconciler.core.summary.pods import PodReading, read_pod
+from reconciler.core.summary.uncounted import find_uncounted
 from reconciler.core.values import mapping, text
 
 
@@ -38,10 +39,13 @@ def summarize(
     }
     if row.relations is not None:
         return ObjectSummary(**identity, **_relations(row, body))
+    if row.provides is not None:
+        return ObjectSummary(**identity, **_provided(row, body))
     pod_sets = kinds.pod_sets(body) if row.pods is None else list(row.pods(body, ""))
+    uncounted = find_uncounted(body, pod_sets or ()) if row.kind in ("", ANY_KIND) else ()
     if pod_sets is None:
-        return ObjectSummary(**identity)
-    return ObjectSummary(**identity, **_workload(kinds, row, body, pod_sets))
+        return ObjectSummary(**identity, uncounted=uncounted)
+    return ObjectSummary(**identity, **_workload(kinds, row, body, pod_sets, uncounted))
 
 
 def _relations(row: Kind, body: Body) -> dict[str, Any]:
@@ -58,14 +62,66 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
     }
 
 
-def _workload(kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet]) -> dict[str, Any]:
-    namespace = text(mapping(body.get("metadata")).get("namespace"))
-    pods = [read_pod(pod_set.template, pod_set.prefix, namespace) for pod_set in pod_sets]
+def _provided(row: Kind, body: Body) -> dict[str, Any]:
+    """Summarize an object that says what others request: it requests nothing itself."""
+    pod_sets = [] if row.provides is None else list(row.provides(body, ""))
+    pods = [read_pod(pod_set.template, pod_set.prefix, "") for pod_set in pod_sets]
+    demands, _ = _demands(pod_sets, pods)
+    return {
+        "provides": True,
+        "pods": sum(pod_set.replicas for pod_set in pod_sets),
+        "demands": tuple(Demand(*shape, count) for shape, count in demands.items()),
+        "uncounted": _unknown(pod_sets, pods),
+    }
+
+
+def _demands(
+    pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
+) -> tuple[dict[tuple[str, str, int], int], tuple[int, int]]:
+    """Return the pods by what each requests, and the fewest and most GPUs that autoscalers may make of them."""
     demands: dict[tuple[str, str, int], int] = {}
+    least = most = 0
     for pod_set, pod in zip(pod_sets, pods, strict=True):
         for resource, gpus in pod.devices.items():
             shape = (resource, pod.product_of(resource), gpus)
             demands[shape] = demands.get(shape, 0) + pod_set.replicas
+            least += gpus * (pod_set.replicas if pod_set.least is None else pod_set.least)
+            most += gpus * (pod_set.replicas if pod_set.most is None else pod_set.most)
+    return demands, (least, most)
+
+
+def _unknown(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> tuple[Uncounted, ...]:
+    """Return what the pods request besides known devices, and what their object does not say."""
+    found = [Uncounted(pod_set.prefix.rstrip("."), pod_set.unknown) for pod_set in pod_sets if pod_set.unknown]
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        found += [Uncounted(f"{pod_set.prefix}spec", f"the resource {name}") for name in pod.unknown]
+    return tuple(dict.fromkeys(found))
+
+
+def _needs(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], namespace: str) -> Iterator[Need]:
+    """Yield what other objects add to the pods, or say of them."""
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        named = (*pod.providers, pod_set.provider) if pod_set.provider is not None else pod.providers
+        for provider in named:
+            yield Need(
+                kinds=provider.kinds,
+                namespace=namespace,
+                name=provider.name,
+                field=provider.field,
+                pods=pod_set.replicas,
+                adds=provider.adds,
+                sets_pods=provider.sets_pods,
+                is_optional=provider.is_optional,
+                own=tuple((resource, pod.product_of(resource), gpus) for resource, gpus in pod.devices.items()),
+            )
+
+
+def _workload(
+    kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet], uncounted: tuple[Uncounted, ...]
+) -> dict[str, Any]:
+    namespace = text(mapping(body.get("metadata")).get("namespace"))
+    pods = [read_pod(pod_set.template, pod_set.prefix, namespace) for pod_set in pod_sets]
+    demands, bounds = _demands(pod_sets, pods)
     products = {product for _, product, _ in demands}
     queue_kind, queue, queue_field = _queue(kinds, row, body, pod_sets, pods)
     references: dict[tuple[str, str, str], Reference] = {}
@@ -92,6 +148,10 @@ def _workload(kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet]) -
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": tuple(Demand(*shape, count) for shape, count in demands.items()),
         "is_workload": True,
+        "least_gpus": bounds[0],
+        "most_gpus": bounds[1],
+        "needs": tuple(_needs(pod_sets, pods, namespace)),
+        "uncounted": (*uncounted, *_unknown(pod_sets, pods)),
     }
 
 

@@ -1,14 +1,18 @@
 """CodeFlare's AppWrapper (`workload.codeflare.dev`): objects that are queued together."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.objects import FieldPath
-from reconciler.core.values import mapping, sequence
+from reconciler.core.values import count, mapping, sequence, text, value_at
 
 if TYPE_CHECKING:
     from reconciler.core.kinds.progress import Progress
+
+_STEP = re.compile(r"\[(\d{1,4})\]|([^.\[\]]+)", re.ASCII)  # of a path such as template.spec.tasks[0].template
 
 
 def _components(body: Body) -> Iterator[tuple[FieldPath, Body]]:
@@ -18,6 +22,19 @@ def _components(body: Body) -> Iterator[tuple[FieldPath, Body]]:
             yield ("spec", "components", index, "template"), template
 
 
+def _declared(body: Body, path: FieldPath) -> list[PodSet]:
+    """Return the pods that `podSets` of a component declares, each by the path of its template."""
+    component, template = mapping(value_at(body, path[:-1])), mapping(value_at(body, path))
+    found = []
+    for pod_set in map(mapping, sequence(component.get("podSets"))):
+        where = text(pod_set.get("path")).removeprefix("template.").removeprefix("template")
+        steps = tuple(int(index) if index else name for index, name in _STEP.findall(where))
+        node = mapping(value_at(template, steps))
+        if node:
+            found.append(PodSet(count(pod_set.get("replicas"), 1), node, f"{where}." if where else ""))
+    return found
+
+
 def _app_wrapper_progress(body: Body) -> "Progress":
     from reconciler.core.kinds.appwrapper.progress import app_wrapper_progress  # noqa: PLC0415 - few commands need it
 
@@ -25,5 +42,11 @@ def _app_wrapper_progress(body: Body) -> "Progress":
 
 
 KINDS = (
-    Kind(group="workload.codeflare.dev", kind="AppWrapper", components=_components, progress=_app_wrapper_progress),
+    Kind(
+        group="workload.codeflare.dev",
+        kind="AppWrapper",
+        components=_components,
+        declared=_declared,
+        progress=_app_wrapper_progress,
+    ),
 )

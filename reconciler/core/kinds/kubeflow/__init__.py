@@ -3,26 +3,42 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.facts import PodProvider, PodSet
 from reconciler.core.kinds.immutable import Body, only, value_of
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.kubeflow.training import pytorch_job_training, train_job_training
 from reconciler.core.kinds.pods import Reader, of_spec, replicated
-from reconciler.core.values import count, mapping, sequence
+from reconciler.core.objects import FieldPath
+from reconciler.core.values import count, mapping, sequence, text
 
 if TYPE_CHECKING:
     from reconciler.core.kinds.progress import Progress
 
 _GROUP = "kubeflow.org"
+TRAINING_RUNTIME = ("trainer.kubeflow.org", "TrainingRuntime")
+CLUSTER_TRAINING_RUNTIME = ("trainer.kubeflow.org", "ClusterTrainingRuntime")
+_TRAINING_JOBS = ("node", "trainer-node", "trainer")
+_STOPPED = "kubeflow-resource-stopped"  # annotation of a notebook
+_MAX_TRIALS = 100
 _OVERRIDES = ("podTemplateOverrides", "podSpecOverrides")
 
 
 def _roles(field: str) -> Reader:
     def read(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
         for role, replica in mapping(spec.get(field)).items():
-            yield from replicated(mapping(replica), f"{prefix}{field}.{role}.")
+            for pods in replicated(mapping(replica), f"{prefix}{field}.{role}."):
+                yield _elastic(spec, role, pods)
 
     return read
+
+
+def _elastic(spec: Mapping[str, Any], role: str, pods: PodSet) -> PodSet:
+    """Return the workers of an elastic job with the bounds of their number (`elasticPolicy` of a PyTorchJob)."""
+    policy = spec.get("elasticPolicy")
+    if type(policy) is not dict or role != "Worker":
+        return pods
+    least = count(policy.get("minReplicas"), pods.replicas)
+    return pods._replace(least=least, most=max(count(policy.get("maxReplicas"), pods.replicas), least))
 
 
 def _train_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
@@ -34,7 +50,52 @@ def _train_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
             pod.update(mapping(override.get("spec")) if "spec" in override else override)
     pod["containers"] = [container]
     template = {"metadata": {"labels": spec.get("labels"), "annotations": spec.get("annotations")}, "spec": pod}
-    yield PodSet(count(trainer.get("numNodes"), 1), template, f"{prefix}trainer.")
+    runtime = mapping(spec.get("runtimeRef"))
+    kind = TRAINING_RUNTIME if runtime.get("kind") == TRAINING_RUNTIME[1] else CLUSTER_TRAINING_RUNTIME
+    name = text(runtime.get("name"))
+    provider = PodProvider(
+        (kind,),
+        name,
+        f"{prefix}runtimeRef.name",
+        sets_pods=type(trainer.get("numNodes")) is not int,
+        is_optional=bool(mapping(trainer.get("resourcesPerNode"))),
+    )
+    yield PodSet(count(trainer.get("numNodes"), 1), template, f"{prefix}trainer.", provider=provider if name else None)
+
+
+def _runtime(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield the nodes that train: in the jobs of the runtime that are marked so, or that are named so by convention."""
+    policy = mapping(spec.get("mlPolicy"))
+    nodes = count(policy.get("numNodes"), 1)
+    elastic = mapping(mapping(policy.get("torch")).get("elasticPolicy"))
+    least = count(elastic.get("minNodes"), nodes) if elastic else None
+    jobs = [*enumerate(map(mapping, sequence(value_of(spec, "template.spec.replicatedJobs"))))]
+    training = [(index, job) for index, job in jobs if _trains(job)] or jobs
+    for index, job in training:
+        template = mapping(value_of(job, "template.spec.template"))
+        place = f"{prefix}template.spec.replicatedJobs[{index}].template.spec.template."
+        yield PodSet(least or nodes, template, place)
+
+
+def _trains(job: Mapping[str, Any]) -> bool:
+    labels = mapping(value_of(job, "template.metadata.labels"))
+    return labels.get("trainer.kubeflow.org/trainjob-ancestor-step") == "trainer" or job.get("name") in _TRAINING_JOBS
+
+
+def _experiment(body: Body) -> Iterator[tuple[FieldPath, Body]]:
+    """Yield the job of a trial as often as trials run at the same time."""
+    path: FieldPath = ("spec", "trialTemplate", "trialSpec")
+    trial = value_of(body, "spec.trialTemplate.trialSpec")
+    if type(trial) is dict:
+        for _ in range(min(count(value_of(body, "spec.parallelTrialCount"), 3), _MAX_TRIALS)):
+            yield path, trial
+
+
+def _notebook(body: Body, prefix: str) -> Iterator[PodSet]:
+    """Yield the pod of a notebook; none while it is stopped."""
+    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    template = mapping(mapping(body.get("spec")).get("template"))
+    yield PodSet(0 if _STOPPED in annotations else 1, template, f"{prefix}spec.template.")
 
 
 def _unapplied(before: Body, after: Body) -> list[str]:
@@ -93,6 +154,15 @@ KINDS = (
     _job("XGBoostJob", "xgbReplicaSpecs"),
     _job("PaddleJob", "paddleReplicaSpecs"),
     _job("JAXJob", "jaxReplicaSpecs"),
+    Kind(group=_GROUP, kind="Notebook", pods=_notebook),
+    Kind(group=_GROUP, kind="Experiment", components=_experiment),
+    Kind(group=TRAINING_RUNTIME[0], kind=TRAINING_RUNTIME[1], provides=of_spec(_runtime)),
+    Kind(
+        group=CLUSTER_TRAINING_RUNTIME[0],
+        kind=CLUSTER_TRAINING_RUNTIME[1],
+        provides=of_spec(_runtime),
+        is_cluster_scoped=True,
+    ),
     Kind(
         group="trainer.kubeflow.org",
         kind="TrainJob",

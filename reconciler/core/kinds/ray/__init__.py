@@ -7,32 +7,53 @@ from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.pods import Reader, of_spec
 from reconciler.core.kinds.ray.training import ray_job_training
-from reconciler.core.values import count, mapping, sequence
+from reconciler.core.values import MAX_COUNT, count, mapping, sequence, text
 
 if TYPE_CHECKING:
     from reconciler.core.kinds.progress import Progress
 
 _GROUP = "ray.io"
+_WITH_POD = ("", "K8sJobMode")  # the default; in other modes the head, or nobody, submits the job
 
 
-def _cluster(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+def cluster_pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield the pods of a cluster's spec."""
     head = mapping(spec.get("headGroupSpec"))
     if head:
         yield PodSet(1, mapping(head.get("template")), f"{prefix}headGroupSpec.template.")
     for index, workers in enumerate(map(mapping, sequence(spec.get("workerGroupSpecs")))):
         minimum = count(workers.get("minReplicas"), 0)
-        replicas = max(count(workers.get("replicas"), minimum), minimum)
-        if workers.get("suspend") is True:
-            replicas = 0
-        hosts = count(workers.get("numOfHosts"), 1)
-        yield PodSet(replicas * hosts, mapping(workers.get("template")), f"{prefix}workerGroupSpecs[{index}].template.")
+        most = count(workers.get("maxReplicas"), MAX_COUNT)
+        replicas = min(max(count(workers.get("replicas"), minimum), minimum), most)
+        suspended, hosts = workers.get("suspend") is True, count(workers.get("numOfHosts"), 1)
+        elastic = spec.get("enableInTreeAutoscaling") is True and not suspended
+        yield PodSet(
+            0 if suspended else replicas * hosts,
+            mapping(workers.get("template")),
+            f"{prefix}workerGroupSpecs[{index}].template.",
+            least=min(minimum, most) * hosts if elastic else None,
+            most=most * hosts if elastic and most < MAX_COUNT else None,
+        )
 
 
 def _with_cluster(field: str) -> Reader:
     def read(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
-        return _cluster(mapping(spec.get(field)), f"{prefix}{field}.")
+        return cluster_pods(mapping(spec.get(field)), f"{prefix}{field}.")
 
     return read
+
+
+def _job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield the pods of the cluster, unless the job runs in another, and the one that submits the job."""
+    if "clusterSelector" not in spec:
+        yield from cluster_pods(mapping(spec.get("rayClusterSpec")), f"{prefix}rayClusterSpec.")
+    submitter = mapping(spec.get("submitterPodTemplate"))
+    if submitter and text(spec.get("submissionMode")) in _WITH_POD:
+        yield PodSet(1, submitter, f"{prefix}submitterPodTemplate.")
+
+
+def _cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    return _job(mapping(spec.get("jobTemplate")), f"{prefix}jobTemplate.")
 
 
 def _ray_job_progress(body: Body) -> "Progress":
@@ -42,13 +63,14 @@ def _ray_job_progress(body: Body) -> "Progress":
 
 
 KINDS = (
-    Kind(group=_GROUP, kind="RayCluster", pods=of_spec(_cluster)),
+    Kind(group=_GROUP, kind="RayCluster", pods=of_spec(cluster_pods)),
     Kind(
         group=_GROUP,
         kind="RayJob",
-        pods=of_spec(_with_cluster("rayClusterSpec")),
+        pods=of_spec(_job),
         training=ray_job_training,
         progress=_ray_job_progress,
     ),
+    Kind(group=_GROUP, kind="RayCronJob", pods=of_spec(_cron_job)),
     Kind(group=_GROUP, kind="RayService", pods=of_spec(_with_cluster("rayClusterConfig"))),
 )

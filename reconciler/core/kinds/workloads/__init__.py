@@ -34,6 +34,17 @@ def _cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     return batch_job(mapping(mapping(spec.get("jobTemplate")).get("spec")), f"{prefix}jobTemplate.spec.")
 
 
+def _runtime_class(body: Body, prefix: str) -> Iterator[PodSet]:
+    """Yield what the class adds to a pod: admission copies its overhead."""
+    overhead = mapping(body.get("overhead")).get("podFixed")
+    if overhead:
+        yield PodSet(1, {"spec": {"overhead": overhead}}, f"{prefix}overhead.")
+
+
+def _pod_template(body: Body, prefix: str) -> Iterator[PodSet]:
+    yield PodSet(1, mapping(body.get("template")), f"{prefix}template.")
+
+
 def _resource_quota(body: Body) -> Relations:
     """Read a namespace's limit on requests of GPUs. It guarantees nothing, because it reserves nothing."""
     quotas = []
@@ -56,6 +67,7 @@ POD = ("", "Pod")
 PERSISTENT_VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 SECRET = ("", "Secret")
 SERVICE_ACCOUNT = ("", "ServiceAccount")
+RUNTIME_CLASS = ("node.k8s.io", "RuntimeClass")
 STORAGE_CLASS = ("storage.k8s.io", "StorageClass")
 PRIORITY_CLASS = ("scheduling.k8s.io", "PriorityClass")
 
@@ -191,7 +203,8 @@ _GOVERNING = (
         # Installed with the KAI scheduler.
         existing_with=((Backend.KAI, ("train", "build-preemptible", "build", "inference")),),
     ),
-    Kind(group="node.k8s.io", kind="RuntimeClass", is_cluster_scoped=True),
+    Kind(group=RUNTIME_CLASS[0], kind=RUNTIME_CLASS[1], provides=_runtime_class, is_cluster_scoped=True),
+    Kind(group="", kind="PodTemplate", provides=_pod_template),
     Kind(group="", kind="Event", has_group_in_path=True),
     Kind(group="events.k8s.io", kind="Event", has_group_in_path=True),
 )

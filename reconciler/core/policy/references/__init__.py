@@ -10,6 +10,7 @@ from reconciler.core.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.policy.references.age import evaluate_age, evidence_ages, utc_date
 from reconciler.core.policy.references.capacity import check_overcommit, evaluate_shrinks
+from reconciler.core.policy.references.counting import check_counted
 from reconciler.core.policy.references.existence import ReferenceTargets, check_existence, check_references
 from reconciler.core.policy.references.identity import check_identity
 from reconciler.core.policy.references.products import check_products
@@ -79,7 +80,9 @@ def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
     evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
     if usage is None:
         usage = usage_by_cluster(rows).get(cluster.name, QueueUsage())
+    rows = [usage.resolve(row) for row in rows]
     check_queues(evaluation, usage)
+    check_counted(evaluation, rows)
     check_quotas(evaluation, rows, usage)
     check_products(evaluation, rows, inventory)
     check_overcommit(evaluation, usage, inventory)
@@ -104,8 +107,10 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
     verdicts: list[list[Verdict]] = []
     for rows, usage in zip((before, after), usages, strict=True):
         evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
-        check_quotas(evaluation, rows, usage)
-        check_products(evaluation, rows, inventory)
+        resolved = [usage.resolve(row) for row in rows]
+        check_counted(evaluation, resolved)
+        check_quotas(evaluation, resolved, usage)
+        check_products(evaluation, resolved, inventory)
         verdicts.append(evaluation.verdicts)
     old, new = ([verdict for verdict in side if verdict.rule in COLLECTIVE] for side in verdicts)
     return tuple(verdict for verdict in verdicts[1] if verdict.rule not in COLLECTIVE) if old == new else None

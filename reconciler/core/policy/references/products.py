@@ -52,7 +52,7 @@ def _total(nodes: Mapping[int, int]) -> int:
 
 def check_products(evaluation: Evaluation, rows: Sequence[ObjectSummary], inventory: Inventory | None) -> None:
     """Check every workload with GPUs, including suspended ones, and every flavor."""
-    workloads = [row for row in rows if row.demands]
+    workloads = [row for row in rows if row.demands and not row.provides]
     flavors = [row for row in rows if row.queue_role is QueueRole.FLAVOR and row.product]
     for row in workloads:
         if evaluation.kinds.find(row.group, row.kind).runs_on_each_node:

@@ -159,6 +159,12 @@ RULES: Mapping[str, Rule] = {
         reason="a DaemonSet takes GPUs on every node that it matches, and no figure of a plan includes them",
         action=Result.WARN,
     ),
+    "quota.not-counted": Rule(
+        title="All pods and GPUs are counted",
+        reason="GPUs that no figure includes pass every quota and every limit; declare where a kind has its pods in"
+        " spec.podPaths of reconciler.yaml",
+        action=Result.WARN,
+    ),
     "quota.max-gpus-per-namespace": Rule(
         title="The GPUs of a namespace are limited",
         reason="keeps one team from filling the cluster; set `max`, and `overrides` by namespace, in reconciler.yaml",

@@ -1,0 +1,47 @@
+"""Dynamic resource allocation (`resource.k8s.io`): claims on devices of a class.
+
+Sources: KEP-4381 (structured parameters), KEP-5004 (extended resources of device classes).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.core.devices import resource_of_class
+from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.kind import Body, Kind
+from reconciler.core.kinds.pod_paths import with_devices
+from reconciler.core.values import count, mapping, sequence, text
+
+_GROUP = "resource.k8s.io"
+RESOURCE_CLAIM_TEMPLATE = (_GROUP, "ResourceClaimTemplate")
+
+
+def _claim(body: Body, prefix: str) -> Iterator[PodSet]:
+    return _requests(mapping(body.get("spec")), f"{prefix}spec.")
+
+
+def _template(body: Body, prefix: str) -> Iterator[PodSet]:
+    return _requests(mapping(mapping(body.get("spec")).get("spec")), f"{prefix}spec.spec.")
+
+
+def _requests(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield what stands for the devices of each request. Of alternatives the first is what the claim prefers."""
+    for index, request in enumerate(map(mapping, sequence(mapping(spec.get("devices")).get("requests")))):
+        alternatives = sequence(request.get("firstAvailable"))
+        exact = mapping(alternatives[0]) if alternatives else mapping(request.get("exactly")) or request
+        if exact.get("adminAccess") is True:
+            continue
+        name = text(exact.get("deviceClassName"))
+        resource = resource_of_class(name)
+        place = f"{prefix}devices.requests[{index}]."
+        if exact.get("allocationMode") == "All":
+            yield PodSet(1, {}, place, unknown=f"how many devices of class {name} there are (allocationMode: All)")
+        elif resource:
+            yield PodSet(1, with_devices(resource, count(exact.get("count"), 1)), place)
+
+
+KINDS = (
+    Kind(group=_GROUP, kind="ResourceClaim", pods=_claim),
+    Kind(group=_GROUP, kind=RESOURCE_CLAIM_TEMPLATE[1], provides=_template),
+    Kind(group=_GROUP, kind="DeviceClass", is_cluster_scoped=True),
+)

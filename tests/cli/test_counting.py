@@ -1,0 +1,99 @@
+"""What a plan does about pods and GPUs of kinds that it does not know, and of those that other objects describe."""
+
+import json
+from typing import Any
+
+from tests.cli.fleet import Fleet
+
+FLEET = """\
+apiVersion: example.com/v1
+kind: Fleet
+metadata: {name: big, namespace: ml}
+spec:
+  workers: {count: 4, resources: {limits: {nvidia.com/gpu: 8}}}
+"""
+DECLARED = """\
+  podPaths:
+    - group: example.com
+      kind: Fleet
+      pods: [{at: spec.workers, template: resources, replicas: count}]
+"""
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: claims, namespace: ml}
+spec:
+  parallelism: 3
+  template:
+    spec:
+      restartPolicy: Never
+      resourceClaims: [{name: g, resourceClaimTemplateName: gpus}]
+      containers: [{name: a, image: "x:1", resources: {claims: [{name: g}]}}]
+"""
+CLAIM = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpus, namespace: ml}
+spec: {spec: {devices: {requests: [{name: g, exactly: {deviceClassName: gpu.nvidia.com, count: COUNT}}]}}}
+"""
+
+
+def plan(fleet: Fleet) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(fleet.run("plan", "-o", "json").out)
+    return made
+
+
+def configure(fleet: Fleet, text: str) -> None:
+    """Add fields to `spec` of reconciler.yaml."""
+    fleet.edit("reconciler.yaml", "\nspec:\n", f"\nspec:\n{text}")
+
+
+def gpus(made: dict[str, Any]) -> tuple[int, int]:
+    return sum(line["before"] for line in made["gpus"]), sum(line["after"] for line in made["gpus"])
+
+
+def not_counted(made: dict[str, Any]) -> list[str]:
+    return [one["message"] for one in made["verdicts"] if one["rule"] == "quota.not-counted"]
+
+
+def test_a_kind_that_nobody_knows_is_said(fleet: Fleet) -> None:
+    before = gpus(plan(fleet))
+    fleet.write("jobs/fleet.yaml", FLEET)
+    made = plan(fleet)
+    assert gpus(made) == before
+    assert not_counted(made) == ["not counted: nvidia.com/gpu: 8 at spec.workers.resources.limits"]
+    shown = fleet.run("plan").out
+    assert "quota.not-counted" in shown
+
+
+def test_declared_pods_are_counted(fleet: Fleet) -> None:
+    _, before = gpus(plan(fleet))
+    fleet.write("jobs/fleet.yaml", FLEET)
+    configure(fleet, DECLARED)
+    made = plan(fleet)
+    assert gpus(made)[1] == before + 32
+    assert not_counted(made) == []
+
+
+def test_a_policy_may_deny_what_is_not_counted(fleet: Fleet) -> None:
+    fleet.write("jobs/fleet.yaml", FLEET)
+    configure(fleet, "  rules: {quota.not-counted: {action: deny}}\n")
+    denied = [one["result"] for one in plan(fleet)["verdicts"] if one["rule"] == "quota.not-counted"]
+    assert denied == ["deny"]
+
+
+def test_a_claim_template_changes_the_gpus_of_the_jobs_that_name_it(fleet: Fleet) -> None:
+    fleet.write("jobs/job.yaml", JOB)
+    (message,) = not_counted(plan(fleet))
+    assert message == (
+        "not counted: what ResourceClaimTemplate gpus says, which is not in the repository"
+        " at spec.template.spec.resourceClaims[0].resourceClaimTemplateName"
+    )
+    fleet.write("jobs/claim.yaml", CLAIM.replace("COUNT", "2"))
+    _, with_claim = gpus(plan(fleet))
+    fleet.commit("claims")
+    assert fleet.run("commit").code == 0
+    fleet.write("jobs/claim.yaml", CLAIM.replace("COUNT", "4"))
+    made = plan(fleet)
+    assert gpus(made) == (with_claim, with_claim + 6)
+    assert not_counted(made) == []

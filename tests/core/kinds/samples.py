@@ -1,0 +1,61 @@
+"""Objects with accelerators, and what they request: the files of `samples/`."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One object, what it names, and what is to be counted.
+
+    devices: all devices by resource. least, most: GPUs between which an autoscaler may change them.
+    uncounted: what no figure includes, said in words. source: where the expectation comes from.
+    """
+
+    name: str
+    source: str
+    objects: tuple[Body, ...]
+    devices: dict[str, int]
+    least: int | None = None
+    most: int | None = None
+    uncounted: str = ""
+    crd: str = field(default="")
+
+
+def samples() -> list[Sample]:
+    """Return the samples of all files."""
+    folder = Path(__file__).parent / "samples"
+    return [
+        _sample(f"{path.stem}: {entry['name']}", entry)
+        for path in sorted(folder.glob("*.yaml"))
+        for entry in yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    ]
+
+
+def _sample(name: str, entry: Body) -> Sample:
+    return Sample(
+        name=name,
+        source=entry["from"],
+        objects=tuple(_named(body, name) for body in entry.get("objects") or [_pod(entry)]),
+        devices=entry["devices"],
+        least=entry.get("least"),
+        most=entry.get("most"),
+        uncounted=entry.get("uncounted", ""),
+    )
+
+
+def _pod(entry: Body) -> Body:
+    spec = entry.get("spec") or {"containers": [{"name": "a", "image": "x", "resources": {"limits": entry["limits"]}}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": entry.get("annotations", {})}, "spec": spec}
+
+
+def _named(body: Body, name: str) -> Body:
+    metadata = {"name": "sample", "namespace": "default"} | body.get("metadata", {})
+    return {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata} | {
+        key: value for key, value in body.items() if key not in {"apiVersion", "kind", "metadata"}
+    }
