@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from threading import Lock
 from typing import Any
 
 import msgspec
@@ -23,7 +22,6 @@ class Renderer:
         self._runtime = runtime
         self._index = index
         self._raw: dict[str, bytes] = {}
-        self._lock = Lock()
         self._compile_one = lru_cache(_MOST_KEPT)(self._compile_for_cluster)
 
     def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
@@ -79,12 +77,9 @@ class Renderer:
         return {path: contents[path] for path in paths}
 
     def body(self, path: str, content: bytes) -> Mapping[str, Any]:
-        """Return the object that the bytes of a rendered path hold. Threads may call it."""
+        """Return the object that the bytes of a rendered path hold."""
         documents = read(f"{self._index.revision.config.rendered}/{path}", content).documents
-        if len(documents) == 1:
-            return documents[0].data
-        with self._lock:
-            return self.object(path).manifest.body
+        return documents[0].data if len(documents) == 1 else self.object(path).manifest.body
 
     def _render(self, paths: list[str]) -> dict[str, bytes]:
         groups = self.group(paths)

@@ -8,11 +8,10 @@ from reconciler.core.values import mapping, text
 
 Body = Mapping[str, Any]
 
-_ARGO_CD = "argocd.argoproj.io/"
-_WAVE = f"{_ARGO_CD}sync-wave"
-_HOOK = f"{_ARGO_CD}hook"
-_OPTIONS = f"{_ARGO_CD}sync-options"
-_DELETION_APPROVED = f"{_ARGO_CD}deletion-approved"
+_WAVE = "argocd.argoproj.io/sync-wave"
+_HOOK = "argocd.argoproj.io/hook"
+_OPTIONS = "argocd.argoproj.io/sync-options"
+_DELETION_APPROVED = "argocd.argoproj.io/deletion-approved"
 _FLUX = "kustomize.toolkit.fluxcd.io/"
 _MUTATION = "client.lifecycle.config.k8s.io/mutation"
 _INVENTORY = "config.k8s.io/owning-inventory"
@@ -20,11 +19,6 @@ _APPLY_SET = "applyset.kubernetes.io/part-of"
 
 HOOK_STAGES = {"PreSync": -1, "Sync": 0, "PostSync": 1}
 """Hooks of Argo CD that are applied before, with and after everything else; other hooks are not applied."""
-
-
-def may_have_wave(content: bytes) -> bool:
-    """Return whether rendered content may set the position of its object: it names annotations of Argo CD."""
-    return _ARGO_CD.encode() in content
 
 
 def wave(body: Body) -> tuple[int, int]:

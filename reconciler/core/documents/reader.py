@@ -58,7 +58,10 @@ _SYNTAX_HINTS = (
 
 
 def read(path: str, raw: bytes, limits: Limits = _DEFAULT) -> Reading:
-    """Read all documents of a file. `documents` contains those without problems."""
+    """Read all documents of a file. `documents` contains those without problems.
+
+    Not for several threads at one time: they share one parser.
+    """
     size = raw.size if isinstance(raw, OversizedContent) else len(raw)
     if size > limits.file_bytes or isinstance(raw, OversizedContent):
         maximum = f"{limits.file_bytes / _SIZE_UNIT:g} MiB"
