@@ -72,8 +72,13 @@ def last_stored(files: Iterable[tuple[str, Callable[[], bytes]]], now: float) ->
 def run_replay(policies: PolicyBook, reports: Iterable[NodeReport]) -> Replay:
     """Replay the policies on the reports, with the nodes as the reports describe them."""
     listed = list(reports)
+    return replay(policies, listed, described_nodes(listed), catalogue_rules())
+
+
+def described_nodes(reports: Iterable[NodeReport]) -> dict[str, FleetNode]:
+    """Return the nodes as their reports describe them."""
     facts = {}
-    for one in listed:
+    for one in reports:
         product = one.gpus[0].product if one.gpus else ""
         facts[one.node] = FleetNode(name=one.node, uid=one.node_uid, product=product, gpus=len(one.gpus))
-    return replay(policies, listed, facts, catalogue_rules())
+    return facts

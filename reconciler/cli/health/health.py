@@ -6,6 +6,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
+from reconciler.cli.health.learn import learn
 from reconciler.cli.health.replay import replay
 from reconciler.cli.health.replay_jobs import replay_jobs
 from reconciler.errors import OutsideError
@@ -207,5 +208,6 @@ def _text(fleets: "Sequence[SeenFleet]", settings: "Settings", node: str) -> str
     )
 
 
+command.add_command(learn)
 command.add_command(replay)
 command.add_command(replay_jobs)

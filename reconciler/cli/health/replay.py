@@ -41,7 +41,7 @@ def replay(policy: str, reports: str, current: str | None, allowed: tuple[str, .
     from reconciler.app.health.replay import read_policies, read_reports, run_replay  # noqa: PLC0415
     from reconciler.core.health.fleet.replay import compare_replays, gate  # noqa: PLC0415
 
-    stored = read_reports({str(path): path.read_bytes() for path in _files(Path(reports))})
+    stored = read_reports({str(path): path.read_bytes() for path in report_paths(Path(reports))})
     catalogue = wiring.catalogue()
     made = run_replay(read_policies(_one(policy), catalogue), stored)
     comparison = None
@@ -53,7 +53,8 @@ def replay(policy: str, reports: str, current: str | None, allowed: tuple[str, .
     return PolicyDenied.exit_code if refused else 0
 
 
-def _files(folder: Path) -> "Iterator[Path]":
+def report_paths(folder: Path) -> "Iterator[Path]":
+    """Yield the files of a folder that may hold reports, at any depth. Raises `ConfigError` if it is none."""
     if not folder.is_dir():
         raise ConfigError(f"--reports: {folder} is not a folder")
     return (path for path in sorted(folder.rglob("*")) if path.suffix in _SUFFIXES and path.is_file())

@@ -1,13 +1,13 @@
 """Findings judged again by the limits of a policy, where their observed value alone decides.
 
-The agent knows no policies: it judges by the catalogue. A finding is judged again if its check is in `NAMED_LIMITS` and
-the limit that it names is the reason for its status; any other reason stands. A check that passed leaves no value in a
-report, so a policy cannot make it fail.
+The agent knows no policies: it judges by the catalogue. A finding is judged again if its check is in `NAMED_LIMITS`
+and the limit that it names is the reason for its status; any other reason stands. A check that passed can fail if its
+values are kept in reports (`COMPARED`).
 """
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,9 +19,10 @@ from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.judge import weigh
 from reconciler.core.health.policy import HealthPolicy, PolicyBook
 from reconciler.core.health.report import NodeReport
+from reconciler.core.health.statistics.series import GpuSeries
 
 _BAD = (CheckStatus.FAIL, CheckStatus.WARN)
-_ROUNDED = 1e-3
+_ROUNDED = 2e-3
 
 
 class NamedLimits(Struct, frozen=True, kw_only=True):
@@ -80,9 +81,11 @@ def rejudged_reports(
 def rejudged_report(report: NodeReport, policy: HealthPolicy) -> NodeReport:
     """Return a report with its findings as the limits of a policy judge them; the same object if nothing changes."""
     limits = {check: rule.limits for check, rule in policy.checks.items() if rule.limits and check in NAMED_LIMITS}
-    if not any(one.check in limits for one in report.findings):
+    worse = [*_worse(report, limits)]
+    if not worse and not any(one.check in limits for one in report.findings):
         return report
     judged = [rejudged(one, limits[one.check]) if one.check in limits else one for one in report.findings]
+    judged = sorted([*judged, *worse], key=lambda one: one.key)
     passed = {one.check: one.profile for one in judged if one.status is CheckStatus.PASS}
     heavy = {check: profile for check, profile in passed.items() if profile.weight}
     return replace(
@@ -91,6 +94,49 @@ def rejudged_report(report: NodeReport, policy: HealthPolicy) -> NodeReport:
         passed=tuple(sorted({*report.passed, *passed})),
         passed_by=dict(sorted({**heavy, **report.passed_by}.items())),
     )
+
+
+def _worse(report: NodeReport, limits: Mapping[str, Mapping[str, object]]) -> Iterator[HealthFinding]:
+    """Yield what limits of a policy make of values that passed."""
+    said, uuids = {one.key for one in report.findings}, {gpu.slot: gpu.uuid for gpu in report.gpus}
+    for check in sorted(limits.keys() & report.measured.keys() & set(report.passed)):
+        row = BY_ID[check]
+        for slot, series in report.measured[check].items():
+            names = next((one for one in NAMED_LIMITS[check] if _was_judged_by(one, series, row)), None)
+            if (check, slot) in said or names is None or not series.newest:
+                continue
+            passed = HealthFinding(
+                check=check,
+                slot=slot,
+                uuid=uuids.get(slot, ""),
+                status=CheckStatus.PASS,
+                message="",
+                observed=series.newest[-1],
+                unit=row.unit,
+                profile=report.passed_by.get(check, row.profile),
+                rule=series.rule,
+                scale=series.scale,
+            )
+            yield from _failing(passed, names, limits[check])
+
+
+def _failing(passed: HealthFinding, names: NamedLimits, own: Mapping[str, object]) -> Iterator[HealthFinding]:
+    """Yield the failure or warning that a value is under limits of a policy; nothing if it is good."""
+    observed = as_number(passed.observed) or 0.0
+    for status in _BAD:
+        limit = as_number(own.get(names.of(status)))
+        if limit is not None and names.is_bad(_value(names, passed, observed), limit):
+            found = _changed(passed, status, names, limit, own)
+            text = f"{observed:.4g} {passed.unit}, worse than {limit * _unit(names, passed):.4g} of the policy"
+            yield replace(found, message=text)
+            return
+
+
+def _was_judged_by(names: NamedLimits, series: GpuSeries, row: HealthCheck) -> bool:
+    """Say whether the agent judged these runs by the limit of this name, of several kinds of GPUs."""
+    name, unit = names.warn or names.fail, series.scale if names.is_part and series.scale > 0 else 1.0
+    usual = as_number(row.limits[name].value)
+    return usual is None or math.isclose(usual, series.limit / unit, rel_tol=_ROUNDED)
 
 
 def rejudged(finding: HealthFinding, limits: Mapping[str, object]) -> HealthFinding:

@@ -19,7 +19,8 @@ from reconciler.core.health.findings import (
 from reconciler.core.health.limits import NAMED_LIMITS, rejudged, rejudged_report
 from reconciler.core.health.merging import merged
 from reconciler.core.health.policy import PolicyBook, PolicyDocument
-from tests.core.health.reports import FAIL, PASS, SKIP, UNKNOWN, WARN, finding, result, slot
+from reconciler.core.health.report import NodeReport
+from tests.core.health.reports import FAIL, PASS, SKIP, UNKNOWN, WARN, finding, gpus, result, slot
 
 
 def judged(check: str, status: CheckStatus, observed: float, name: str, **fields: Any) -> HealthFinding:
@@ -125,3 +126,38 @@ def test_every_limit_exists() -> None:
     for check, rows in NAMED_LIMITS.items():
         named = {name for row in rows for name in (row.warn, row.fail) if name}
         assert named <= BY_ID[check].limits.keys(), check
+
+
+def measured_pass(value: float, **fields: Any) -> NodeReport:
+    """Return the report of a node whose memory passed with this part of its peak."""
+    return merged(None, result(replace(memory(value), slot=slot(0)), profile=ProbeProfile.PREFLIGHT, **fields))
+
+
+def limited(report: NodeReport, check: str = "hbm.bandwidth", **limits: float) -> NodeReport:
+    return rejudged_report(
+        report, PolicyBook([PolicyDocument(name="p", spec={"checks": {check: {"limits": limits}}})]).base
+    )
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.92, None), (0.90, WARN), (0.86, FAIL)])
+def test_a_value_that_passed_is_judged_by_the_limits_of_a_policy(share: float, status: CheckStatus | None) -> None:
+    """F-098: a learned limit counts for what passed, since reports hold its value."""
+    report = limited(measured_pass(share), warnBelow=0.91, failBelow=0.87)
+    assert "hbm.bandwidth" in report.passed
+    found = [one for one in report.findings if one.check == "hbm.bandwidth"]
+    assert [one.status for one in found] == ([] if status is None else [status])
+    if status is not None:
+        (one,) = found
+        limit = 0.91 if status is WARN else 0.87
+        assert one.message == f"{4800 * share:.4g} GB/s, worse than {4800 * limit:.4g} of the policy"
+        assert (one.slot, one.uuid, one.profile) == (slot(0), gpus(1)[0].uuid, ProbeProfile.PREFLIGHT)
+        assert one.threshold == Threshold(value=4800 * limit, source=ThresholdSource.POLICY)
+
+
+def test_values_of_other_kinds_and_old_ones_stay() -> None:
+    """The limits of GDDR are for GDDR; without a pass in the report its values say nothing."""
+    report = measured_pass(0.86)
+    assert limited(report, failBelowGddr=0.9) is report
+    assert limited(report, "pcie.h2d", failBelow=0.9) is report
+    assert limited(replace(report, passed=()), failBelow=0.9).findings == ()
+    assert limited(replace(report, measured={}), failBelow=0.9).findings == ()

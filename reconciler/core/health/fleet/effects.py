@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.health.catalogue import COMPARED
 from reconciler.core.health.effect import NodeVerdict, PolicyEffect
 from reconciler.core.health.findings import CheckStatus
 from reconciler.core.health.fleet.evidence import FleetHealth, ObservedNode
@@ -72,7 +73,7 @@ def effect_on_reports(change: PolicyChange, reports: Sequence[NodeReport]) -> Po
         changed=len(words),
         verdicts=_verdicts(words),
         refused=gate(after, comparison),
-        unknown=(*_limits(change), *_missing(change, recorded, "report")),
+        unknown=(*_limits(change, reports), *_missing(change, recorded, "report")),
     )
 
 
@@ -148,10 +149,17 @@ def unknown_effect(change: PolicyChange, why: str) -> PolicyEffect:
     return PolicyEffect(cluster=change.cluster, key=change.key, place=change.place, unknown=(why,))
 
 
-def _limits(change: PolicyChange) -> Iterator[str]:
-    """Say which limits change: records hold no values of what passed."""
+def _limits(change: PolicyChange, reports: Sequence[NodeReport] = ()) -> Iterator[str]:
+    """Say which limits change of checks that passed without a recorded value."""
     before, after = _thresholds(change.before), _thresholds(change.after)
-    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    differing = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    names = sorted(
+        name
+        for name in differing
+        if not reports
+        or name not in COMPARED
+        or any(name in one.passed and name not in one.measured for one in reports)
+    )
     if names:
         yield f"who passes under the new limits of {', '.join(names)}: records hold no values of what passed"
 

@@ -1,6 +1,8 @@
-"""Thresholds that follow what healthy GPUs measure: proposals for a policy, in small steps, and never below a floor."""
+"""Limits that follow what healthy GPUs measure: proposals for a policy, in small steps, and never below a floor."""
 
-from collections.abc import Mapping, Sequence
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from statistics import median
 from typing import Any
@@ -9,82 +11,135 @@ import msgspec
 from msgspec import Struct
 
 MOST_CHANGE = 0.02
-"""How far a threshold may move in one week, as a share of the specified value."""
+"""How far a limit may move in one week, as a share of the specified value."""
 
+FEWEST_NODES = 5
+FEWEST_RUNS = 200
 QUANTILE = 0.005
 MARGIN = 0.01
 _CEILING = 0.95  # of the median
-_FEWEST = 200
 _FALSE_RATE = 0.20
 _FEWEST_CASES = 5
 _LEAST_CHANGE = 0.001
+_LEARNED_ON = re.compile(r"measured on (\d{4}-\d{2}-\d{2})\b")
+_WEEK = dt.timedelta(days=7)
 
 
-class AcceptedRun(Struct, frozen=True, kw_only=True):
-    """One measurement of a GPU that was healthy and not flagged, as a share of the specified value."""
+class AcceptedRun(Struct, frozen=True, kw_only=True, order=True):
+    """One measurement of a GPU that was healthy and not suspected, as a share of the specified value."""
 
-    gpu: str
+    product: str
+    node: str
+    slot: str
+    number: int  # of the run, so that a run that several reports tell counts once
     value: float
 
 
-class LearnedThreshold(Struct, frozen=True, kw_only=True):
-    """A threshold that is proposed: old and new, the GPUs whose verdict changes, and what it was learned from."""
+class PresentLimits(Struct, frozen=True, kw_only=True):
+    """The limits of one check now, by their names in the catalogue. floor: below which the failure never moves."""
+
+    warn_name: str
+    warn: float
+    fail_name: str
+    fail: float
+    floor: float
+
+
+class Lesson(Struct, frozen=True, kw_only=True):
+    """What the runs of one check teach: new limits, or why there are none (`refused`).
+
+    changing: the GPUs whose verdict changes, as node and slot. window: the digest of the runs.
+    """
 
     check: str
-    limit: str
-    old: float
-    new: float
-    changing: tuple[str, ...]
-    gpus: int
-    window: str
+    refused: str = ""
+    old: Mapping[str, float] = {}
+    new: Mapping[str, float] = {}
+    changing: tuple[str, ...] = ()
+    nodes: int = 0
+    gpus: int = 0
+    runs: int = 0
+    window: str = ""
 
     @property
     def message(self) -> str:
-        """The proposal in words."""
-        return (
-            f"{self.check}.{self.limit}: {self.old:.3f} -> {self.new:.3f}, learned from {self.gpus} GPUs; "
-            f"{len(self.changing)} of them change their verdict"
-        )
+        """The lesson in words."""
+        if self.refused:
+            return f"{self.check}: {self.refused}"
+        moves = ", ".join(f"{name} {self.old[name]:.3f} → {value:.3f}" for name, value in self.new.items())
+        changes = f"{len(self.changing)} GPUs change their verdict"
+        return f"{self.check}: {moves}; {self.runs} runs of {self.gpus} GPUs on {self.nodes} nodes; {changes}"
 
-    def over(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the spec of a HealthPolicy with this threshold."""
+    def source(self, day: dt.date) -> str:
+        """Return where the limits come from, as a policy says it."""
+        return f"measured on {day}: {self.nodes} nodes, {self.gpus} GPUs, {self.runs} runs, {self.window}"
+
+    def over(self, spec: Mapping[str, Any], day: dt.date) -> dict[str, Any]:
+        """Return the spec of a HealthPolicy with these limits."""
         checks = {**spec.get("checks", {})}
         rule = {**checks.get(self.check, {})}
-        limits = {**rule.get("limits", {}), self.limit: self.new}
-        checks[self.check] = {**rule, "limits": limits, "source": f"learned: {self.gpus} GPUs, {self.window}"}
+        checks[self.check] = {**rule, "limits": {**rule.get("limits", {}), **self.new}, "source": self.source(day)}
         return {**spec, "checks": checks}
 
 
-def learn(
-    check: str, limit: str, runs: Sequence[AcceptedRun], *, current: float, floor: float
-) -> LearnedThreshold | None:
-    """Return a better threshold; None if there are too few runs, or nothing to change.
+def learn(check: str, runs: Iterable[AcceptedRun], present: PresentLimits, *, source: str, day: dt.date) -> Lesson:
+    """Return better limits, or why there are none.
 
-    Slightly below what nearly all healthy GPUs reach, at most two points from the present one, and within the floor of
-    the vendor and 95 % of the median.
+    A warning begins slightly below what nearly all healthy GPUs of every product reach, at most two points from now,
+    and within the floor and 95 % of the median; the failure keeps its distance. `source` is what the policy says of the
+    present limits: they move once a week.
     """
-    if len(runs) < _FEWEST:
-        return None
-    values = sorted(one.value for one in runs)
-    wanted = values[int(QUANTILE * len(values))] - MARGIN
-    wanted = min(max(wanted, current - MOST_CHANGE), current + MOST_CHANGE)
-    wanted = round(max(floor, min(wanted, _CEILING * median(values))), 3)
-    if abs(wanted - current) < _LEAST_CHANGE:
-        return None
-    worst: dict[str, float] = {}
-    for one in runs:
-        worst[one.gpu] = min(one.value, worst.get(one.gpu, one.value))
-    changing = tuple(sorted(gpu for gpu, value in worst.items() if (value < wanted) is not (value < current)))
-    digest = sha256(msgspec.json.encode([[one.gpu, one.value] for one in runs])).hexdigest()
-    return LearnedThreshold(
+    counted = sorted(set(runs))
+    if refused := _refused(counted, source, day):
+        return Lesson(check=check, refused=refused)
+    products: dict[str, list[AcceptedRun]] = {}
+    for one in counted:
+        products.setdefault(one.product, []).append(one)
+    warn = round(min(_wanted([one.value for one in found], present) for found in products.values()), 3)
+    fail = round(min(max(present.fail + warn - present.warn, present.floor), warn), 3)
+    if abs(warn - present.warn) < _LEAST_CHANGE:
+        return Lesson(check=check, refused="the limits fit what was measured")
+    worst: dict[tuple[str, str], float] = {}
+    for one in counted:
+        gpu = one.node, one.slot
+        worst[gpu] = min(one.value, worst.get(gpu, one.value))
+    changing = sorted(gpu for gpu, value in worst.items() if (value < warn) is not (value < present.warn))
+    digest = sha256(msgspec.json.encode(counted)).hexdigest()
+    return Lesson(
         check=check,
-        limit=limit,
-        old=current,
-        new=wanted,
-        changing=changing,
+        old={present.warn_name: present.warn, present.fail_name: present.fail},
+        new={present.warn_name: warn, present.fail_name: fail},
+        changing=tuple(f"{node} {slot}" for node, slot in changing),
+        nodes=len({one.node for one in counted}),
         gpus=len(worst),
+        runs=len(counted),
         window=f"sha256:{digest[:16]}",
     )
+
+
+def _refused(runs: Sequence[AcceptedRun], source: str, day: dt.date) -> str:
+    """Return why nothing can be learned from these runs; empty if something can."""
+    learned = _LEARNED_ON.search(source)
+    if learned is not None and day - dt.date.fromisoformat(learned[1]) < _WEEK:
+        return f"was learned on {learned[1]}, and limits move once a week"
+    if not runs:
+        return "no healthy GPU has measured it"
+    for product in sorted({one.product for one in runs}):
+        mine = [one for one in runs if one.product == product]
+        nodes = len({one.node for one in mine})
+        if nodes < FEWEST_NODES or len(mine) < FEWEST_RUNS:
+            return (
+                f"{len(mine)} runs of healthy GPUs on {nodes} nodes with {product or 'GPUs'}; "
+                f"{FEWEST_RUNS} runs on {FEWEST_NODES} nodes are the fewest"
+            )
+    return ""
+
+
+def _wanted(shares: Iterable[float], present: PresentLimits) -> float:
+    values = sorted(shares)
+    wanted = values[int(QUANTILE * len(values))] - MARGIN
+    wanted = max(present.floor, min(wanted, _CEILING * median(values)))
+    return min(max(wanted, present.warn - MOST_CHANGE), present.warn + MOST_CHANGE)
 
 
 def should_demote(cases: int, false: int) -> bool:

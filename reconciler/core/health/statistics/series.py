@@ -63,7 +63,7 @@ def _after(before: GpuSeries | None, finding: HealthFinding, value: float) -> Gp
         newest=(*series.newest, value)[-NEWEST:],
         runs=series.runs + 1,
         scale=significant(finding.scale),
-        limit=significant(as_number(finding.threshold.value) or 0.0) if finding.threshold is not None else 0.0,
+        limit=series.limit if finding.status is CheckStatus.FAIL else _limit(finding),
     )
     if series.baseline is not None:
         return replace(series, drift=_rounded(follow_drift(series.drift, value, series.baseline)))
@@ -73,6 +73,12 @@ def _after(before: GpuSeries | None, finding: HealthFinding, value: float) -> Gp
         return replace(series, first=first)
     kept = replace(baseline, median=significant(baseline.median), sigma=significant(baseline.sigma))
     return replace(series, first=(), baseline=kept)
+
+
+def _limit(finding: HealthFinding) -> float:
+    """Return what the agent warned below; 0 if it judged by nothing."""
+    limit = as_number(finding.threshold.value) if finding.threshold is not None else None
+    return significant(limit or 0.0)
 
 
 def _is_same_test(before: GpuSeries, finding: HealthFinding) -> bool:

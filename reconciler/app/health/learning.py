@@ -1,0 +1,197 @@
+"""Learn the limits of a HealthPolicy from what healthy GPUs measure: an edit of its file, and what it would do."""
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from reconciler.app.health.quarantine_files import HealthSources
+from reconciler.core.documents import Document
+from reconciler.core.health.catalogue import BY_ID
+from reconciler.core.health.checks.check import as_number
+from reconciler.core.health.findings import CheckStatus
+from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
+from reconciler.core.health.fleet.replay import compare_replays, gate, replay
+from reconciler.core.health.fleet.state import FleetNode, FleetState, HealthPhase
+from reconciler.core.health.limits import NAMED_LIMITS, NamedLimits
+from reconciler.core.health.peaks import PeakTable, product_key
+from reconciler.core.health.policy import CheckRule, PolicyBook, PolicyDocument
+from reconciler.core.health.report import NodeReport
+from reconciler.core.health.statistics.learning import AcceptedRun, Lesson, PresentLimits, learn
+from reconciler.core.health.statistics.series import GpuSeries
+from reconciler.core.kinds.health import POLICY, policy_from
+from reconciler.core.sized.splice import edit_source
+from reconciler.core.values import mapping
+from reconciler.errors import ConfigError, InvalidInput
+
+_GDDR = "Gddr"
+
+
+class FleetRecords(Struct, frozen=True, kw_only=True, eq=False):
+    """What is known of a fleet: reports of one moment or of many, and the nodes."""
+
+    reports: Sequence[NodeReport]
+    facts: Mapping[str, FleetNode]
+
+
+class LearnedPolicy(Struct, frozen=True, kw_only=True, eq=False):
+    """The file of a policy before and after, what its checks teach, and why the plan would refuse the edit."""
+
+    path: str
+    before: bytes
+    after: bytes
+    lessons: tuple[Lesson, ...]
+    refused: tuple[str, ...] = ()
+
+
+def learn_policy(
+    sources: HealthSources, records: FleetRecords, peaks: PeakTable, *, name: str = "", now: float
+) -> LearnedPolicy:
+    """Return the edit of one HealthPolicy. Raises `ConfigError` if it is not clear which."""
+    document, policy = _chosen(sources, name)
+    day = dt.datetime.fromtimestamp(now, dt.UTC).date()
+    accepted, slow = _accepted(sources, records, policy, now)
+    present = sources.rules().policies.of_labels(policy.node_labels)
+    lessons = []
+    for check, kinds in _learnable():
+        rule = present.checks.get(check, CheckRule())
+        for names in kinds:
+            runs, limits = _runs(check, names, accepted, slow, peaks)
+            now_limits = _present(check, names, rule.limits, limits, peaks)
+            if now_limits is not None:
+                lessons.append(learn(check, runs, now_limits, source=rule.source, day=day))
+    return _edit(sources, document, lessons, records, day)
+
+
+def _accepted(
+    sources: HealthSources, records: FleetRecords, policy: PolicyDocument, now: float
+) -> tuple[list[NodeReport], set[tuple[str, str]]]:
+    """Return the reports of the policy's nodes that are healthy and in nobody's quarantine, and the suspected GPUs."""
+    rules = sources.rules()
+    latest = {one.node: one for one in sorted(records.reports, key=lambda one: one.measured_at)}
+    given = FleetInput(
+        facts=records.facts,
+        reports=latest,
+        policies=rules.policies,
+        defaults=rules.defaults,
+        quarantines=tuple(one.quarantine for one in sources.quarantines.values()),
+    )
+    done = evaluate(given, FleetState(), max((one.measured_at for one in latest.values()), default=now))
+    suspicions = done.statistics.suspicions if done.statistics is not None else {}
+    accepted = [
+        one
+        for one in records.reports
+        if one.node in done.decisions
+        and policy.node_labels.items() <= records.facts[one.node].labels.items()
+        and done.decisions[one.node].phase is HealthPhase.HEALTHY
+        and one.status is not CheckStatus.FAIL
+    ]
+    return accepted, {(one.node, one.slot) for found in suspicions.values() for one in found}
+
+
+def _chosen(sources: HealthSources, name: str) -> tuple[Document, PolicyDocument]:
+    """Return the policy with a name, or the only one without a selector."""
+    found = sources.index.context.definitions.get((sources.cluster.name, POLICY, ""), {})
+    rows = [(one.document, policy_from(one.document.key.name, one.document.data["spec"])) for one in found.values()]
+    chosen = [(document, one) for document, one in rows if (one.name == name if name else not one.node_labels)]
+    if len(chosen) == 1:
+        return chosen[0]
+    known = ", ".join(sorted(one.name for _, one in rows))
+    what = f"no HealthPolicy {name!r}" if name else f"{len(chosen)} HealthPolicies are for all nodes"
+    hint = f"name one of {known} with --policy" if known else "`reconciler new health-policy NAME` writes one"
+    raise ConfigError(f"{sources.cluster.name}: {what}", hint=hint)
+
+
+def _learnable() -> Iterator[tuple[str, tuple[NamedLimits, ...]]]:
+    """Yield the checks whose limits are parts of what the specification says, with their limits."""
+    for check, kinds in NAMED_LIMITS.items():
+        if BY_ID[check].is_compared and all(one.is_part and one.warn for one in kinds):
+            yield check, kinds
+
+
+def _runs(
+    check: str,
+    names: NamedLimits,
+    reports: Iterable[NodeReport],
+    slow: set[tuple[str, str]],
+    peaks: PeakTable,
+) -> tuple[list[AcceptedRun], list[float]]:
+    """Return the accepted runs of one check on the GPUs that these limits are for, and what agents warned below."""
+    runs, limits = list[AcceptedRun](), list[float]()
+    for report in reports:
+        product = product_key(report.gpus[0].product) if report.gpus else ""
+        known = peaks.limits(product)
+        is_gddr = known is not None and known.gddr
+        if is_gddr is not names.warn.endswith(_GDDR) and len(NAMED_LIMITS[check]) > 1:
+            continue
+        for slot, series in report.measured.get(check, {}).items():
+            if series.scale <= 0 or (report.node, slot) in slow:
+                continue
+            limits.append(series.limit / series.scale)
+            runs += _shares(product, report.node, slot, series)
+    return runs, limits
+
+
+def _shares(product: str, node: str, slot: str, series: GpuSeries) -> Iterator[AcceptedRun]:
+    first = series.runs - len(series.newest) + 1
+    for number, value in enumerate(series.newest, first):
+        share = round(value / series.scale, 4)
+        yield AcceptedRun(product=product, node=node, slot=slot, number=number, value=share)
+
+
+def _present(
+    check: str, names: NamedLimits, own: Mapping[str, object], limits: Sequence[float], peaks: PeakTable
+) -> PresentLimits | None:
+    """Return the limits of a check now: of the policy, else those by which the agents judged; None without runs."""
+    if not limits:
+        return None
+    row = BY_ID[check]
+    seen = round(min(limits), 3)
+    usual_warn, usual_fail = as_number(row.limits[names.warn].value), as_number(row.limits[names.fail].value)
+    warn_of_link, fail_of_link = _of_link(seen, peaks)
+    floor = usual_fail if usual_fail is not None else fail_of_link
+    warn = as_number(own.get(names.warn))
+    fail = as_number(own.get(names.fail))
+    return PresentLimits(
+        warn_name=names.warn,
+        warn=warn if warn is not None else usual_warn if usual_warn is not None else warn_of_link,
+        fail_name=names.fail,
+        fail=fail if fail is not None else floor,
+        floor=floor,
+    )
+
+
+def _of_link(seen: float, peaks: PeakTable) -> tuple[float, float]:
+    """Return the limits of the generation of PCI Express whose warning is nearest."""
+    rows = [row for generation in range(1, 9) if (row := peaks.pcie(generation)) is not None]
+    nearest = min(rows, key=lambda row: abs(row.warn_below - seen), default=None)
+    return (seen, seen) if nearest is None else (nearest.warn_below, nearest.fail_below)
+
+
+def _edit(
+    sources: HealthSources,
+    document: Document,
+    lessons: Sequence[Lesson],
+    records: FleetRecords,
+    day: dt.date,
+) -> LearnedPolicy:
+    """Return the edit of the file, and what the replay of stored reports says to it."""
+    spec = mapping(document.data["spec"])
+    learned = [one for one in lessons if not one.refused]
+    for one in learned:
+        spec = one.over(spec, day)
+    path = document.source.path
+    before = sources.content(path)
+    if not learned:
+        return LearnedPolicy(path=path, before=before, after=before, lessons=tuple(lessons))
+    edited = edit_source(before, [(document, {**document.data, "spec": dict(spec)})])
+    if edited.problems:
+        raise InvalidInput(edited.problems)
+    rules = sources.rules()
+    name = document.key.name
+    documents = [policy_from(name, spec) if one.name == name else one for one in rules.policies.documents]
+    old, new = (
+        replay(book, records.reports, records.facts, rules.defaults) for book in (rules.policies, PolicyBook(documents))
+    )
+    refused = gate(new, compare_replays(old, new))
+    return LearnedPolicy(path=path, before=before, after=edited.content, lessons=tuple(lessons), refused=refused)
