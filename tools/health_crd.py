@@ -21,6 +21,7 @@ _DESCRIPTIONS = {
     " within heartbeatSeconds.",
     "GpuIdentity": "One GPU. The slot identifies its place, the UUID the device.",
     "HealthFinding": "What one check says. The slot is the PCI bus id of a GPU; without one it is about the node.",
+    "FailedPreflight": "A pod of the last hour whose preflight check did not pass, and the checks that failed.",
     "GpuUse": "How one GPU was used up to the sweep: power and traffic are means since the sweep before, errors are"
     " counters of this boot. What nobody tells is missing.",
     "GpuSeries": "The heavy runs of one check on one GPU since its device, driver or test changed: the newest three"

@@ -88,6 +88,27 @@ def test_the_preflight_check_comes_first(fleet: Fleet) -> None:
     }
 
 
+def test_a_failed_check_tells_the_agent_and_the_job_can_be_given_up(fleet: Fleet) -> None:
+    """F-094: the pod is named to the agent and needs no rights; 43 ends the job after too many attempts."""
+    policy(fleet, jobs="labelled")
+    path = fleet.root / "queues/health.yaml"
+    agent = "http://reconciler-agent-preflight.gpu-reconciler.svc:3334"
+    path.write_text(path.read_text().replace(f'image: "{IMAGE}"', f'image: "{IMAGE}", agent: "{agent}", wait: 30'))
+    spec = rendered(fleet)["spec"]
+    first = spec["template"]["spec"]["initContainers"][0]
+    assert first["args"][5:] == ["--agent", agent, "--wait", "30"]
+    fields = {one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"] for one in first["env"]}
+    assert fields == {
+        "NODE_NAME": "spec.nodeName",
+        "POD_NAMESPACE": "metadata.namespace",
+        "POD_NAME": "metadata.name",
+        "POD_UID": "metadata.uid",
+    }
+    rules = [(one["action"], one["onExitCodes"]["values"]) for one in spec["podFailurePolicy"]["rules"]]
+    assert rules == [("Ignore", [42]), ("FailJob", [43])]
+    assert "serviceAccountName" not in spec["template"]["spec"]
+
+
 def test_labels_select_checks(fleet: Fleet) -> None:
     """F-094: the seed's labels, and an annotation with names of checks."""
     policy(fleet, jobs="labelled")

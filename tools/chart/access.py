@@ -55,10 +55,13 @@ _HEALTH: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    {"apiGroups": [GROUP], "resources": ["nodehealthreports"], "verbs": ["list", "watch"]},
+    {"apiGroups": [GROUP], "resources": ["nodehealthreports"], "verbs": ["list", "watch", "patch"]},
     {"apiGroups": ["remediation.medik8s.io"], "resources": ["nodehealthchecks"], "verbs": ["list"]},
 )
-"""What the lanes of node health do: marks on nodes; pods are listed, to tell their owners. No deletion, no eviction."""
+"""What the lanes of node health do: marks on nodes, and acknowledgements on reports.
+
+Pods are listed, to tell their owners. No deletion, no eviction.
+"""
 
 _HEALTH_STATE: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update"]},

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.app.health.reports import ReportStore, StoredReport
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
+from reconciler.core.health.inflight.preflight import PreflightResult, joined
 from reconciler.core.health.merging import (
     SweepResult,
     finished,
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 SWEEP_CHECK = "agent.sweep"
 """The check of the agent itself: whether a sweep came to an end."""
+
+_RECENT = 600.0
+"""How long the result of a preflight check is kept, until it is surely published."""
 
 Probe = Callable[[ProbeProfile], SweepResult]
 """Reads and judges the node once."""
@@ -95,6 +99,7 @@ class Agent:
         self._stopped = threading.Event()
         self._swept = threading.Condition()
         self._running: _SweepThread | None = None
+        self._tested: dict[str, PreflightResult] = {}
         self.state = AgentState()
 
     def run(self) -> None:
@@ -154,6 +159,25 @@ class Agent:
             self.state = replace(self.state, report=_requested(self.state.report, now))
         self.wake()
 
+    def take(self, tested: PreflightResult) -> None:
+        """Take what the preflight check of a pod found, and publish it with a sweep that begins now."""
+        if self._tested.get(tested.uid) != tested:
+            recent = {uid: one for uid, one in self._tested.items() if self._is_recent(one)}
+            self._tested = {**recent, tested.uid: tested}
+            self.wake()
+
+    def verdict(self, uid: str) -> str:
+        """Return what the controller says about the preflight check of a pod; empty as long as it says nothing."""
+        if self._store is None:
+            return ""
+        try:
+            return self._store.read(self._options.node).acknowledged.get(uid, "")
+        except ReconcilerError:
+            return ""  # the next question may be answered
+
+    def _is_recent(self, tested: PreflightResult) -> bool:
+        return self._clock.now().timestamp() - tested.measured_at < _RECENT
+
     def _gap(self) -> float:
         """Return the time between two sweeps: short after a new failure, so that it is confirmed or disproved soon."""
         report = self.state.report
@@ -203,6 +227,7 @@ class Agent:
         if self._pending:
             tested = replace(result, findings=self._pending, profile=ProbeProfile.DEEP, is_partial=True)
             report = merged(report, tested, **identity)
+        report = joined(report, self._tested.values())
         every, now = self._options.invasive, result.sweep.taken_at
         last = report.run(ProbeProfile.DEEP)
         is_due = every > 0 and (last is None or now - max(last.requested_at, last.finished_at) >= every)

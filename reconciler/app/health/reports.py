@@ -1,10 +1,11 @@
 """The `NodeHealthReport` of one node in its cluster: read it, and write it without losing what another writer said."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
+from reconciler.core.health.inflight.preflight import acknowledged
 from reconciler.core.health.published import MalformedReport, body_of, report_of
 from reconciler.core.health.report import API_VERSION, KIND, NodeReport
 from reconciler.core.objects import ObjectKey
@@ -19,11 +20,15 @@ _CONFLICT = 409
 
 
 class StoredReport(Struct, frozen=True, kw_only=True):
-    """The report of a node as it is stored. `version` is empty if there is no object; `problem` says why it is lost."""
+    """The report of a node as it is stored. `version` is empty if there is no object; `problem` says why it is lost.
+
+    acknowledged: what the controller says about failed preflight checks, by the UID of the pod.
+    """
 
     report: NodeReport | None = None
     version: str = ""
     problem: str = ""
+    acknowledged: Mapping[str, str] = {}
 
 
 class ReportStore(Protocol):
@@ -81,6 +86,6 @@ def report_key(node: str) -> ObjectKey:
 def _stored(body: Body) -> StoredReport:
     version = body["metadata"]["resourceVersion"]
     try:
-        return StoredReport(report=report_of(body), version=version)
+        return StoredReport(report=report_of(body), version=version, acknowledged=acknowledged(body))
     except MalformedReport as problem:
         return StoredReport(version=version, problem=str(problem))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reconciler.core.health.fleet.state import BreakerState, FleetState, HealthPhase, NodeState
 from reconciler.core.health.inflight.notes import JobNote
 from reconciler.core.health.inflight.postflight import JobErrors
+from reconciler.core.health.inflight.preflight import PreflightAttempt
 from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.objects import ObjectKey
 from reconciler.errors import ConfigError, OutsideError, StalePlan
@@ -46,6 +47,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
     told: the messages that people got, by what they are about. deep_runs: when the last one was started, by node.
     workloads: the names of pods with Xids, by UID.
     jobs: what is said about jobs. job_errors: what the last job of each GPU left.
+    preflights: failed preflight checks of the last day.
     """
 
     fleet: FleetState = FleetState()
@@ -55,6 +57,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
     workloads: dict[str, str] = field(default_factory=dict)
     jobs: tuple[JobNote, ...] = ()
     job_errors: tuple[JobErrors, ...] = ()
+    preflights: tuple[PreflightAttempt, ...] = ()
 
 
 class StoredState(Struct, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ def tell_users(cluster: LiveCluster, mark: NodeMark, clock: Clock) -> int:
         f"{mark.node} takes no new work: {mark.message}. Running pods stay; save a checkpoint. "
         "A new attempt runs on another node"
     )
-    told = {about for pod in pods if busy_nodes([pod]) for about in (_pod(pod), *_owners(pod))}
+    told = {about for pod in pods if busy_nodes([pod]) for about in (about_pod(pod), *about_owner(pod))}
     for about in sorted(told, key=lambda one: (one.namespace, one.kind, one.name)):
         tell(cluster, about, reason=DEGRADED, message=text, is_warning=True, clock=clock)
     return len(told)
@@ -86,10 +86,11 @@ def tell_job(
     nodes = {one.node for one in problem.suspects}
     for pod in pods:
         if (pod.get("spec") or {}).get("nodeName") in nodes or not nodes:
-            tell(cluster, _pod(pod), reason=reason, message=text, is_warning=True, clock=clock)
+            tell(cluster, about_pod(pod), reason=reason, message=text, is_warning=True, clock=clock)
 
 
-def _pod(pod: Mapping[str, Any]) -> Told:
+def about_pod(pod: Mapping[str, Any]) -> Told:
+    """Return a pod as the object of an event."""
     metadata = pod["metadata"]
     return Told(
         api_version="v1",
@@ -100,7 +101,8 @@ def _pod(pod: Mapping[str, Any]) -> Told:
     )
 
 
-def _owners(pod: Mapping[str, Any]) -> Iterator[Told]:
+def about_owner(pod: Mapping[str, Any]) -> Iterator[Told]:
+    """Yield the controller of a pod as the object of an event."""
     metadata = pod["metadata"]
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):

@@ -67,6 +67,9 @@ Examples:
 )
 @click.option("--api", metavar="ADDRESS", default="", help="Address of /status and single checks. [default: none]")
 @click.option(
+    "--preflight", metavar="ADDRESS", default="", help="Address that takes results of preflight checks. [default: none]"
+)
+@click.option(
     "--kmsg",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),

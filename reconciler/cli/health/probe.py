@@ -53,6 +53,15 @@ Examples:
 @_ROOT
 @click.option("--replay", metavar="FILE", help="Judge recorded readings instead of this machine.")
 @click.option("--ping", metavar="ADDRESS", multiple=True, help="Ping this address of another node. May be repeated.")
+@click.option("--agent", metavar="URL", help="Tell the agent of this node what was found, as the pod POD_NAME.")
+@click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=click.IntRange(0, 600),
+    default=60,
+    show_default=True,
+    help="How long a failure waits until the controller has seen it, with --agent.",
+)
 @click.option("--expect-gpus", metavar="N", type=click.IntRange(min=0), help="How many GPUs this machine should have.")
 @click.pass_context
 def command(context: click.Context, /, **flags: Any) -> int:
@@ -67,7 +76,34 @@ def command(context: click.Context, /, **flags: Any) -> int:
     style = flags["exit_style"] or ("nagios" if flags["output"] == "nagios" else "")
     sweep, findings = _probe(flags)
     emit(render(flags["output"], sweep, findings), form="json" if flags["output"] == "json" else "text", nl=False)
-    return EXIT_CODES[style][worst(findings)] if style else 0
+    code = EXIT_CODES[style][worst(findings)] if style else 0
+    return _told(flags, sweep, findings, code) if flags["agent"] else code
+
+
+def _told(flags: dict[str, Any], sweep: "Sweep", findings: "tuple[HealthFinding, ...]", code: int) -> int:
+    """Tell the agent, wait if the check has failed, and return the exit code: another one if the job is given up."""
+    from reconciler.adapters.clock import SystemClock  # noqa: PLC0415 - only with --agent
+    from reconciler.app.health.jobs.preflight import tell_agent  # noqa: PLC0415
+    from reconciler.cli.options import environment  # noqa: PLC0415
+    from reconciler.core.health.inflight.preflight import PreflightResult, PreflightVerdict  # noqa: PLC0415
+    from reconciler.core.kinds.health.jobs import GIVEN_UP  # noqa: PLC0415
+    from reconciler.wiring.agents import to_agent  # noqa: PLC0415
+
+    environ = environment()
+    result = PreflightResult(
+        namespace=environ.get("POD_NAMESPACE", ""),
+        pod=environ.get("POD_NAME", ""),
+        uid=environ.get("POD_UID", ""),
+        measured_at=sweep.taken_at,
+        findings=findings,
+        has_failed=bool(code),
+    )
+    if not result.uid:
+        raise click.UsageError("--agent: POD_NAMESPACE, POD_NAME and POD_UID must name the pod")
+    verdict = tell_agent(to_agent(flags["agent"]), result, SystemClock(), flags["wait"])
+    if code:
+        emit(f"the controller says: {verdict}" if verdict else f"no word from the controller within {flags['wait']} s")
+    return GIVEN_UP if code and verdict == PreflightVerdict.STOP else code
 
 
 @command.command("record")

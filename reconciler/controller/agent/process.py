@@ -20,6 +20,7 @@ from reconciler.app.health.probe import take_sweep
 from reconciler.app.health.reports import ClusterReports
 from reconciler.controller.agent.answers import health_api
 from reconciler.controller.agent.measuring import AgentGauges, cpu_model, unready
+from reconciler.controller.agent.preflights import preflight_api
 from reconciler.controller.agent.testing import StorageFlags, judge_of, node_tests, own_networks
 from reconciler.controller.catalogue import AGENT_METRICS
 from reconciler.controller.metrics import Metrics
@@ -75,6 +76,7 @@ class AgentFlags(Struct, frozen=True, kw_only=True):
     kmsg: Path | None = None
     listen: str = "127.0.0.1:8080"
     api: str = ""
+    preflight: str = ""
     publish: bool = True
     autopilot_gauge: bool = True
     ping: bool = False
@@ -117,6 +119,8 @@ def run_agent(flags: AgentFlags, environ: Mapping[str, str]) -> None:
         listeners = [HttpListener(flags.listen, probes(agent, gauges, metrics))]
         if flags.api:
             listeners.append(HttpListener(flags.api, health_api(agent, node, _locator(cluster), fetch)))
+        if flags.preflight:
+            listeners.append(HttpListener(flags.preflight, preflight_api(agent)))
         for listener in listeners:
             listener.start()
             stack.callback(listener.stop)

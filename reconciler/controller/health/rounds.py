@@ -14,6 +14,7 @@ from reconciler.app.health.quarantine_files import HealthSources, mirror_files
 from reconciler.app.health.state_store import StateStore, claim_fleet
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
 from reconciler.controller.health.notifying import tell, webhooks
+from reconciler.controller.health.preflights import acknowledge_preflights
 from reconciler.controller.health.testing import start_tests
 from reconciler.controller.health.watching import watch_jobs
 from reconciler.controller.outcome import PassOutcome, failure
@@ -114,6 +115,7 @@ def _act(
             store = StateStore(live, namespace=namespace, source=f"{run.workspace.config.name}-{name}")
             done = run_round(live, store, rules, clock=clock, dry_run=is_dry)
             if not is_dry:
+                done = acknowledge_preflights(live, store, done, rules, clock)
                 _tell_people(environ, store, done, name)
                 done = start_tests(environ, live, store, done, rules)
                 file, kinds = Path(request.folder) / f"jobs-{name}.json", run.workspace.runtime.kinds

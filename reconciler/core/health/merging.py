@@ -78,6 +78,7 @@ def merged(previous: NodeReport | None, result: SweepResult, **identity: object)
         passed_by=heavy,
         runs=before.runs if before else (),
         utilization=before.utilization if before is not None and is_late else _utilization(sweep),
+        preflights=before.preflights if before is not None else (),
         activity=before.activity if before is not None and is_late else result.activity,
         measured=_measured(before, result),
     )

@@ -100,7 +100,8 @@ class LifecycleLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PreflightRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The init container that checks the GPUs of a job before it starts.
 
-    jobs: `labelled` (those with the label), `all` or `none`. image: with its digest. checks: empty is all.
+    jobs: `labelled` (those with the label), `all` or `none`. image: with its digest. checks: empty is all. agent: the
+    URL of the agents' service, to which a failure is told before the job is tried elsewhere. wait: seconds, at most.
     """
 
     jobs: str = "none"
@@ -109,6 +110,8 @@ class PreflightRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     checks: tuple[str, ...] = ()
     fail_closed: bool = False
     retries: int = 3
+    agent: str = ""
+    wait: int = 60
 
 
 class JobRule(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -55,6 +55,16 @@ class GpuUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: Mapping[str, float] = {}
 
 
+class FailedPreflight(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod on this node whose preflight check did not pass, and the checks that failed; none could not measure."""
+
+    namespace: str
+    pod: str
+    uid: str
+    measured_at: float
+    checks: tuple[str, ...] = ()
+
+
 class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The findings of one node: everything but PASS and SKIP in full, those two as ids of checks.
 
@@ -63,8 +73,9 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     node of the same name. `heartbeat_seconds`: how long after `measured_at` the next report comes at the latest.
     `shortened` findings lost their text and `omitted` ones are missing, because the report was too large; the gravest
     come first. `utilization` is that of each GPU by slot, in percent, where the driver tells it; `activity` is what
-    detectors of jobs look at. `measured` are the series of the heavy runs, by check and slot, whatever the verdict was.
-    `networks` are the addresses of the agent by interface, which other agents ping.
+    detectors of jobs look at, `preflights` the pods of the last hour whose preflight check did not pass. `measured` are
+    the series of the heavy runs, by check and slot, whatever the verdict was. `networks` are the addresses of the agent
+    by interface, which other agents ping.
     """
 
     node: str
@@ -84,6 +95,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     omitted: int = 0
     utilization: Mapping[str, float] = {}
     activity: tuple[GpuUse, ...] = ()
+    preflights: tuple[FailedPreflight, ...] = ()
     address: str = ""  # of the agent's HTTP interface
     measured: Measured = {}
     networks: Mapping[str, str] = {}

@@ -16,6 +16,7 @@ from reconciler.core.health.inflight.watch import JobsSeen, WatchedJob, look
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.workloads import POD
 from reconciler.core.observe.placed import controller_of, placed_jobs
+from reconciler.core.observe.preflights import incomplete_preflights
 from reconciler.errors import ConfigError
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import Body, LiveCluster
@@ -26,6 +27,11 @@ LOOK_SECONDS = 60.0
 ERRORS = "GPUErrors"
 """The reason of events on jobs that ended."""
 
+INCOMPLETE = "PreflightIncomplete"
+"""The reason of events on jobs whose ranks wait for each other."""
+
+_PHASES = ("Running", "Pending")
+
 
 class JobWatch(Struct, frozen=True, kw_only=True):
     """What is kept of the jobs of a cluster between two looks. Losing it costs a new warm-up."""
@@ -35,12 +41,16 @@ class JobWatch(Struct, frozen=True, kw_only=True):
 
 
 class JobsRound(Struct, frozen=True, kw_only=True, eq=False):
-    """One look: what is kept, what is said now, what ended jobs left, and the pods that ran."""
+    """One look: what is kept, what is said now, what ended jobs left, and the pods there are.
+
+    late: jobs that began to wait for preflight checks of some of their ranks.
+    """
 
     watch: JobWatch
     seen: JobsSeen
     notes: tuple[JobNote, ...]
     left: tuple[JobErrors, ...] = ()
+    late: tuple[JobNote, ...] = ()
     pods: Sequence[Body] = ()
 
     def state(self, before: LaneState) -> LaneState:
@@ -65,12 +75,16 @@ def look_at_jobs(cluster: LiveCluster, kinds: Kinds, watch: JobWatch, done: Lane
     """Look at the running jobs; None while the last look is recent."""
     if 0 <= done.now - watch.looked_at < LOOK_SECONDS:
         return None
-    pods = tuple(cluster.list(cluster.resource(*POD), fields="status.phase=Running").objects)
+    resource = cluster.resource(*POD)
+    pods = [pod for phase in _PHASES for pod in cluster.list(resource, fields=f"status.phase={phase}").objects]
     seen = look(watch.jobs, placed_jobs(kinds, pods), done.reading.reports, done.now)
-    said = notes(done.state.jobs, seen, done.reading.reports, done.now)
+    late = incomplete_preflights(pods, done.now)
+    said = (*notes(done.state.jobs, seen, done.reading.reports, done.now), *late)
     kept = JobWatch(looked_at=done.now, jobs=seen.jobs)
     left = left_by(seen, done.reading.reports)
-    return JobsRound(watch=kept, seen=seen, notes=said, left=left, pods=pods)
+    known = {one.uid for one in done.state.jobs if one.kind is JobNoteKind.PREFLIGHT}
+    new = tuple(one for one in late if one.uid not in known)
+    return JobsRound(watch=kept, seen=seen, notes=said, left=left, late=new, pods=pods)
 
 
 def tell_owners(cluster: LiveCluster, made: JobsRound, clock: Clock) -> None:
@@ -82,6 +96,8 @@ def tell_owners(cluster: LiveCluster, made: JobsRound, clock: Clock) -> None:
         if problem is not None and note is not None:
             pods = [pod for pod in made.pods if controller_of(pod).get("uid") == job.job.uid]
             tell_job(cluster, _about(note), pods, problem, text=note.text, clock=clock)
+    for late in made.late:
+        tell(cluster, _about(late), reason=INCOMPLETE, message=late.text, is_warning=True, clock=clock)
     for job in made.seen.ended:
         if (note := said.get((job.job.uid, JobNoteKind.ERRORS))) is not None:
             tell(cluster, _about(note), reason=ERRORS, message=note.text, is_warning=True, clock=clock)

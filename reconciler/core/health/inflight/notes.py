@@ -22,6 +22,7 @@ class JobNoteKind(StrEnum):
     HUNG = "hung"
     STRAGGLING = "straggling"
     ERRORS = "errors"
+    PREFLIGHT = "preflight"
 
     @property
     def is_lasting(self) -> bool:

@@ -27,8 +27,8 @@ CHECKS_BY_LABEL = {"gpu-pcie-bw": ("pcie.h2d", "pcie.d2h"), "gpu-mem": ("hbm.ban
 """Checks that a label of a pod selects, besides the annotation, which names them."""
 
 CONTAINER = "gpu-preflight"
-FAILED = 42
-"""The exit code of a preflight check that found bad hardware."""
+FAILED, GIVEN_UP = 42, 43
+"""Exit codes of a preflight check that found bad hardware: try elsewhere, or the job has failed often enough."""
 
 _AVOIDED = [HealthPhase.QUARANTINED.value, HealthPhase.VALIDATING.value]
 _NOT_PREFERRED = [HealthPhase.SUSPECT.value, HealthPhase.PROBATION.value]
@@ -103,7 +103,7 @@ def _changed(body: Data, path: FieldPath, template: Data, rule: JobRule) -> Iter
         owner = _value(body, path[:-1])
         if spec.get("restartPolicy") == "Never" and owner.keys() & _JOB_FIELDS:
             policy = dict(mapping(owner.get("podFailurePolicy")))
-            policy["rules"] = [_ignored(), *sequence(policy.get("rules"))]
+            policy["rules"] = [*_rules(rule.preflight), *sequence(policy.get("rules"))]
             owner["podFailurePolicy"] = policy
             yield (*path[:-1], "podFailurePolicy")
 
@@ -139,12 +139,16 @@ def _preflight(template: Data, rule: PreflightRule) -> Data:
     arguments = ["probe", "--profile", rule.profile, "--exit-style", style]
     for check in _checks(template, rule):
         arguments += ["--check", check]
-    name = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    env = [_field("NODE_NAME", "spec.nodeName")]
+    if rule.agent:
+        arguments += ["--agent", rule.agent, "--wait", str(rule.wait)]
+        names = ("POD_NAMESPACE", "namespace"), ("POD_NAME", "name"), ("POD_UID", "uid")
+        env += [_field(name, f"metadata.{field}") for name, field in names]
     return {
         "name": CONTAINER,
         "image": rule.image,
         "args": arguments,
-        "env": [name, {"name": "PREFLIGHT_RETRIES", "value": str(rule.retries)}],
+        "env": env,
         "resources": {"limits": _gpus(mapping(template.get("spec")))},
     }
 
@@ -158,10 +162,17 @@ def _checks(template: Data, rule: PreflightRule) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen)) or rule.checks
 
 
-def _ignored() -> Data:
-    """Return the rule with which bad hardware does not use up the retries of a job."""
-    codes = {"containerName": CONTAINER, "operator": "In", "values": [FAILED]}
-    return {"action": "Ignore", "onExitCodes": codes}
+def _field(name: str, path: str) -> Data:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _rules(rule: PreflightRule) -> list[Data]:
+    """Return the rules with which bad hardware does not use up the retries of a job, and enough of it ends the job."""
+    actions = [("Ignore", FAILED), *([("FailJob", GIVEN_UP)] if rule.agent else [])]
+    return [
+        {"action": action, "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [code]}}
+        for action, code in actions
+    ]
 
 
 def _gpus(spec: Data) -> Data:

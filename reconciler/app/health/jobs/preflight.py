@@ -1,0 +1,115 @@
+"""Preflight checks: the pod tells the agent of its node and waits; the controller acknowledges, counts and tells."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.app.health.fast_lane import LaneRound
+from reconciler.app.health.reports import report_key
+from reconciler.app.health.telling import about_owner, about_pod, tell
+from reconciler.core.health.inflight.preflight import (
+    SEEN,
+    PreflightAttempt,
+    PreflightResult,
+    PreflightVerdict,
+    acknowledgement,
+    counted,
+    verdicts,
+)
+from reconciler.core.health.nodes.mark import MANAGER
+from reconciler.core.health.report import NodeReport
+from reconciler.core.kinds.health.jobs import CONTAINER
+from reconciler.core.kinds.workloads import POD
+from reconciler.core.observe.placed import controller_of
+from reconciler.core.values import mapping, sequence, text
+from reconciler.errors import ReconcilerError
+from reconciler.ports.clock import Clock
+from reconciler.ports.cluster import Body, LiveCluster
+
+PATH = "/preflight"
+FAILED = "PreflightFailed"
+"""The reason of events on jobs and pods."""
+
+_PAUSE = 2.0
+
+Send = Callable[[str, bytes], bytes]
+"""Puts a body to a path of the agent, and returns the answer. Raises `ReconcilerError`."""
+
+
+class PreflightAnswer(Struct, frozen=True, kw_only=True):
+    """What the agent answers: the verdict of the controller, empty as long as there is none."""
+
+    verdict: str = ""
+
+
+def tell_agent(send: Send, result: PreflightResult, clock: Clock, seconds: float) -> str:
+    """Tell the agent, and wait for the verdict on a failure; empty if none came in time. A pass waits for nobody."""
+    body, until = msgspec.json.encode(result), clock.elapsed() + seconds
+    while True:
+        try:
+            verdict = msgspec.json.decode(send(PATH, body), type=PreflightAnswer).verdict
+        except (ReconcilerError, msgspec.MsgspecError):
+            verdict = ""  # an agent that restarts answers soon
+        if verdict or not result.has_failed or clock.elapsed() + _PAUSE > until:
+            return verdict
+        clock.pause(_PAUSE)
+
+
+class Acknowledged(Struct, frozen=True, kw_only=True):
+    """What became of failed preflight checks: all attempts that count now, and those that are new."""
+
+    attempts: tuple[PreflightAttempt, ...] = ()
+    new: tuple[PreflightAttempt, ...] = ()
+
+
+def acknowledge(
+    cluster: LiveCluster, known: tuple[PreflightAttempt, ...], done: LaneRound, most: int, clock: Clock
+) -> Acknowledged:
+    """Acknowledge the failed checks of all reports, whose nodes are marked by now, and tell the owners of the jobs.
+
+    A claim about a pod that does not run its check on that node is not believed.
+    """
+    seen = {one.pod for one in known}
+    new: list[tuple[PreflightAttempt, Body]] = []
+    for node, report in sorted(done.reading.reports.items()):
+        fresh = {one.uid: one for one in report.preflights if one.uid not in seen}
+        for pod in _checked_pods(cluster, node) if fresh else ():
+            uid = pod["metadata"]["uid"]
+            if (failed := fresh.get(uid)) is not None:
+                owner = text(controller_of(pod).get("uid")) or uid
+                attempt = PreflightAttempt(owner=owner, node=node, pod=uid, at=done.now, checks=failed.checks)
+                new.append((attempt, pod))
+    attempts = counted(known, [attempt for attempt, _ in new], done.now)
+    for node in sorted({attempt.node for attempt, _ in new}):
+        _write(cluster, done.reading.reports[node], verdicts(attempts, node, most))
+    for attempt, pod in new:
+        said = _told(attempt, [one for one in attempts if one.owner == attempt.owner], most)
+        for about in (about_pod(pod), *about_owner(pod)):
+            tell(cluster, about, reason=FAILED, message=said, is_warning=True, clock=clock)
+    return Acknowledged(attempts=attempts, new=tuple(attempt for attempt, _ in new))
+
+
+def _checked_pods(cluster: LiveCluster, node: str) -> Iterator[Body]:
+    """Yield the pods of a node that have a preflight check."""
+    for pod in cluster.list(cluster.resource(*POD), fields=f"spec.nodeName={node}").objects:
+        containers = sequence(mapping(pod.get("spec")).get("initContainers"))
+        if any(mapping(one).get("name") == CONTAINER for one in containers):
+            yield pod
+
+
+def _write(cluster: LiveCluster, report: NodeReport, found: Mapping[str, PreflightVerdict]) -> None:
+    named = {one.uid for one in report.preflights}
+    value = acknowledgement({uid: verdict for uid, verdict in found.items() if uid in named})
+    changes: dict[str, Any] = {"metadata": {"annotations": {SEEN: value}}}
+    cluster.patch(report_key(report.node), changes, manager=MANAGER)
+
+
+def _told(one: PreflightAttempt, own: Sequence[PreflightAttempt], most: int) -> str:
+    """Return what the owner of a job is told; `own` are all failed attempts of the job."""
+    said = f"the preflight check on {one.node} failed: {', '.join(one.checks) or 'it could not measure'}"
+    if len(own) < max(most, 1):
+        return f"{said}. A new attempt runs elsewhere; {len(own)} of {most} failed so far"
+    nodes = ", ".join(dict.fromkeys(other.node for other in own))
+    return f"{said}. It failed {len(own)} times ({nodes}): the job is not started again"
