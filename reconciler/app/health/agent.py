@@ -1,6 +1,7 @@
 """The agent of a node: sweeps, merges, publishes. What fails is reported, and hides nothing else."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,7 +31,7 @@ SWEEP_CHECK = "agent.sweep"
 """The check of the agent itself: whether a sweep came to an end."""
 
 _RECENT = 600.0
-"""How long the result of a preflight check is kept, until it is surely published."""
+"""How long the agent remembers that it has the result of a preflight check, which the pod repeats as it waits."""
 
 Probe = Callable[[ProbeProfile], SweepResult]
 """Reads and judges the node once."""
@@ -99,7 +100,9 @@ class Agent:
         self._stopped = threading.Event()
         self._swept = threading.Condition()
         self._running: _SweepThread | None = None
-        self._tested: dict[str, PreflightResult] = {}
+        self._incoming: deque[PreflightResult] = deque()
+        self._tested: tuple[PreflightResult, ...] = ()  # until they are published
+        self._seen: dict[str, float] = {}
         self.state = AgentState()
 
     def run(self) -> None:
@@ -140,14 +143,15 @@ class Agent:
         """Make one sweep, and publish what is new."""
         result = self._sweep()
         self._take_tests(result)
+        self._tested += tuple(self._incoming.popleft() for _ in range(len(self._incoming)))
         self.state = replace(self.state, result=result, report=self._follow(self.state.report, result))
         self._begin_tests(result)
         if self._store is None:
-            self._pending = ()
+            self._pending, self._tested = (), ()
             return
         try:
             self._publish(result)
-            self._pending = ()
+            self._pending, self._tested = (), ()
         except ReconcilerError as error:
             self.state = replace(self.state, failures=self.state.failures + 1, problem=one_line(error.message))
             self._tell("warning", "the report cannot be written", error=error.message)
@@ -160,10 +164,12 @@ class Agent:
         self.wake()
 
     def take(self, tested: PreflightResult) -> None:
-        """Take what the preflight check of a pod found, and publish it with a sweep that begins now."""
-        if self._tested.get(tested.uid) != tested:
-            recent = {uid: one for uid, one in self._tested.items() if self._is_recent(one)}
-            self._tested = {**recent, tested.uid: tested}
+        """Take what the preflight check of a pod found, once, and publish it with a sweep that begins now."""
+        if self._seen.get(tested.uid) != tested.measured_at:
+            now = self._clock.now().timestamp()
+            recent = {uid: at for uid, at in self._seen.items() if now - at < _RECENT}
+            self._seen = {**recent, tested.uid: tested.measured_at}
+            self._incoming.append(tested)
             self.wake()
 
     def verdict(self, uid: str) -> str:
@@ -174,9 +180,6 @@ class Agent:
             return self._store.read(self._options.node).acknowledged.get(uid, "")
         except ReconcilerError:
             return ""  # the next question may be answered
-
-    def _is_recent(self, tested: PreflightResult) -> bool:
-        return self._clock.now().timestamp() - tested.measured_at < _RECENT
 
     def _gap(self) -> float:
         """Return the time between two sweeps: short after a new failure, so that it is confirmed or disproved soon."""
@@ -227,7 +230,7 @@ class Agent:
         if self._pending:
             tested = replace(result, findings=self._pending, profile=ProbeProfile.DEEP, is_partial=True)
             report = merged(report, tested, **identity)
-        report = joined(report, self._tested.values())
+        report = joined(report, self._tested)
         every, now = self._options.invasive, result.sweep.taken_at
         last = report.run(ProbeProfile.DEEP)
         is_due = every > 0 and (last is None or now - max(last.requested_at, last.finished_at) >= every)

@@ -78,6 +78,27 @@ def test_a_failure_is_published_and_waits_for_the_controller(agent: Agent, store
     assert store.writes == writes, "the same question is no news"
 
 
+def test_what_was_published_does_not_come_back(agent: Agent, store: Acknowledging) -> None:
+    """A failure that a heavier run has ended stays ended, though the pod repeats its question as it waits."""
+    agent.take(FAILED)
+    agent.step()
+    assert [one.check for one in store.report.findings] == ["hbm.bandwidth"]
+    store.stored = StoredReport(report=replace(store.report, findings=()), version="by somebody else")
+    agent.take(FAILED)
+    agent.step()
+    agent.step()
+    assert store.report.findings == ()
+
+
+def test_a_result_waits_for_the_server(agent: Agent, store: Acknowledging) -> None:
+    store.is_away = True
+    agent.take(FAILED)
+    agent.step()
+    store.is_away = False
+    agent.step()
+    assert [one.uid for one in store.report.preflights] == ["p"]
+
+
 def test_a_pass_waits_for_nobody(agent: Agent, store: Acknowledging, url: str) -> None:
     store.verdicts = {"p": "stop"}
     clock = StoppedClock()
