@@ -78,3 +78,27 @@ def test_a_cluster_that_cannot_be_reached_keeps_its_evidence(
     assert (made.failure.reason, made.failure.stalled) == ("EvidenceNotRead", False)
     assert "canary" not in str(made)
     assert server.git("log", "--format=%P", "-1", "main") == tip, "what needs no evidence is rendered and pushed"
+
+
+def test_an_edit_of_evidence_while_the_controller_pushes_survives(
+    server: GitServer, person: Sandbox, gpu_node: str, api_server: ApiServer, tmp_path: Path
+) -> None:
+    """A person comments an evidence file before the push arrives: both are on the branch, and no push is forced."""
+    tip = push(person, job("blue"))
+    theirs: list[str] = []
+
+    def edit(request: str) -> None:
+        if "git-receive-pack" in request and not theirs:
+            theirs.append("begun")
+            nodes = person.folder / "evidence/main/nodes.yaml"
+            theirs[0] = push(person, {"evidence/main/nodes.yaml": b"# ticket 4711\n" + nodes.read_bytes()}, "ticket")
+
+    server.before = edit
+    made = make(server, tmp_path, api_server.kubeconfig)
+    server.before = lambda _: None
+    assert theirs, "the controller tried to push"
+    assert made.pushed == server.tip()
+    subjects = server.git("log", "--reverse", "--format=%s", f"{tip}..main").splitlines()
+    assert subjects[:2] == ["ticket", "Evidence of main"]
+    assert server.git("merge-base", theirs[0], "main") == theirs[0]
+    assert server.git("show", "main:evidence/main/nodes.yaml").startswith("# ticket 4711\n")

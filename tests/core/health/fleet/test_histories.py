@@ -1,5 +1,6 @@
 """Random histories of a fleet: whatever happens, the breaker holds, and what others did stays theirs."""
 
+import datetime as dt
 import os
 import random
 from typing import Any
@@ -8,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.app.health.marking import MarkResult, write_mark
 from reconciler.core.health.findings import HealthFinding, ProbeProfile
 from reconciler.core.health.fleet.breaker import allowed
 from reconciler.core.health.fleet.decisions import ProblemStatus
 from reconciler.core.health.fleet.evaluate import FleetInput, Round, evaluate, next_round
 from reconciler.core.health.fleet.lifecycle import TRANSITIONS
 from reconciler.core.health.fleet.state import FleetState, HealthPhase
+from reconciler.core.health.nodes.decided import node_mark
+from reconciler.core.health.nodes.edits import node_edits
 from reconciler.core.health.quarantine import NodeQuarantine
 from tests.core.health.fleet.rounds import CHECKS, Rounds, fail, report
 
@@ -25,12 +29,13 @@ FOLLOWING = {(before, after) for (before, _), after in TRANSITIONS.items()}
 @settings(max_examples=RUNS, deadline=None)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 def test_whatever_happens(seed: int) -> None:
-    """Property: limits hold, cordons of others are theirs, and every step is one of the table."""
+    """F-100: limits hold, what others did stays theirs, a dry run writes nothing, and every step is of the table."""
     chance = random.Random(seed)  # noqa: S311 (a test)
     fleet = Rounds(NODES)
     for index, name in enumerate(fleet.facts):
         fleet.change(name, pool=f"p{index % 2}", product=("H100", "H200")[index % 3 == 0])
     generation, uids = 0, 0
+    bodies: dict[str, dict[str, Any]] = {}
     for _ in range(ROUNDS):
         if chance.random() < 0.03:
             generation += 1
@@ -39,6 +44,67 @@ def test_whatever_happens(seed: int) -> None:
         before = fleet.state
         fleet.round(*_reports(fleet, chance), minutes=chance.choice([1, 1, 1, 10, 60, 1500]))
         _check(fleet, before)
+        _check_writes(fleet, bodies)
+
+
+def _check_writes(fleet: Rounds, bodies: dict[str, dict[str, Any]]) -> None:
+    """Assert that marks leave cordons, taints, labels and annotations of others alone, and that a dry run asks nobody.
+
+    `bodies` are the nodes as our marks have left them so far.
+    """
+    assert fleet.last is not None
+    for name, decision in fleet.last.decisions.items():
+        if name in bodies and not decision.changed and decision.taint is None:
+            continue  # its mark is the same as before
+        facts, state = fleet.facts[name], fleet.state.nodes[name]
+        body = bodies.setdefault(name, {"metadata": {}, "spec": {}, "status": {}})
+        metadata, spec = body["metadata"], body["spec"]
+        metadata |= {"name": name, "uid": facts.uid, "resourceVersion": "7"}
+        metadata["labels"] = {**metadata.get("labels", {}), "theirs": "label"}
+        spec["unschedulable"] = facts.cordoned
+        spec["taints"] = [THEIRS, *(one for one in spec.get("taints", ()) if one != THEIRS)]
+        mark = node_mark(decision, state, body, case="case")
+        if mark is None:
+            continue
+        planned = write_mark(NOBODY, mark, body, clock=NOBODY, dry_run=True)
+        assert planned.result in (MarkResult.PLANNED, MarkResult.UNCHANGED)
+        for operation in node_edits(body, mark, fleet.now).patch:
+            _apply(body, operation)
+        assert (spec["unschedulable"], spec["taints"].count(THEIRS)) == (facts.cordoned, 1)
+        assert metadata["labels"]["theirs"] == "label"
+        assert len(spec["taints"]) == 1 + (mark.taint is not None)
+
+
+def _apply(body: dict[str, Any], operation: dict[str, Any]) -> None:
+    """Apply one operation of a JSON patch as an API server does."""
+    *path, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+    target: Any = body
+    for part in path:
+        target = target[int(part) if isinstance(target, list) else part]
+    key = len(target) if last == "-" else int(last) if isinstance(target, list) else last
+    match operation["op"]:
+        case "test":
+            assert target[key] == operation["value"]
+        case "remove":
+            del target[key]
+        case _ if isinstance(target, list):
+            target.insert(key, operation["value"])
+        case _:
+            target[key] = operation["value"]
+
+
+class Nobody:
+    """A cluster that must not be asked, and a clock that stands still."""
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.fromtimestamp(0, dt.UTC)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a dry run called {name}")
+
+
+NOBODY: Any = Nobody()
+THEIRS = {"key": "example.com/dedicated", "value": "them", "effect": "NoSchedule"}
 
 
 def _disturb(fleet: Rounds, chance: random.Random, uids: int) -> int:
