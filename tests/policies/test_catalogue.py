@@ -2,9 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +10,7 @@ import yaml
 from reconciler.core.config import RuleSetting
 from reconciler.core.documents import read
 from reconciler.core.policy.admission import load
-from reconciler.core.policy.admission.bound import BoundPolicy, PolicyOutcome
+from reconciler.core.policy.cel import Activation, Program
 from reconciler.core.policy.verdict import Result
 from tests.policies.catalogue import (
     ABOUT_PLANS,
@@ -222,17 +220,16 @@ def test_the_readme_lists_every_rule_with_its_title() -> None:
     assert [(rule, title.partition(" (`")[0], word) for rule, title, word in listed] == expected
 
 
-def test_an_object_that_passes_costs_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rules that match an object are joined; only those of a group that does not pass are evaluated by themselves."""
-    alone: list[str] = []
-    outcomes = BoundPolicy.outcomes
+def test_variables_that_rules_share_are_evaluated_once_for_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that count GPUs do so by the same variables."""
+    evaluated: list[int] = []
+    evaluate = Program.evaluate
 
-    def noted(unit: BoundPolicy, values: Mapping[str, Any]) -> Iterator[PolicyOutcome]:
-        alone.append(unit.policy.rule)
-        return outcomes(unit, values)
+    def noted(program: Program, activation: Activation) -> object:
+        evaluated.append(id(program))
+        return evaluate(program, activation)
 
-    monkeypatch.setattr(BoundPolicy, "outcomes", noted)
+    monkeypatch.setattr(Program, "evaluate", noted)
     assert _of(_job()) == []
-    assert alone == []
-    assert _of(_job(image="trainer:latest")) != []
-    assert 1 <= len(alone) <= len(shipped()) // 2
+    assert evaluated
+    assert len(evaluated) == len(set(evaluated))

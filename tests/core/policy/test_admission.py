@@ -241,7 +241,7 @@ def test_conditions_come_first_and_false_beats_an_error() -> None:
     assert said(conditions("object.nothing == 1", "false"), binding()) == []
     ((result, message),) = said(conditions("object.nothing == 1", "true"), binding())
     assert result == "error"
-    assert message == 'not evaluated: Key not found in map : "nothing" in `object.nothing == 1`'
+    assert message == "not evaluated: no such key: nothing in `object.nothing == 1`"
 
 
 def test_variables_are_lazy() -> None:
@@ -257,11 +257,11 @@ def test_variables_are_lazy() -> None:
 
 def test_what_cannot_be_evaluated_is_an_error_and_never_a_pass() -> None:
     for expression, words in {
-        "object.nothing == 1": "Key not found",
+        "object.nothing == 1": "no such key",
         "request.userInfo.username == 'admin'": "only a live API server knows `request.userInfo`",
         "authorizer.group('').resource('pods').check('get').allowed()": "only a live API server knows `authorizer`",
         "namespaceObject.metadata.name == 'team-a'": "the Namespace object is not in the repository",
-        "lists.range(9999).all(a, lists.range(9999).all(b, true))": "Iteration budget exceeded",
+        "lists.range(9999).all(a, lists.range(9999).all(b, true))": "actual cost limit exceeded",
     }.items():
         (verdict,) = judged(policy(expression), binding("Warn"))
         assert verdict.result is Result.ERROR
@@ -389,12 +389,7 @@ def test_policies_do_not_judge_policies() -> None:
         ),
         ({"validations": [{"expression": "variables.a == 1"}]}, "expression", "undeclared reference to 'variables"),
         ({"validations": [{"expression": "params.a == 1"}]}, "expression", "undeclared reference to 'params"),
-        (
-            {"validations": [{"expression": "[1].transformMap(i, v, v) == {}"}]},
-            "expression",
-            "not supported here",
-        ),
-        ({"validations": [{"expression": "request.user.name == 'a'"}]}, "expression", "request has no field 'user'"),
+        ({"validations": [{"expression": "request.user.name == 'a'"}]}, "expression", "undefined field 'user'"),
         ({"matchConditions": [{"name": "c", "expression": "variables.a"}]}, "expression", "undeclared reference"),
         ({"auditAnnotations": [{"key": "k", "valueExpression": "1"}]}, "valueExpression", "string or null"),
     ],
@@ -513,6 +508,6 @@ def test_plurals(kind: str, plural: str) -> None:
     assert Resource(group="", version="v1", kind=kind, operation="CREATE", namespaced=True).plural == plural
 
 
-def test_integers_beyond_64_bits_are_no_answer() -> None:
+def test_integers_beyond_64_bits_are_never_small() -> None:
     huge = {**JOB, "spec": {**JOB["spec"], "parallelism": 2**70}}
-    assert [result for result, _ in said(policy("object.spec.parallelism < 3"), binding(), body=huge)] == ["error"]
+    assert [result for result, _ in said(policy("object.spec.parallelism < 3"), binding(), body=huge)] == ["deny"]

@@ -1,11 +1,9 @@
 """Evaluate admission policies on manifests: `PolicySet`.
 
-Most objects pass, so the policies that match an object are first evaluated in groups, each as one expression joined
-with `&&`; only the policies of a group that is not true are evaluated one by one. No error is lost: `error && true` is
-an error.
+The variables of policies are evaluated once for each object, also those that several policies share.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,15 +21,16 @@ from reconciler.core.policy.admission.matching import (
     selects,
 )
 from reconciler.core.policy.admission.policies import Binding, Match, Parameters, Policy
-from reconciler.core.policy.cel import CelProgram, EvaluationError, ProgramCache, activation
+from reconciler.core.policy.admission.programs import Programs
+from reconciler.core.policy.cel import Activation, LiveMap
 from reconciler.core.policy.verdict import Result, Verdict
 
 _Kind = tuple[str, str, bool, bool]
 _Pair = tuple[Policy, Binding]
-_Group = tuple[tuple[BoundPolicy, ...], CelProgram | None]
-"""Policies with one expression that is true only if all of them pass; None if each must be evaluated by itself."""
 
-
+_UNKNOWN = {"namespaceObject": "the Namespace object is not in the repository"}
+_LIVE = {field: f"request.{field}" for field in ("userInfo", "options")}
+"""What only a live API server knows."""
 _OWN_GROUP = "gpureconciler.io"
 
 
@@ -44,15 +43,14 @@ class PolicySet:
         bound: Sequence[_Pair],
         parameters: Sequence[Parameters],
         digest: str,
-        programs: ProgramCache | None = None,
+        programs: Programs | None = None,
     ) -> None:
         self.digest = digest
-        self.programs = programs or ProgramCache()
+        self.programs = programs or Programs()
         self.bound = tuple(bound)
         self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
         self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
-        self._groups: dict[tuple[int, ...], tuple[tuple[_Group, ...], frozenset[str]]] = {}
         self._settled: dict[_Kind, tuple[BoundPolicy, ...]] = {}
 
     @property
@@ -124,9 +122,9 @@ class PolicySet:
                 self._settled[kind] = units
         if units:
             request = request or _request(manifest, self._candidates(kind)[0], old, namespace)
-            for unit in self._not_passing(units, request):
-                outcomes = unit.outcomes(_values((unit,), request, None))
-                verdicts.extend(_verdict(unit.policy, outcome, manifest) for outcome in outcomes)
+            values = _activation(request)
+            for unit in units:
+                verdicts.extend(_verdict(unit.policy, outcome, manifest) for outcome in unit.outcomes(values))
         return tuple(sorted(dict.fromkeys(verdicts), key=lambda verdict: verdict.sort_key)) if verdicts else ()
 
     def _candidates(self, kind: _Kind) -> tuple[Resource, tuple[_Pair, ...], bool]:
@@ -186,54 +184,9 @@ class PolicySet:
             self._units[key] = unit
         return unit
 
-    def _not_passing(self, units: tuple[BoundPolicy, ...], request: AdmissionRequest) -> Iterator[BoundPolicy]:
-        """Yield the policies of the groups that do not pass: at least one of each group reports something."""
-        groups, reads = self._in_groups(units)
-        values = activation(_values(units, request, reads))  # the object is converted once for all programs
-        for group, program in groups:
-            if program is None or not _passes(program, values):
-                yield from group
-
-    def _in_groups(self, units: tuple[BoundPolicy, ...]) -> tuple[tuple[_Group, ...], frozenset[str]]:
-        """Return the policies in groups, and the variables that the programs of these groups may read."""
-        key = tuple(unit.number for unit in units)
-        known = self._groups.get(key)
-        if known is None:
-            groups = tuple(_grouped(units, self.programs))
-            reads = frozenset().union(*(program.reads for _, program in groups if program is not None))
-            known = self._groups[key] = groups, reads
-        return known
-
 
 def _kind(manifest: Manifest, old: Mapping[str, Any] | None) -> _Kind:
     return (manifest.body["apiVersion"], manifest.key.kind, old is None, bool(manifest.key.namespace))
-
-
-def _grouped(units: tuple[BoundPolicy, ...], programs: ProgramCache) -> Iterator[_Group]:
-    """Yield all policies as one group, or as smaller ones where the expression would be too long or too deep."""
-    program = _combined(units, programs)
-    if program is not None or len(units) == 1:
-        yield units, program
-        return
-    middle = len(units) // 2
-    yield from _grouped(units[:middle], programs)
-    yield from _grouped(units[middle:], programs)
-
-
-def _combined(units: tuple[BoundPolicy, ...], programs: ProgramCache) -> CelProgram | None:
-    if not all(unit.combinable for unit in units):
-        return None
-    try:
-        return programs.compose([unit.passes for unit in units])
-    except RuntimeError:
-        return None
-
-
-def _passes(program: CelProgram, values: Any) -> bool:
-    try:
-        return program.evaluate(values) is True
-    except EvaluationError:
-        return False
 
 
 def _may_match(bound: _Pair, resource: Resource) -> bool:
@@ -268,22 +221,15 @@ def _request(
     )
 
 
-def _values(units: tuple[BoundPolicy, ...], request: AdmissionRequest, reads: frozenset[str] | None) -> dict[str, Any]:
-    """Return the variables of expressions by name; with `reads`, only those they read."""
-    values: dict[str, Any] = {"object": request.body}
-    if reads is None or "oldObject" in reads:
-        values["oldObject"] = request.old
-    if reads is None or "request" in reads:
-        values["request"] = _review(request)
-    if (reads is None or "namespaceObject" in reads) and (request.namespace_object or not request.namespace):
+def _activation(request: AdmissionRequest) -> Activation:
+    """Return the variables of expressions."""
+    values = {"object": request.body, "oldObject": request.old, "request": _review(request)}
+    if request.namespace_object or not request.namespace:
         values["namespaceObject"] = _namespace(request)
-    for unit in units:
-        for _, name in unit.renamed:
-            values[name] = unit.params.body if unit.params else None
-    return values
+    return Activation(values, _UNKNOWN)
 
 
-def _review(request: AdmissionRequest) -> dict[str, Any]:
+def _review(request: AdmissionRequest) -> LiveMap:
     """Return the `request` variable as an API server sets it, without empty optional fields."""
     resource = request.resource
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
@@ -300,7 +246,7 @@ def _review(request: AdmissionRequest) -> dict[str, Any]:
     namespace = request.name if resource.plural == "namespaces" and not resource.group else request.namespace
     if namespace:
         review["namespace"] = namespace
-    return review
+    return LiveMap(review, _LIVE)
 
 
 def _namespace(request: AdmissionRequest) -> dict[str, Any] | None:

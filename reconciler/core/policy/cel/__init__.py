@@ -1,16 +1,22 @@
-"""CEL as in Kubernetes 1.36: check expressions, compose programs, evaluate them."""
+"""CEL as in Kubernetes 1.36: check expressions, build programs, evaluate them."""
 
-from reconciler.core.policy.cel.environment import CompileError, activation, check, named_type
-from reconciler.core.policy.cel.program import CelProgram, Clause, EvaluationError, ProgramCache, compose
+from reconciler.core.policy.cel.access import LiveMap
+from reconciler.core.policy.cel.checker import Checked, CompileError, Declarations, check
+from reconciler.core.policy.cel.evaluator import build
+from reconciler.core.policy.cel.program import Activation, Program
+from reconciler.core.policy.cel.types import CelType, type_of
+from reconciler.core.policy.cel.values import CelError
 
 __all__ = [
-    "CelProgram",
-    "Clause",
+    "Activation",
+    "CelError",
+    "CelType",
+    "Checked",
     "CompileError",
-    "EvaluationError",
-    "ProgramCache",
-    "activation",
+    "Declarations",
+    "LiveMap",
+    "Program",
+    "build",
     "check",
-    "compose",
-    "named_type",
+    "type_of",
 ]

@@ -1,37 +1,36 @@
-"""The functions that Kubernetes 1.36 adds to CEL.
+"""The functions of CEL as Kubernetes 1.36 enables them, by name: `OVERLOADS`.
 
-Source of names, overloads and semantics: k8s.io/apiserver/pkg/cel/library and environment/base.go.
+Source of names, overloads and semantics: cel-go 0.26, k8s.io/apiserver/pkg/cel/library and environment/base.go.
 """
 
-from reconciler.core.policy.cel.library import lists, network, strings, versions
-from reconciler.core.policy.cel.library.lists import RUN_ONLY
-from reconciler.core.policy.cel.library.signature import Signature, member
-
-# What a user may do is unknown offline, so these functions are only declared.
-_AUTHORIZER: tuple[Signature, ...] = (
-    member("path", "authorizer string", "path-check"),
-    member("group", "authorizer string", "group-check"),
-    member("serviceAccount", "authorizer string string", "authorizer"),
-    member("resource", "group-check string", "resource-check"),
-    member("subresource", "resource-check string", "resource-check"),
-    member("namespace", "resource-check string", "resource-check"),
-    member("name", "resource-check string", "resource-check"),
-    member("fieldSelector", "resource-check string", "resource-check"),
-    member("labelSelector", "resource-check string", "resource-check"),
-    member("check", "path-check string", "decision"),
-    member("check", "resource-check string", "decision"),
-    member("allowed", "decision", "bool"),
-    member("reason", "decision", "string"),
-    member("errored", "decision", "bool"),
-    member("error", "decision", "string"),
+from reconciler.core.policy.cel.library import (
+    authorization,
+    conversions,
+    lists,
+    named_formats,
+    network,
+    operators,
+    optionals,
+    regexes,
+    texts,
+    times,
+    versions,
 )
+from reconciler.core.policy.cel.library.signature import Signature
 
-SIGNATURES: tuple[Signature, ...] = (
-    *versions.SIGNATURES,
-    *network.SIGNATURES,
-    *strings.SIGNATURES,
-    *lists.SIGNATURES,
-    *_AUTHORIZER,
-)
+_PARTS = (operators, conversions, times, texts, regexes, lists, optionals, network, versions, named_formats,
+          authorization)  # fmt: skip
 
-__all__ = ["RUN_ONLY", "SIGNATURES", "Signature"]
+
+def _overloads() -> dict[str, tuple[Signature, ...]]:
+    found: dict[str, list[Signature]] = {}
+    for part in _PARTS:
+        for signature in part.SIGNATURES:
+            found.setdefault(signature.name, []).append(signature)
+    return {name: tuple(signatures) for name, signatures in found.items()}
+
+
+OVERLOADS = _overloads()
+"""Every function with its overloads, in order."""
+
+__all__ = ["OVERLOADS", "Signature"]

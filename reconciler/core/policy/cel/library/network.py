@@ -1,14 +1,16 @@
 """`url()`, read as Go's net/url does, `ip()` and `cidr()`.
 
-At run time an address is the bytes of its canonical text, so that the engine's `string(bytes)` prints it.
+An address is a value of the standard library; a URL is its text.
 """
 
 import re
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import quote, unquote_plus
 
 from reconciler.core.patterns import later
-from reconciler.core.policy.cel.library.signature import Signature, function, member, seal, unseal
+from reconciler.core.policy.cel.library.signature import Signature, function, member
+from reconciler.core.policy.cel.values import CelError, Opaque
 
 _SCHEME = later(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _ESCAPES = later(r"%(?![0-9A-Fa-f]{2})")
@@ -18,8 +20,8 @@ _PATH_SAFE = "/$&+,:;=@!'()*[]~%"
 
 
 def _split(text: str) -> tuple[str, str, str, str]:
-    """Return scheme, host with port, path and query; raises ValueError if `text` is not an absolute URL or path."""
-    wrong = ValueError(f"{text[:80]!r} is not an absolute URL or path")
+    """Return scheme, host with port, path and query; raises CelError if `text` is not an absolute URL or path."""
+    wrong = CelError(f"{text[:80]!r} is not an absolute URL or path")
     if not text or any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):  # noqa: PLR2004 - control characters
         raise wrong
     match = _SCHEME.fullmatch(text)
@@ -47,26 +49,26 @@ def _split_host(host: str) -> tuple[str, str]:
     return (match[1], match[2] or "") if match else (host, "")
 
 
-def _make(text: str) -> bytes:
+def _make(text: str) -> Opaque:
     _split(text)
-    return seal("url", text)
+    return Opaque("url", text)
 
 
 def _is_url(text: str) -> bool:
     try:
         _split(text)
-    except ValueError:
+    except CelError:
         return False
     return True
 
 
-def _parts(sealed: bytes) -> tuple[str, str, str, str]:
-    return _split(unseal("url", sealed))
+def _parts(url: Opaque) -> tuple[str, str, str, str]:
+    return _split(url.value)
 
 
-def _query(sealed: bytes) -> dict[str, list[str]]:
+def _query(url: Opaque) -> dict[str, list[str]]:
     query: dict[str, list[str]] = {}
-    for pair in _parts(sealed)[3].split("&"):
+    for pair in _parts(url)[3].split("&"):
         if pair and ";" not in pair and not _ESCAPES.search(pair):
             key, _, value = pair.partition("=")
             query.setdefault(unquote_plus(key), []).append(unquote_plus(value))
@@ -100,9 +102,9 @@ def _address(text: str) -> Address:
     try:
         found = ip_address(text)
     except ValueError:
-        raise ValueError(f"{text[:80]!r} is not an IP address") from None
+        raise CelError(f"{text[:80]!r} is not an IP address") from None
     if isinstance(found, IPv6Address) and (found.scope_id or found.ipv4_mapped):
-        raise ValueError(f"{text[:80]!r}: zones and IPv4-mapped IPv6 addresses are not allowed")
+        raise CelError(f"{text[:80]!r}: zones and IPv4-mapped IPv6 addresses are not allowed")
     return found
 
 
@@ -112,34 +114,28 @@ def _prefix(text: str) -> tuple[Address, int]:
     found = _address(address)
     plain = bits.isascii() and bits.isdigit() and (bits == "0" or not bits.startswith("0"))
     if not slash or not plain or int(bits) > found.max_prefixlen:
-        raise ValueError(f"{text[:80]!r} is not a network such as 10.0.0.0/8")
+        raise CelError(f"{text[:80]!r} is not a network such as 10.0.0.0/8")
     return found, int(bits)
 
 
-def _network(sealed: bytes) -> Network:
-    address, bits = _prefix(bytes(sealed).decode())
-    return ip_network((address, bits), strict=False)
+def _ip(text: str) -> Opaque:
+    return Opaque("ip", _address(text))
 
 
-def _ip(text: str) -> bytes:
-    return str(_address(text)).encode()
+def _cidr(text: str) -> Opaque:
+    return Opaque("cidr", _prefix(text))
 
 
-def _cidr(text: str) -> bytes:
-    address, bits = _prefix(text)
-    return f"{address}/{bits}".encode()
-
-
-def _holds(text: str, parse: object) -> bool:
+def _holds(text: str, parse: Callable[[str], object]) -> bool:
     try:
-        parse(text)  # type: ignore[operator]
-    except ValueError:
+        parse(text)
+    except CelError:
         return False
     return True
 
 
-def _of(sealed: bytes) -> Address:
-    return _address(bytes(sealed).decode())
+def _network(one: Opaque) -> Network:
+    return ip_network(one.value, strict=False)
 
 
 def _global_unicast(address: Address) -> bool:
@@ -155,14 +151,19 @@ def _link_local_multicast(address: Address) -> bool:
     return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02  # noqa: PLR2004 - RFC 4291, 2.7
 
 
-def _contains_ip(sealed: bytes, address: Address) -> bool:
-    network = _network(sealed)
+def _contains_ip(one: Opaque, address: Address) -> bool:
+    network = _network(one)
     return network.version == address.version and address in network
 
 
-def _contains_cidr(sealed: bytes, other: Network) -> bool:
-    network = _network(sealed)
-    return network.version == other.version and network.prefixlen <= other.prefixlen and network.overlaps(other)
+def _contains_cidr(one: Opaque, other: Opaque) -> bool:
+    network, inner = _network(one), _network(other)
+    return network.version == inner.version and network.prefixlen <= inner.prefixlen and network.overlaps(inner)
+
+
+def _masked(one: Opaque) -> Opaque:
+    network = _network(one)
+    return Opaque("cidr", (network.network_address, network.prefixlen))
 
 
 SIGNATURES: tuple[Signature, ...] = (
@@ -170,21 +171,21 @@ SIGNATURES: tuple[Signature, ...] = (
     function("ip", "string", "ip", _ip),
     function("isIP", "string", "bool", lambda text: _holds(text, _address)),
     function("ip.isCanonical", "string", "bool", lambda text: str(_address(text)) == text),
-    function("string", "ip", "string"),
-    function("string", "cidr", "string"),
-    member("family", "ip", "int", lambda one: _of(one).version),
-    member("isUnspecified", "ip", "bool", lambda one: _of(one).is_unspecified),
-    member("isLoopback", "ip", "bool", lambda one: _of(one).is_loopback),
-    member("isLinkLocalMulticast", "ip", "bool", lambda one: _link_local_multicast(_of(one))),
-    member("isLinkLocalUnicast", "ip", "bool", lambda one: _of(one).is_link_local),
-    member("isGlobalUnicast", "ip", "bool", lambda one: _global_unicast(_of(one))),
+    function("string", "ip", "string", lambda one: str(one.value)),
+    function("string", "cidr", "string", lambda one: f"{one.value[0]}/{one.value[1]}"),
+    member("family", "ip", "int", lambda one: one.value.version),
+    member("isUnspecified", "ip", "bool", lambda one: one.value.is_unspecified),
+    member("isLoopback", "ip", "bool", lambda one: one.value.is_loopback),
+    member("isLinkLocalMulticast", "ip", "bool", lambda one: _link_local_multicast(one.value)),
+    member("isLinkLocalUnicast", "ip", "bool", lambda one: one.value.is_link_local),
+    member("isGlobalUnicast", "ip", "bool", lambda one: _global_unicast(one.value)),
     function("cidr", "string", "cidr", _cidr),
     function("isCIDR", "string", "bool", lambda text: _holds(text, _prefix)),
     member("containsIP", "cidr string", "bool", lambda one, text: _contains_ip(one, _address(text))),
-    member("containsIP", "cidr ip", "bool", lambda one, other: _contains_ip(one, _of(other))),
-    member("containsCIDR", "cidr string", "bool", lambda one, text: _contains_cidr(one, _network(_cidr(text)))),
-    member("containsCIDR", "cidr cidr", "bool", lambda one, other: _contains_cidr(one, _network(other))),
-    member("ip", "cidr", "ip", lambda one: bytes(one).partition(b"/")[0]),
-    member("prefixLength", "cidr", "int", lambda one: _network(one).prefixlen),
-    member("masked", "cidr", "cidr", lambda one: str(_network(one)).encode()),
+    member("containsIP", "cidr ip", "bool", lambda one, other: _contains_ip(one, other.value)),
+    member("containsCIDR", "cidr string", "bool", lambda one, text: _contains_cidr(one, _cidr(text))),
+    member("containsCIDR", "cidr cidr", "bool", _contains_cidr),
+    member("ip", "cidr", "ip", lambda one: Opaque("ip", one.value[0])),
+    member("prefixLength", "cidr", "int", lambda one: one.value[1]),
+    member("masked", "cidr", "cidr", _masked),
 )

@@ -1,0 +1,93 @@
+"""The programs of policies, built on first use. Equal variables of different policies are one program."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+
+from msgspec import Struct
+
+from reconciler.core.policy.admission.expressions import expressions
+from reconciler.core.policy.admission.policies import Policy
+from reconciler.core.policy.cel import CelError, Checked, CompileError, Declarations, Program, build, check, stored
+from reconciler.core.policy.cel.syntax import Select, qualified_name, walk
+
+
+class PolicyPrograms(Struct, frozen=True, kw_only=True):
+    """The programs of one policy. An expression that does not compile has the error instead."""
+
+    conditions: tuple[Program | CelError, ...]
+    validations: tuple[Program | CelError, ...]
+    messages: tuple[Program | None, ...]
+    annotations: tuple[Program | CelError, ...]
+
+
+class Programs:
+    """Builds the programs of each policy once. `made` are the newly checked expressions, encoded for a later run."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, bytes] = {}
+        self._stored: Mapping[str, bytes] = {}
+        self._built: dict[int, tuple[Policy, PolicyPrograms]] = {}
+        self._known: dict[tuple[object, ...], Program] = {}
+
+    def recall(self, known: Mapping[str, bytes]) -> None:
+        """Use the `made` of an earlier run of the same engine."""
+        self._stored = known
+
+    def add(self, made: Mapping[str, bytes]) -> None:
+        """Use what another process has made."""
+        self.made.update(made)
+        self._stored = {**self._stored, **made}
+
+    def of(self, policy: Policy) -> PolicyPrograms:
+        """Return the programs of a policy."""
+        found = self._built.get(id(policy))
+        if found is None:
+            found = self._built[id(policy)] = (policy, self._build(policy))
+        return found[1]
+
+    def _build(self, policy: Policy) -> PolicyPrograms:
+        variables: dict[str, Program] = {}
+        parts: dict[str, list[Program | CelError]] = {"condition": [], "validation": [], "annotation": []}
+        messages: dict[int, Program] = {}
+        for one in expressions(policy, self._check):
+            program = self._program(one.text, one.result, variables)
+            if one.part == "variable":
+                if isinstance(program, Program):
+                    variables = {**variables, one.name: program}
+            elif one.part == "message":
+                if isinstance(program, Program):
+                    messages[int(one.path[1])] = program
+            else:
+                parts[one.part].append(program)
+        return PolicyPrograms(
+            conditions=tuple(parts["condition"]),
+            validations=tuple(parts["validation"]),
+            messages=tuple(messages.get(index) for index in range(len(policy.validations))),
+            annotations=tuple(parts["annotation"]),
+        )
+
+    def _check(self, expression: str, declared: Declarations) -> Checked | tuple[CompileError, ...]:
+        key = sha256(repr((expression, declared)).encode("utf-8", "surrogatepass")).hexdigest()
+        raw = self._stored.get(key)
+        if raw is not None:
+            with suppress(ValueError, LookupError):
+                return stored.decode(raw)
+        result = check(expression, declared)
+        if isinstance(result, Checked):
+            self.made[key] = stored.encode(result)
+        return result
+
+    def _program(self, text: str, result: object, variables: Mapping[str, Program]) -> Program | CelError:
+        if not isinstance(result, Checked):
+            return CelError("the expression does not compile")
+        used = sorted(
+            node.field
+            for node in walk(result.tree)
+            if isinstance(node, Select) and qualified_name(node.operand) == "variables" and node.field in variables
+        )
+        key = (text, *((name, id(variables[name])) for name in used))
+        program = self._known.get(key)
+        if program is None:
+            program = self._known[key] = build(result, variables)
+        return program

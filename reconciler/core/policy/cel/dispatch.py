@@ -1,0 +1,63 @@
+"""Calls of functions: the overload is chosen by the values, among those that the checker left."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reconciler.core.policy.cel.library import Signature
+from reconciler.core.policy.cel.program import Run
+from reconciler.core.policy.cel.types import CelType
+from reconciler.core.policy.cel.values import CelError, Opaque, kind_of
+
+
+class _Chosen:
+    """The implementation of a call, by the types of the values."""
+
+    def __init__(self, name: str, signatures: Sequence[Signature]) -> None:
+        self._name = name
+        self._known: dict[tuple[type, ...], Callable[..., Any]] = {}
+        self._overloads = [(tuple(map(_kind, one.parameters)), one.run) for one in signatures]
+
+    def find(self, *values: Any) -> Callable[..., Any]:
+        """Return the first implementation for these values. Raises CelError if there is none."""
+        key = tuple(map(type, values))
+        run = self._known.get(key)
+        if run is not None:
+            return run
+        kinds = tuple(map(kind_of, values))
+        for parameters, run in self._overloads:
+            if run is not None and all(want in (None, kind) for want, kind in zip(parameters, kinds, strict=True)):
+                if not any(isinstance(value, Opaque) for value in values):
+                    self._known[key] = run
+                return run
+        raise CelError(f"no such overload: {self._name}({', '.join(kinds)})")
+
+
+def _kind(parameter: CelType) -> str | None:
+    return None if parameter.is_variable or parameter.name == "dyn" else parameter.name
+
+
+def call(name: str, signatures: Sequence[Signature], arguments: Sequence[Run]) -> Run:
+    """Return a function that evaluates the arguments and calls what takes them."""
+    find = _Chosen(name, signatures).find
+    if len(arguments) == 1:
+        (one,) = arguments
+
+        def unary(env: list[Any]) -> Any:
+            value = one(env)
+            return find(value)(value)
+
+        return unary
+    if len(arguments) == 2:  # noqa: PLR2004 - most calls
+        left, right = arguments
+
+        def binary(env: list[Any]) -> Any:
+            first, second = left(env), right(env)
+            return find(first, second)(first, second)
+
+        return binary
+
+    def run(env: list[Any]) -> Any:
+        values = [argument(env) for argument in arguments]
+        return find(*values)(*values)
+
+    return run

@@ -1,0 +1,109 @@
+"""The named string formats of `format`, as an API server validates them."""
+
+from collections.abc import Callable
+from datetime import date, datetime
+
+from reconciler.core.patterns import later
+from reconciler.core.policy.cel.library.network import uri_errors
+from reconciler.core.policy.cel.library.signature import Signature, function, member
+from reconciler.core.policy.cel.values import NONE, Opaque, Optional
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NAME = later(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_UUID = later(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_BASE64 = later(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_DATE = later(r"\d{4}-\d{2}-\d{2}")
+_TIME = later(r"(?i)(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.\d+)?(Z|[+-]\d{2}:\d{2})")
+_LABEL_LENGTH, _SUBDOMAIN_LENGTH = 63, 253
+
+Validator = Callable[[str], list[str]]
+
+
+def _pattern(pattern: str, longest: int, message: str, *, prefix: bool = False) -> Validator:
+    compiled = later(pattern)
+
+    def validate(text: str) -> list[str]:
+        errors = [f"must be no more than {longest} characters"] if len(text) > longest else []
+        # A prefix may end with '-', because a generated suffix follows.
+        shown = text[:-1] + "a" if prefix and text.endswith("-") else text
+        return errors if compiled.fullmatch(shown) else [*errors, message]
+
+    return validate
+
+
+_subdomain = _pattern(rf"{_LABEL}(?:\.{_LABEL})*", _SUBDOMAIN_LENGTH, "must be a lowercase RFC 1123 subdomain")
+
+
+def _qualified_name(text: str) -> list[str]:
+    prefix, slash, name = text.rpartition("/")
+    errors = [f"prefix part {error}" for error in _subdomain(prefix)] if slash else []
+    if not _NAME.fullmatch(name) or len(name) > _LABEL_LENGTH:
+        errors.append("name part must be 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends")
+    return errors
+
+
+def _label_value(text: str) -> list[str]:
+    valid = len(text) <= _LABEL_LENGTH and (not text or _NAME.fullmatch(text))
+    return [] if valid else ["must be empty or 1 to 63 letters, digits, '-', '_' or '.'"]
+
+
+def _date(text: str) -> list[str]:
+    if not _DATE.fullmatch(text):
+        return ["invalid date"]
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return ["invalid date"]
+    return []
+
+
+def _datetime(text: str) -> list[str]:
+    match = _TIME.fullmatch(text)
+    if not match:
+        return ["invalid datetime"]
+    try:
+        datetime.fromisoformat(f"{match[1]}T{match[2]}+00:00")
+    except ValueError:
+        return ["invalid datetime"]
+    return []
+
+
+_LABEL_1123 = (_LABEL, _LABEL_LENGTH, "must be a lowercase RFC 1123 label")
+_LABEL_1035 = (r"[a-z](?:[-a-z0-9]*[a-z0-9])?", _LABEL_LENGTH, "must be an RFC 1035 label")
+_SUBDOMAIN = (rf"{_LABEL}(?:\.{_LABEL})*", _SUBDOMAIN_LENGTH, "must be a lowercase RFC 1123 subdomain")
+
+FORMATS: dict[str, Validator] = {
+    "dns1123Label": _pattern(*_LABEL_1123),
+    "dns1123Subdomain": _pattern(*_SUBDOMAIN),
+    "dns1035Label": _pattern(*_LABEL_1035),
+    "qualifiedName": _qualified_name,
+    "dns1123LabelPrefix": _pattern(*_LABEL_1123, prefix=True),
+    "dns1123SubdomainPrefix": _pattern(*_SUBDOMAIN, prefix=True),
+    "dns1035LabelPrefix": _pattern(*_LABEL_1035, prefix=True),
+    "labelValue": _label_value,
+    "uri": uri_errors,
+    "uuid": lambda text: [] if _UUID.fullmatch(text) else ["does not match the UUID format"],
+    "byte": lambda text: [] if _BASE64.fullmatch(text) else ["invalid base64"],
+    "date": _date,
+    "datetime": _datetime,
+}
+
+
+def _validate(one: Opaque, text: str) -> Optional:
+    errors = FORMATS[one.value](text)
+    return Optional(errors) if errors else NONE
+
+
+def _named(name: str) -> Optional:
+    return Optional(Opaque("format", name)) if name in FORMATS else NONE
+
+
+def _constant(name: str) -> Callable[[], Opaque]:
+    return lambda: Opaque("format", name)
+
+
+SIGNATURES: tuple[Signature, ...] = (
+    *(function(f"format.{name}", "", "format", _constant(name)) for name in FORMATS),
+    function("format.named", "string", "optional_type<format>", _named),
+    member("validate", "format string", "optional_type<list<string>>", _validate),
+)
