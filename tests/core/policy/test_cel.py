@@ -173,6 +173,12 @@ def test_deep_and_long_expressions_are_evaluated_within_the_limits_of_a_server()
     assert "recursion limit" in checked("(" * 5000 + "true" + ")" * 5000)[1][0].message
 
 
+def test_what_costs_too_much_ends_the_expression_wherever_it_is() -> None:
+    """Other errors are no answer that `||` and macros can do without; this one ends all."""
+    with pytest.raises(CelError, match="cost limit exceeded"):
+        evaluate("lists.range(2000).all(a, lists.range(2000).all(b, a + b >= 0)) || true")
+
+
 def test_equal_parameters_are_evaluated_once_and_others_apart() -> None:
     program = program_of("variables.n == 1", (("n", "params.n"),))
     values = Activation(VALUES)

@@ -204,7 +204,7 @@ class _ProgramBuilder:
     def _fold(self, node: Fold) -> Run:
         target = self.build(node.target)
         self.slots += 1
-        slot, outer = self.slots, self._scope
+        slot, outer = self.slots + 1, self._scope
         is_pair = len(node.names) > 1
         places = {name: (slot, position if is_pair else None) for position, name in enumerate(node.names)}
         self._scope = {**outer, **places}

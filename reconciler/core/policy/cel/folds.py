@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from reconciler.core.policy.cel.library.lists import sort_by
-from reconciler.core.policy.cel.program import Activation, Run
+from reconciler.core.policy.cel.program import Run, count
 from reconciler.core.policy.cel.values import NONE, CelError, Optional, kind_of
 
-_Visit = Callable[[Any, Activation], Iterable[Any]]
+_Visit = Callable[[Any, list[Any]], Iterable[Any]]
 
 
-def _items(value: Any, activation: Activation) -> Iterable[Any]:
+def _items(value: Any, env: list[Any]) -> Iterable[Any]:
     """Return what a macro with one variable visits."""
     if type(value) is not list and kind_of(value) not in ("list", "map"):
         raise CelError(f"no such overload: {kind_of(value)} has no items")
-    activation.count(len(value))
+    count(env, len(value))
     return value  # type: ignore[no-any-return]
 
 
-def _pairs(value: Any, activation: Activation) -> Iterable[tuple[Any, Any]]:
+def _pairs(value: Any, env: list[Any]) -> Iterable[tuple[Any, Any]]:
     """Return what a macro with two variables visits."""
-    items = _items(value, activation)
+    items = _items(value, env)
     return value.items() if kind_of(value) == "map" else enumerate(items)
 
 
@@ -56,7 +56,7 @@ def _selected(target: Run, slot: int, chosen: Run | None, visit: _Visit) -> Call
     """Return a function that visits the items for which `chosen` is true."""
 
     def run(env: list[Any]) -> Iterable[Any]:
-        for item in visit(target(env), env[0]):
+        for item in visit(target(env), env):
             env[slot] = item
             if chosen is not None:
                 answer = chosen(env)
@@ -74,7 +74,7 @@ def _quantifier(target: Run, slot: int, body: Run, visit: _Visit, *, decisive: b
 
     def run(env: list[Any]) -> bool:
         failure: CelError | None = None
-        for item in visit(target(env), env[0]):
+        for item in visit(target(env), env):
             env[slot] = item
             try:
                 found = body(env)
@@ -119,7 +119,7 @@ def _merged(entries: Iterable[Any]) -> dict[Any, Any]:
 
 def _sort_by(target: Run, slot: int, body: Run) -> Run:
     def run(env: list[Any]) -> list[Any]:
-        items = list(_items(target(env), env[0]))
+        items = list(_items(target(env), env))
         keys = []
         for item in items:
             env[slot] = item

@@ -16,7 +16,7 @@ class Activation:
     `unknown` says why a variable without a value has none.
     """
 
-    __slots__ = ("memo", "number", "params", "steps", "unknown", "values")
+    __slots__ = ("memo", "number", "params", "unknown", "values")
 
     def __init__(self, values: Mapping[str, Any], unknown: Mapping[str, str] | None = None) -> None:
         self.values = values
@@ -24,19 +24,12 @@ class Activation:
         self.memo: dict[tuple[int, int], Any] = {}
         self.params: Any = None
         self.number = 0
-        self.steps = 0
 
     def with_params(self, number: int, params: Any) -> "Activation":
         """Return the same variables with parameters; equal numbers stand for equal parameters."""
         other = Activation(self.values, self.unknown)
         other.memo, other.number, other.params = self.memo, number, params
         return other
-
-    def count(self, steps: int) -> None:
-        """Count iterations. Raises CelError if they are too many."""
-        self.steps += steps
-        if self.steps > MOST_STEPS:
-            raise CelError("operation cancelled: actual cost limit exceeded")
 
     def missing(self, name: str) -> CelError:
         """Return the error of a variable that has no value."""
@@ -45,7 +38,18 @@ class Activation:
 
 
 Run = Callable[[list[Any]], Any]
-"""Evaluates a node: the first item is the activation, the others are the variables of folds."""
+"""Evaluates a node: the first item is the activation, the second counts iterations, the others are variables of folds."""
+
+
+class CostExceededError(Exception):
+    """An expression costs too much. Unlike other errors, this one ends the expression wherever it occurs."""
+
+
+def count(env: list[Any], steps: int) -> None:
+    """Count iterations. Raises CostExceededError if they are too many."""
+    env[1] += steps
+    if env[1] > MOST_STEPS:
+        raise CostExceededError
 
 
 class Program:
@@ -59,10 +63,12 @@ class Program:
 
     def evaluate(self, activation: Activation) -> Any:
         """Return the value. Raises CelError."""
-        env: list[Any] = [None] * (self._slots + 1)
-        env[0] = activation
+        env: list[Any] = [None] * (self._slots + 2)
+        env[0], env[1] = activation, 0
         try:
             return self._run(env)
+        except CostExceededError:
+            raise CelError("operation cancelled: actual cost limit exceeded") from None
         except RecursionError:
             raise CelError("the values are nested too deeply") from None
 
