@@ -74,8 +74,6 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
         hostile("variables.v22.findAll('.').size() > 0", _chain(22, "string(object.kind)", "X + X")),
         MEMORY,
     ),
-    "calls that are rewritten": (hostile(_nested(20, "0", "[object.kind].indexOf(X)") + " == 0"), TIME),
-    "many sums": (hostile("[" + ", ".join(["[1].sum()"] * 4000) + "].size() > 0"), TIME),
     "searches in a long string": (LOOP, TIME),
     "membership in a long list": (hostile(_many_times("!(i in variables.v18)"), _chain(18, "[-1]", "X + X")), TIME),
     "comparisons of long lists": (
@@ -85,9 +83,9 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
     "sets of long lists": (
         hostile(
             "sets.equivalent(variables.w, [0] + variables.v17)",
-            [*_chain(17, "[1]", "X + X"), ("w", "variables.v17.map(x, x + 1)")],
+            [*_chain(17, "[1]", "X + X"), ("w", "variables.v17 + [2]")],
         ),
-        MEMORY,
+        TIME,
     ),
     "a message that grows": (
         hostile("false", _chain(26, "string(object.kind)", "X + X"), messageExpression="variables.v26"),
@@ -105,10 +103,10 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
         hostile(
             "true",
             matchConditions=[
-                {"name": "c", "expression": _nested(5, "[0]", "lists.range(9).map(x, X)") + ".size() > 0"}
+                {"name": "c", "expression": _nested(6, "[0]", "lists.range(9).map(x, X)") + ".size() > 0"}
             ],
         ),
-        "Iteration budget exceeded",
+        "actual cost limit exceeded",
     ),
 }
 """Policies by name, each with the limit that its evaluation exceeds."""

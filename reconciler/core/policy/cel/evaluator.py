@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.core.policy.cel import folds
 from reconciler.core.policy.cel.access import has, index, optional_index, optional_select, select
 from reconciler.core.policy.cel.checker import TYPE_NAMES, Checked
+from reconciler.core.policy.cel.cost import step_cost
 from reconciler.core.policy.cel.dispatch import call
 from reconciler.core.policy.cel.parser import allow_depth
 from reconciler.core.policy.cel.program import Program, Run
@@ -210,7 +211,7 @@ class _ProgramBuilder:
         self._scope = {**outer, **places}
         bodies = [self.build(body) for body in node.bodies]
         self._scope = outer
-        return folds.build(node.macro, target, slot, bodies, is_pair=is_pair)
+        return folds.build(node.macro, target, slot, bodies, cost=step_cost(node), is_pair=is_pair)
 
 
 def _present(value: Any) -> bool:

@@ -7,37 +7,41 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from reconciler.core.policy.cel.library.lists import sort_by
-from reconciler.core.policy.cel.program import Run, count
+from reconciler.core.policy.cel.program import Run, charge
 from reconciler.core.policy.cel.values import NONE, CelError, Optional, kind_of
 
-_Visit = Callable[[Any, list[Any]], Iterable[Any]]
+_Visit = Callable[[list[Any]], Iterable[Any]]
+"""Returns what a macro visits."""
 
 
-def _items(value: Any, env: list[Any]) -> Iterable[Any]:
-    """Return what a macro with one variable visits."""
-    if type(value) is not list and kind_of(value) not in ("list", "map"):
-        raise CelError(f"no such overload: {kind_of(value)} has no items")
-    count(env, len(value))
-    return value  # type: ignore[no-any-return]
+def _visit(target: Run, cost: int, *, is_pair: bool) -> _Visit:
+    """Return a function that evaluates the target and charges what its items cost at least."""
 
+    def run(env: list[Any]) -> Iterable[Any]:
+        value = target(env)
+        is_map = kind_of(value) == "map"
+        if not is_map and kind_of(value) != "list":
+            raise CelError(f"no such overload: {kind_of(value)} has no items")
+        charge(env, cost * len(value))
+        if not is_pair:
+            return value  # type: ignore[no-any-return]
+        return value.items() if is_map else enumerate(value)
 
-def _pairs(value: Any, env: list[Any]) -> Iterable[tuple[Any, Any]]:
-    """Return what a macro with two variables visits."""
-    items = _items(value, env)
-    return value.items() if kind_of(value) == "map" else enumerate(items)
+    return run
 
 
 def build(  # noqa: PLR0911 - one for each macro
-    macro: str, target: Run, slot: int, bodies: Sequence[Run], *, is_pair: bool
+    macro: str, target: Run, slot: int, bodies: Sequence[Run], *, cost: int, is_pair: bool
 ) -> Run:
-    """Return the function of a macro."""
-    visit = _pairs if is_pair else _items
-    if macro in ("all", "exists"):
-        return _quantifier(target, slot, bodies[0], visit, decisive=macro == "exists")
+    """Return the function of a macro; each item costs at least `cost`."""
     if macro in ("optMap", "optFlatMap"):
         return _optional(target, slot, bodies[0], wraps=macro == "optMap")
+    if macro in ("all", "exists"):
+        quick = _visit(target, 0, is_pair=is_pair)
+        return _quantifier(quick, slot, bodies[0], cost, decisive=macro == "exists")
+    visit = _visit(target, cost, is_pair=is_pair)
     chosen = bodies[0] if macro in ("exists_one", "filter") or len(bodies) > 1 else None
-    selected = _selected(target, slot, chosen, visit)
+    selected = _selected(visit, slot, chosen)
     if macro == "exists_one":
         return lambda env: sum(1 for _ in selected(env)) == 1
     if macro == "filter":
@@ -49,14 +53,14 @@ def build(  # noqa: PLR0911 - one for each macro
         return lambda env: {pair[0]: body(env) for pair in selected(env)}
     if macro == "transformMapEntry":
         return lambda env: _merged(body(env) for _ in selected(env))
-    return _sort_by(target, slot, body)
+    return _sort_by(visit, slot, body)
 
 
-def _selected(target: Run, slot: int, chosen: Run | None, visit: _Visit) -> Callable[[list[Any]], Iterable[Any]]:
+def _selected(visit: _Visit, slot: int, chosen: Run | None) -> Callable[[list[Any]], Iterable[Any]]:
     """Return a function that visits the items for which `chosen` is true."""
 
     def run(env: list[Any]) -> Iterable[Any]:
-        for item in visit(target(env), env):
+        for item in visit(env):
             env[slot] = item
             if chosen is not None:
                 answer = chosen(env)
@@ -69,12 +73,13 @@ def _selected(target: Run, slot: int, chosen: Run | None, visit: _Visit) -> Call
     return run
 
 
-def _quantifier(target: Run, slot: int, body: Run, visit: _Visit, *, decisive: bool) -> Run:
+def _quantifier(visit: _Visit, slot: int, body: Run, cost: int, *, decisive: bool) -> Run:
     answer = decisive
 
     def run(env: list[Any]) -> bool:
         failure: CelError | None = None
-        for item in visit(target(env), env):
+        for item in visit(env):
+            charge(env, cost)
             env[slot] = item
             try:
                 found = body(env)
@@ -117,9 +122,9 @@ def _merged(entries: Iterable[Any]) -> dict[Any, Any]:
     return found
 
 
-def _sort_by(target: Run, slot: int, body: Run) -> Run:
+def _sort_by(visit: _Visit, slot: int, body: Run) -> Run:
     def run(env: list[Any]) -> list[Any]:
-        items = list(_items(target(env), env))
+        items = list(visit(env))
         keys = []
         for item in items:
             env[slot] = item

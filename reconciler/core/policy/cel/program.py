@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reconciler.core.policy.cel.cost import LIMIT
 from reconciler.core.policy.cel.values import CelError
 
-MOST_STEPS = 1_000_000
-"""An API server ends an expression that costs so much, and each iteration costs at least one."""
 _VARIABLES, _PARAMS = "variables", "params"
 
 
@@ -38,17 +37,17 @@ class Activation:
 
 
 Run = Callable[[list[Any]], Any]
-"""Evaluates a node: the first item is the activation, the second counts iterations, the others are variables of folds."""
+"""Evaluates a node: the first item is the activation, the second is the cost, the others are variables of folds."""
 
 
 class CostExceededError(Exception):
     """An expression costs too much. Unlike other errors, this one ends the expression wherever it occurs."""
 
 
-def count(env: list[Any], steps: int) -> None:
-    """Count iterations. Raises CostExceededError if they are too many."""
-    env[1] += steps
-    if env[1] > MOST_STEPS:
+def charge(env: list[Any], cost: int) -> None:
+    """Add a cost. Raises CostExceededError if the expression costs too much."""
+    env[1] += cost
+    if env[1] > LIMIT:
         raise CostExceededError
 
 
