@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python a thousand times: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report gpu-check features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply test-health clean
+.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report gpu-check features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply test-health differential clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -105,6 +105,10 @@ test-apply: $(READY) ## look for an unsafe apply on the real API server, in thou
 
 test-health: $(READY) ## ten thousand random histories of the health of a fleet
 	@RECONCILER_TEST_HISTORIES=10000 $(BIN)/python -m pytest -q --timeout 0 tests/core/health/fleet/test_histories.py $(PYTEST)
+
+differential: $(READY) ## ask a real API server and us about 1,700 policies; prints the figures of docs/correctness.md
+	@$(BIN)/python -m tests.cluster.build control-plane crds state
+	@$(BIN)/python -m tests.differential $(DIFFERENTIAL)
 
 verify: lint types test ## run lint, types and test, and check that the working tree is clean
 	@git diff --exit-code --stat

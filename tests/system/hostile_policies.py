@@ -44,7 +44,7 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
     ),
     "replacements that grow": (
         hostile("variables.v9.size() > 0", _chain(9, "string(object.kind)", "X.replace('', 'aaaaaaaaaaaaaaaa')")),
-        MEMORY,
+        "actual cost limit exceeded",
     ),
     "joins that grow": (
         hostile("variables.v6.size() > 0", _chain(6, "string(object.kind)", f"{_RANGE}.map(i, X).join('-')")),

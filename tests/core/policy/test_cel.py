@@ -163,8 +163,9 @@ def test_a_variable_can_be_tested_and_can_be_optional() -> None:
 
 def test_null_has_no_fields_but_can_be_asked_for_them() -> None:
     assert evaluate("oldObject.?spec.?replicas.orValue(0) == 0 && !params.?data.hasValue()") is True
+    assert evaluate("has(oldObject.spec) || has(object.kind.x)") is False
     with pytest.raises(CelError):
-        evaluate("has(oldObject.spec)")
+        evaluate("oldObject.spec == null")
 
 
 def test_deep_and_long_expressions_are_evaluated_within_the_limits_of_a_server() -> None:

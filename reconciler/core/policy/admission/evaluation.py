@@ -254,7 +254,8 @@ def _namespace(request: AdmissionRequest) -> dict[str, Any] | None:
     if namespace is None or not request.namespace:
         return None
     metadata = {**namespace.get("metadata", {}), "labels": {**labels(namespace), NAME_LABEL: request.namespace}}
-    return {**namespace, "metadata": metadata}
+    made = {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    return {**made, **namespace, "metadata": metadata}
 
 
 def _verdict(policy: Policy, outcome: PolicyOutcome, manifest: Manifest) -> Verdict:

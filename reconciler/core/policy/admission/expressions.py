@@ -47,7 +47,7 @@ _OBJECTS: dict[str, Mapping[str, CelType]] = {
 }  # fmt: skip
 """The fields that an API server's checker knows (k8s.io/apiserver/pkg/admission/plugin/cel/compile.go)."""
 _KEPT = frozenset(
-    ("bool", "bytes", "double", "duration", "int", "null_type", "string", "uint", "list", "map")
+    ("bool", "bytes", "double", "duration", "int", "null_type", "string", "timestamp", "uint", "list", "map")
 )  # fmt: skip
 """The types that a variable keeps; others are dyn for what uses it."""
 

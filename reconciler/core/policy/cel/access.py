@@ -45,6 +45,8 @@ def has(value: Any, name: str) -> bool:
     """Return `has(value.name)`."""
     if isinstance(value, Optional):
         return value.present and has(value.value, name)
+    if not isinstance(value, Mapping):
+        return False
     return _field(value, name) is not MISSING
 
 
@@ -52,9 +54,7 @@ def optional_select(value: Any, name: str) -> Optional:
     """Return `value.?name`."""
     if isinstance(value, Optional):
         return optional_select(value.value, name) if value.present else NONE
-    if value is None:
-        return NONE
-    found = _field(value, name)
+    found = _field(value, name) if isinstance(value, Mapping) else MISSING
     return NONE if found is MISSING else Optional(found)
 
 

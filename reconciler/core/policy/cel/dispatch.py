@@ -15,7 +15,8 @@ class _Chosen:
     def __init__(self, name: str, signatures: Sequence[Signature]) -> None:
         self._name = name
         self._known: dict[tuple[type, ...], Callable[..., Any]] = {}
-        self._overloads = [(tuple(map(_kind, one.parameters)), one.run) for one in signatures]
+        self._overloads = [(one.parameters, one.run) for one in signatures]
+        self._by_items = len(signatures) > 1 and any(map(_has_items, signatures))
 
     def find(self, *values: Any) -> Callable[..., Any]:
         """Return the first implementation for these values. Raises CelError if there is none."""
@@ -23,17 +24,27 @@ class _Chosen:
         run = self._known.get(key)
         if run is not None:
             return run
-        kinds = tuple(map(kind_of, values))
         for parameters, run in self._overloads:
-            if run is not None and all(want in (None, kind) for want, kind in zip(parameters, kinds, strict=True)):
-                if not any(isinstance(value, Opaque) for value in values):
+            if run is not None and all(map(_takes, parameters, values)):
+                if not self._by_items and not any(isinstance(value, Opaque) for value in values):
                     self._known[key] = run
                 return run
-        raise CelError(f"no such overload: {self._name}({', '.join(kinds)})")
+        raise CelError(f"no such overload: {self._name}({', '.join(map(kind_of, values))})")
 
 
-def _kind(parameter: CelType) -> str | None:
-    return None if parameter.is_variable or parameter.name == "dyn" else parameter.name
+def _has_items(signature: Signature) -> bool:
+    return any(parameter.name == "list" for parameter in signature.parameters)
+
+
+def _takes(parameter: CelType, value: Any) -> bool:
+    """Whether a parameter takes a value; of a list, the first item decides, as on a server."""
+    if parameter.is_variable or parameter.name == "dyn":
+        return True
+    if parameter.name != kind_of(value):
+        return False
+    if parameter.name == "list" and value:
+        return _takes(parameter.parameters[0], value[0])
+    return True
 
 
 def call(name: str, signatures: Sequence[Signature], arguments: Sequence[Run]) -> Run:

@@ -23,7 +23,7 @@ from reconciler.core.policy.cel.syntax import (
 )
 from reconciler.core.policy.cel.values import CelError, Optional, TypeValue, UInt, equal, kind_of
 
-_KEYS = ("bool", "int", "uint", "string")
+_KEYS = ("bool", "int", "uint", "double", "string")
 
 
 def build(checked: Checked, variables: Mapping[str, Program] | None = None) -> Program:
@@ -172,8 +172,6 @@ class _ProgramBuilder:
                 at, item = key(env), value(env)
                 if kind_of(at) not in _KEYS:
                     raise CelError(f"unsupported key type: {kind_of(at)}")
-                if at in found:
-                    raise CelError("Failed with repeated key")
                 if not is_optional:
                     found[at] = item
                 elif _present(item):

@@ -124,11 +124,13 @@ def _merged(entries: Iterable[Any]) -> dict[Any, Any]:
 
 def _sort_by(visit: _Visit, slot: int, body: Run) -> Run:
     def run(env: list[Any]) -> list[Any]:
-        items = list(visit(env))
+        items = visit(env)
+        if kind_of(items) != "list":
+            raise CelError("no such overload: sortBy")
         keys = []
         for item in items:
             env[slot] = item
             keys.append(body(env))
-        return sort_by(items, keys)
+        return sort_by(list(items), keys)
 
     return run

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 
+from reconciler.core.policy.cel.library import OVERLOADS
 from reconciler.core.policy.cel.library.formatting import clauses, takes
 from reconciler.core.policy.cel.library.regexes import pattern_error
 from reconciler.core.policy.cel.library.times import parse_duration, parse_timestamp
 from reconciler.core.policy.cel.syntax import Call, Constant, ListLiteral, MapLiteral, Node, children
 from reconciler.core.policy.cel.types import CelType
-from reconciler.core.policy.cel.values import INT64, CelError
+from reconciler.core.policy.cel.values import INT64, CelError, UInt
 
 _Fault = tuple[int, str]
 _READERS = {"duration": parse_duration, "timestamp": parse_timestamp}
+_CONVERSIONS = ("bool", "bytes", "double", "int", "string", "uint")
+"""Functions that a server evaluates when it installs a policy, if their argument is a constant."""
 
 
 def literal_errors(tree: Node, types: Mapping[int, CelType]) -> Iterator[_Fault]:
@@ -51,6 +54,8 @@ def _call_errors(node: Call, types: Mapping[int, CelType]) -> Iterator[_Fault]:
     if isinstance(first, Constant):
         if node.function in _READERS and node.target is None:
             yield from _unreadable(node.function, first)
+        elif node.function in _CONVERSIONS and node.target is None and len(node.arguments) == 1:
+            yield from _inconvertible(node.function, first)
         elif node.function == "matches" and isinstance(first.value, str) and pattern_error(first.value):
             yield first.at, "invalid matches argument"
         elif node.function in ("find", "findAll") and isinstance(first.value, str) and pattern_error(first.value):
@@ -66,6 +71,16 @@ def _unreadable(function: str, literal: Constant) -> Iterator[_Fault]:
         _READERS[function](literal.value)
     except CelError:
         yield literal.at, f"invalid {function} argument"
+
+
+def _inconvertible(function: str, literal: Constant) -> Iterator[_Fault]:
+    value = UInt(literal.value) if literal.kind == "uint" else literal.value
+    for signature in OVERLOADS[function]:
+        if signature.parameters[0].name == literal.kind and signature.run is not None:
+            try:
+                signature.run(value)
+            except CelError as error:
+                yield literal.at, f"program instantiation failed: {error}"
 
 
 def _format_errors(node: Call, shape: str, given: ListLiteral, types: Mapping[int, CelType]) -> Iterator[_Fault]:

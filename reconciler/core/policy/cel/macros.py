@@ -7,7 +7,6 @@ _FOLDS = {
     ("all", 2): 1,
     ("exists", 2): 1,
     ("exists_one", 2): 1,
-    ("existsOne", 2): 1,
     ("map", 2): 1,
     ("map", 3): 1,
     ("filter", 2): 1,

@@ -221,14 +221,15 @@ class _ExpressionParser:
         items: list[Node] = []
         optional: list[int] = []
         while not self._accept("]"):
+            if not items and self._accept(","):
+                self.expect("]")
+                break
             if self._accept("?"):
                 optional.append(len(items))
             items.append(self.expression())
             if not self._accept(","):
                 self.expect("]")
                 break
-            if not items:
-                raise CelSyntaxError("Syntax error: mismatched input ','", opener.at)
         return ListLiteral(opener.at, tuple(items), tuple(optional))
 
     def _map(self, opener: Token) -> Node:

@@ -4,6 +4,7 @@ Source of names, overloads and semantics: cel-go 0.26, k8s.io/apiserver/pkg/cel/
 """
 
 from reconciler.core.policy.cel.library import (
+    amounts,
     authorization,
     conversions,
     lists,
@@ -18,7 +19,7 @@ from reconciler.core.policy.cel.library import (
 )
 from reconciler.core.policy.cel.library.signature import Signature
 
-_PARTS = (operators, conversions, times, texts, regexes, lists, optionals, network, versions, named_formats,
+_PARTS = (operators, conversions, times, texts, regexes, lists, optionals, network, versions, amounts, named_formats,
           authorization)  # fmt: skip
 
 

@@ -13,7 +13,7 @@ _INT, _UINT = later(r"[+-]?[0-9]+"), later(r"[0-9]+")
 _DOUBLE = later(r"(?i)[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)")
 _HEX_DOUBLE = later(r"(?i)[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+")
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
-_SHORTEST_EXPONENT, _LONGEST_EXPONENT = -4, 21
+_LEAST_POWER, _MOST_POWER = -4, 5
 
 
 def _wrong(source: str, target: str) -> CelError:
@@ -77,7 +77,7 @@ def double_text(value: float) -> str:
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
     power = len(digits) - 1 + int(exponent)
-    if _SHORTEST_EXPONENT <= power < _LONGEST_EXPONENT:
+    if _LEAST_POWER <= power <= _MOST_POWER:
         return format(Decimal((sign, digits, int(exponent))), "f")
     shown = "".join(map(str, digits))
     fraction = f".{shown[1:]}" if len(shown) > 1 else ""

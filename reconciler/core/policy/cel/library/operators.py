@@ -136,7 +136,6 @@ SIGNATURES: tuple[Signature, ...] = (
     function("_%_", "uint uint", "uint", _unsigned(lambda one, other: one % other, "modulus by zero")),
     function("-_", "int", "int", lambda one: checked_int(-one)),
     function("-_", "double", "double", lambda one: -one),
-    function("-_", "duration", "duration", lambda one: length(-one.nanoseconds)),
     function("@in", "A list<A>", "bool", _contains),
     function("@in", "A map<A,B>", "bool", lambda key, items: lookup(items, key) is not MISSING),
     *both("size", "string", "int", len),

@@ -1,11 +1,8 @@
-"""`quantity()` with exact arithmetic, and `semver()` ordered as in semver.org 2.0.0, without build metadata."""
-
-from fractions import Fraction
+"""`semver()`, ordered as in semver.org 2.0.0, without build metadata."""
 
 from reconciler.core.patterns import later
 from reconciler.core.policy.cel.library.signature import Signature, function, member
 from reconciler.core.policy.cel.values import CelError, Opaque
-from reconciler.core.quantities import parse_quantity
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PART = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
@@ -75,51 +72,4 @@ _SEMVER: tuple[Signature, ...] = (
 )
 
 
-_INT64 = range(-(2**63), 2**63)
-
-
-def _parse(text: str) -> Fraction:
-    value = parse_quantity(text)
-    if value is None:
-        raise CelError(f"{text[:80]!r} is not a quantity such as 1Gi, 500m or 8")
-    return value
-
-
-def _make(value: Fraction) -> Opaque:
-    return Opaque("quantity", value)
-
-
-def _is_integer(one: Opaque) -> bool:
-    return one.value.denominator == 1 and one.value.numerator in _INT64
-
-
-def _as_integer(one: Opaque) -> int:
-    if not _is_integer(one):
-        raise CelError("cannot convert value to integer")
-    return int(one.value)
-
-
-def _sign(one: Opaque) -> int:
-    return int(one.value > 0) - int(one.value < 0)
-
-
-def _compare(one: Opaque, other: Opaque) -> int:
-    return int(one.value > other.value) - int(one.value < other.value)
-
-
-SIGNATURES: tuple[Signature, ...] = (
-    *_SEMVER,
-    function("quantity", "string", "quantity", lambda text: _make(_parse(text))),
-    function("isQuantity", "string", "bool", lambda text: parse_quantity(text) is not None),
-    function("sign", "quantity", "int", _sign),
-    member("isGreaterThan", "quantity quantity", "bool", lambda one, other: one.value > other.value),
-    member("isLessThan", "quantity quantity", "bool", lambda one, other: one.value < other.value),
-    member("compareTo", "quantity quantity", "int", _compare),
-    member("asApproximateFloat", "quantity", "double", lambda one: float(one.value)),
-    member("asInteger", "quantity", "int", _as_integer),
-    member("isInteger", "quantity", "bool", _is_integer),
-    member("add", "quantity quantity", "quantity", lambda one, other: _make(one.value + other.value)),
-    member("add", "quantity int", "quantity", lambda one, other: _make(one.value + other)),
-    member("sub", "quantity quantity", "quantity", lambda one, other: _make(one.value - other.value)),
-    member("sub", "quantity int", "quantity", lambda one, other: _make(one.value - other)),
-)
+SIGNATURES = _SEMVER

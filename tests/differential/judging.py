@@ -1,0 +1,176 @@
+"""What the API server and we say to a policy about an object: `Answer`."""
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import yaml
+
+from reconciler.adapters import bundle
+from reconciler.core.documents import read
+from reconciler.core.manifests.manifest import Manifest, manifest
+from reconciler.core.objects import SourceRef
+from reconciler.core.policy.admission import load
+from reconciler.core.policy.verdict import Result
+from reconciler.core.problems import Severity
+from reconciler.core.reasons import Reason
+from reconciler.core.schemas import Catalogue
+from tests.cluster.client import Client
+
+GROUP = "admissionregistration.k8s.io/v1"
+NAMESPACE = "differential"
+_CATALOGUE = Catalogue(bundle)
+_PATH = f"/apis/{GROUP}/validatingadmissionpolicies"
+_BINDINGS = f"/apis/{GROUP}/validatingadmissionpolicybindings"
+_MARK = re.compile(r"V(\d+)V")
+_PART = 10
+"""Expressions of one policy: an API server cuts off what exceeds 4,096 characters of warnings."""
+
+
+class Case(NamedTuple):
+    """An expression about an object."""
+
+    expression: str
+    body: Mapping[str, Any]
+
+
+def policy(name: str, expressions: Sequence[str], **spec: Any) -> dict[str, Any]:
+    """Return a policy about every kind, whose messages tell the position of each expression."""
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}
+    validations = [{"expression": text, "message": f"V{index}V"} for index, text in enumerate(expressions)]
+    return {
+        "apiVersion": GROUP,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": validations, **spec},
+    }
+
+
+def binding(name: str) -> dict[str, Any]:
+    """Return a binding about the objects that carry the name of the policy."""
+    selected = {"objectSelector": {"matchLabels": {"case": name}}}
+    return {
+        "apiVersion": GROUP,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Warn"], "matchResources": selected},
+    }
+
+
+def labelled(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object that a policy selects."""
+    metadata = body["metadata"]
+    labels = {**(metadata.get("labels") or {}), "case": name}
+    return {**body, "metadata": {**metadata, "labels": labels}}
+
+
+def _marked(expression: str, index: int) -> str:
+    """Return an expression that names itself in errors, and is one line as a warning must be."""
+    return f"('V{index}V' != '') && ({expression})"
+
+
+def _answers(told: Sequence[str], count: int) -> list[str]:
+    """Return `pass`, `deny` or `error` for each expression, from the messages about a policy."""
+    answers = ["pass"] * count
+    for text in told:
+        match = _MARK.search(text)
+        if match is None and "Validation failed" in text:
+            return ["error"] * count  # the policy as a whole
+        if match is not None:
+            failed = "not evaluated" in text or "resulted in error" in text or "expression '" in text
+            answers[int(match[1])] = "error" if failed else "deny"
+    return answers
+
+
+class Server:
+    """A real API server, asked."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def refuses(self, body: Mapping[str, Any]) -> str:
+        """Return why the server does not install a policy, or the empty string."""
+        answer = self._client.request("POST", f"{_PATH}?dryRun=All&fieldValidation=Strict", body)
+        return "" if answer.ok else str(answer.body.get("message"))
+
+    def applied(self, bodies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return what the server makes of objects."""
+        self._client.ensure_namespaces([NAMESPACE])
+        results = self._client.apply_dry_run(bodies)
+        assert all(result.ok for result in results), [result.message for result in results if not result.ok]
+        return [result.body for result in results]
+
+    def judge(self, cases: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[list[str]]:
+        """Return the answers to the expressions about each object."""
+        self._client.ensure_namespaces([NAMESPACE])
+        with self._installed([texts for _, texts in cases]) as names:
+            found = []
+            for name, (body, texts) in zip(names, cases, strict=True):
+                (result,) = self._client.apply_dry_run([labelled(body, name)])
+                told = [result.message] if not result.ok else list(result.warnings)
+                found.append(_answers(told, len(texts)))
+            return found
+
+    @contextmanager
+    def _installed(self, groups: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+        names = [f"d{index}" for index in range(len(groups))]
+        made: list[str] = []
+        try:
+            for name, texts in zip(names, groups, strict=True):
+                marked = [_marked(text, index) for index, text in enumerate(texts)]
+                for path, body in ((_PATH, policy(name, marked)), (_BINDINGS, binding(name))):
+                    answer = self._client.request("POST", path, body)
+                    assert answer.ok, answer.body
+                    made.append(f"{path}/{name}")
+            for path, body in ((_PATH, policy("last", ["false"])), (_BINDINGS, binding("last"))):
+                made.append(f"{path}/last")
+                assert self._client.request("POST", path, body).ok
+            self._wait()
+            yield names
+        finally:
+            for path in reversed(made):
+                self._client.request("DELETE", path)
+
+    def _wait(self) -> None:
+        metadata = {"name": "probe", "namespace": NAMESPACE}
+        probe = labelled({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, "last")
+        deadline = time.monotonic() + 120
+        while not self._client.apply_dry_run([probe])[0].warnings:
+            assert time.monotonic() < deadline, "the policies are not in force"
+            time.sleep(0.2)
+        time.sleep(0.5)
+
+
+def we_refuse(body: Mapping[str, Any]) -> str:
+    """Return why we do not accept a policy, or the empty string."""
+    errors = [one.message for one in _CATALOGUE.violations(dict(body)) if one.severity is Severity.ERROR]
+    reading = read("policy.yaml", yaml.safe_dump(dict(body), sort_keys=False, allow_unicode=True).encode())
+    problems = [*reading.problems, *load(reading.documents, {}).problems]
+    errors += [one.message for one in problems if one.severity is Severity.ERROR]
+    return "; ".join(errors)
+
+
+def we_judge(body: Mapping[str, Any], expressions: Sequence[str]) -> list[str]:
+    """Return our answers to expressions about an object."""
+    marked = [_marked(text, index) for index, text in enumerate(expressions)]
+    bodies = [policy("d", marked), binding("d")]
+    reading = read("policy.yaml", yaml.safe_dump_all(bodies, sort_keys=False, allow_unicode=True).encode())
+    policies = load(reading.documents, {}).policies
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    verdicts = policies.evaluate(rendered(labelled(body, "d")), old=None, namespace=namespace)
+    told = [f"not evaluated {one.message}" if one.result is Result.ERROR else one.message for one in verdicts]
+    return _answers(told, len(expressions))
+
+
+def rendered(body: Mapping[str, Any]) -> Manifest:
+    """Return an object as a manifest."""
+    place = SourceRef(path="objects.yaml", line=1, column=1)
+    return manifest(cluster="main", tree=body, source=place, reason=Reason(rule="source"))
+
+
+def parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield as many expressions as fit one policy."""
+    for start in range(0, len(texts), _PART):
+        yield texts[start : start + _PART]

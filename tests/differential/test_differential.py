@@ -1,0 +1,45 @@
+"""A sample of what `make differential` asks: nothing passes here that a real API server refuses."""
+
+import pytest
+
+from tests.cluster.server import ApiServer
+from tests.differential.compare import (
+    ACCEPTED,
+    FALSE_PASS,
+    Comparison,
+    compare_expressions,
+    compare_policies,
+    generated,
+    hand_written,
+)
+from tests.differential.corpus import OBJECTS, malformed
+from tests.differential.generator import Expressions
+from tests.differential.judging import Server
+
+AGREEMENT = 0.98
+
+
+@pytest.fixture(scope="module")
+def server(api_server: ApiServer) -> Server:
+    return Server(api_server.client)
+
+
+def unsafe(found: Comparison) -> list[tuple[str, str, str]]:
+    return [(one.what, one.theirs, one.ours) for one in found.differences if one.kind in (FALSE_PASS, ACCEPTED)]
+
+
+def test_no_policy_is_accepted_that_the_server_refuses(server: Server) -> None:
+    found = compare_policies(server, malformed())
+    assert unsafe(found) == []
+    assert found.agreement >= AGREEMENT, found.differences
+
+
+def test_no_expression_passes_that_the_server_denies(server: Server) -> None:
+    found = compare_expressions(server, [*hand_written(), *generated(7, 60)])
+    assert unsafe(found) == []
+    assert found.agreement >= AGREEMENT, found.differences
+
+
+def test_a_seed_gives_the_same_expressions() -> None:
+    one, other = (Expressions(3, OBJECTS[0]) for _ in range(2))
+    assert [one.one() for _ in range(50)] == [other.one() for _ in range(50)]
