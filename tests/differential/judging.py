@@ -72,12 +72,12 @@ def _marked(expression: str, index: int) -> str:
 
 
 def _answers(told: Sequence[str], count: int) -> list[str]:
-    """Return `pass`, `deny` or `error` for each expression, from the messages about a policy."""
+    """Return `pass`, `deny` or `error` for each expression, from the messages about a policy; `whole` if it failed."""
     answers = ["pass"] * count
     for text in told:
         match = _MARK.search(text)
         if match is None and "Validation failed" in text:
-            return ["error"] * count  # the policy as a whole
+            return ["whole"] * count
         if match is not None:
             failed = "not evaluated" in text or "resulted in error" in text or "expression '" in text
             answers[int(match[1])] = "error" if failed else "deny"
@@ -103,7 +103,16 @@ class Server:
         return [result.body for result in results]
 
     def judge(self, cases: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[list[str]]:
-        """Return the answers to the expressions about each object."""
+        """Return the answers to the expressions about each object. A policy that fails as a whole is asked in parts."""
+        found = self._judge(cases)
+        parted = [index for index, answers in enumerate(found) if "whole" in answers]
+        alone = [(cases[index][0], [text]) for index in parted for text in cases[index][1]]
+        again = iter(self._judge(alone) if alone else ())
+        for index in parted:
+            found[index] = [next(again)[0].replace("whole", "error") for _ in cases[index][1]]
+        return found
+
+    def _judge(self, cases: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[list[str]]:
         self._client.ensure_namespaces([NAMESPACE])
         with self._installed([texts for _, texts in cases]) as names:
             found = []
