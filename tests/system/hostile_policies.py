@@ -52,7 +52,7 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
     ),
     "lists of lists to flatten": (
         hostile("variables.v5.size() > 0", _chain(5, "[object.kind]", f"{_RANGE}.map(i, X).flatten()")),
-        MEMORY,
+        TIME,
     ),
     "a long list to sort": (
         hostile("variables.v24.sort().size() > 0", _chain(24, "['b', 'a']", "X + X")),
@@ -72,7 +72,7 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
     ),
     "all matches in a long string": (
         hostile("variables.v22.findAll('.').size() > 0", _chain(22, "string(object.kind)", "X + X")),
-        MEMORY,
+        TIME,
     ),
     "searches in a long string": (LOOP, TIME),
     "membership in a long list": (hostile(_many_times("!(i in variables.v18)"), _chain(18, "[-1]", "X + X")), TIME),
@@ -83,9 +83,9 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
     "sets of long lists": (
         hostile(
             "sets.equivalent(variables.w, [0] + variables.v17)",
-            [*_chain(17, "[1]", "X + X"), ("w", "variables.v17 + [2]")],
+            [*_chain(17, "[1]", "X + X"), ("w", "variables.v17.map(x, x + 1)")],
         ),
-        TIME,
+        "actual cost limit exceeded",
     ),
     "a message that grows": (
         hostile("false", _chain(26, "string(object.kind)", "X + X"), messageExpression="variables.v26"),

@@ -87,7 +87,7 @@ def test_a_policy_over_its_limits_is_one_error_and_the_others_are_evaluated(name
     seconds, largest_child = map(float, done.stderr.split()[-2:])
     found = _of(told, "hostile")
     assert {result for _, result, _ in found} == {"error"}
-    assert all(message.startswith("not evaluated: ") and limit in message for _, _, message in found)
+    assert all(message.startswith("not evaluated: ") and limit in message for _, _, message in found), found
     assert len(found) == 1 or "cost limit" in limit  # the budget of the engine is a result like any other
     assert [name for name, _, _ in _of(told, "a")] == ["probe-a"]
     assert [name for name, _, _ in _of(told, "z")] == ["probe-c"]
