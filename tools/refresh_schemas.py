@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from reconciler.core.schemas.schema import Schema
 from reconciler.core.schemas.sources import CustomKind, member_name, parse_definition
 from tests.cluster.build import control_plane, crds, to_stderr
@@ -21,6 +23,7 @@ from tests.cluster.openapi import dump
 from tests.cluster.parts import CRD_MODULES, KUBERNETES
 from tests.cluster.server import api_server
 from tools.schemas.builtin import strict_builtin
+from tools.schemas.defaults import learn
 
 TARGET = Path(__file__).parents[1] / "schemas" / "kubernetes"
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
@@ -95,6 +98,24 @@ def _custom(bodies: Iterable[dict[str, Any]], configmap: Schema) -> Iterator[Cus
         yield kind
 
 
+def specimens() -> list[dict[str, Any]]:
+    """Return the built-in kinds among the objects of the tests, from which defaults are learned."""
+    paths = sorted((Path(__file__).parents[1] / "tests" / "cluster" / "specimens").glob("*.yaml"))
+    bodies = [body for path in paths for body in yaml.load_all(path.read_bytes(), Loader=yaml.CSafeLoader)]
+    groups = {body["apiVersion"]: body["apiVersion"].partition("/")[0] for body in bodies}
+    return [
+        body
+        for body in bodies
+        if "." not in groups[body["apiVersion"]]
+        or (groups[body["apiVersion"]].endswith(".k8s.io") and "x-k8s.io" not in groups[body["apiVersion"]])
+    ]
+
+
+def write_forms(forms: dict[str, Any], target: Path) -> None:
+    """Write what a server does to objects of built-in kinds."""
+    (target / "defaults.json").write_text(json.dumps(forms, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     """Refresh the schemas in place; return the exit code."""
     parser = argparse.ArgumentParser(description="Write schemas/kubernetes from a server's OpenAPI and its CRDs.")
@@ -106,6 +127,7 @@ def main() -> int:
             folder = Path(scratch) / "openapi"
             with api_server(Path(scratch) / "api-server", control_plane(), crds()) as server:
                 dump(server, folder)
+                write_forms(learn(server.client, specimens()), TARGET)
         documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     definitions = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(crds().glob("*.json"))]
     to_stderr(f"{refresh(documents, definitions, TARGET)} schemas in {TARGET}")

@@ -175,10 +175,10 @@ def build_context(
     own = [document for file in policies for document in file.valid]
     shipped_policies = [document for file in shipped for document in file.documents]
     documents = [document for file in definitions for document in file.documents]
-    rules = load_rules(own, config.rules, shipped=shipped_policies, check=checker.check)
     approved, approval_problems = read_approvals([document for file in approvals for document in file.valid])
     measured = read_evidence(config, clusters, kinds, evidence)
     catalogue = catalogue.with_crds([one for one in documents if kinds.find(one.group, one.kind).defines_kinds])
+    rules = load_rules(own, config.rules, shipped=shipped_policies, check=checker.check, stored=catalogue.stored)
     found = _definitions(clusters, definitions, kinds, catalogue)
     jobs = _health_of_jobs(clusters, found)
     return Context(

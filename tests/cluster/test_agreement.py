@@ -19,7 +19,8 @@ from reconciler.core.schemas.schema import at
 from tests.cluster.client import Cause, Result
 from tests.cluster.mutations import Mutation, mutations
 from tests.cluster.server import ApiServer
-from tools.refresh_schemas import refresh
+from tools.refresh_schemas import refresh, specimens
+from tools.schemas.defaults import learn
 
 SPECIMENS = [
     pytest.param(body, path.stem != "rare", id=f"{body['apiVersion']}/{body['kind']}")
@@ -57,6 +58,12 @@ def test_the_shipped_schemas_are_what_this_server_gives(
             name: json.loads(shipped.read(name)) for name in shipped.namelist()
         }
     assert (tmp_path / "versions.json").read_bytes() == bundle.read("schemas/kubernetes/versions.json")
+
+
+def test_the_shipped_defaults_are_those_of_this_server(api_server: ApiServer) -> None:
+    """`make schemas` would change nothing in what a server does to objects of built-in kinds."""
+    shipped = json.loads(bundle.read("schemas/kubernetes/defaults.json"))
+    assert learn(api_server.client, specimens()) == shipped
 
 
 @pytest.mark.parametrize(("good", "both_ways"), SPECIMENS)

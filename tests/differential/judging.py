@@ -166,7 +166,7 @@ def we_judge(body: Mapping[str, Any], expressions: Sequence[str]) -> list[str]:
     marked = [_marked(text, index) for index, text in enumerate(expressions)]
     bodies = [policy("d", marked), binding("d")]
     reading = read("policy.yaml", yaml.safe_dump_all(bodies, sort_keys=False, allow_unicode=True).encode())
-    policies = load(reading.documents, {}).policies
+    policies = load(reading.documents, {}, stored=_CATALOGUE.stored).policies
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     verdicts = policies.evaluate(rendered(labelled(body, "d")), old=None, namespace=namespace)
     told = [f"not evaluated {one.message}" if one.result is Result.ERROR else one.message for one in verdicts]

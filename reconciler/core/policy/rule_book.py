@@ -6,7 +6,15 @@ from msgspec import Struct
 
 from reconciler.core.config import RuleSetting
 from reconciler.core.documents import Document
-from reconciler.core.policy.admission import PolicyCheck, PolicySet, check_policies, is_policy, load
+from reconciler.core.policy.admission import (
+    PolicyCheck,
+    PolicySet,
+    StoredForm,
+    check_policies,
+    is_policy,
+    load,
+    unchanged,
+)
 from reconciler.core.policy.exceptions import PolicyException, load_exceptions
 from reconciler.core.policy.references import RULES
 from reconciler.core.policy.rule_settings import rule_setting_problems
@@ -28,9 +36,10 @@ def load_rules(
     *,
     shipped: Sequence[Document],
     check: PolicyCheck = check_policies,
+    stored: StoredForm = unchanged,
 ) -> RuleBook:
     """Load the policies and exceptions of a repository beside the `shipped` policies, under `spec.rules`."""
-    policies, policy_problems = load(documents, settings, shipped=shipped, check=check)
+    policies, policy_problems = load(documents, settings, shipped=shipped, check=check, stored=stored)
     known = {one.key.name for one in (*documents, *shipped) if is_policy(one)}
     exceptions, exception_problems = load_exceptions(documents, {*RULES, *known})
     return RuleBook(

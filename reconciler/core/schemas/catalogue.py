@@ -14,6 +14,7 @@ from reconciler.core.schemas.builtins import builtin_violations
 from reconciler.core.schemas.metadata import is_kind, metadata_violations
 from reconciler.core.schemas.schema import KeyedLists, Schema, at, find_duplicates, has_duplicates, keyed_lists
 from reconciler.core.schemas.sources import Archive, Bundle, CustomKind, Served, metadata_only, parse_definition
+from reconciler.core.schemas.stored import as_stored, with_schema_defaults
 
 OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
 """Groups of our own kinds, which are never sent to a server."""
@@ -167,6 +168,20 @@ class Catalogue:
                 schema = self._archive.load(name.group, name.kind, name.version)
             compiled = known[name] = _CompiledKind(name, schema, namespaced=namespaced)
         return compiled
+
+    def stored(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an object as an API server hands it to admission; objects of our own kinds are what they are."""
+        group, version = split_api_version(str(body.get("apiVersion", "")))
+        kind = str(body.get("kind", ""))
+        form = self._archive.forms.get(f"{body.get('apiVersion')}/{kind}")
+        if form is not None and kind not in self._custom.get(group, {}):
+            return as_stored(body, form)
+        served = None if group in OWN_GROUPS else self.served(group, kind)
+        if served is None or version not in served.versions:
+            return body
+        schema = self._compile(KindName(group=group, version=version, kind=kind), namespaced=served.namespaced).schema
+        found: Mapping[str, Any] = with_schema_defaults(body, schema, schema)
+        return found
 
     # --- validation ------------------------------------------------------------------------------------------
 

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from reconciler.core.schemas.schema import Schema
+from reconciler.core.schemas.stored import KindForm
 
 if TYPE_CHECKING:
     import zipfile
 
+_FORMS = "schemas/kubernetes/defaults.json"
 _ARCHIVE = "schemas/kubernetes/kinds.zip"
 
 
@@ -87,6 +90,11 @@ class Archive:
                 schema = json.loads(self._bundle.read(path))
                 own.setdefault(folder, {}).setdefault(schema["title"], {})[rest.partition("/")[0]] = schema
         return own
+
+    @cached_property
+    def forms(self) -> dict[str, KindForm]:
+        """What an API server does to objects of built-in kinds, by `apiVersion/kind`."""
+        return msgspec.json.decode(self._bundle.read(_FORMS), type=dict[str, KindForm])
 
     def groups(self) -> tuple[str, ...]:
         """All groups, sorted."""

@@ -5,8 +5,19 @@ permissions) is an error here, never a pass.
 """
 
 from reconciler.core.policy.admission.checking import check_policies, check_policy
-from reconciler.core.policy.admission.evaluation import PolicySet
+from reconciler.core.policy.admission.evaluation import PolicySet, StoredForm, unchanged
 from reconciler.core.policy.admission.loading import Policies, PolicyCheck, is_policy, load
 from reconciler.core.policy.admission.policies import Policy
 
-__all__ = ["Policies", "Policy", "PolicyCheck", "PolicySet", "check_policies", "check_policy", "is_policy", "load"]
+__all__ = [
+    "Policies",
+    "Policy",
+    "PolicyCheck",
+    "PolicySet",
+    "StoredForm",
+    "check_policies",
+    "check_policy",
+    "is_policy",
+    "load",
+    "unchanged",
+]

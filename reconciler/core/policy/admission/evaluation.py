@@ -3,7 +3,7 @@
 The variables of policies are evaluated once for each object, also those that several policies share.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -34,8 +34,17 @@ _LIVE = {field: f"request.{field}" for field in ("userInfo", "options")}
 _OWN_GROUP = "gpureconciler.io"
 
 
+StoredForm = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Returns an object as a server hands it to admission, with defaults and canonical values."""
+
+
+def unchanged(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object as it is written."""
+    return body
+
+
 class PolicySet:
-    """Policies and their bindings, indexed by kind. Programs are compiled on first use."""
+    """Policies and their bindings, indexed by kind. They see each object in its `stored` form."""
 
     def __init__(
         self,
@@ -44,10 +53,12 @@ class PolicySet:
         parameters: Sequence[Parameters],
         digest: str,
         programs: Programs | None = None,
+        stored: StoredForm = unchanged,
     ) -> None:
         self.digest = digest
         self.programs = programs or Programs()
         self.bound = tuple(bound)
+        self._stored = stored
         self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
         self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
@@ -84,7 +95,9 @@ class PolicySet:
     def _part(self, bound: Sequence[_Pair]) -> "PolicySet":
         if len(bound) == len(self.bound):
             return self
-        return PolicySet(bound=bound, parameters=self.parameters, digest=self.digest, programs=self.programs)
+        return PolicySet(
+            bound=bound, parameters=self.parameters, digest=self.digest, programs=self.programs, stored=self._stored
+        )
 
     def may_match(self, manifest: Manifest, *, old: Mapping[str, Any] | None) -> bool:
         """Whether any policy is about objects of this kind."""
@@ -122,7 +135,7 @@ class PolicySet:
                 self._settled[kind] = units
         if units:
             request = request or _request(manifest, self._candidates(kind)[0], old, namespace)
-            values = _activation(request)
+            values = _activation(request, self._stored)
             for unit in units:
                 verdicts.extend(_verdict(unit.policy, outcome, manifest) for outcome in unit.outcomes(values))
         return tuple(sorted(dict.fromkeys(verdicts), key=lambda verdict: verdict.sort_key)) if verdicts else ()
@@ -221,9 +234,10 @@ def _request(
     )
 
 
-def _activation(request: AdmissionRequest) -> Activation:
+def _activation(request: AdmissionRequest, stored: StoredForm) -> Activation:
     """Return the variables of expressions."""
-    values = {"object": request.body, "oldObject": request.old, "request": _review(request)}
+    old = None if request.old is None else stored(request.old)
+    values = {"object": stored(request.body), "oldObject": old, "request": _review(request)}
     if request.namespace_object or not request.namespace:
         values["namespaceObject"] = _namespace(request)
     return Activation(values, _UNKNOWN)

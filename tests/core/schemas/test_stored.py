@@ -1,0 +1,66 @@
+"""Objects as a server hands them to admission; `tests/differential` asks a real server whether that is so."""
+
+from typing import Any
+
+from reconciler.adapters import bundle
+from reconciler.core.schemas import Catalogue
+
+CATALOGUE = Catalogue(bundle)
+
+
+def stored(api_version: str, kind: str, **body: Any) -> Any:
+    return CATALOGUE.stored({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, **body})
+
+
+def pod(**container: Any) -> Any:
+    found = stored("v1", "Pod", spec={"containers": [{"name": "a", **container}]})
+    return found["spec"]["containers"][0]
+
+
+def test_defaults_of_built_in_kinds_are_added() -> None:
+    spec = stored("apps/v1", "Deployment", spec={"template": {"spec": {"containers": []}}})["spec"]
+    assert spec["replicas"] == 1
+    assert spec["template"]["spec"]["securityContext"] == {}
+    assert pod(image="a")["terminationMessagePath"] == "/dev/termination-log"
+    assert pod(ports=[{"containerPort": 80}])["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+
+
+def test_images_are_pulled_by_their_tags() -> None:
+    images = {
+        "a": "Always",
+        "a:latest": "Always",
+        "r:5000/a": "Always",
+        "a:1": "IfNotPresent",
+        "a@sha256:0": "IfNotPresent",
+    }
+    assert {image: pod(image=image)["imagePullPolicy"] for image in images} == images
+
+
+def test_empty_values_and_nulls_are_dropped_and_empty_structs_are_kept() -> None:
+    found = stored("v1", "ConfigMap", metadata={"name": "a", "labels": {}, "annotations": None})
+    assert found["metadata"] == {"name": "a"}
+    assert pod(args=[], securityContext={})["securityContext"] == {}
+    assert "args" not in pod(args=[])
+
+
+def test_quantities_are_canonical_and_limits_are_requested() -> None:
+    assert pod(resources={"limits": {"cpu": 0.5, "memory": "1024Mi"}})["resources"] == {
+        "limits": {"cpu": "500m", "memory": "1Gi"},
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+    }
+
+
+def test_plain_values_of_secrets_become_data() -> None:
+    found = stored("v1", "Secret", stringData={"a": "b"})
+    assert found["data"] == {"a": "Yg=="}
+    assert "stringData" not in found
+
+
+def test_defaults_of_custom_kinds_come_from_their_schema() -> None:
+    found = stored("kueue.x-k8s.io/v1beta1", "ClusterQueue", spec={"queueingStrategy": None})
+    assert found["spec"]["queueingStrategy"] == "BestEffortFIFO"
+
+
+def test_an_object_of_ours_is_what_it_is() -> None:
+    body = {"apiVersion": "torchrun.ai/v1", "kind": "TorchrunJob", "metadata": {"name": "a"}, "spec": {"a": None}}
+    assert CATALOGUE.stored(body) is body
