@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.config.drift import DriftAction, DriftPolicy
 from reconciler.core.items import ListKeys
 from reconciler.core.live.choices import LiveChoices
-from reconciler.core.live.managers import Manager, managers_of
+from reconciler.core.live.managers import OURS, Manager, managers_of
 from reconciler.core.live.projection import project, without
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
@@ -142,18 +142,25 @@ def changed_by(
 ) -> tuple[Manager, ...] | None:
     """Return who changed a field on the cluster, nobody if it was removed there; None if Git changed it.
 
-    A field that what applies Git set is what Git said then. One that is missing was removed if the base has it.
+    A field that what applies Git set is what Git said then, unless it is ours and Git says it neither in the base nor
+    now: an apply takes it away. One that is missing was removed if the base has it.
     """
     if field.has_before:
         path, rest = find_path(live, field.path, keys)
         managers = managers_of(live, path)
-        if any(manager.applies_git for manager in managers) and not rest:
-            return None
-        return managers
-    if before is None or not field.has_after:
+        if not any(manager.applies_git for manager in managers) or rest:
+            return managers
+        is_ours = any(manager.name == OURS for manager in managers)
+        return managers if is_ours and not field.has_after and _has(before, field, keys) is False else None
+    return () if field.has_after and _has(before, field, keys) else None
+
+
+def _has(before: Mapping[str, Any] | None, field: FieldChange, keys: ListKeys) -> bool | None:
+    """Return whether an object has a field; None if the object is not known."""
+    if before is None:
         return None
     path, rest = find_path(before, field.path, keys)
-    return None if rest or not path else ()
+    return bool(path) and not rest
 
 
 def _name(manager: Manager) -> str:

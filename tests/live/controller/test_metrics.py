@@ -1,10 +1,25 @@
-"""The metric catalogue: what is exported is what is documented."""
+"""The metric catalogue: what is exported is what is documented, and what is documented is written somewhere."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRICS, PREFIX, Metric, MetricType
 from reconciler.controller.metrics import Metrics
+from reconciler.core.health.exports.fleet_gauges import samples_at
+
+_PACKAGE = Path(__file__).parents[3] / "reconciler"
+_WRITERS = {
+    "count": MetricType.COUNTER,
+    "observe": MetricType.HISTOGRAM,
+    "set": MetricType.GAUGE,
+    "replace": MetricType.GAUGE,
+}
+_INFO = {"build_info", "gpuhealth_agent_info"}
+"""Gauges that `Metrics` sets itself."""
 
 
 def _families(metrics: Metrics) -> dict[str, str]:
@@ -56,3 +71,26 @@ def test_unknown_names_and_labels_are_errors() -> None:
         metrics.count("objects_total")
     with pytest.raises(ValueError, match="label"):
         metrics.count("git_request_total", type="fetch")
+
+
+def _writes() -> Iterator[tuple[str, str, frozenset[str] | None]]:
+    """Yield method, name and labels of every metric that the code writes by its name; None: given by position."""
+    for path in sorted((_PACKAGE / "controller").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=receiver, attr=method), args=[ast.Constant(value=str(name)), *_]
+                ) if method in _WRITERS and ast.unparse(receiver) in {"metrics", "self._metrics"}:
+                    labels = frozenset(keyword.arg or "" for keyword in node.keywords)
+                    yield method, name, None if method == "replace" else labels
+
+
+def test_every_metric_has_a_writer() -> None:
+    """F-128: an alert on a metric that nobody writes never fires."""
+    rows = {row.name.removeprefix(PREFIX): row for row in (*METRICS, *FLEET_METRICS, *AGENT_METRICS)}
+    written = list(_writes())
+    names = {name for _, name, _ in written} | _INFO | samples_at((), 0.0).keys()
+    assert names == rows.keys()
+    for method, name, labels in written:
+        assert _WRITERS[method] is rows[name].type, name
+        assert labels in (None, rows[name].labels.keys()), name

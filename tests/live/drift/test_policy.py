@@ -1,5 +1,6 @@
 """Drift as a decision on the real API server: revert, adopt and ignore, by `spec.drift` of reconciler.yaml."""
 
+import json
 from typing import Any
 
 import yaml
@@ -151,3 +152,34 @@ def test_to_ignore_more_needs_an_approval(site: Site) -> None:
     planned = site.fleet.run("plan")
     assert planned.code == 5, planned.out
     assert "drift.rules" in planned.out
+
+
+def test_a_field_of_ours_that_git_no_longer_says_is_drift(site: Site) -> None:
+    """F-143: it left the sources before the base, so only its owner tells; an apply takes it away."""
+    start(site)
+    assert site.fleet.run("commit").code == 0
+    site.config_map("one", a="1")
+    site.fleet.commit("b leaves")
+    assert site.fleet.run("commit").code == 0
+    planned = site.plan("--base", "HEAD")
+    assert planned.code == 0, planned.out + planned.err
+    (change,) = json.loads(site.plan_file.read_bytes())["changes"]
+    (drift,) = json.loads(site.plan_file.read_bytes())["drift"]
+    assert [field["path"] for field in change["fields"]] == ["data.b"]
+    assert (drift["field"], drift["live"], drift["hasGit"], drift["action"]) == ("data.b", "1", False, "revert")
+    assert drift["managers"][0].startswith("reconciler (Apply")
+    assert site.apply("--base", "HEAD").code == 0
+    assert site.live("ConfigMap", "one")["data"] == {"a": "1"}
+    assert site.plan("--exit-code").code == 0
+
+
+def test_a_field_that_leaves_git_with_the_plan_is_a_change(site: Site) -> None:
+    """The base still says it: Git removes it, and nobody drifted."""
+    start(site)
+    assert site.fleet.run("commit").code == 0
+    site.config_map("one", a="1")
+    base = site.fleet.git("rev-parse", "HEAD")
+    assert site.plan("--base", base).code == 0
+    plan = json.loads(site.plan_file.read_bytes())
+    assert [field["path"] for field in plan["changes"][0]["fields"]] == ["data.b"]
+    assert plan["drift"] == []

@@ -1,5 +1,6 @@
 """Deep runs on a real API server: only on idle GPUs, with all of them, and never stuck."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ SETTINGS = DeepRunSettings(
 
 
 @pytest.fixture(scope="module")
-def namespace(api_server: ApiServer) -> str:
+def namespace(api_server: ApiServer) -> Iterator[str]:
+    """Make the namespace, and a RuntimeClass for as long as these tests run: others look at all kinds of the server."""
     api_server.client.ensure_namespaces([SETTINGS.namespace])
     nvidia = {
         "apiVersion": "node.k8s.io/v1",
@@ -31,7 +33,8 @@ def namespace(api_server: ApiServer) -> str:
         "handler": "nvidia",
     }
     api_server.client.apply([nvidia])
-    return SETTINGS.namespace
+    yield SETTINGS.namespace
+    api_server.client.request("DELETE", "/apis/node.k8s.io/v1/runtimeclasses/nvidia")
 
 
 def offer(cluster: KubernetesCluster, node: str, gpus: str) -> None:
