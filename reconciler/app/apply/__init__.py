@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.app.apply.execution import Executed, execute
 from reconciler.app.apply.requests import Rules, Target, carry_out
-from reconciler.app.apply.stored import add_record, change_inventory, forget_elsewhere, read_records
+from reconciler.app.apply.stored import add_record, change_inventory, forget_elsewhere, make_namespace, read_records
 from reconciler.app.apply.waiting import Waiter, settle, wait_ready
 from reconciler.core.apply.inventory import Member, ObjectInventory, owns
 from reconciler.core.apply.order import order
@@ -95,13 +95,15 @@ def apply(runs: Mapping[str, ApplyRun], saved: Plan, work: Work) -> tuple[Applie
     Raises what forbids the plan, such as `StalePlan`, before anything is changed. Later failures are results, and so is
     an interruption, after which no other cluster is begun.
     """
-    begun = {name for name, run in runs.items() if _has_begun(saved, read_records(run.live, run.place))}
+    records = {name: read_records(run.live, run.place) for name, run in runs.items()}
+    begun = {name for name, known in records.items() if _has_begun(saved, known)}
     require_current(saved, work, begun)
     applied: list[Applied] = []
     for name, run in runs.items():
         steps = [step for step in work.steps if step.summary.cluster == name]
         if steps or name in begun:
-            applied.append(_apply_to(run, name, saved, replace(work, steps=steps), is_resumed=name in begun))
+            mine = replace(work, steps=steps)
+            applied.append(_apply_to(run, name, saved, mine, is_resumed=name in begun, is_first=not records[name]))
             if applied[-1].interruption is not None:
                 break
     return tuple(applied)
@@ -148,7 +150,7 @@ def _has_begun(saved: Plan, records: Sequence[Record]) -> bool:
     return bool(runs) and runs[-1].result != "Applied"
 
 
-def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resumed: bool) -> Applied:
+def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resumed: bool, is_first: bool) -> Applied:
     """Carry out the steps of one cluster. Nothing changes unless the decision log and the inventory are written."""
     record = Record(
         cluster=cluster,
@@ -161,6 +163,9 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         engine=work.plan.engine,
     )
     run.log(encode_record(record))
+    if is_first:
+        make_namespace(run.live, run.place)
+    approved = _approved(saved, work, is_resumed=is_resumed)  # meanwhile the server notices the new namespace
     add_record(run.live, run.place, record)
     creations = [step.key for step in work.steps if step.verb is Verb.CREATE]
     inventory = change_inventory(run.live, run.place, begin=creations)
@@ -170,7 +175,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         version_of=work.version_of,
         uids=inventory.uids(),
         claims=claims,
-        approved=_approved(saved, work, is_resumed=is_resumed),
+        approved=approved,
         wait_gone=lambda step: wait_ready(_settling(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
     )
     return _finish(run, work, record, _execute(run, work, rules), claims)

@@ -1,6 +1,7 @@
 """The inventory and the records of a cluster: ConfigMaps, read and written with preconditions."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -101,17 +102,15 @@ def _create(live: LiveCluster, body: Mapping[str, Any]) -> None:
         live.create(body)
 
 
-def _make_namespace(live: LiveCluster, name: str) -> None:
-    """Create a namespace that does not exist: the server answers a creation in a missing one only after a pause.
+def make_namespace(live: LiveCluster, place: Place) -> None:
+    """Create the namespace of a place if it is missing: the server answers creations in a missing one after a pause.
 
-    Who may not look leaves it to the creation.
+    Whatever prevents that, the creations in it tell.
     """
-    try:
-        is_missing = live.get(ObjectKey(group=NAMESPACE[0], kind=NAMESPACE[1], namespace="", name=name)) is None
-    except ClusterError:
-        return
-    if is_missing:
-        live.create(_namespace(name))
+    name = place.namespace
+    with suppress(ClusterError):
+        if live.get(ObjectKey(group=NAMESPACE[0], kind=NAMESPACE[1], namespace="", name=name)) is None:
+            live.create(_namespace(name))
 
 
 def _namespace(name: str) -> Body:
@@ -140,8 +139,6 @@ def add_record(live: LiveCluster, place: Place, record: Record) -> None:
         metadata = {"name": name, "namespace": place.namespace}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_RECORDS: lines}}
         try:
-            if old is None:
-                _make_namespace(live, place.namespace)
             _write(live, body, {} if old is None else {name: old})
         except ClusterError as error:
             if error.status != _CONFLICT:

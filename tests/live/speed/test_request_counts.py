@@ -33,6 +33,15 @@ def test_each_creation_is_dry_run_once(site: Site, requests: Requests) -> None:
     assert made["read"] < _MANY
 
 
+def test_the_first_record_is_created_once(site: Site, requests: Requests) -> None:
+    """F-141: its namespace is made before, because the server lets a creation in a missing one wait."""
+    site.config_map("one")
+    assert site.plan().code == 0
+    requests.take()
+    assert site.apply("--no-wait").code == 0
+    assert requests.take()["create"] == 5  # who we are, the namespace, the record, the inventory, the event
+
+
 def test_without_waiting_nothing_is_looked_at_afterwards(site: Site, requests: Requests) -> None:
     """F-141: what was applied is listed only to see whether it is ready."""
     assert site.reconcile().code == 0  # the namespace
