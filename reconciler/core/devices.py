@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from reconciler.core.config import Vendor
+from reconciler.core.patterns import later
 
 PRODUCT_LABEL = {Vendor.NVIDIA: "nvidia.com/gpu.product", Vendor.AMD: "amd.com/gpu.product-name"}
 """Node labels with the GPU product: NVIDIA's GPU feature discovery, AMD's node labeller."""
@@ -156,10 +157,10 @@ def product_label(labels: Mapping[str, Any]) -> str:
 
 
 _VENDOR_NAMES = (
-    (Vendor.AMD, re.compile(r"\b(amd|instinct|radeon|mi\d{2,3}[a-z]?)\b")),
+    (Vendor.AMD, later(r"\b(amd|instinct|radeon|mi\d{2,3}[a-z]?)\b")),
     (
         Vendor.NVIDIA,
-        re.compile(r"\b(nvidia|tesla|geforce|rtx|g?[bh][12]00|gh200|h20|a\d{2,3}[a-z]?|v100|p100|l4|l40s?|t4)\b"),
+        later(r"\b(nvidia|tesla|geforce|rtx|g?[bh][12]00|gh200|h20|a\d{2,3}[a-z]?|v100|p100|l4|l40s?|t4)\b"),
     ),
 )
 """Brands and product lines of data-center GPUs: AMD Instinct MI50 to MI355X; NVIDIA Pascal to Blackwell."""

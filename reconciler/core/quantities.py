@@ -8,7 +8,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-_QUANTITY = re.compile(
+from reconciler.core.patterns import later
+
+_QUANTITY = later(
     r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:(Ki|Mi|Gi|Ti|Pi|Ei)|([numkMGTPE]?)|[eE]([+-]?[0-9]+))", re.ASCII
 )
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

@@ -117,7 +117,8 @@ def _merge(index: CompiledRevision, verdicts: Iterable[Verdict]) -> Iterator[Ver
     """Yield one verdict for all that say the same of one line in a file that the objects are not defined in."""
     groups: dict[object, list[Verdict]] = {}
     for position, verdict in enumerate(verdicts):
-        source = index.sources.get(_path(index, verdict), verdict.place.path)
+        path = _path(index, verdict)
+        source = index.sources[path] if path in index.desired else verdict.place.path  # `sources` is not built for few
         is_elsewhere = source != verdict.place.path and verdict.result is not Result.EXCEPTED
         same = (verdict.rule, verdict.result, verdict.cluster, verdict.place, verdict.message, verdict.hint)
         groups.setdefault(same if is_elsewhere else position, []).append(verdict)

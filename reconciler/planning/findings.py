@@ -1,7 +1,6 @@
 """What a plan reports: problems, and verdicts with exceptions applied, on the date of the plan."""
 
 import datetime as dt
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -9,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Config, RuleSetting
 from reconciler.core.inventory import Inventory, with_quarantined
+from reconciler.core.patterns import later
 from reconciler.core.policy.exceptions import ExceptionInForce, apply_exceptions
 from reconciler.core.policy.references import evaluate_age, evaluate_shrinks, evidence_ages, utc_date
 from reconciler.core.policy.verdict import Result, Verdict
@@ -217,7 +217,7 @@ def _waiting(texts: Iterable[tuple[str, bytes]], missing: Mapping[Finding, Names
     return waiting
 
 
-_NAMED = re.compile(rb"""\b(?:name|kaiQueue)["']?\s*:\s*["']?([^"'\s,}]+)""")
+_NAMED = later(rb"""\b(?:name|kaiQueue)["']?\s*:\s*["']?([^"'\s,}]+)""")
 
 
 def _defined(text: bytes, kinds: Collection[str]) -> Names:

@@ -1,6 +1,5 @@
 """The files of one revision by role: settings, sources, policies, evidence, approvals, rendered objects."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -9,6 +8,7 @@ from msgspec import Struct
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.objects import SourceRef
+from reconciler.core.patterns import later
 from reconciler.core.problems import Problem, Severity
 from reconciler.ports import Entry, Tree
 
@@ -196,7 +196,7 @@ def _irregular_problem(path: str, entry: Entry) -> Problem:
 
 # Device names and characters: learn.microsoft.com/windows/win32/fileio/naming-a-file.
 _WINDOWS_SIGNS = ("<", ">", ":", '"', "|", "?", "*", "\\", "./", " /")
-_WINDOWS_NAMES = re.compile(r"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]")
+_WINDOWS_NAMES = later(r"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]")
 
 
 def portability_problems(paths: Iterable[str]) -> Iterator[Problem]:

@@ -8,13 +8,14 @@ from typing import IO
 
 from reconciler.adapters.git.command import Git
 from reconciler.core.objects import OversizedContent
+from reconciler.core.patterns import later
 from reconciler.errors import RepositoryError
 from reconciler.ports import Commit, Entry
 
 ABSENT = "000000"
-_COMMITTER = re.compile(rb"^committer .*> (-?\d+) ([+-])(\d\d)(\d\d)$")
-_UNMERGED = re.compile(r":\d{6} \d{6} [0-9a-f]+ [0-9a-f]+ U\0([^\0]+)\0")
-_RAW = re.compile(r":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*\0([^\0]+)\0")
+_COMMITTER = later(rb"^committer .*> (-?\d+) ([+-])(\d\d)(\d\d)$")
+_UNMERGED = later(r":\d{6} \d{6} [0-9a-f]+ [0-9a-f]+ U\0([^\0]+)\0")
+_RAW = later(r":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*\0([^\0]+)\0")
 
 
 def blob_oid(data: bytes, object_format: str) -> str:

@@ -28,12 +28,13 @@ from reconciler.adapters.git.objects import (
 )
 from reconciler.adapters.git.worktree import WorkTree
 from reconciler.core.objects import OversizedContent
+from reconciler.core.patterns import later
 from reconciler.core.values import plural
 from reconciler.errors import RepositoryError, StalePlan, printable
 from reconciler.ports import Commit, Draft, Entry, Tree
 
 LARGEST_FILE = 3 << 20  # bytes; as `Limits.file_bytes` of core/documents, which reports the error
-_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_OID = later(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MAX_CONFLICTS = 10  # in one message
 _REMOTE = "refs/remotes/origin/"
 _UPSTREAM = (
@@ -41,7 +42,7 @@ _UPSTREAM = (
     "--format=%(refname) %(symref)",
     *(f"{_REMOTE}{name}" for name in ("HEAD", "main", "master")),
 )
-_REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f]+")
+_REVISION = later(r"(?!-)[^\s\x00-\x1f\x7f]+")
 
 
 class GitRepository:

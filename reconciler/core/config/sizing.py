@@ -3,7 +3,6 @@
 The default label and annotation keys are those of the autoconf controller, so that tools that read them keep working.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from reconciler.core.engines import ANALYTIC, ENGINES, Engine
 from reconciler.core.objects import FieldPath
+from reconciler.core.patterns import later
 
 
 class Goal(StrEnum):
@@ -221,8 +221,8 @@ def _engine_errors(spec: Mapping[str, Any], at: FieldPath) -> Iterator[FieldErro
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _PREFIX = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
-_KEY = re.compile(rf"(?P<prefix>{_PREFIX}/)?{_NAME}")
-_VALUE = re.compile(rf"({_NAME})?")
+_KEY = later(rf"(?P<prefix>{_PREFIX}/)?{_NAME}")
+_VALUE = later(rf"({_NAME})?")
 _LONGEST_PREFIX = 253
 
 

@@ -16,6 +16,8 @@ from msgspec import Struct
 from yaml import _yaml
 from yaml._yaml import CParser
 
+from reconciler.core.patterns import later
+
 PLAIN, QUOTED, COLLECTION = "plain", "quoted", "collection"
 """What `node.tag` holds for nodes without an explicit tag; compared by identity."""
 
@@ -23,7 +25,7 @@ _SAFE_LEVELS = 8000
 """The C composer handles 20,000 levels on a stack of 8 MiB and crashes before 50,000."""
 _CHEAP_BRACKETS = 100
 """The C scanner visits all open brackets at each token: thousands of them cost milliseconds per kilobyte."""
-_JSON_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
+_JSON_ESCAPE = later(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
 _JSON_BREAKS = {"\t": " ", "\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 

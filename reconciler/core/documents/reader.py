@@ -16,26 +16,27 @@ from reconciler.core.documents.document import Document, Reading
 from reconciler.core.documents.parser import Chunk, LimitExceeded, Limits, MappingNode, YamlNode, compose, split
 from reconciler.core.documents.tree import ambiguous_scalars, bare_tags, child, paths_to
 from reconciler.core.objects import FieldPath, OversizedContent, SourceRef, format_path
+from reconciler.core.patterns import later
 from reconciler.core.problems import Problem
 
 Ambiguous = tuple[FieldPath, str]
 _DEFAULT = Limits()
-_SEPARATOR = re.compile(rb"---[ \t\r]*(?:#|\n|$)")
+_SEPARATOR = later(rb"---[ \t\r]*(?:#|\n|$)")
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
-_MAYBE_BARE_TAG = re.compile(rb"[\s\[{,]!\s")
+_MAYBE_BARE_TAG = later(rb"[\s\[{,]!\s")
 _SIZE_UNIT = 1024 * 1024
 _NOT_AN_OBJECT = "write an object, or move the file out of the source folders"
 # The first lines of a pointer: github.com/git-lfs/git-lfs/blob/main/docs/spec.md
-_LFS_POINTER = re.compile(rb"version https://git-lfs\.github\.com/spec/v1\r?\n(?:ext-[^\n]*\n)*oid sha256:")
+_LFS_POINTER = later(rb"version https://git-lfs\.github\.com/spec/v1\r?\n(?:ext-[^\n]*\n)*oid sha256:")
 # Non-printable characters of YAML 1.2, and U+FEFF, which is only allowed at the start of a file
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
+_CONTROL = later("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 # Unicode's directional formatting characters: text looks different from what it is (CVE-2021-42574)
-_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BIDI = later("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-CONFLICT = re.compile(rb"^<{7}(?: |$)", re.MULTILINE)
+CONFLICT = later(rb"^<{7}(?: |$)", re.MULTILINE)
 """The line that starts a merge conflict in a file."""
 
-_DIRECTIVE = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n\.\.\.[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
+_DIRECTIVE = later(rb"(?:\A(?:\xef\xbb\xbf)?|\n\.\.\.[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
 
 _SEPARATOR_HINT = "start each document with a `---` line; kubectl ignores what follows `...`"
 _SYNTAX_HINTS = (

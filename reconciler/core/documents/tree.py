@@ -3,11 +3,13 @@
 Places are looked up on demand, by composing the document again.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
+from typing import Any
 
-from yaml import YAMLError
+from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent, MappingStartEvent, ScalarEvent, YAMLError
+from yaml._yaml import CParser
 
 from reconciler.core.documents.parser import (
     PLAIN,
@@ -23,13 +25,17 @@ from reconciler.core.documents.parser import (
 )
 from reconciler.core.documents.scalars import is_ambiguous, key_text
 from reconciler.core.objects import FieldPath
+from reconciler.core.patterns import later
 
 MERGE = "<<"
 _MAX_PATH_DEPTH = 200
 _MAX_NAME = 60
-_BARE_TAG = re.compile(r"(?:&\S+\s+)?!(?:\s|$)")
+_BARE_TAG = later(r"(?:&\S+\s+)?!(?:\s|$)")
 _GENEROUS = Limits(depth=1_000, nodes=3_000_000)
 """The document was read before, within the caller's limits."""
+_LARGE = 64 * 1024
+"""Bytes of a document that is not composed for a place near its start, among the first `_EARLY_EVENTS` events."""
+_EARLY_EVENTS = 100
 _CACHED = 4
 """Files and trees in the cache: lookups in one document come together."""
 
@@ -147,6 +153,8 @@ def locate(text: bytes, index: int, path: FieldPath, *, key: bool) -> tuple[int,
 
     If the path does not exist, return the place of the key of its nearest ancestor.
     """
+    if len(text) > _LARGE and index < len(chunks := _chunks(text)) and (early := _early(chunks[index], path, key=key)):
+        return early
     tree = _tree(text, index)
     if tree.root is None:
         return None
@@ -160,6 +168,48 @@ def locate(text: bytes, index: int, path: FieldPath, *, key: bool) -> tuple[int,
         key_node, node = step
     mark = (key_node if key and key_node is not None else node).start_mark
     return mark.line + 1 + tree.line, mark.column + 1
+
+
+def _early(chunk: Chunk, path: FieldPath, *, key: bool) -> tuple[int, int] | None:
+    """Return a place near the start of a document, which is not composed for it; None if it is not found so."""
+    if chunk.text.lstrip()[:1] == b"{":
+        return None
+    try:
+        event = _find_event(_first_events(chunk.text), path, key=key)
+    except YAMLError:
+        return None
+    return None if event is None else (event.start_mark.line + 1 + chunk.line, event.start_mark.column + 1)
+
+
+def _first_events(text: bytes) -> Iterator[Any]:
+    parser = CParser(b"#--" + text[3:] if text.startswith(b"---") else text)
+    for _ in range(_EARLY_EVENTS):
+        yield parser.get_event()
+
+
+def _find_event(events: Iterator[Any], path: FieldPath, *, key: bool) -> Any:
+    """Return the event of the value at `path` or of its key; None where it is not found without the whole document."""
+    name: Any = None
+    event = next(islice(events, 2, None), None)  # after the starts of the stream and of the document
+    for part in path:
+        if not isinstance(event, MappingStartEvent):
+            return None
+        for name in events:
+            event = next(events, None)
+            if not isinstance(name, ScalarEvent) or name.value == MERGE or isinstance(event, AliasEvent):
+                return None
+            if name.value == part:
+                break
+            _skip_value(event, events)
+        else:
+            return None
+    return name if key else event
+
+
+def _skip_value(event: Any, events: Iterator[Any]) -> None:
+    depth = int(isinstance(event, CollectionStartEvent))
+    while depth and (event := next(events, None)) is not None:
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
 
 
 def extent(text: bytes, index: int, path: FieldPath) -> tuple[int, int] | None:

@@ -10,14 +10,15 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.health.findings import FindingSeverity, RepairAction
+from reconciler.core.patterns import later
 
 KIND = "HealthPolicy"
 XID_CHECK = "gpu.xid"
 """The check of the kernel's Xid messages. A restart empties them."""
 
-_XIDS = re.compile(r"\bXid (\d+(?: x\d+)?(?:, \d+(?: x\d+)?)*)")
+_XIDS = later(r"\bXid (\d+(?: x\d+)?(?:, \d+(?: x\d+)?)*)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"([0-9]+)([smhd])")
+_DURATION = later(r"([0-9]+)([smhd])")
 
 Limit = Any
 """A threshold of a check, as its row of the catalogue names it."""

@@ -10,11 +10,12 @@ from hashlib import blake2b
 
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import ObjectKey, SourceRef, format_path
+from reconciler.core.patterns import later
 from reconciler.core.problems import Problem
 from reconciler.core.reasons import Origin, Reason
 
 _DIGITS = 8
-_SUFFIX = re.compile(rf"-g[0-9a-f]{{{_DIGITS}}}\.yaml$")
+_SUFFIX = later(rf"-g[0-9a-f]{{{_DIGITS}}}\.yaml$")
 _MARK = slice(-len("-g.yaml") - _DIGITS, -len(".yaml") - _DIGITS)  # where `-g` is in a path
 
 MAX_NAME = 63

@@ -1,6 +1,5 @@
 """`PolicyException` files: permission for one object to break a rule until a date."""
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import ObjectKey, SourceRef, format_path
+from reconciler.core.patterns import later
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.secrets import mask_text
@@ -16,7 +16,7 @@ from reconciler.core.secrets import mask_text
 KIND, GROUP = "PolicyException", "gpureconciler.io"
 PLAN = ObjectKey(group=GROUP, kind="Plan", namespace="", name="plan")
 """What verdicts about a plan as a whole are about."""
-_DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
+_DATE = later(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
 class ExceptionInForce(Struct, frozen=True, kw_only=True):

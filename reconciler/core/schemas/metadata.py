@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from reconciler.core.objects import FieldPath
+from reconciler.core.patterns import later
 from reconciler.core.problems import Severity, Violation
 
 LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -26,10 +27,10 @@ _SUBDOMAIN_LENGTH = 253
 _CRON_JOB_LENGTH = 52  # the controller appends eleven characters to the name of each Job
 _ANNOTATIONS_BYTES = 256 * 1024
 
-_LABEL = re.compile(LABEL_PATTERN[1:-1])
-_SUBDOMAIN = re.compile(SUBDOMAIN_PATTERN[1:-1])
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_KIND = re.compile(MIXED_LABEL_PATTERN[1:-1])
+_LABEL = later(LABEL_PATTERN[1:-1])
+_SUBDOMAIN = later(SUBDOMAIN_PATTERN[1:-1])
+_QUALIFIED = later(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_KIND = later(MIXED_LABEL_PATTERN[1:-1])
 _DNS_LABEL_KINDS = frozenset({("", "Service"), ("", "Namespace"), ("apps", "StatefulSet")})
 _PATH_GROUPS = frozenset({"rbac.authorization.k8s.io", "policy"})  # names can be anything that fits in a URL path
 _FREE_NAMES = frozenset({("networking.k8s.io", "IPAddress"), ("certificates.k8s.io", "CertificateSigningRequest")})

@@ -5,7 +5,6 @@ the only escape sequence in the result. Tables are laid out here and not by rich
 `rich.table` costs more than the rest of a small plan (120 ms of processor time, measured with rich 15).
 """
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from itertools import groupby
@@ -13,6 +12,7 @@ from operator import itemgetter
 
 from msgspec import Struct, field
 
+from reconciler.core.patterns import later
 from reconciler.outputs.terminal.printable import cells, clip, clip_middle, printable, without_commands
 
 
@@ -47,8 +47,8 @@ _ASCII = str.maketrans(
 _MIN_WIDTH = 40
 _MIN_COLUMN = 12
 _MAX_LABEL = 63  # characters of a Kubernetes label value, such as a GPU product
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_TOKENS = re.compile(r" +|[^ ]+")
+_COLOR = later(r"\x1b\[[0-9;]*m")
+_TOKENS = later(r" +|[^ ]+")
 
 
 class Page(Struct, kw_only=True):

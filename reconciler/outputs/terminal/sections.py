@@ -1,8 +1,8 @@
 """Shows sections as text."""
 
-import re
 from collections.abc import Iterable, Sequence
 
+from reconciler.core.patterns import later
 from reconciler.outputs.findings import FindingEntry, Level, group_findings, name_of
 from reconciler.outputs.sections.model import (
     Block,
@@ -23,7 +23,7 @@ from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 _LEVEL_STYLES = {Level.ERROR: Style.ERROR, Level.WARNING: Style.WARNING, Level.NOTE: Style.DIM}
 _MAX_ENTRIES = 5  # of one rule; errors are always shown
 _MAX_NAMES = 8  # of objects or places with the same finding
-_VENDOR = re.compile(r"^(NVIDIA|AMD)-(?=.)")
+_VENDOR = later(r"^(NVIDIA|AMD)-(?=.)")
 
 
 def write_sections(page: Page, sections: Iterable[PageSection], *, full: bool) -> None:

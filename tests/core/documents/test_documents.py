@@ -1,8 +1,11 @@
 """Reading: documents, places, lists, ambiguous scalars, and all problems of a file at once."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from reconciler.core.documents import Document, Limits, read
+from reconciler.core.documents import Document, Limits, read, tree
 from reconciler.core.objects import FieldPath, ObjectKey
 
 JOB = b"""\
@@ -180,6 +183,41 @@ def test_places_through_merge_keys_and_aliases() -> None:
     assert str(document.at(("one", "a"))) == "jobs/a.yaml:2:6"
     assert str(document.at(("one", "b"))) == "jobs/a.yaml:6:6"
     assert str(document.at(("two", "b"))) == "jobs/a.yaml:3:6"
+
+
+_INVENTORY = b"---\n# evidence\nkind: NodeInventory\nspec:\n  other: {a: [1, 2], b: x}\n  takenAt: now\n  nodes:\n"
+
+
+def test_a_place_near_the_start_of_a_large_document_does_not_compose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = only(_INVENTORY + b"".join(b"    - {name: node-%05d}\n" % number for number in range(5_000)))
+    late = document.at(("spec", "nodes", 4_999, "name"))
+    assert str(late) == "jobs/a.yaml:5007:14"
+    monkeypatch.setattr(tree, "_tree", None)
+    assert str(document.at(("spec", "nodes"))) == "jobs/a.yaml:8:5"
+    assert str(document.at(("spec", "nodes"), key=True)) == "jobs/a.yaml:7:3"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        JOB,
+        _INVENTORY + b"    - name: a\n",
+        b"base: &base\n  a: 1\n  b: 2\none:\n  <<: *base\n  b: 3\ntwo: *base\nthree: {a: *base}\n",
+        b'{"kind": "Job", "metadata": {"name": "a"}}\n',
+    ],
+)
+def test_places_near_the_start_are_those_of_the_composed_document(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = only(raw)
+    paths = [path for path in _paths(document.data) if path] + [("spec", "absent"), ("absent", "x"), ("kind", "x")]
+    composed = [(document.at(path), document.at(path, key=True)) for path in paths]
+    monkeypatch.setattr(tree, "_LARGE", 0)
+    assert [(document.at(path), document.at(path, key=True)) for path in paths] == composed
+
+
+def _paths(node: Any, path: FieldPath = ()) -> Iterator[FieldPath]:
+    yield path
+    for part, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from _paths(value, (*path, part))
 
 
 def test_aliases_do_not_share_values() -> None:

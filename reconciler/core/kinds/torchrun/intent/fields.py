@@ -1,11 +1,11 @@
 """Typed access to the fields of a document: each value has its place, each wrong type becomes a problem."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.documents import Document
 from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.patterns import later
 from reconciler.core.problems import Intent, Parsed, Problem, Severity
 from reconciler.core.reasons import Traced, copied
 
@@ -167,10 +167,10 @@ def duplicates(items: tuple[Traced, ...], key: str) -> Iterator[tuple[Traced, Tr
                 yield first, item
 
 
-DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+DNS_LABEL = later(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 """RFC 1035 label: what a Service, and so the host name of a pod, must be."""
 
-LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+LABEL_VALUE = later(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 OWN_LABELS = frozenset(
     {

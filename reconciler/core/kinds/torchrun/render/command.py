@@ -1,6 +1,5 @@
 """The command of the trainer: how its processes find each other, and the script that starts them."""
 
-import re
 import shlex
 
 from msgspec import Struct
@@ -9,6 +8,7 @@ from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Distributed
 from reconciler.core.kinds.torchrun.render.shape import JobShape, WorkloadKind
+from reconciler.core.patterns import later
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced
 from reconciler.core.values import plural
@@ -59,7 +59,7 @@ def find_rendezvous(
     )
 
 
-_PLAIN_WORDS = re.compile(r"([A-Za-z0-9_/.][A-Za-z0-9_@%+:,./-]*)(?: +[A-Za-z0-9_@%+=:,./-]+)*")
+_PLAIN_WORDS = later(r"([A-Za-z0-9_/.][A-Za-z0-9_@%+:,./-]*)(?: +[A-Za-z0-9_@%+=:,./-]+)*")
 """Words that mean the same with and without a shell; the first has no `=`, which would be an assignment."""
 
 _SHELL_WORDS = frozenset(
@@ -73,7 +73,7 @@ _SHELL_WORDS = frozenset(
 )
 """First words that are not programs: bash's own commands and keywords."""
 
-_EXPANDED = re.compile(r"\$\$+|\$(?=\()")
+_EXPANDED = later(r"\$\$+|\$(?=\()")
 
 
 def trainer_command(

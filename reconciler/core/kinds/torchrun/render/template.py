@@ -1,6 +1,5 @@
 """What all jobs of a queue share in one cluster, resolved once: GPUs, nodes, and the fixed part of their pods."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -13,12 +12,13 @@ from reconciler.core.devices import product_words, vendor_in
 from reconciler.core.inventory import Inventory, Node
 from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.queue import TorchrunQueue, trainer_of
+from reconciler.core.patterns import later
 from reconciler.core.placement.distribution import NodeKind
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced, copied
 from reconciler.core.values import plural
 
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_QUANTITY = later(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
