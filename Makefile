@@ -106,9 +106,10 @@ test-apply: $(READY) ## look for an unsafe apply on the real API server, in thou
 test-health: $(READY) ## ten thousand random histories of the health of a fleet
 	@RECONCILER_TEST_HISTORIES=10000 $(BIN)/python -m pytest -q --timeout 0 tests/core/health/fleet/test_histories.py $(PYTEST)
 
-differential: $(READY) ## ask a real API server and us about 1,700 policies; prints the figures of docs/correctness.md
-	@$(BIN)/python -m tests.cluster.build control-plane crds state
+differential: $(READY) ## compare with the real components on large corpora; prints the figures of docs/correctness.md
+	@$(BIN)/python -m tests.cluster.build control-plane crds state bed-state kwok kueue kueue-admission jobset training-operator
 	@$(BIN)/python -m tests.differential $(DIFFERENTIAL)
+	@RECONCILER_TEST_FORESTS=3000 RECONCILER_TEST_EDITS=0 $(BIN)/python -m pytest -q -s --timeout 0 tests/differential/test_kueue_admission.py tests/differential/test_updates.py $(PYTEST)
 
 verify: lint types test ## run lint, types and test, and check that the working tree is clean
 	@git diff --exit-code --stat

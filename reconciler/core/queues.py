@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from reconciler.core.devices import is_slice
+from reconciler.core.devices import WHOLE_GPUS, is_slice
 from reconciler.core.kinds.facts import KindId, QueueRole, Quota
 from reconciler.core.summary.object_summary import Demand, ObjectSummary
 from reconciler.core.summary.providers import ProviderKey, with_provided
@@ -40,6 +40,7 @@ class QueueUsage(Struct, kw_only=True):
     queues: dict[QueueKey, ObjectSummary] = field(default_factory=dict)
     aliases: dict[tuple[KindId, str, str], QueueKey] = field(default_factory=dict)  # by kind, namespace and name
     flavors: dict[str, str] = field(default_factory=dict)  # flavor -> product; empty: any
+    node_labels: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # flavor -> labels of its nodes
     requested: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # GPUs by queue and product
     namespaces: dict[str, int] = field(default_factory=dict)  # the same GPUs by namespace
     providers: dict[ProviderKey, ObjectSummary] = field(default_factory=dict)  # what says the GPUs of others
@@ -57,7 +58,9 @@ class QueueUsage(Struct, kw_only=True):
         """Return the product of a demand: what its pods select, or the only product of their queue's flavors."""
         if demand.product or not self.is_flavored(queue):
             return demand.product
-        products = {quota.product for quota in self.quotas(queue) if not is_slice(quota.product)}
+        products = {
+            self.product_of_quota(quota) for quota in self.queues[queue].quotas if quota.resource == demand.resource
+        }
         return products.pop() if len(products) == 1 else ""
 
     def parent_of(self, queue: QueueKey) -> QueueKey | None:
@@ -107,7 +110,7 @@ class QueueUsage(Struct, kw_only=True):
             return row.quotas
         by_product: dict[str, Quota] = {}
         for quota in row.quotas:
-            product = quota.product if is_slice(quota.product) else self.flavors.get(quota.product, quota.product)
+            product = self.product_of_quota(quota)
             sum_so_far = by_product.get(product, Quota(product, 0.0, 0.0))
             by_product[product] = Quota(
                 product,
@@ -115,6 +118,11 @@ class QueueUsage(Struct, kw_only=True):
                 add_amounts(sum_so_far.limit, quota.limit),
             )
         return tuple(by_product.values())
+
+    def product_of_quota(self, quota: Quota) -> str:
+        """Return the product of a quota by flavor: that of the flavor's nodes, or the resource of slices."""
+        is_whole = not quota.resource or quota.resource in WHOLE_GPUS
+        return self.flavors.get(quota.product, quota.product) if is_whole else quota.resource
 
     def requested_with_children(self) -> dict[QueueKey, dict[str, int]]:
         """Return the GPUs requested of every queue by product, with those of the queues below it."""
@@ -132,6 +140,7 @@ class QueueUsage(Struct, kw_only=True):
             aliases={**self.aliases},
             flavors={**self.flavors},
             providers={**self.providers},
+            node_labels={**self.node_labels},
             requested={**self.requested} if with_requests else {},
             namespaces={**self.namespaces} if with_requests else {},
         )
@@ -145,6 +154,7 @@ class QueueUsage(Struct, kw_only=True):
             self.aliases[(row.group, row.kind), row.namespace, row.name] = QueueKey(*row.parent_kind, row.parent)
         elif role is QueueRole.FLAVOR:
             self.flavors[row.name] = row.product
+            self.node_labels[row.name] = row.labels
         elif row.provides:
             self.providers[(row.group, row.kind), row.namespace, row.name] = row
 

@@ -124,7 +124,8 @@ def _sources_digest(folder: Path) -> str:
 
 
 def _part_folder(what: Part) -> Path:
-    return cache_folder() / f"{what.name}-{what.module.version}-{_digest(repr(what).encode())}"
+    sources = (found.read_bytes() for name in what.own for found in sorted((_HERE / name).iterdir()))
+    return cache_folder() / f"{what.name}-{what.module.version}-{_digest(repr(what).encode(), *sources)}"
 
 
 def _digest(*inputs: bytes) -> str:
@@ -159,6 +160,8 @@ def _build_part(what: Part, scratch: Path, say: Say) -> None:
             if text.count(edit.old) != 1:
                 raise PartsUnavailableError(f"{what.name}: {edit.file} does not hold {edit.old!r} once")
             path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
+        for name in what.own:
+            shutil.copytree(_HERE / name, tree / "cmd" / name)
         for program, package in what.programs:
             step = f"building {program} {what.module.version}"
             _go_build(step, tree, scratch / program, (*_flags(what), package), say, cgo=what.cgo)

@@ -3,7 +3,7 @@
 Versions are pinned to what the Go module proxy serves; the control plane's own are in `controlplane/go.mod`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 KUBERNETES = "1.36.3"
@@ -33,6 +33,7 @@ class Part:
     """Programs built from one module: `programs` maps the name of a program to its package in the module.
 
     `install` are the kustomizations of its objects, kept as `install.json`; `data` are folders that it reads as it runs.
+    `own` are programs of ours, by the folder beside this file, which are built as packages of the module.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Part:
     data: tuple[str, ...] = ()
     tags: str = ""
     cgo: bool = False
+    own: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,12 @@ TRAINING_OPERATOR = Part(
     install=("manifests/overlays/standalone",),
 )
 KUEUE = Part(name="kueue", module=KUEUE_MODULE, programs=(("kueue", "./cmd/kueue"),), install=("config/default",))
+KUEUE_ADMISSION = Part(
+    name="kueue-admission",
+    module=Module(path=KUEUE_MODULE.path, version=KUEUE_MODULE.version),
+    programs=(("admission", "./cmd/admission"),),
+    own=("admission",),
+)
 JOBSET = Part(
     name="jobset",
     module=JOBSET_MODULE,
@@ -172,4 +180,18 @@ PROMTOOL = Part(
 REDIS = "redis"
 """The folder with our own module of the store in memory that Argo CD asks for."""
 
-PARTS = (KWOK, KAI, TRAINING_OPERATOR, KUEUE, JOBSET, FLUX_SOURCE, FLUX_KUSTOMIZE, GITEA, ARGO_CD, KIND, HELM, PROMTOOL)
+PARTS = (
+    KWOK,
+    KAI,
+    TRAINING_OPERATOR,
+    KUEUE,
+    KUEUE_ADMISSION,
+    JOBSET,
+    FLUX_SOURCE,
+    FLUX_KUSTOMIZE,
+    GITEA,
+    ARGO_CD,
+    KIND,
+    HELM,
+    PROMTOOL,
+)

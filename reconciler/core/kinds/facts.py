@@ -49,12 +49,17 @@ class PodSet(NamedTuple):
 class Quota(Struct, frozen=True, array_like=True):
     """GPUs that a queue grants for one product (`""`: any). None is unlimited.
 
-    Kueue grants per ResourceFlavor: there `product` is the name of the flavor, whose own summary has the product.
+    Kueue grants per ResourceFlavor and resource: there `product` is the name of the flavor, whose own summary has the
+    product. `lending` is how much of it the other members of a cohort may use, and all pods of a pod set take one
+    flavor of each `group`.
     """
 
     product: str
     guaranteed: float | None
     limit: float | None
+    resource: str = ""
+    lending: float | None = None
+    group: int = 0
 
 
 class Reference(Struct, frozen=True, array_like=True):
@@ -79,12 +84,16 @@ class QueueRole(StrEnum):
 
 
 class Relations(Struct, frozen=True, kw_only=True):
-    """What an object without pods grants and refers to. `product` is the GPU product of a flavor's nodes."""
+    """What an object without pods grants and refers to.
+
+    `product` is the GPU product of a flavor's nodes, `labels` are those that Kueue compares with node selectors.
+    """
 
     parent: str = ""
     quotas: tuple[Quota, ...] = ()
     references: tuple[Reference, ...] = ()
     product: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 class Deletion(Struct, frozen=True, kw_only=True):
@@ -95,6 +104,14 @@ class Deletion(Struct, frozen=True, kw_only=True):
     effect: str = ""
     hint: str
     names_users: bool = False  # the message counts the objects that still refer to it
+
+
+class Loss(Struct, frozen=True, kw_only=True):
+    """What a change or deletion of an object takes from its users, which reverting the commit does not give back."""
+
+    rule: str
+    message: str
+    hint: str
 
 
 class Users(Struct, frozen=True, kw_only=True):

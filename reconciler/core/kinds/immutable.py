@@ -21,7 +21,7 @@ def differing(before: Body, after: Body, *paths: str) -> list[str]:
 
 
 def only(*paths: str, defaults: Mapping[str, Any] | None = None) -> Check:
-    """Return a check for kinds of which only these fields are immutable; a field without a value has its default."""
+    """Return a check for kinds of which only these fields are immutable; an absent or empty one has its default."""
     values = defaults or {}
 
     def check(before: Body, after: Body) -> list[str]:
@@ -33,7 +33,7 @@ def only(*paths: str, defaults: Mapping[str, Any] | None = None) -> Check:
 
 def _or_default(body: Body, path: str, defaults: Mapping[str, Any]) -> Any:
     value = value_of(body, path)
-    return defaults.get(path) if value is None else value
+    return defaults.get(path) if value is None or value == [] else value
 
 
 def while_set(*paths: str) -> Check:
@@ -56,6 +56,15 @@ def all_but(section: str, *mutable: str) -> Check:
         left, right = left if isinstance(left, Mapping) else {}, right if isinstance(right, Mapping) else {}
         names = [name for name in sorted({*left, *right}) if name not in mutable]
         return [f"{section}.{name}" for name in names if left.get(name) != right.get(name)]
+
+    return check
+
+
+def every(*checks: Check) -> Check:
+    """Return a check that finds what any of the checks finds."""
+
+    def check(before: Body, after: Body) -> list[str]:
+        return [path for each in checks for path in each(before, after)]
 
     return check
 

@@ -12,7 +12,7 @@ from reconciler.core.config import Backend, Cluster
 from reconciler.core.config.pod_paths import DeclaredPods
 from reconciler.core.documents import Document
 from reconciler.core.inventory import Inventory
-from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, PodSet, QueueRole, Refusal, Relations, Users
+from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, Loss, PodSet, QueueRole, Refusal, Relations, Users
 from reconciler.core.kinds.pod_paths import reader
 from reconciler.core.kinds.pods import replicated
 from reconciler.core.kinds.rendered import Rendered
@@ -125,6 +125,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         unapplied: names the fields that differ, are accepted, and reach no running pod.
         has_generations: a new generation may run under another name, because no other object names it.
         deletion: the risk of deleting or renaming an object.
+        losses: names what a change of an object takes from its users; the second body is None where it is deleted.
         users: how to find the live objects that run in an object, and keep it from being deleted.
         is_stateful: it holds data, or others depend on it: a rename counts as a deletion for budgets.
         never_moves: a deletion and a creation are never shown as one move.
@@ -176,6 +177,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     unapplied: Callable[[Body, Body], Sequence[str]] | None = None
     has_generations: bool = False
     deletion: Deletion | None = None
+    losses: Callable[[Body, Body | None], Iterable[Loss]] | None = None
     users: Callable[[Body], Users] | None = None
     is_stateful: bool = False
     never_moves: bool = False

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.causes import Cause
+from reconciler.core.kinds.facts import Loss
 from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import IMMUTABLE, why_recreated
@@ -38,6 +39,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     team: str = ""  # label of the rendered object
     on_immutable_change: str = ""  # the choice of its document or queue; empty: that of the configuration
     recreated: str = ""  # the annotation because of which it is deleted and created again
+    losses: tuple[Loss, ...] = ()  # of the change in place
 
 
 class FieldSchemas(Protocol):
@@ -122,6 +124,7 @@ def compare(
         frozen=frozen,
         recreated="" if manifest.on_immutable_change else _why_recreated(row, frozen, manifest.body),
         unapplied=unapplied,
+        losses=tuple(row.losses(before, manifest.body)) if row.losses else (),
         storage=(value_at(before, row.storage), value_at(manifest.body, row.storage)) if row.storage else (None, None),
     )
 

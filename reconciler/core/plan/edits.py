@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.causes import Cause
+from reconciler.core.kinds.facts import Loss
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan.changed_paths import ChangedPaths
 from reconciler.core.plan.comparison import Comparison, compare, redact_reasons, team_of
@@ -36,6 +37,7 @@ class Edit(Struct, frozen=True, kw_only=True):
     comparison: Comparison | None
     row_before: ObjectSummary | None
     row_after: ObjectSummary | None
+    losses: tuple[Loss, ...] = ()
 
 
 def make_edits(inputs: Inputs, paths: ChangedPaths) -> tuple[Edit, ...]:
@@ -70,8 +72,16 @@ def running_gpus(row: ObjectSummary | None) -> int:
 def _move(inputs: Inputs, paths: ChangedPaths, move: Move) -> Edit:
     edit = _compare(inputs, paths, Operation.MOVE, move.old, move.new)
     return replace(
-        edit, change=replace(edit.change, moved_from=f"{inputs.config.rendered}/{move.old}", declared=move.declared)
+        edit,
+        change=replace(edit.change, moved_from=f"{inputs.config.rendered}/{move.old}", declared=move.declared),
+        losses=_losses_of_deletion(inputs, edit.row_before, move.old),
     )
+
+
+def _losses_of_deletion(inputs: Inputs, row: ObjectSummary | None, path: str) -> tuple[Loss, ...]:
+    losses = inputs.kinds.find(row.group, row.kind).losses if row else None
+    body = inputs.body(path) if losses else None
+    return tuple(losses(body, None)) if losses and body else ()
 
 
 def _replacement(inputs: Inputs, paths: ChangedPaths, replacement: Move) -> Edit:
@@ -110,7 +120,10 @@ def _compare(inputs: Inputs, paths: ChangedPaths, operation: Operation, old: str
         team=comparison.team,
         recreated=comparison.recreated if operation is Operation.REPLACE else "",
     )
-    return Edit(change=change, comparison=comparison, row_before=row_before, row_after=row_after)
+    losses = comparison.losses
+    if change.recreated:
+        losses += _losses_of_deletion(inputs, row_before, old)
+    return Edit(change=change, comparison=comparison, row_before=row_before, row_after=row_after, losses=losses)
 
 
 def _create_detailed(inputs: Inputs, paths: ChangedPaths, path: str) -> Edit:
@@ -155,7 +168,8 @@ def _delete(inputs: Inputs, paths: ChangedPaths, path: str, *, detailed: bool) -
         digest_before=inputs.existing[path],
         team=team_of(body),
     )
-    return Edit(change=change, comparison=None, row_before=row, row_after=None)
+    losses = _losses_of_deletion(inputs, row, path)
+    return Edit(change=change, comparison=None, row_before=row, row_after=None, losses=losses)
 
 
 def _key_from_path(path: str) -> ObjectKey:

@@ -81,6 +81,7 @@ def find_risks(edits: Iterable[Edit], context: RiskContext) -> tuple[Risk, ...]:
     for edit in edits:
         if edit.change.operation in _DELETING:
             risks += _deletion(edit, context)
+        risks += [_risk(edit, loss.rule, RiskText(loss.message, loss.hint)) for loss in edit.losses]
         for rule in RISKS:
             if rule.check is not None and edit.change.operation in rule.operations:
                 text = rule.check(edit, context)
@@ -296,6 +297,11 @@ RISKS: tuple[RiskRule, ...] = (
         harm=Harm.DATA_LOSS,
     ),
     RiskRule(
+        "risk.volume-data-loss",
+        "Volumes or claims are deleted with their data, now or once a set is scaled down or a claim is deleted",
+        harm=Harm.DATA_LOSS,
+    ),
+    RiskRule(
         "risk.namespace-delete",
         "A namespace is deleted with all objects in it, including those not in Git",
         harm=Harm.DATA_LOSS,
@@ -304,6 +310,22 @@ RISKS: tuple[RiskRule, ...] = (
         "risk.crd-delete", "A CustomResourceDefinition is deleted with every object of its kind", harm=Harm.DATA_LOSS
     ),
     RiskRule("risk.queue-delete", "A queue is deleted, so its workloads are no longer admitted", harm=Harm.DISRUPTION),
+    RiskRule("risk.queue-stop", "A queue stops to admit workloads, and may evict those in it", harm=Harm.DISRUPTION),
+    RiskRule(
+        "risk.queue-sharing",
+        "A queue leaves its cohort, lends less to it, or may borrow less from it",
+        harm=Harm.DISRUPTION,
+    ),
+    RiskRule(
+        "risk.flavor",
+        "A flavor is deleted or stands for other nodes, so queues with it stop or grant other GPUs",
+        harm=Harm.DISRUPTION,
+    ),
+    RiskRule(
+        "risk.storage-class-delete",
+        "A storage class is deleted, so new claims of it stay Pending",
+        harm=Harm.DISRUPTION,
+    ),
     RiskRule(
         "risk.workload-delete",
         "A workload with GPUs is deleted or renamed",
@@ -360,4 +382,4 @@ RISKS: tuple[RiskRule, ...] = (
     ),
     RiskRule("risk.kept", "An object without a source stays, because an annotation keeps it", find=_find_kept),
 )
-"""Every risk, the most severe first. Rows without a check are risks of deletion, which `Kind.deletion` refers to."""
+"""Every risk, the most severe first. Rows without a check are those that `Kind.deletion` and `Kind.losses` name."""

@@ -5,7 +5,8 @@ from typing import Any
 
 from reconciler.core.devices import product_label
 from reconciler.core.kinds.facts import QueueRole
-from reconciler.core.kinds.kueue import CLUSTER_QUEUE, QUEUE_LABEL
+from reconciler.core.kinds.kueue import CLUSTER_QUEUE
+from reconciler.core.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.core.kinds.progress import conditions, holds
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.status.live import ClusterObjects

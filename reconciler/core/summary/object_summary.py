@@ -51,6 +51,16 @@ class Uncounted(msgspec.Struct, frozen=True, array_like=True):
     what: str
 
 
+class PodRequest(msgspec.Struct, frozen=True, array_like=True):
+    """What the pods of one template request together, in a queue that grants GPUs by flavor.
+
+    devices: extended resources and their number. labels: node labels that the pods require, with the values allowed.
+    """
+
+    devices: tuple[tuple[str, int], ...]
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
 class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     """What a plan keeps of one rendered object."""
 
@@ -85,6 +95,8 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     needs: tuple[Need, ...] = ()
     uncounted: tuple[Uncounted, ...] = ()
     provides: bool = False  # it runs no pods: `demands` are those of each object that names it, `pods` their pods
+    pod_requests: tuple[PodRequest, ...] = ()  # of a workload whose queue grants GPUs by flavor
+    labels: tuple[tuple[str, str], ...] = ()  # of a flavor: those of its nodes
 
     @property
     def key(self) -> ObjectKey:

@@ -151,6 +151,24 @@ def _term_product(term: Mapping[str, Any]) -> str:
     return ""
 
 
+def required_labels(spec: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the node labels that a pod requires, each with the values that it allows.
+
+    Of node affinity only a single term and its operator In: what else it requires is for the scheduler to judge.
+    """
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for key, value in mapping(spec.get("nodeSelector")).items():
+        if type(key) is str and type(value) is str:
+            found.append((key, (value,)))
+    node = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
+    terms = sequence(mapping(node.get("requiredDuringSchedulingIgnoredDuringExecution")).get("nodeSelectorTerms"))
+    for expression in map(mapping, sequence(mapping(terms[0]).get("matchExpressions")) if len(terms) == 1 else ()):
+        values = tuple(text(value) for value in sequence(expression.get("values")))
+        if expression.get("operator") == "In" and values:
+            found.append((text(expression.get("key")), values))
+    return tuple(sorted(found))
+
+
 def _references(spec: Mapping[str, Any], at: str, namespace: str) -> Iterator[Reference]:
     name = spec.get("serviceAccountName")
     if name and type(name) is str:

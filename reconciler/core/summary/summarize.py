@@ -8,8 +8,8 @@ from reconciler.core.kinds.kind import ANY_KIND, Body, Kind, Kinds
 from reconciler.core.kinds.pods import is_suspended
 from reconciler.core.manifests.finished import is_finished
 from reconciler.core.objects import SourceRef, format_path, split_api_version
-from reconciler.core.summary.object_summary import Demand, Need, ObjectSummary, Uncounted
-from reconciler.core.summary.pods import PodReading, read_pod
+from reconciler.core.summary.object_summary import Demand, Need, ObjectSummary, PodRequest, Uncounted
+from reconciler.core.summary.pods import PodReading, read_pod, required_labels
 from reconciler.core.summary.uncounted import find_uncounted
 from reconciler.core.values import mapping, text
 
@@ -58,6 +58,7 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
         "quotas": relations.quotas,
         "references": relations.references,
         "product": relations.product,
+        "labels": relations.labels,
         "queue_role": row.queue_role,
     }
 
@@ -147,12 +148,20 @@ def _workload(
         "finished": has_ended,
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": tuple(Demand(*shape, count) for shape, count in demands.items()),
+        "pod_requests": tuple(_pod_requests(pod_sets, pods)) if demands and role is QueueRole.ALIAS else (),
         "is_workload": True,
         "least_gpus": bounds[0],
         "most_gpus": bounds[1],
         "needs": tuple(_needs(pod_sets, pods, namespace)),
         "uncounted": (*uncounted, *_unknown(pod_sets, pods)),
     }
+
+
+def _pod_requests(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> Iterator[PodRequest]:
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        if pod.devices and pod_set.replicas:
+            devices = tuple((resource, gpus * pod_set.replicas) for resource, gpus in pod.devices.items())
+            yield PodRequest(devices, required_labels(mapping(pod_set.template.get("spec"))))
 
 
 def _queue(

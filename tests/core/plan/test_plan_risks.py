@@ -143,7 +143,7 @@ def test_fields_that_need_a_new_object(before: Body, after: Body, field: str) ->
         (claim("x", "10Gi"), claim("x", "20Gi")),
         (STATEFUL, with_spec(STATEFUL, replicas=2, template={"spec": {}})),
         (SERVICE, with_spec(SERVICE, ports=[{"port": 1}])),
-        (flavor("x", "H100"), flavor("x", "A100")),
+        (flavor("x"), flavor("x", "A100")),
         (BINDING, BINDING | {"subjects": [{"name": "a"}]}),
     ],
 )

@@ -376,6 +376,15 @@ def test_a_cohort_adds_and_never_bounds() -> None:
                 local_queue("l", "c"),
                 job(queue="l", label=KUEUE_QUEUE),
             ],
+            [("quota.queue-limit", "deny")],
+        ),
+        (
+            [
+                flavor("h100", "H100"),
+                *(cluster_queue(name, {"h100": 8}, cohort="all") for name in "cd"),
+                local_queue("l", "c"),
+                job(queue="l", label=KUEUE_QUEUE),
+            ],
             [],
         ),
         (
@@ -390,11 +399,11 @@ def test_a_cohort_adds_and_never_bounds() -> None:
         (
             [
                 *(flavor("h100", "H100"), flavor("a100", "A100")),
-                cluster_queue("c", {"h100": 8, "a100": 8}),
+                cluster_queue("c", {"h100": 8, "a100": 8}),  # its pods take one flavor
                 local_queue("l", "c"),
                 job(queue="l", label=KUEUE_QUEUE),
             ],
-            [],
+            [("quota.queue-limit", "deny")],
         ),
     ],
 )

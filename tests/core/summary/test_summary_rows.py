@@ -262,10 +262,12 @@ def test_quotas_of_queues() -> None:
     assert read(kai_queue("a", 8, parent="root")).parent == "root"
     assert read(kai_queue("a", -1, limit=0.5)).quotas == (Quota("", None, 0.5),)
     assert read(plain("Queue", "a", api="scheduling.run.ai/v2", spec={})).quotas == (Quota("", 0.0, 0.0),)
-    assert read(cluster_queue("c", {"h100": 16, "a100": "8"})).quotas == (Quota("h100", 16, 16), Quota("a100", 8, 8))
-    assert read(cluster_queue("c", {"h100": 16}, cohort="all")).quotas == (Quota("h100", 16, None),)
+    gpu = "nvidia.com/gpu"
+    both = (Quota("h100", 16, 16, gpu), Quota("a100", 8, 8, gpu))
+    assert read(cluster_queue("c", {"h100": 16, "a100": "8"})).quotas == both
+    assert read(cluster_queue("c", {"h100": 16}, cohort="all")).quotas == (Quota("h100", 16, None, gpu),)
     borrowing = read(cluster_queue("c", {"h100": 16}, cohort="all", borrowing=4))
-    assert (borrowing.quotas, borrowing.parent) == ((Quota("h100", 16, 20),), "all")
+    assert (borrowing.quotas, borrowing.parent) == ((Quota("h100", 16, 20, gpu),), "all")
     assert read(flavor("h100", "H100")).product == "H100"
     assert read(local_queue("l", "c")).parent == "c"
     hard = plain("ResourceQuota", "q", spec={"hard": {"requests.nvidia.com/gpu": "4", "pods": 3}})

@@ -21,9 +21,10 @@ from reconciler.core.schemas import Catalogue
 from reconciler.planning.live.probe import Probe, ServerReply, probe
 from reconciler.planning.live.reading import at_once
 from reconciler.ports.cluster import Body, ClusterError
-from tests.cluster import test_agreement, test_updates
+from tests.cluster import test_agreement
 from tests.cluster.client import Cause, Result
 from tests.cluster.mutations import Mutation, mutations
+from tests.differential.edits import leaves
 from tests.live.cluster.fixtures import key_of
 
 CATALOGUE = Catalogue(bundle)
@@ -130,7 +131,7 @@ def test_every_changed_field_is_found(stored: list[tuple[Body, Body]]) -> None:
 
 def changed(body: Body, found: Body) -> Iterator[tuple[str, Body]]:
     """Yield the live object with one of the applied values changed, then without it."""
-    for path in test_updates._leaves(body, ()):
+    for path in leaves(body, ()):
         if path[0] in {"apiVersion", "kind"} or path[:2] in {("metadata", "name"), ("metadata", "namespace")}:
             continue
         for verb in ("change", "remove"):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.kind import Body, Kind
+from reconciler.core.kinds.kueue.labels import frozen_labels
 from reconciler.core.objects import FieldPath
 from reconciler.core.values import count, mapping, sequence, text, value_at
 
@@ -47,6 +48,7 @@ KINDS = (
         kind="AppWrapper",
         components=_components,
         declared=_declared,
+        immutable=frozen_labels,
         progress=_app_wrapper_progress,
     ),
 )

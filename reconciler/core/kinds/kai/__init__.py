@@ -4,6 +4,7 @@ from math import isfinite
 from typing import Any
 
 from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations, Users
+from reconciler.core.kinds.immutable import while_set
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.values import mapping, text
 
@@ -68,6 +69,13 @@ KINDS = (
         naming_labels=QUEUE_LABELS,
         queue_role=QueueRole.TREE,
         parent_kind=QUEUE,
+    ),
+    Kind(
+        group="kai.scheduler",
+        kind="Topology",
+        immutable=while_set("spec.levels"),
+        has_group_in_path=True,
+        is_cluster_scoped=True,
     ),
     Kind(group=GROUP, kind="PodGroup", relations=_pod_group, has_group_in_path=True),
 )

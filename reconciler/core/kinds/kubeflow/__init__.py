@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import PodProvider, PodSet
-from reconciler.core.kinds.immutable import Body, only, value_of
+from reconciler.core.kinds.immutable import Body, every, value_of, while_set
+from reconciler.core.kinds.jobset import POLICIES
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.kubeflow.training import pytorch_job_training, train_job_training
+from reconciler.core.kinds.kueue.labels import frozen_labels
 from reconciler.core.kinds.pods import Reader, of_spec, replicated
 from reconciler.core.objects import FieldPath
 from reconciler.core.values import count, mapping, sequence, text
@@ -128,11 +130,23 @@ def _train_job_progress(body: Body) -> "Progress":
     return train_job_progress(body)
 
 
+_QUEUE_OF_POLICY = while_set("spec.runPolicy.schedulingPolicy.queue")  # transition rule of the CRDs
+_RUNTIME_IMMUTABLE = while_set(*(f"spec.template.spec.{field}" for field in POLICIES))
+_IMMUTABLE = every(_QUEUE_OF_POLICY, frozen_labels)
+
+
+def _mpi_job(before: Body, after: Body) -> list[str]:
+    """Check an MPIJob: Kueue manages those of the MPI operator, and not those of the training operator."""
+    is_managed = after.get("apiVersion") == f"{_GROUP}/v2beta1"
+    return list(_IMMUTABLE(before, after) if is_managed else _QUEUE_OF_POLICY(before, after))
+
+
 def _job(kind: str, field: str) -> Kind:
     return Kind(
         group=_GROUP,
         kind=kind,
         pods=of_spec(_roles(field)),
+        immutable=_mpi_job if kind == "MPIJob" else _IMMUTABLE,
         unapplied=_unapplied,
         has_generations=True,
         progress=_operator_job_progress,
@@ -144,6 +158,7 @@ KINDS = (
         group=_GROUP,
         kind="PyTorchJob",
         pods=of_spec(_roles("pytorchReplicaSpecs")),
+        immutable=_IMMUTABLE,
         unapplied=_unapplied,
         has_generations=True,
         training=pytorch_job_training,
@@ -156,18 +171,24 @@ KINDS = (
     _job("JAXJob", "jaxReplicaSpecs"),
     Kind(group=_GROUP, kind="Notebook", pods=_notebook),
     Kind(group=_GROUP, kind="Experiment", components=_experiment),
-    Kind(group=TRAINING_RUNTIME[0], kind=TRAINING_RUNTIME[1], provides=of_spec(_runtime)),
+    Kind(
+        group=TRAINING_RUNTIME[0],
+        kind=TRAINING_RUNTIME[1],
+        provides=of_spec(_runtime),
+        immutable=_RUNTIME_IMMUTABLE,
+    ),
     Kind(
         group=CLUSTER_TRAINING_RUNTIME[0],
         kind=CLUSTER_TRAINING_RUNTIME[1],
         provides=of_spec(_runtime),
+        immutable=_RUNTIME_IMMUTABLE,
         is_cluster_scoped=True,
     ),
     Kind(
         group="trainer.kubeflow.org",
         kind="TrainJob",
         pods=of_spec(_train_job),
-        immutable=only("spec.runtimeRef", "spec.managedBy"),  # transition rules of its CRD
+        immutable=every(while_set("spec.runtimeRef", "spec.managedBy"), frozen_labels),  # transition rules of its CRD
         has_generations=True,
         training=train_job_training,
         progress=_train_job_progress,

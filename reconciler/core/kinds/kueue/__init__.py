@@ -1,20 +1,21 @@
 """Kueue (`kueue.x-k8s.io`): quotas by flavor, cohorts that share them, and namespaced names for both."""
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import Any
 
-from reconciler.core.devices import WHOLE_GPUS, is_gpu, product_label
+from reconciler.core.devices import is_gpu, product_label
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations, Users
 from reconciler.core.kinds.immutable import Body, all_but, value_of, while_set
 from reconciler.core.kinds.kind import Kind, Lookup, Offer
+from reconciler.core.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
+from reconciler.core.kinds.kueue.losses import FLAVOR_DELETION, flavor_losses, queue_losses
 from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.reasons import Origin
 from reconciler.core.values import mapping, sequence, text
 
 GROUP = "kueue.x-k8s.io"
-QUEUE_LABEL = f"{GROUP}/queue-name"
-PRIORITY_LABEL = f"{GROUP}/priority-class"
 CLUSTER_QUEUE = (GROUP, "ClusterQueue")
 LOCAL_QUEUE = (GROUP, "LocalQueue")
 WORKLOAD = (GROUP, "Workload")
@@ -50,17 +51,26 @@ def _granting(spec: Mapping[str, Any], parent: str) -> Relations:
 
 
 def _quotas(spec: Mapping[str, Any], *, borrows: bool) -> Iterator[Quota]:
-    """Yield a quota for each flavor: the nominal quota is guaranteed; only members of a cohort may borrow more."""
-    for group in map(mapping, sequence(spec.get("resourceGroups"))):
+    """Yield a quota for each flavor and resource: the nominal quota is guaranteed, members of a cohort may borrow more.
+
+    Kueue counts whole devices, and rounds fractions up.
+    """
+    for number, group in enumerate(map(mapping, sequence(spec.get("resourceGroups")))):
         for flavor in map(mapping, sequence(group.get("flavors"))):
             for resource in map(mapping, sequence(flavor.get("resources"))):
                 name = resource.get("name")
                 if not is_gpu(name):
                     continue
-                nominal = gpu_quantity(resource.get("nominalQuota")) or 0.0
-                extra = gpu_quantity(resource.get("borrowingLimit")) if borrows else 0.0
-                product = text(flavor.get("name")) if name in WHOLE_GPUS else text(name)
-                yield Quota(product, nominal, None if extra is None else nominal + extra)
+                nominal = _whole(resource.get("nominalQuota")) or 0.0
+                extra = _whole(resource.get("borrowingLimit")) if borrows else 0.0
+                limit = None if extra is None else nominal + extra
+                lending = _whole(resource.get("lendingLimit")) if borrows else None
+                yield Quota(text(flavor.get("name")), nominal, limit, text(name), lending, number)
+
+
+def _whole(value: Any) -> float | None:
+    amount = gpu_quantity(value)
+    return None if amount is None else float(ceil(amount))
 
 
 def _flavor_references(spec: Mapping[str, Any]) -> Iterator[Reference]:
@@ -81,8 +91,10 @@ def _local_queue(body: Body) -> Relations:
 def _resource_flavor(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
     topology = text(spec.get("topologyName"))
+    labels = mapping(spec.get("nodeLabels"))
     return Relations(
-        product=product_label(mapping(spec.get("nodeLabels"))),
+        product=product_label(labels),
+        labels=tuple(sorted((key, text(labels[key])) for key in labels if type(key) is str)),
         references=(Reference(*TOPOLOGY, "", topology, "spec.topologyName"),) if topology else (),
     )
 
@@ -154,6 +166,7 @@ KINDS = (
         is_definition=True,
         is_stateful=True,
         deletion=DELETION,
+        losses=queue_losses,
         users=_admitted_through,
         reference_rule="reference.queue",
         naming_labels=(QUEUE_LABEL,),
@@ -168,6 +181,7 @@ KINDS = (
         is_definition=True,
         is_stateful=True,
         deletion=DELETION,
+        losses=queue_losses,
         users=_admitted_to,
         reference_rule="reference.cluster-queue",
         is_cluster_scoped=True,
@@ -180,6 +194,7 @@ KINDS = (
         relations=_cohort,
         is_stateful=True,
         deletion=DELETION,
+        losses=queue_losses,
         is_cluster_scoped=True,
         queue_role=QueueRole.COHORT,
         parent_kind=COHORT,
@@ -190,6 +205,8 @@ KINDS = (
         relations=_resource_flavor,
         immutable=_immutable_flavor,
         is_definition=True,
+        deletion=FLAVOR_DELETION,
+        losses=flavor_losses,
         is_shared=True,  # every queue of the same nodes renders their flavor
         reference_rule="reference.resource-flavor",
         is_cluster_scoped=True,
@@ -198,6 +215,7 @@ KINDS = (
     Kind(
         group=GROUP,
         kind="Topology",
+        immutable=while_set("spec.levels"),
         has_group_in_path=True,
         reference_rule="reference.topology",
         is_cluster_scoped=True,
@@ -208,6 +226,12 @@ KINDS = (
         reference_rule="reference.priority-class",
         is_cluster_scoped=True,
         naming_labels=(PRIORITY_LABEL,),
+    ),
+    Kind(
+        group=GROUP,
+        kind="AdmissionCheck",
+        immutable=while_set("spec.controllerName"),
+        is_cluster_scoped=True,
     ),
     Kind(group=GROUP, kind=WORKLOAD[1], has_group_in_path=True),
 )

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.immutable import every, while_set
 from reconciler.core.kinds.kind import Body, Kind
+from reconciler.core.kinds.kueue.labels import frozen_labels_in_queue
 from reconciler.core.kinds.pods import Reader, of_spec
 from reconciler.core.kinds.ray.training import ray_job_training
 from reconciler.core.values import MAX_COUNT, count, mapping, sequence, text
@@ -63,14 +65,25 @@ def _ray_job_progress(body: Body) -> "Progress":
 
 
 KINDS = (
-    Kind(group=_GROUP, kind="RayCluster", pods=of_spec(cluster_pods)),
+    Kind(
+        group=_GROUP,
+        kind="RayCluster",
+        pods=of_spec(cluster_pods),
+        immutable=every(while_set("spec.managedBy"), frozen_labels_in_queue),
+    ),
     Kind(
         group=_GROUP,
         kind="RayJob",
         pods=of_spec(_job),
+        immutable=every(while_set("spec.managedBy", "spec.rayClusterSpec.managedBy"), frozen_labels_in_queue),
         training=ray_job_training,
         progress=_ray_job_progress,
     ),
     Kind(group=_GROUP, kind="RayCronJob", pods=of_spec(_cron_job)),
-    Kind(group=_GROUP, kind="RayService", pods=of_spec(_with_cluster("rayClusterConfig"))),
+    Kind(
+        group=_GROUP,
+        kind="RayService",
+        pods=of_spec(_with_cluster("rayClusterConfig")),
+        immutable=while_set("spec.rayClusterConfig.managedBy"),
+    ),
 )

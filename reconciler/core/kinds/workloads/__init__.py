@@ -9,7 +9,7 @@ from reconciler.core.kinds.facts import Deletion, PodSet, Quota, Reference, Rela
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.pods import batch_job, of_spec, replicated
 from reconciler.core.kinds.quantities import gpu_quantity
-from reconciler.core.kinds.workloads import immutable
+from reconciler.core.kinds.workloads import immutable, losses
 from reconciler.core.kinds.workloads.training import job_training
 from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.values import mapping, text
@@ -88,6 +88,7 @@ _RUNNING = (
         kind="StatefulSet",
         pods=of_spec(replicated),
         immutable=immutable.stateful_set,
+        losses=losses.stateful_set,
         is_stateful=True,
     ),
     Kind(
@@ -126,11 +127,26 @@ _STORING = (
             names_users=True,
         ),
     ),
-    Kind(group="", kind="PersistentVolume", is_stateful=True, is_cluster_scoped=True),
+    Kind(
+        group="",
+        kind="PersistentVolume",
+        immutable=immutable.volume,
+        losses=losses.volume,
+        is_stateful=True,
+        is_cluster_scoped=True,
+    ),
     Kind(
         group=STORAGE_CLASS[0],
         kind=STORAGE_CLASS[1],
         immutable=immutable.storage_class,
+        deletion=Deletion(
+            rule="risk.storage-class-delete",
+            noun="storage class",
+            effect=", so claims of it that have no volume yet stay Pending",
+            hint="first change the claims and templates that name it",
+            names_users=True,
+        ),
+        losses=losses.storage_class,
         reference_rule="reference.storage-class",
         is_cluster_scoped=True,
     ),
@@ -203,8 +219,16 @@ _GOVERNING = (
         # Installed with the KAI scheduler.
         existing_with=((Backend.KAI, ("train", "build-preemptible", "build", "inference")),),
     ),
-    Kind(group=RUNTIME_CLASS[0], kind=RUNTIME_CLASS[1], provides=_runtime_class, is_cluster_scoped=True),
+    Kind(
+        group=RUNTIME_CLASS[0],
+        kind=RUNTIME_CLASS[1],
+        provides=_runtime_class,
+        immutable=immutable.handler,
+        is_cluster_scoped=True,
+    ),
     Kind(group="", kind="PodTemplate", provides=_pod_template),
+    Kind(group="networking.k8s.io", kind="IngressClass", immutable=immutable.controller, is_cluster_scoped=True),
+    Kind(group="storage.k8s.io", kind="CSIDriver", immutable=immutable.csi_driver, is_cluster_scoped=True),
     Kind(group="", kind="Event", has_group_in_path=True),
     Kind(group="events.k8s.io", kind="Event", has_group_in_path=True),
 )

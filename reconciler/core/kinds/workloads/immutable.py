@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.core.kinds.immutable import Body, all_but, differing, omit, only, value_of
+from reconciler.core.kinds.kueue.labels import frozen_labels
 
-_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-_PLACEMENT = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
 _JOB_FIELDS = (
     "spec.selector",
     "spec.completionMode",
@@ -14,20 +14,15 @@ _JOB_FIELDS = (
     "spec.backoffLimitPerIndex",
     "spec.successPolicy",
     "spec.managedBy",
-    "spec.podReplacementPolicy",
 )
 
 
 def job(before: Body, after: Body) -> list[str]:
     """Check a Job: its template is immutable, except for placement (KEP-2926) and resources while it is suspended.
 
-    An indexed Job may be resized by changing `completions` and `parallelism` together (KEP-3715). Kueue's webhook lets
-    only a suspended Job change its queue (pkg/controller/jobframework/validation.go, validateUpdateForQueueName).
+    An indexed Job may be resized by changing `completions` and `parallelism` together (KEP-3715).
     """
-    fields = []
-    if value_of(after, "spec.suspend") is not True and _queue(before) != _queue(after):
-        fields.append(f'metadata.labels["{_QUEUE_LABEL}"]')
-    fields += differing(before, after, *_JOB_FIELDS)
+    fields = [*frozen_labels(before, after), *_job_fields(before, after)]
     if differing(before, after, "spec.completions") and not _is_resize(after):
         fields.append("spec.completions")
     left, right = (with_defaults(value_of(body, "spec.template")) for body in (before, after))
@@ -38,9 +33,16 @@ def job(before: Body, after: Body) -> list[str]:
     return fields
 
 
-def _queue(body: Body) -> Any:
-    labels = value_of(body, "metadata.labels")
-    return labels.get(_QUEUE_LABEL) if isinstance(labels, Mapping) else None
+def _job_fields(before: Body, after: Body) -> list[str]:
+    found = differing(before, after, *_JOB_FIELDS)
+    sides = ({"completionMode": "NonIndexed", **_spec(body)} for body in (before, after))
+    old, new = ([side.get(path.removeprefix("spec.")) for path in found] for side in sides)
+    return [path for path, left, right in zip(found, old, new, strict=True) if left != right]
+
+
+def _spec(body: Body) -> Mapping[str, Any]:
+    spec = body.get("spec")
+    return spec if isinstance(spec, Mapping) else {}
 
 
 def _is_resize(after: Body) -> bool:
@@ -51,18 +53,34 @@ def _is_resize(after: Body) -> bool:
 def _without_placement(template: Any) -> Any:
     if not isinstance(template, Mapping):
         return template
-    metadata, spec = template.get("metadata"), template.get("spec")
-    pod = omit(spec, _PLACEMENT) or {}
+    pod = omit(template.get("spec"), _PLACEMENT) or {}
     for name in ("containers", "initContainers"):
         if isinstance(pod.get(name), list):
             pod[name] = [omit(container, ("resources",)) for container in pod[name]]
-    return {**template, "metadata": omit(metadata, ("labels", "annotations")), "spec": pod}
+    affinity = omit(pod.pop("affinity", None), ("nodeAffinity",))
+    if affinity:
+        pod["affinity"] = affinity
+    return {**template, "metadata": {}, "spec": pod}
 
 
-_POD_DEFAULTS = {"dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler"}
-_CONTAINER_DEFAULTS = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+_POD_DEFAULTS: Mapping[str, Any] = {
+    "dnsPolicy": "ClusterFirst",
+    "terminationGracePeriodSeconds": 30,
+    "schedulerName": "default-scheduler",
+    "hostNetwork": False,
+    "hostPID": False,
+    "hostIPC": False,
+}
+_CONTAINER_DEFAULTS: Mapping[str, Any] = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+    "stdin": False,
+    "stdinOnce": False,
+    "tty": False,
+}
 _PROBE_DEFAULTS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_MAY_BE_READ_ONLY = ("persistentVolumeClaim", "nfs", "csi", "iscsi", "cephfs", "rbd")
 _FILES = ("configMap", "secret", "projected", "downwardAPI")  # volumes with a default mode
 
 
@@ -89,9 +107,11 @@ def _container(container: Mapping[str, Any]) -> dict[str, Any]:
     for probe in _PROBES:
         if isinstance(container.get(probe), Mapping):
             filled[probe] = {**_PROBE_DEFAULTS, **container[probe]}
-    if isinstance(container.get("ports"), list):
-        ports = container["ports"]
-        filled["ports"] = [{"protocol": "TCP", **port} if isinstance(port, Mapping) else port for port in ports]
+            if isinstance(container[probe].get("httpGet"), Mapping):
+                filled[probe]["httpGet"] = {"scheme": "HTTP", **container[probe]["httpGet"]}
+    for name, default in (("ports", {"protocol": "TCP"}), ("volumeMounts", {"readOnly": False})):
+        if isinstance(container.get(name), list):
+            filled[name] = [{**default, **each} if isinstance(each, Mapping) else each for each in container[name]]
     return filled
 
 
@@ -100,12 +120,19 @@ def _volume(volume: Mapping[str, Any]) -> dict[str, Any]:
     for source in _FILES:
         if isinstance(volume.get(source), Mapping):
             filled[source] = {"defaultMode": 0o644, **volume[source]}
+    for source in _MAY_BE_READ_ONLY:
+        if isinstance(volume.get(source), Mapping):
+            filled[source] = {"readOnly": False, **volume[source]}
     return filled
 
 
 def pod(before: Body, after: Body) -> list[str]:
-    """Check a Pod: images and the deadline may change, and tolerations may be added."""
-    left, right = (with_defaults({"spec": value_of(body, "spec")})["spec"] for body in (before, after))
+    """Check a Pod: images and the deadline may change, and tolerations may be added.
+
+    Where neither side sets `imagePullPolicy`, the first one stays, whatever the image is.
+    """
+    keeps = _without_policy(before) & _without_policy(after)
+    left, right = (_pod_spec(body, keeps) for body in (before, after))
     if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
         return []
     left, right = _without_images(left), _without_images(right)
@@ -117,8 +144,33 @@ def pod(before: Body, after: Body) -> list[str]:
     return fields
 
 
+def _pod_spec(body: Body, keeps: set[str]) -> Any:
+    spec = with_defaults({"spec": value_of(body, "spec")})["spec"]
+    if not isinstance(spec, Mapping):
+        return spec
+    spec = {"preemptionPolicy": "PreemptLowerPriority", "enableServiceLinks": True, **spec}
+    for name in _CONTAINERS:
+        if isinstance(spec.get(name), list):
+            spec[name] = [_without_kept_policy(each, keeps) for each in spec[name]]
+    return spec
+
+
+_CONTAINERS = ("containers", "initContainers")
+
+
+def _without_kept_policy(container: Any, keeps: set[str]) -> Any:
+    is_kept = isinstance(container, Mapping) and container.get("name") in keeps
+    return omit(container, ("imagePullPolicy",)) if is_kept else container
+
+
+def _without_policy(body: Body) -> set[str]:
+    """Return the names of the containers without `imagePullPolicy`."""
+    containers = (each for name in _CONTAINERS for each in value_of(body, f"spec.{name}") or ())
+    return {str(each.get("name")) for each in containers if isinstance(each, Mapping) and "imagePullPolicy" not in each}
+
+
 def _without_images(spec: Mapping[str, Any]) -> dict[str, Any]:
-    names = [name for name in ("containers", "initContainers") if isinstance(spec.get(name), list)]
+    names = [name for name in _CONTAINERS if isinstance(spec.get(name), list)]
     return {**spec, **{name: [_without_image(each) for each in spec[name]] for name in names}}
 
 
@@ -129,7 +181,7 @@ def _without_image(container: Any) -> Any:
     if isinstance(resources, Mapping) and isinstance(limits, Mapping):
         requests = {**limits, **(resources.get("requests") or {})}
         container = {**container, "resources": {**resources, "requests": requests}}
-    return omit(container, ("image", "imagePullPolicy"))
+    return omit(container, ("image",))
 
 
 def claim(before: Body, after: Body) -> list[str]:
@@ -161,7 +213,50 @@ def data(before: Body, after: Body) -> list[str]:
     return fields
 
 
-stateful_set = all_but(
+def stateful_set(before: Body, after: Body) -> list[str]:
+    """Check a StatefulSet: pods, their number and their update may change; the claims are compared with defaults."""
+    left, right = ({**_spec(body), "volumeClaimTemplates": _claim_templates(body)} for body in (before, after))
+    sides = ({"spec": {"podManagementPolicy": "OrderedReady", **spec}} for spec in (left, right))
+    return list(_stateful_set(*sides))
+
+
+def _claim_templates(body: Body) -> list[Any]:
+    templates = value_of(body, "spec.volumeClaimTemplates")
+    return [
+        {
+            **(omit(each, ("apiVersion", "kind", "status")) or {}),
+            "spec": {"volumeMode": "Filesystem", **(omit(each.get("spec"), ()) or {})},
+        }
+        for each in (templates if isinstance(templates, list) else ())
+        if isinstance(each, Mapping)
+    ]
+
+
+def volume(before: Body, after: Body) -> list[str]:
+    """Check a PersistentVolume: where the data lies cannot change."""
+    found: list[str] = []
+    for field in _volume_fields(before, after):
+        left, right = value_of(before, field), value_of(after, field)
+        if isinstance(left, Mapping) and isinstance(right, Mapping):
+            left, right = {"readOnly": False, **left}, {"readOnly": False, **right}
+        elif field == "spec.volumeMode":
+            left, right = left or "Filesystem", right or "Filesystem"
+        if left != right and not (field == "spec.nodeAffinity" and left is None):
+            found.append(field)
+    return found
+
+
+_volume_fields = all_but(
+    "spec",
+    "capacity",
+    "accessModes",
+    "persistentVolumeReclaimPolicy",
+    "claimRef",
+    "storageClassName",
+    "mountOptions",
+    "volumeAttributesClassName",
+)
+_stateful_set = all_but(
     "spec",
     "replicas",
     "ordinals",
@@ -183,3 +278,12 @@ storage_class = only(
     defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
 )
 priority_class = only("value", "preemptionPolicy", defaults={"preemptionPolicy": "PreemptLowerPriority"})
+
+
+handler = only("handler")
+controller = only("spec.controller")
+csi_driver = only(
+    "spec.attachRequired",
+    "spec.volumeLifecycleModes",
+    defaults={"spec.attachRequired": True, "spec.volumeLifecycleModes": ["Persistent"]},
+)

@@ -8,6 +8,7 @@ from reconciler.core.devices import is_slice
 from reconciler.core.kinds.own import CONFIG
 from reconciler.core.kinds.workloads import NAMESPACE
 from reconciler.core.objects import ObjectKey
+from reconciler.core.policy.references.flavors import check_flavors
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.policy.verdict import Result
 from reconciler.core.queues import NO_QUEUE, QueueKey, QueueUsage
@@ -34,6 +35,7 @@ def check_quotas(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: Q
     by_queue = _by_queue(workloads, usage)
     _check_leaves(evaluation, by_queue, usage)
     _check_limits(evaluation, by_queue, usage)
+    check_flavors(evaluation, by_queue, usage)
     _check_namespace_maximum(evaluation, workloads, usage)
     _check_queue_maximum(evaluation, by_queue, usage)
 
@@ -150,7 +152,7 @@ def _check_cohorts(evaluation: Evaluation, usage: QueueUsage) -> None:
 
 def _check_limits(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
     for queue, rows in by_queue.items():
-        if not _is_limited(usage, queue):
+        if usage.is_flavored(queue) or not _is_limited(usage, queue):
             continue
         limits: dict[str, tuple[float, str] | None] = {}
         for row in rows:

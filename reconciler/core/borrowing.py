@@ -1,0 +1,172 @@
+"""`Borrowing`: the largest workload that each queue by flavor could admit if nothing else ran, as Kueue computes it.
+
+A cohort pools what it and its members have, less what each of them does not lend. A member gets what it keeps to itself
+and what the pool has, up to its borrowing limit (Kueue 0.16, pkg/cache/scheduler/resource_node.go, potentialAvailable).
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from reconciler.core.kinds.facts import Quota
+from reconciler.core.queues import QueueKey, QueueUsage
+from reconciler.core.summary import PodRequest
+
+Cell = tuple[str, str]
+"""A flavor and a resource."""
+
+Amounts = dict[Cell, float]
+
+
+class Shortage(NamedTuple):
+    """Why pods fit no flavor of a queue.
+
+    resource, gpus: what they request. flavor, largest: the flavor that has most of it; no flavor at all if it is empty.
+    taken: what other pods of the workload take of it. mismatches: flavors that have it, on nodes with other labels.
+    """
+
+    resource: str
+    gpus: int
+    flavor: str = ""
+    largest: float = 0.0
+    taken: float = 0.0
+    mismatches: tuple[str, ...] = ()
+
+
+class Borrowing:
+    """Computes limits; what cohorts have together is computed once.
+
+    is_complete: all members of the cohorts are known. If not, only its own limit bounds a queue in a cohort.
+    """
+
+    def __init__(self, usage: QueueUsage, *, is_complete: bool = True) -> None:
+        self._usage = usage
+        self._is_complete = is_complete
+        self._children = usage.children()
+        self._subtrees: dict[QueueKey, Amounts] = {}
+        self._available: dict[QueueKey, Amounts | None] = {}
+
+    def largest(self, queue: QueueKey) -> Amounts:
+        """Return the most of each flavor and resource that a queue can use; empty in a cycle of cohorts."""
+        if not self._is_complete and self._usage.parent_of(queue) is not None:
+            limits = {cell: quota.limit for cell, quota in self._quotas(queue).items()}
+            return {cell: inf if limit is None else limit for cell, limit in limits.items()}
+        available = self._available_in(queue)
+        return {} if available is None else {cell: available.get(cell, 0.0) for cell in self._quotas(queue)}
+
+    def by_product(self, queue: QueueKey) -> dict[str, float]:
+        """Return the most that a queue can use of all flavors of a product together."""
+        totals: dict[str, float] = {}
+        quotas = self._quotas(queue)
+        for cell, amount in self.largest(queue).items():
+            product = self._usage.product_of_quota(quotas[cell])
+            totals[product] = totals.get(product, 0.0) + amount
+        return totals
+
+    def shortage(self, queue: QueueKey, requests: Sequence[PodRequest]) -> Shortage | None:
+        """Return why a queue never admits a workload; None if it does. Pods of one template take one flavor.
+
+        As Kueue's flavor assigner does, takes for each template the first flavor of a resource group that has enough.
+        """
+        largest, quotas = self.largest(queue), self._quotas(queue)
+        taken: Amounts = {}
+        for request in requests:
+            groups: dict[int, dict[str, int]] = {}
+            for resource, gpus in request.devices:
+                group = next((quota.group for (_, name), quota in quotas.items() if name == resource), None)
+                if group is None:
+                    return Shortage(resource, gpus)
+                groups.setdefault(group, {})[resource] = gpus
+            for group, devices in groups.items():
+                flavors = dict.fromkeys(flavor for (flavor, _), quota in quotas.items() if quota.group == group)
+                matching = self._matching(flavors, request.labels)
+                chosen = next((flavor for flavor in matching if _fits(flavor, devices, largest, taken)), None)
+                if chosen is None:
+                    return _shortage(devices, flavors, matching, largest, taken)
+                for resource, gpus in devices.items():
+                    taken[chosen, resource] = taken.get((chosen, resource), 0.0) + gpus
+        return None
+
+    def _matching(self, flavors: Mapping[str, None], required: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
+        """Return the flavors whose nodes have the labels that pods require.
+
+        Kueue compares only labels that a flavor of the group has, and only those of flavors that exist.
+        """
+        nodes = {flavor: dict(self._usage.node_labels.get(flavor, ())) for flavor in flavors}
+        keys = {key for labels in nodes.values() for key in labels}
+        needs = [(key, values) for key, values in required if key in keys]
+        return [flavor for flavor, labels in nodes.items() if all(labels.get(key) in values for key, values in needs)]
+
+    def _quotas(self, queue: QueueKey) -> dict[Cell, Quota]:
+        row = self._usage.queues.get(queue)
+        return {(quota.product, quota.resource): quota for quota in row.quotas} if row is not None else {}
+
+    def _available_in(self, queue: QueueKey) -> Amounts | None:
+        """Return what a queue or cohort could use; None in a cycle. Trees may be thousands of cohorts deep."""
+        path = [queue, *self._usage.ancestors(queue)]
+        root = path[-1]
+        if self._usage.parent_of(root) is not None:
+            return None
+        self._pool(root)
+        available = self._available[root] = self._subtrees[root]
+        for place in reversed(path[:-1]):
+            known = self._available.get(place)
+            available = known if known is not None else self._below(place, available)
+            self._available[place] = available
+        return available
+
+    def _below(self, place: QueueKey, above: Amounts) -> Amounts:
+        """Return what a member could use of a cohort that could use `above`."""
+        subtree, quotas = self._subtrees[place], self._quotas(place)
+        available: Amounts = {}
+        for cell in {**above, **subtree}:
+            quota, own = quotas.get(cell), subtree.get(cell, 0.0)
+            available[cell] = _kept(quota, own) + above.get(cell, 0.0)
+            if quota is not None and quota.limit is not None and quota.guaranteed is not None:
+                available[cell] = min(own + quota.limit - quota.guaranteed, available[cell])
+        return available
+
+    def _pool(self, root: QueueKey) -> None:
+        """Add up what every member of a tree has with the members below it, less what they do not lend."""
+        if root in self._subtrees:
+            return
+        places = [root]
+        for place in places:
+            places += self._children.get(place, ())
+        for place in reversed(places):
+            amounts = {cell: quota.guaranteed or 0.0 for cell, quota in self._quotas(place).items()}
+            for child in self._children.get(place, ()):
+                quotas = self._quotas(child)
+                for cell, own in self._subtrees[child].items():
+                    amounts[cell] = amounts.get(cell, 0.0) + own - _kept(quotas.get(cell), own)
+            self._subtrees[place] = amounts
+
+
+def _kept(quota: Quota | None, own: float) -> float:
+    """Return what a member keeps to itself of what it has with the members below it."""
+    return max(0.0, own - quota.lending) if quota is not None and quota.lending is not None else 0.0
+
+
+def _fits(flavor: str, devices: Mapping[str, int], largest: Amounts, taken: Amounts) -> bool:
+    return all(
+        gpus + taken.get((flavor, resource), 0.0) <= largest.get((flavor, resource), 0.0)
+        for resource, gpus in devices.items()
+    )
+
+
+def _shortage(
+    devices: Mapping[str, int], flavors: Mapping[str, None], matching: Sequence[str], largest: Amounts, taken: Amounts
+) -> Shortage:
+    """Describe a shortage by the resource that is short in the flavor that has most of it."""
+
+    def missing(flavor: str) -> tuple[float, str]:
+        left = {name: largest.get((flavor, name), 0.0) - taken.get((flavor, name), 0.0) for name in devices}
+        return max((gpus - left[name], name) for name, gpus in devices.items())
+
+    if not matching:
+        resource, gpus = next(iter(devices.items()))
+        return Shortage(resource, gpus, mismatches=tuple(flavors))
+    best = min(matching, key=missing)
+    _, resource = missing(best)
+    cell = (best, resource)
+    return Shortage(resource, devices[resource], best, largest.get(cell, 0.0), taken.get(cell, 0.0))

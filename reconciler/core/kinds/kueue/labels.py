@@ -1,0 +1,42 @@
+"""Labels of workloads that Kueue's webhooks protect (Kueue 0.16, pkg/controller/jobframework/validation.go)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.core.kinds.immutable import Body, value_of
+from reconciler.core.kinds.pods import is_suspended
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+_PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
+_LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
+
+
+def frozen_labels(before: Body, after: Body) -> list[str]:
+    """Check the labels of a workload: queue and prebuilt workload change only with a suspended one.
+
+    A priority class may change, be added while the workload is suspended, and never be removed.
+    """
+    return [f'metadata.labels["{label}"]' for label in _frozen(before, after)]
+
+
+def frozen_labels_in_queue(before: Body, after: Body) -> list[str]:
+    """Check as `frozen_labels` does, but only while a queue is named: so do the webhooks for kinds of Ray."""
+    return frozen_labels(before, after) if _label(after, QUEUE_LABEL) else []
+
+
+def _frozen(before: Body, after: Body) -> Iterator[str]:
+    paused = is_suspended(after)
+    for label in (QUEUE_LABEL, _PREBUILT):
+        if not paused and _label(before, label) != _label(after, label):
+            yield label
+    old, new = (_label(body, PRIORITY_LABEL) for body in (before, after))
+    if (old and not new) or (new and not old and not paused):
+        yield PRIORITY_LABEL
+    if _label(before, _LONGEST) != _label(after, _LONGEST) and not (paused and is_suspended(before)):
+        yield _LONGEST
+
+
+def _label(body: Body, name: str) -> Any:
+    labels = value_of(body, "metadata.labels")
+    return (labels.get(name) if isinstance(labels, dict) else None) or ""

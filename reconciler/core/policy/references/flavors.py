@@ -1,0 +1,54 @@
+"""Workloads against queues that grant GPUs by flavor: a queue that never admits one is an error."""
+
+from collections.abc import Mapping, Sequence
+
+from reconciler.core.borrowing import Borrowing, Shortage
+from reconciler.core.devices import WHOLE_GPUS
+from reconciler.core.kinds.kueue import CLUSTER_QUEUE, COHORT
+from reconciler.core.policy.references.existence import External
+from reconciler.core.policy.references.rules import Evaluation
+from reconciler.core.queues import QueueKey, QueueUsage
+from reconciler.core.summary import ObjectSummary
+from reconciler.core.values import plural
+
+_RULE = "quota.queue-limit"
+
+
+def check_flavors(
+    evaluation: Evaluation, by_queue: Mapping[QueueKey, Sequence[ObjectSummary]], usage: QueueUsage
+) -> None:
+    """Check that the queue of each workload could admit it if nothing else ran."""
+    queues = [queue for queue in by_queue if usage.is_flavored(queue)]
+    if not queues or not evaluation.is_enabled(_RULE):
+        return
+    external = External(evaluation.cluster)
+    has_others = any(external.has_any(kind) for _, kind in (CLUSTER_QUEUE, COHORT))
+    borrowing = Borrowing(usage, is_complete=not has_others)
+    for queue in queues:
+        for row in by_queue[queue]:
+            shortage = borrowing.shortage(queue, row.pod_requests)
+            if shortage is not None:
+                message, hint = _words(queue.name, shortage, usage, is_only=len(usage.queues[queue].quotas) == 1)
+                evaluation.report(_RULE, row, message, hint=hint, field=row.references[0].field)
+
+
+def _words(queue: str, shortage: Shortage, usage: QueueUsage, *, is_only: bool) -> tuple[str, str]:
+    """Return message and hint."""
+    if not shortage.flavor and not shortage.mismatches:
+        message = f"requests {shortage.resource}, but queue {queue} grants none"
+        return message, "use a queue that grants it, or add it to a flavor of the queue"
+    if shortage.mismatches:
+        message = f"requires node labels that no flavor of queue {queue} has ({', '.join(shortage.mismatches)})"
+        return message, "change the node selector of the pods, or add a flavor with these labels to the queue"
+    product = usage.flavors.get(shortage.flavor) if shortage.resource in WHOLE_GPUS else shortage.resource
+    requested = f"requests {plural(shortage.gpus, f'{product} GPU' if product else 'GPU')}"
+    limit = f"{shortage.largest:g}"
+    hint = f"request at most {limit}, raise the queue's limit, or use another queue"
+    if is_only and not shortage.taken:
+        return f"{requested}, but the limit of queue {queue} is {limit}", hint
+    message = (
+        f"{requested} in pods that share a flavor, but flavor {shortage.flavor} of queue {queue} has at most {limit}"
+    )
+    if shortage.taken:
+        message += f", of which other pods of the workload take {shortage.taken:g}"
+    return message, hint

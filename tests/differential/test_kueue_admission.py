@@ -1,0 +1,61 @@
+"""Limits of queues and never-admitted workloads: our sums against Kueue's own code, on random forests of queues."""
+
+import json
+import os
+import subprocess
+
+from reconciler.core.borrowing import Borrowing
+from reconciler.core.config import Cluster
+from reconciler.core.kinds.kueue import CLUSTER_QUEUE
+from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.core.policy.references import evaluate
+from reconciler.core.queues import QueueKey, usage_by_cluster
+from tests.cluster.fixtures import built
+from tests.cluster.parts import KUEUE_ADMISSION
+from tests.core.plan.plan_cases import rows
+from tests.differential.forests import Body, Forest, forest
+
+FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "150"))
+Largest = dict[str, dict[str, dict[str, float]]]
+
+
+def test_limits_and_admission_are_those_of_kueue() -> None:
+    """F-047: the largest workload of each queue and flavor, and which workloads fit while nothing else runs."""
+    forests = [forest(seed) for seed in range(FORESTS)]
+    answers = ask_kueue(forests)
+    wrong = [line for seed, pair in enumerate(zip(forests, answers, strict=True)) for line in differences(seed, *pair)]
+    fits = [fit for answer in answers for fit in answer["fits"]]
+    limits = sum(
+        len(cells) for answer in answers for flavors in answer["largest"].values() for cells in flavors.values()
+    )
+    print(f"{FORESTS} forests, {limits} limits, {len(fits)} workloads ({fits.count(False)} never admitted)")  # noqa: T201 - the figures of a large run
+    assert not wrong, f"{len(wrong)} differences:\n" + "\n".join(wrong[:20])
+    assert fits.count(True) > FORESTS / 4 < fits.count(False), "the forests are worth it"
+
+
+def ask_kueue(forests: list[Forest]) -> list[Body]:
+    lines = "".join(f"{json.dumps(each.question)}\n" for each in forests)
+    program = built(KUEUE_ADMISSION) / "admission"
+    answered = subprocess.run([program], input=lines, capture_output=True, text=True, check=False, timeout=600)
+    assert answered.returncode == 0, answered.stderr
+    return [json.loads(line) for line in answered.stdout.splitlines()]
+
+
+def differences(seed: int, asked: Forest, answer: Body) -> list[str]:
+    found = rows(asked.objects)
+    usage = usage_by_cluster(found)["main"]
+    borrowing = Borrowing(usage)
+    ours: Largest = {}
+    for body in asked.cluster_queues:
+        name = body["metadata"]["name"]
+        flavors = ours.setdefault(name, {})
+        for (flavor, resource), amount in borrowing.largest(QueueKey(*CLUSTER_QUEUE, name)).items():
+            flavors.setdefault(flavor, {})[resource] = amount
+    lines = [] if ours == answer["largest"] else [f"forest {seed}: {ours}, not {answer['largest']}"]
+    verdicts = evaluate(BUILT_IN, found, Cluster(name="main"), None, {})
+    never = {verdict.key.name: verdict.message for verdict in verdicts if verdict.rule == "quota.queue-limit"}
+    workloads = [body["metadata"]["name"] for _, body in asked.workloads]
+    for name, fits, reason in zip(workloads, answer["fits"], answer["reasons"], strict=True):
+        if fits is (name in never):
+            lines.append(f"forest {seed}, {name}: we say {never.get(name, 'it fits')!r}, Kueue {reason or 'it fits'!r}")
+    return lines
