@@ -316,7 +316,8 @@ def test_kai_queue_keeps_unlimited() -> None:
     [
         ("{quota: 8, limit: 24}", {"nominalQuota": "8", "borrowingLimit": "16"}),
         ("{quota: 8}", {"nominalQuota": "8"}),
-        ("{quota: -1, limit: 24}", {"nominalQuota": "24"}),
+        ("{quota: -1, limit: 24}", {"nominalQuota": "24", "borrowingLimit": "0"}),
+        ("{limit: 24}", {"nominalQuota": "24", "borrowingLimit": "0"}),
         ("{quota: 0, limit: 0}", {"nominalQuota": "0", "borrowingLimit": "0"}),
     ],
 )

@@ -61,7 +61,7 @@ def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Pro
             message = f"Kueue has one weight per queue: the {resource} weight is ignored, and the GPU weight is used"
             problems.append(problem_at(weight, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
     keys = {"cpu": "cpu", "memory": "memory", "gpu": template.gpu_key}
-    quotas = [{"name": keys[name], **_quota(name, share, problems)} for name, share in queue.shares]
+    quotas = [{"name": keys[name], **_quota(name, share, template, problems)} for name, share in queue.shares]
     quotas += [{"name": name, "nominalQuota": _endless(name)} for name in _other_resources(template)]
     metadata = {"name": queue.queue_name, "labels": labels}
     name = _flavor_name(template)
@@ -130,8 +130,12 @@ def _endless(resource: str) -> Traced:
     return Traced(_UNLIMITED["memory" if in_bytes else "gpu"], Reason(rule="torchrun.quota", text=text))
 
 
-def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Traced]:
-    """Return nominal quota and borrowing limit: their sum is what KAI calls the limit."""
+def _quota(resource: str, share: Share, template: Template, problems: list[Problem]) -> dict[str, Traced]:
+    """Return nominal quota and borrowing limit: their sum is what KAI calls the limit.
+
+    A queue without a quota may use all GPUs that were measured, and no more: else Kueue would admit jobs that do not
+    fit together, and none of them would be whole.
+    """
     quota, limit = share.quota, share.limit
     for value in (quota, limit):
         if value and resource == "gpu" and value.value != int(value.value):
@@ -140,7 +144,11 @@ def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Tr
     bounded = limit is not None and limit.value >= 0
     if quota is None or quota.value < 0:
         if limit is not None and bounded:
-            return {"nominalQuota": _amount(resource, limit.value, limit, "the limit, because the quota is unlimited")}
+            nominal = _amount(resource, limit.value, limit, "the limit, because the quota is unlimited")
+            return {"nominalQuota": nominal, "borrowingLimit": _nothing(resource, limit)}
+        if resource == "gpu" and template.measured is not None:
+            nominal = Traced(str(template.measured.value), template.measured.reason)
+            return {"nominalQuota": nominal, "borrowingLimit": _nothing(resource, template.measured)}
         text = "unlimited: larger than any cluster, because Kueue requires a number"
         origins = quota.reason.origins if quota else ()
         return {"nominalQuota": Traced(_UNLIMITED[resource], Reason(rule="torchrun.quota", text=text, origins=origins))}
@@ -152,6 +160,10 @@ def _quota(resource: str, share: Share, problems: list[Problem]) -> dict[str, Tr
         text = f"limit {limit.value} - quota {quota.value} may be borrowed from the cohort"
         amounts["borrowingLimit"] = _amount(resource, max(0, limit.value - quota.value), limit, text)
     return amounts
+
+
+def _nothing(resource: str, of: Traced) -> Traced:
+    return _amount(resource, 0, of, "nothing may be borrowed beyond the nominal quota, which is all the queue can use")
 
 
 def _amount(resource: str, value: float, of: Traced, text: str) -> Traced:

@@ -107,6 +107,7 @@ class Template(Struct, frozen=True, kw_only=True, eq=False):
     kinds: tuple[NodeKind, ...]
     per_node: Traced | None  # GPUs of a whole node; None: nothing says
     per_node_origins: tuple[Origin, ...]
+    measured: Traced | None  # GPUs of all nodes that it may use; None: nothing was measured
     gpu_type: Traced | None
     pod: Mapping[str, Traced]
     node_selector: Mapping[str, Traced]
@@ -149,6 +150,7 @@ def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventor
         kinds=kinds,
         per_node=per_node,
         per_node_origins=origins,
+        measured=_measured(matching, inventory),
         gpu_type=queue.node.gpu_type,
         pod={key: copied(queue.document, (*_POD, key), value) for key, value in spec.items() if key not in _LEFT_OUT}
         | ({"serviceAccountName": queue.service_account} if queue.service_account else {}),
@@ -307,6 +309,16 @@ def _node_sizes(
     )
     text = f"the largest nodes measured on {inventory.cluster} have {plural(sizes[0], 'GPU')}"
     return Traced(sizes[0], Reason(rule="torchrun.node-size", text=text, origins=origins[:1])), kinds, origins
+
+
+def _measured(nodes: Sequence[Node], inventory: Inventory | None) -> Traced | None:
+    """Return the GPUs of the nodes that a queue may use, as the evidence lists them."""
+    if not nodes or inventory is None or inventory.document is None:
+        return None
+    gpus = sum(node.gpus for node in nodes)
+    text = f"all GPUs of its nodes that were measured on {inventory.cluster}, because the queue has no quota"
+    origin = Origin(document=inventory.document, field=nodes[0].origin)
+    return Traced(gpus, Reason(rule="torchrun.quota", text=text, origins=(origin,)))
 
 
 def _warn_full_node(queue: TorchrunQueue, nodes: Sequence[Node]) -> Iterator[Problem]:
