@@ -111,6 +111,18 @@ def test_nvml_cannot_start(environ: dict[str, str], code: int, expected: int | N
     assert {one.status for one in of_gpus} == {CheckStatus.UNKNOWN}
 
 
+def test_traffic_is_told_in_bytes_as_far_as_the_driver_counts_it(environ: dict[str, str]) -> None:
+    """NVLink counts KiB, PCIe bytes; energy is a function that older drivers lack."""
+    sweep = read(environ, VALUE_FIELD138="5", VALUE_FIELD139="1", VALUE_FIELD198="7")
+    traffic, energy = sweep.find("nvml.traffic", FIRST), sweep.find("nvml.energy", FIRST)
+    assert traffic is not None
+    assert energy is not None
+    assert (traffic.value, energy.error) == ({"nvlink": 6144, "pcie": 7}, ReadError.NOT_SUPPORTED)
+    silent = read(environ).find("nvml.traffic", FIRST)
+    assert silent is not None
+    assert silent.error is ReadError.NOT_SUPPORTED
+
+
 def test_a_missing_library(environ: dict[str, str], tmp_path: Path) -> None:
     """Without the library, NVML is unknown; where Git says that there are GPUs, it fails."""
     sweep = read({**environ, "LD_LIBRARY_PATH": str(tmp_path)})
