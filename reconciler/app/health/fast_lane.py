@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from reconciler.app.health.draining import with_drained
 from reconciler.app.health.fleet_reading import FleetReading, read_fleet
+from reconciler.app.health.jobs.names import name_workloads
 from reconciler.app.health.marking import MarkedNode, MarkResult, write_mark
 from reconciler.app.health.state_store import HealthCase, LaneState, StateStore
-from reconciler.app.health.workload_names import name_workloads
 from reconciler.core.health.exports.labels import NodeLabels
 from reconciler.core.health.exports.node_labels import node_labels
 from reconciler.core.health.fleet.conclude import is_stale
