@@ -10,9 +10,20 @@ from typing import Any
 from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
+from reconciler.core.schemas.extension_rules import api_service_violations, webhook_violations
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
 from reconciler.core.schemas.metadata import LABEL_LENGTH, volume_name_violations
+from reconciler.core.schemas.object_rules import (
+    claim_template_violations,
+    claim_violations,
+    config_map_violations,
+    device_class_violations,
+    network_policy_violations,
+    priority_class_violations,
+    secret_violations,
+)
 from reconciler.core.schemas.pods import duplicate, template_violations
+from reconciler.core.schemas.schedules import schedule_problem
 
 Data = dict[str, Any]
 _METRIC_TARGETS = ("averageUtilization", "averageValue", "value")
@@ -51,6 +62,9 @@ def _job(data: Data) -> Iterator[Violation]:
 
 
 def _cron_job(data: Data) -> Iterator[Violation]:
+    problem = schedule_problem(data["spec"]["schedule"])
+    if problem:
+        yield bad_value(("spec", "schedule"), problem, "correct it, or use a macro such as @daily")
     path: FieldPath = ("spec", "jobTemplate", "spec")
     spec = data["spec"]["jobTemplate"].get("spec")
     if spec:
@@ -258,6 +272,16 @@ def _name(data: Data) -> str:
 
 _VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("", "Pod"): _pod,
+    ("", "ConfigMap"): config_map_violations,
+    ("", "Secret"): secret_violations,
+    ("scheduling.k8s.io", "PriorityClass"): priority_class_violations,
+    ("networking.k8s.io", "NetworkPolicy"): network_policy_violations,
+    ("resource.k8s.io", "ResourceClaim"): claim_violations,
+    ("resource.k8s.io", "ResourceClaimTemplate"): claim_template_violations,
+    ("resource.k8s.io", "DeviceClass"): device_class_violations,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): webhook_violations,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): webhook_violations,
+    ("apiregistration.k8s.io", "APIService"): api_service_violations,
     ("batch", "Job"): _job,
     ("batch", "CronJob"): _cron_job,
     ("apps", "Deployment"): _controller,

@@ -71,6 +71,16 @@ def metadata_violations(data: dict[str, Any], group: str, kind: str, *, namespac
     yield from label_violations(metadata, ("metadata",))
 
 
+def is_dns_label(text: str) -> bool:
+    """Return whether a text is a DNS label: a-z, 0-9 and -."""
+    return len(text) <= LABEL_LENGTH and _LABEL.fullmatch(text) is not None
+
+
+def is_dns_name(text: str) -> bool:
+    """Return whether a text is a DNS name: labels that are joined by dots."""
+    return len(text) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
+
+
 def is_kind(name: str) -> bool:
     """Whether a CustomResourceDefinition could define a kind of this name."""
     return len(name) <= LABEL_LENGTH and _KIND.fullmatch(name) is not None
@@ -118,15 +128,15 @@ def label_violations(metadata: dict[str, Any], path: FieldPath) -> Iterator[Viol
     labels = metadata.get("labels")
     if labels:
         for key, value in labels.items():
-            if not _is_label_key(key):
+            if not is_qualified_name(key):
                 yield _bad_key((*path, "labels", key), "label")
-            if value and not _is_label_value(value):
+            if value and not is_label_value(value):
                 yield from label_value_violations(value, (*path, "labels", key))
     annotations = metadata.get("annotations")
     if annotations:
         size = 0
         for key, value in annotations.items():
-            if not _is_label_key(key.lower()):  # the server validates annotation keys in lower case
+            if not is_qualified_name(key.lower()):  # the server validates annotation keys in lower case
                 yield _bad_key((*path, "annotations", key), "annotation")
             size += len(key.encode()) + len((value or "").encode())
         if size > _ANNOTATIONS_BYTES:
@@ -139,7 +149,7 @@ def label_violations(metadata: dict[str, Any], path: FieldPath) -> Iterator[Viol
 
 
 @lru_cache(maxsize=4096)
-def _is_label_key(key: str) -> bool:
+def is_qualified_name(key: str) -> bool:
     """Whether a key is a qualified name. Cached: most objects use the same few keys."""
     prefix, slash, name = key.rpartition("/")
     good_prefix = not slash or (len(prefix) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(prefix))
@@ -156,13 +166,14 @@ def _bad_key(path: FieldPath, what: str) -> Violation:
     )
 
 
-def _is_label_value(value: str) -> bool:
+def is_label_value(value: str) -> bool:
+    """Return whether a text is the value of a label."""
     return len(value) <= LABEL_LENGTH and _QUALIFIED.fullmatch(value) is not None
 
 
 def label_value_violations(value: str | None, path: FieldPath) -> Iterator[Violation]:
     """Validate the value of a label or of a selector."""
-    if value and not _is_label_value(value):
+    if value and not is_label_value(value):
         too_long = f"has {len(value)} characters, the maximum is {LABEL_LENGTH}"
         yield Violation(
             rule="schema.bad-label",

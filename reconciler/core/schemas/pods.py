@@ -11,6 +11,7 @@ from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.schemas.messages import bad_value, closest
 from reconciler.core.schemas.metadata import label_violations
+from reconciler.core.schemas.pod_rules import pod_violations
 
 
 def template_violations(
@@ -37,6 +38,7 @@ def template_violations(
             hint=f"use {' or '.join(name for name in restart_policies if name)}",
         )
     yield from _validate_containers(spec, path, claims)
+    yield from pod_violations(spec, path)
     sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
     names = [(sysctl["name"], index) for index, sysctl in enumerate(sysctls)]
     yield from _find_repeated(names, (*path, "securityContext", "sysctls"))

@@ -1,0 +1,222 @@
+"""Rules between the fields of objects without pods: keys, blocks of addresses, priorities, claims on devices.
+
+Sources: pkg/apis/{core,networking,scheduling,resource}/validation/validation.go of Kubernetes 1.36.
+"""
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.core.objects import FieldPath
+from reconciler.core.problems import Violation
+from reconciler.core.schemas.messages import bad_value, missing
+from reconciler.core.schemas.metadata import is_dns_label, is_dns_name
+
+Data = dict[str, Any]
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_HIGHEST_PRIORITY = 1_000_000_000
+_SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
+_KEYS_OF_SECRETS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+}
+_ACCOUNT = "kubernetes.io/service-account.name"
+
+
+def config_map_violations(data: Data) -> Iterator[Violation]:
+    """Validate a ConfigMap: its keys are names of files."""
+    binary = data.get("binaryData") or {}
+    for field in ("data", "binaryData"):
+        for key in data.get(field) or ():
+            yield from _key(key, (field, key))
+            if field == "data" and key in binary:
+                yield bad_value((field, key), "is in binaryData, too", "remove one of the two")
+
+
+def secret_violations(data: Data) -> Iterator[Violation]:
+    """Validate a Secret: its keys, and those that its type needs."""
+    values = {**(data.get("data") or {}), **(data.get("stringData") or {})}
+    for field in ("data", "stringData"):
+        for key in data.get(field) or ():
+            yield from _key(key, (field, key))
+    kind = data.get("type") or ""
+    for key in _KEYS_OF_SECRETS.get(kind, ()):
+        if key not in values:
+            yield missing(("data", key))
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & {*values}:
+        yield missing(("data", "username"))
+    if kind == "kubernetes.io/service-account-token":
+        annotations = (data.get("metadata") or {}).get("annotations") or {}
+        if not annotations.get(_ACCOUNT):
+            yield missing(("metadata", "annotations", _ACCOUNT))
+    written = (data.get("stringData") or {}).get(".dockerconfigjson")
+    if kind == "kubernetes.io/dockerconfigjson" and written is not None and not _is_json(written):
+        yield bad_value(("stringData", ".dockerconfigjson"), "is not JSON", "correct it")
+
+
+def _key(key: str, path: FieldPath) -> Iterator[Violation]:
+    if not _KEY.fullmatch(key) or key == "." or key.startswith(".."):
+        yield bad_value(path, "is not a valid key", "use A-Z, a-z, 0-9, -, _ and ., and do not begin with '..'")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def priority_class_violations(data: Data) -> Iterator[Violation]:
+    """Validate a PriorityClass: the highest values and the prefix `system-` are those of Kubernetes."""
+    name = (data.get("metadata") or {}).get("name") or ""
+    if name.startswith("system-"):
+        if name not in _SYSTEM_PRIORITIES:
+            yield bad_value(("metadata", "name"), "must not begin with system-", "rename it")
+    elif (data.get("value") or 0) > _HIGHEST_PRIORITY:
+        yield bad_value(("value",), f"must be at most {_HIGHEST_PRIORITY}", "lower it")
+
+
+def network_policy_violations(data: Data) -> Iterator[Violation]:
+    """Validate a NetworkPolicy: blocks of addresses, ranges of ports, and peers of one kind."""
+    spec = data.get("spec") or {}
+    types = spec.get("policyTypes") or ()
+    if len(types) > 2:  # noqa: PLR2004 - Ingress and Egress
+        yield bad_value(("spec", "policyTypes"), "must have at most two", "remove the repeated one")
+    for field, side in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(spec.get(field) or ()):
+            path: FieldPath = ("spec", field, index)
+            for position, peer in enumerate((rule or {}).get(side) or ()):
+                yield from _peer(peer or {}, (*path, side, position))
+            for position, port in enumerate((rule or {}).get("ports") or ()):
+                yield from _port(port or {}, (*path, "ports", position))
+
+
+def _peer(peer: Data, path: FieldPath) -> Iterator[Violation]:
+    block = peer.get("ipBlock")
+    if block is None:
+        return
+    if peer.get("podSelector") is not None or peer.get("namespaceSelector") is not None:
+        yield bad_value(path, "must not have an ipBlock beside selectors", "split it into two peers")
+    place: FieldPath = (*path, "ipBlock")
+    network = _network(block.get("cidr") or "")
+    if network is None:
+        yield bad_value((*place, "cidr"), "is not a block of addresses", "write it as 10.0.0.0/8, without host bits")
+        return
+    for index, written in enumerate(block.get("except") or ()):
+        inner = _network(written or "")
+        if inner is None or not _is_inside(inner, network):
+            yield bad_value((*place, "except", index), f"is not a block within {network}", "correct it")
+
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def _network(text: str) -> _Network | None:
+    try:
+        return ipaddress.ip_network(text) if "/" in text else None
+    except ValueError:
+        return None
+
+
+def _is_inside(inner: _Network, outer: _Network) -> bool:
+    if isinstance(inner, ipaddress.IPv4Network):
+        return isinstance(outer, ipaddress.IPv4Network) and inner != outer and inner.subnet_of(outer)
+    return isinstance(outer, ipaddress.IPv6Network) and inner != outer and inner.subnet_of(outer)
+
+
+def _port(port: Data, path: FieldPath) -> Iterator[Violation]:
+    end, start = port.get("endPort"), port.get("port")
+    if end is None:
+        return
+    if type(start) is not int:
+        yield bad_value((*path, "endPort"), "requires port to be a number", "set port, or remove it")
+    elif end < start:
+        yield bad_value((*path, "endPort"), f"must not be less than port ({start})", "raise it")
+
+
+def claim_violations(data: Data) -> Iterator[Violation]:
+    """Validate a ResourceClaim."""
+    yield from _devices((data.get("spec") or {}).get("devices") or {}, ("spec", "devices"))
+
+
+def claim_template_violations(data: Data) -> Iterator[Violation]:
+    """Validate a ResourceClaimTemplate."""
+    inner = (data.get("spec") or {}).get("spec") or {}
+    yield from _devices(inner.get("devices") or {}, ("spec", "spec", "devices"))
+
+
+def device_class_violations(data: Data) -> Iterator[Violation]:
+    """Validate a DeviceClass."""
+    spec = data.get("spec") or {}
+    yield from _selectors(spec.get("selectors") or (), ("spec", "selectors"))
+    name = spec.get("extendedResourceName")
+    if name is not None and ("/" not in name or "kubernetes.io/" in name):
+        yield bad_value(
+            ("spec", "extendedResourceName"), "is not the name of an extended resource", "write domain/name"
+        )
+
+
+def _devices(devices: Data, path: FieldPath) -> Iterator[Violation]:
+    names: set[str] = set()
+    for index, request in enumerate(devices.get("requests") or ()):
+        place: FieldPath = (*path, "requests", index)
+        yield from _request_name(request.get("name") or "", names, place)
+        names.add(request.get("name") or "")
+        exact, alternatives = request.get("exactly"), request.get("firstAvailable")
+        if (exact is None) is not bool(alternatives) and "deviceClassName" not in request:
+            yield bad_value(place, "must have either exactly or firstAvailable", "set one of the two")
+        if exact is not None:
+            yield from _exact(exact, (*place, "exactly"))
+        inner: set[str] = set()
+        for position, alternative in enumerate(alternatives or ()):
+            below: FieldPath = (*place, "firstAvailable", position)
+            yield from _request_name(alternative.get("name") or "", inner, below)
+            inner.add(alternative.get("name") or "")
+            yield from _exact(alternative, below)
+        names |= {f"{request.get('name')}/{name}" for name in inner}
+    yield from _about_requests(devices, path, names)
+
+
+def _about_requests(devices: Data, path: FieldPath, names: set[str]) -> Iterator[Violation]:
+    for field in ("constraints", "config"):
+        for index, one in enumerate(devices.get(field) or ()):
+            place: FieldPath = (*path, field, index)
+            for position, name in enumerate(one.get("requests") or ()):
+                if name not in names:
+                    yield bad_value(
+                        (*place, "requests", position), f"request {name} not found in the claim", "correct it"
+                    )
+            if field == "constraints" and not (one.get("matchAttribute") or one.get("distinctAttribute")):
+                yield missing((*place, "matchAttribute"))
+            if field == "config" and one.get("opaque") is None:
+                yield missing((*place, "opaque"))
+
+
+def _request_name(name: str, seen: set[str], path: FieldPath) -> Iterator[Violation]:
+    if not is_dns_label(name):
+        yield bad_value((*path, "name"), f"{name!r} is not a DNS label", "use a-z, 0-9 and -")
+    elif name in seen:
+        yield bad_value((*path, "name"), f"the name {name} is used by another request", "rename one of the two")
+
+
+def _exact(request: Data, path: FieldPath) -> Iterator[Violation]:
+    name, mode, number = request.get("deviceClassName"), request.get("allocationMode"), request.get("count")
+    if name and not is_dns_name(name):
+        yield bad_value((*path, "deviceClassName"), f"{name!r} is not the name of a device class", "correct it")
+    if mode == "All" and number:
+        yield bad_value((*path, "count"), "must not be set beside allocationMode: All", "remove one of the two")
+    elif number is not None and number < 0:
+        yield bad_value((*path, "count"), "must be greater than 0", "raise it")
+    yield from _selectors(request.get("selectors") or (), (*path, "selectors"))
+
+
+def _selectors(selectors: Any, path: FieldPath) -> Iterator[Violation]:
+    for index, selector in enumerate(selectors):
+        if not (selector or {}).get("cel"):
+            yield missing((*path, index, "cel"))

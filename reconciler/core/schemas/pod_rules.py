@@ -1,0 +1,248 @@
+"""Rules about pods that an API server has beside its schema: tolerations, claims, volumes, affinity, the host.
+
+Source: pkg/apis/core/validation/validation.go of Kubernetes 1.36 (ValidatePodSpec).
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.core.objects import FieldPath
+from reconciler.core.problems import Violation
+from reconciler.core.schemas.container_rules import container_violations, dots, has_dots, profile_violations
+from reconciler.core.schemas.messages import bad_value
+from reconciler.core.schemas.metadata import is_dns_label, is_dns_name, is_label_value, is_qualified_name
+
+Data = Mapping[str, Any]
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_IN_VOLUMES = re.compile(r"metadata\.(?:annotations|labels|name|namespace|uid)(?:\['.*'\])?", re.DOTALL)
+_OF_POD = ("cpu", "memory")
+_MOST_NAMESERVERS = 3
+
+
+def pod_violations(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    """Validate a pod's spec that its schema has accepted."""
+    for field, check in _CHECKS.items():
+        if spec.get(field) is not None:
+            yield from check(spec, path)
+    ports: set[tuple[Any, ...]] = set()
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            place = (*path, field, index)
+            yield from container_violations(container, place, spec, is_init=field == "initContainers")
+            yield from _host_ports(container, place, ports)
+
+
+def _host_ports(container: Data, path: FieldPath, seen: set[tuple[Any, ...]]) -> Iterator[Violation]:
+    for index, port in enumerate(container.get("ports") or ()):
+        if not port.get("hostPort"):
+            continue
+        key = (port.get("protocol") or "TCP", port.get("hostIP") or "", port["hostPort"])
+        if key in seen:
+            message = f"{port['hostPort']} is used by another port of the pod"
+            yield bad_value((*path, "ports", index, "hostPort"), message, "choose another")
+        seen.add(key)
+
+
+def _tolerations(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    for index, one in enumerate(spec["tolerations"]):
+        place, operator = (*path, "tolerations", index), one.get("operator") or "Equal"
+        value = one.get("value") or ""
+        if operator == "Exists" and value:
+            yield bad_value((*place, "value"), "must be empty when operator is Exists", "remove it")
+        elif operator == "Equal" and value and not is_label_value(value):
+            yield bad_value((*place, "value"), f"{value!r} is not the value of a label", "correct it")
+        if one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute":
+            yield bad_value((*place, "effect"), "must be NoExecute when tolerationSeconds is set", "set it")
+
+
+def _resource_claims(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    fields = ("resourceClaimName", "resourceClaimTemplateName")
+    for index, claim in enumerate(spec["resourceClaims"]):
+        place = (*path, "resourceClaims", index)
+        if sum(claim.get(field) is not None for field in fields) != 1:
+            yield bad_value(place, f"must have one of {fields[0]} and {fields[1]}", "set one of the two")
+        if not is_dns_label(claim.get("name") or ""):
+            yield bad_value((*place, "name"), f"{claim.get('name')!r} is not a DNS label", "use a-z, 0-9 and -")
+        for field in fields:
+            if claim.get(field) is not None and not is_dns_name(claim[field]):
+                yield bad_value((*place, field), f"{claim[field]!r} is not the name of an object", "correct it")
+
+
+def _volumes(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    for index, volume in enumerate(spec["volumes"]):
+        place = (*path, "volumes", index)
+        if has_dots((volume.get("hostPath") or {}).get("path")):
+            yield dots((*place, "hostPath", "path"))
+        for field in ("configMap", "secret", "downwardAPI"):
+            yield from _items(volume.get(field) or {}, (*place, field))
+        for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            inner = (*place, "projected", "sources", position)
+            if sum(value is not None for value in (source or {}).values()) > 1:
+                yield bad_value(inner, "must have one source only", "split it")
+            for field in ("configMap", "secret", "downwardAPI"):
+                yield from _items((source or {}).get(field) or {}, (*inner, field))
+
+
+def _items(source: Data, path: FieldPath) -> Iterator[Violation]:
+    for index, item in enumerate(source.get("items") or ()):
+        place, written = (*path, "items", index), item.get("path")
+        if has_dots(written):
+            yield dots((*place, "path"))
+        elif isinstance(written, str) and written.startswith(".."):
+            yield bad_value((*place, "path"), "must not begin with '..'", "rename the file")
+        field = (item.get("fieldRef") or {}).get("fieldPath")
+        if field is not None and not _IN_VOLUMES.fullmatch(field):
+            hint = "use the name, namespace, uid, labels or annotations of metadata"
+            yield bad_value((*place, "fieldRef", "fieldPath"), f"{field} is not available in a volume", hint)
+
+
+def _dns(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    servers = spec["dnsConfig"].get("nameservers") or ()
+    if len(servers) > _MOST_NAMESERVERS:
+        yield bad_value((*path, "dnsConfig", "nameservers"), f"must have at most {_MOST_NAMESERVERS}", "remove some")
+
+
+def _host_aliases(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    for index, alias in enumerate(spec["hostAliases"]):
+        if not _is_address(alias.get("ip") or ""):
+            yield bad_value((*path, "hostAliases", index, "ip"), "is not an IP address", "correct it")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _shared_processes(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    if spec["shareProcessNamespace"] is True and spec.get("hostPID") is True:
+        yield bad_value((*path, "shareProcessNamespace"), "must not be set beside hostPID", "remove one of the two")
+
+
+def _host_users(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    for field in ("hostNetwork", "hostPID", "hostIPC") if spec["hostUsers"] is False else ():
+        if spec.get(field) is True:
+            yield bad_value((*path, field), "is not allowed when hostUsers is false", "remove one of the two")
+
+
+def _security(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    place = (*path, "securityContext")
+    yield from profile_violations(spec["securityContext"], place)
+    for index, sysctl in enumerate(spec["securityContext"].get("sysctls") or ()):
+        name = (sysctl.get("name") or "").replace("/", ".")
+        if spec.get("hostNetwork") is True and name.startswith("net."):
+            yield bad_value((*place, "sysctls", index, "name"), "is not allowed with hostNetwork", "remove it")
+
+
+def _affinity(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    node, place = spec["affinity"].get("nodeAffinity") or {}, (*path, "affinity", "nodeAffinity")
+    for index, term in enumerate((node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
+        yield from _node_term(term or {}, (*place, _REQUIRED, "nodeSelectorTerms", index))
+    for index, term in enumerate(node.get(_PREFERRED) or ()):
+        yield from _node_term(term.get("preference") or {}, (*place, _PREFERRED, index, "preference"))
+    for field in ("podAffinity", "podAntiAffinity"):
+        terms = (spec["affinity"].get(field) or {}).get(_REQUIRED) or ()
+        for index, term in enumerate(terms):
+            both = {*(term.get("matchLabelKeys") or ())} & {*(term.get("mismatchLabelKeys") or ())}
+            if both:
+                inner = (*path, "affinity", field, _REQUIRED, index, "matchLabelKeys")
+                yield bad_value(inner, f"{min(both)} is in mismatchLabelKeys, too", "remove one of the two")
+
+
+def _node_term(term: Data, path: FieldPath) -> Iterator[Violation]:
+    for index, one in enumerate(term.get("matchExpressions") or ()):
+        place, values = (*path, "matchExpressions", index, "values"), one.get("values") or ()
+        if one.get("operator") in ("Exists", "DoesNotExist") and values:
+            yield bad_value(place, f"is not allowed with the operator {one['operator']}", "remove it")
+        elif one.get("operator") in ("Gt", "Lt") and len(values) != 1:
+            yield bad_value(place, f"must have one value with the operator {one['operator']}", "keep one")
+    for index, one in enumerate(term.get("matchFields") or ()):
+        if one.get("key") != "metadata.name":
+            yield bad_value((*path, "matchFields", index, "key"), "is not a field of nodes", "use metadata.name")
+
+
+def _spread(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    for index, one in enumerate(spec["topologySpreadConstraints"]):
+        place = (*path, "topologySpreadConstraints", index)
+        if one.get("minDomains") is not None and one.get("whenUnsatisfiable") != "DoNotSchedule":
+            yield bad_value((*place, "minDomains"), "requires whenUnsatisfiable: DoNotSchedule", "remove it")
+        if one.get("matchLabelKeys") and one.get("labelSelector") is None:
+            yield bad_value((*place, "matchLabelKeys"), "requires a labelSelector", "add it")
+
+
+def _gates(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    for index, gate in enumerate(spec["schedulingGates"]):
+        if not is_qualified_name(gate.get("name") or ""):
+            yield bad_value((*path, "schedulingGates", index, "name"), "is not a qualified name", "use a-z, 0-9 and -")
+
+
+def _system(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    name = spec["os"].get("name")
+    if name not in ("linux", "windows"):
+        yield bad_value((*path, "os", "name"), f"{name} is not supported", "use linux or windows")
+    context = spec.get("securityContext") or {}
+    if name == "linux" and context.get("windowsOptions") is not None:
+        yield bad_value((*path, "securityContext", "windowsOptions"), "is not allowed for linux", "remove it")
+    if name == "windows":
+        for field in _LINUX_ONLY:
+            if context.get(field) is not None:
+                yield bad_value((*path, "securityContext", field), "is not allowed for windows", "remove it")
+
+
+_LINUX_ONLY = (
+    *("fsGroup", "fsGroupChangePolicy", "runAsGroup", "runAsUser", "seLinuxOptions", "seccompProfile"),
+    *("appArmorProfile", "supplementalGroups", "sysctls"),
+)
+
+
+def _node_name(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    if spec["nodeName"] and not is_dns_name(spec["nodeName"]):
+        yield bad_value((*path, "nodeName"), "is not the name of a node", "use a-z, 0-9, - and .")
+
+
+def _of_pod(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    for field in ("limits", "requests"):
+        for name in spec["resources"].get(field) or ():
+            if name not in _OF_POD and not name.startswith("hugepages-"):
+                hint = "request it in a container"
+                yield bad_value((*path, "resources", field, name), f"{name} cannot be requested for a pod", hint)
+
+
+def _ephemeral(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    if spec["ephemeralContainers"]:
+        yield bad_value((*path, "ephemeralContainers"), "cannot be set when a pod is created", "remove it")
+
+
+def _override(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    place = (*path, "hostnameOverride")
+    if not is_dns_name(spec["hostnameOverride"]):
+        yield bad_value(place, "is not a DNS name", "use a-z, 0-9, - and .")
+    for field in ("hostNetwork", "setHostnameAsFQDN"):
+        if spec.get(field) is True:
+            yield bad_value(place, f"is not allowed beside {field}", "remove one of the two")
+
+
+_CHECKS = {
+    "tolerations": _tolerations,
+    "resourceClaims": _resource_claims,
+    "volumes": _volumes,
+    "dnsConfig": _dns,
+    "hostAliases": _host_aliases,
+    "shareProcessNamespace": _shared_processes,
+    "hostUsers": _host_users,
+    "securityContext": _security,
+    "affinity": _affinity,
+    "topologySpreadConstraints": _spread,
+    "schedulingGates": _gates,
+    "os": _system,
+    "nodeName": _node_name,
+    "resources": _of_pod,
+    "ephemeralContainers": _ephemeral,
+    "hostnameOverride": _override,
+}

@@ -1,0 +1,68 @@
+"""The catalogue and a real API server say the same of a corpus: `make differential` takes all of it."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.adapters import bundle
+from reconciler.core.objects import FieldPath
+from reconciler.core.problems import Severity, Violation
+from reconciler.core.schemas import Catalogue
+from tests.cluster.client import Result
+from tests.cluster.corpus import cases, mutated, specimens
+from tests.cluster.server import ApiServer
+
+CATALOGUE = Catalogue(bundle)
+COUNT = int(os.environ.get("RECONCILER_TEST_DIFFERENTIAL", "800"))
+LEAST_CASES = 240
+LEAST_AGREEMENT = 0.99
+
+
+def errors(body: dict[str, Any]) -> list[Violation]:
+    return [found for found in CATALOGUE.violations(body) if found.severity is Severity.ERROR]
+
+
+def at(body: Any, path: FieldPath) -> Any:
+    for part in path:
+        try:
+            body = body[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return body
+
+
+def is_stricter(found: Violation, body: dict[str, Any], result: Result) -> bool:
+    """Tell the values that the server takes and changes: numbers beyond 32 bits are cut, disabled fields dropped."""
+    return found.rule in {"schema.out-of-range", "schema.not-allowed"} and at(result.body, found.path) != at(
+        body, found.path
+    )
+
+
+def test_every_case_has_the_verdict_of_the_server(api_server: ApiServer) -> None:
+    known = cases()
+    assert len(known) >= LEAST_CASES
+    results = api_server.apply_dry_run([case.body for case in known])
+    verdicts = zip(known, results, strict=True)
+    assert [*disagreements((case.name, case.body, result) for case, result in verdicts if not case.beyond)] == []
+
+
+def test_mutated_objects_have_the_verdict_of_the_server(api_server: ApiServer) -> None:
+    """No good object is refused; of the bad ones fewer than one in a hundred pass, which need a cluster or CEL."""
+    known = [*cases(), *specimens()]
+    results = api_server.apply_dry_run([case.body for case in known])
+    changed = mutated([case for case, result in zip(known, results, strict=True) if result.ok], COUNT)
+    answers = api_server.apply_dry_run([one.body for one in changed])
+    triples = ((one.name, one.body, answer) for one, answer in zip(changed, answers, strict=True))
+    found = [*disagreements(triples)]
+    assert [line for line in found if line.startswith("refused")] == []
+    assert 1 - len(found) / len(changed) >= LEAST_AGREEMENT, "\n".join(found[:40])
+
+
+def disagreements(verdicts: Iterator[tuple[str, dict[str, Any], Result]]) -> Iterator[str]:
+    """Yield the objects that only one of the two refuses."""
+    for name, body, result in verdicts:
+        ours = errors(body)
+        if result.ok and ours and not all(is_stricter(one, body, result) for one in ours):
+            yield f"refused: {name}: {ours[0]}"
+        if not result.ok and not ours:
+            yield f"missed: {name}: {result.message}"
