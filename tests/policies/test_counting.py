@@ -1,0 +1,72 @@
+"""The shipped rules count GPUs as a plan does, for the kinds that they match."""
+
+import re
+from typing import Any
+
+import pytest
+
+from reconciler.core.config import RuleSetting
+from reconciler.core.documents import read, write
+from tests.core.kinds.samples import Sample, samples
+from tests.core.kinds.test_devices import counted
+from tests.policies.catalogue import catalogue, verdicts
+
+RULE = "max-gpus-per-job"
+NONE_ALLOWED = catalogue({RULE: RuleSetting(parameters={"max": 0})})
+KINDS = {
+    *("Pod", "Job", "CronJob", "JobSet", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"),
+    *("TrainJob", "RayJob", "RayCluster", "AppWrapper", "LeaderWorkerSet"),
+}
+COUNTED_BY_PLANS_ALONE = {
+    "pods: overhead of its runtime",
+    "pods: a fraction",
+    "pods: memory of a gpu",
+    "pods: fractions of several gpus",
+    "resources: amd partitions",
+    "resources: hami memory without a number of gpus",
+    "resources: volcano vgpu",
+    "resources: cambricon",
+    "resources: hygon",
+    "resources: moore threads",
+    "resources: metax",
+    "resources: kunlun",
+    "resources: enflame",
+    "resources: iluvatar",
+    "resources: shared memory of a gpu on alibaba cloud",
+    "resources: half of a gpu with koordinator",
+    "resources: two gpus with koordinator",
+    "resources: half of a gpu with tencent's gpu manager",
+    "resources: a device class as an extended resource",
+    "resources: a gpu that kubevirt passes through",
+    "resources: furiosa",
+    "resources: tenstorrent",
+    "training: ray job with a submitter that has a GPU",
+    "training: app wrapper that declares its pods",
+}
+"""What an expression on an API server would have to know by heart; a plan and its quotas count it."""
+
+MATCHED = [
+    sample
+    for sample in samples()
+    if len(sample.objects) == 1
+    and sample.objects[0]["kind"] in KINDS
+    and "volcano" not in sample.objects[0]["apiVersion"]
+]
+
+
+def gpus(body: dict[str, Any]) -> int:
+    """Return the GPUs that the rule names when it allows none."""
+    (document,) = read("jobs/sample.yaml", write(body)).documents
+    said = [one.message for one in verdicts(NONE_ALLOWED, document) if one.rule == RULE]
+    found = [re.search(r"requests (\d+) GPUs", message) for message in said]
+    return sum(int(match[1]) for match in found if match is not None)
+
+
+@pytest.mark.parametrize("sample", MATCHED, ids=lambda sample: sample.name)
+def test_the_rule_and_the_plan_count_the_same(sample: Sample) -> None:
+    by_plan, by_rule = counted(sample).gpus, gpus(sample.objects[0])
+    assert (by_rule < by_plan) if sample.name in COUNTED_BY_PLANS_ALONE else (by_rule == by_plan)
+
+
+def test_the_exceptions_are_samples() -> None:
+    assert {sample.name for sample in MATCHED} >= COUNTED_BY_PLANS_ALONE
