@@ -158,9 +158,10 @@ def _cases(known: Mapping[str, HealthCase], decisions: Iterable[HealthDecision],
     """Open a case for every node that leaves health, and forget it when the node is back."""
     cases = {}
     for decision in decisions:
-        if decision.phase is HealthPhase.HEALTHY and decision.proposal is None:
-            continue
         before = known.get(decision.node)
+        has_branch = before is not None and before.branch  # which has to be removed first
+        if decision.phase is HealthPhase.HEALTHY and decision.proposal is None and not has_branch:
+            continue
         cases[decision.node] = before or HealthCase(id=case_id(decision.node, now), opened_at=now)
     return cases
 

@@ -13,7 +13,7 @@ from reconciler.app.health.state_store import HealthCase, StateStore
 from reconciler.controller.outcome import PassFailure
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.core.health.fleet.decisions import HealthDecision
-from reconciler.core.health.fleet.state import NodeState
+from reconciler.core.health.fleet.state import HealthPhase, NodeState
 from reconciler.errors import StalePlan
 from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, compose
 from reconciler.ports import Draft, Repository
@@ -129,8 +129,10 @@ class CaseBranches:
     def _finish(self, case: HealthCase, decision: HealthDecision, tips: Mapping[str, str]) -> HealthCase:
         """Remove the branch of a case that proposes nothing any more; one with commits of others stays."""
         tip = tips.get(f"refs/heads/{branch_of(case)}")
-        if decision.proposal is not None or tip is None or tip != case.branch:
+        if decision.proposal is not None:
             return case
+        if tip is None or tip != case.branch:  # gone, or with commits of people
+            return replace(case, branch="") if decision.phase is HealthPhase.HEALTHY else case
         try:
             self._remote.remove(branch_of(case), expected=tip)
         except StalePlan:
