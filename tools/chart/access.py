@@ -41,6 +41,7 @@ _AGENT: dict[str, tuple[Rule, ...]] = {
     ),
     "api": ({"apiGroups": [GROUP], "resources": [_REPORTS_OF_NODES], "verbs": ["list"]},),
     "tests": ({"apiGroups": [GROUP], "resources": [_REPORTS_OF_NODES], "verbs": ["list"]},),
+    "policies": ({"apiGroups": [GROUP], "resources": ["healthpolicies"], "verbs": ["list"]},),
     "storageClasses": ({"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]},),
     "storage": ({"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": _TEST},),
     "storagePods": ({"apiGroups": [""], "resources": ["pods"], "verbs": _TEST},),

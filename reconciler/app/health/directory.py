@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from reconciler.app.health.reports import report_key
 from reconciler.core.health.published import MalformedReport, report_of
-from reconciler.core.health.report import API_VERSION, KIND
+from reconciler.core.health.report import API_VERSION, KIND, NodeReport
 from reconciler.errors import ConfigError
 from reconciler.ports.cluster import LiveCluster
 
@@ -38,8 +38,8 @@ def addresses(cluster: LiveCluster, selection: NodeSelection) -> dict[str, str]:
     return {name: _address(cluster.get(report_key(name)) or {}) for name in sorted(named)}
 
 
-def networks(cluster: LiveCluster, now: float) -> dict[str, dict[str, str]]:
-    """Return the addresses by interface of all agents that still report: a dead node is no fault of the network."""
+def reporting(cluster: LiveCluster, now: float) -> dict[str, NodeReport]:
+    """Return the reports of all agents that still write them: a dead node is no fault of the network."""
     found = {}
     for body in cluster.list(cluster.resource(API_VERSION.partition("/")[0], KIND)).objects:
         try:
@@ -47,7 +47,7 @@ def networks(cluster: LiveCluster, now: float) -> dict[str, dict[str, str]]:
         except MalformedReport:
             continue
         if report is not None and now - report.measured_at <= _MISSED * report.heartbeat_seconds:
-            found[report.node] = dict(report.networks)
+            found[report.node] = report
     return found
 
 

@@ -85,6 +85,11 @@ Examples:
     "--ping/--no-ping", default=False, help="In deep runs and on request, ping the agents of all other nodes."
 )
 @click.option(
+    "--iperf/--no-iperf",
+    default=False,
+    help="Measure bandwidth to other nodes by iperf3, in turns that a HealthPolicy asks for, while all GPUs are idle.",
+)
+@click.option(
     "--storage-class", metavar="NAME", default="", help="In deep runs and on request, claim a volume of this class."
 )
 @click.option("--storage-namespace", metavar="NAME", default="", help="Where to claim it. [default: that of the pod]")

@@ -108,6 +108,12 @@ def read_query(text: str, checks: tuple[str, ...] = ()) -> StatusQuery:
     batch = values.get("batch", str(BATCH))
     if not batch.isascii() or not batch.isdigit() or not 1 <= int(batch[:9]) <= _MOST_NODES_AT_ONCE:
         raise BadQuery(f"batch={batch}: not a number from 1 to {_MOST_NODES_AT_ONCE}")
+    if values.get("workload", "ring") != "ring":
+        raise BadQuery(f"workload={values['workload']}: only `ring` is known")
+    if fixed := [name for name in ("pclients", "startport") if name in values]:
+        raise BadQuery(
+            f"{fixed[0]}: not a parameter here; spec.iperf of a HealthPolicy sets streams, seconds and times"
+        )
     level = values.get("r", "")
     if level and level not in _LEVELS:
         raise BadQuery(f"r={level}: not a level of dcgmi diag, from 1 to 4")

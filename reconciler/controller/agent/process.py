@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from reconciler.app.health.reports import ClusterReports
 from reconciler.controller.agent.answers import health_api
 from reconciler.controller.agent.measuring import AgentGauges, cpu_model, unready
 from reconciler.controller.agent.preflights import preflight_api
+from reconciler.controller.agent.ring import CHECK as RING_CHECK
+from reconciler.controller.agent.ring import IperfRing
 from reconciler.controller.agent.testing import StorageFlags, judge_of, node_tests, own_networks
 from reconciler.controller.catalogue import AGENT_METRICS
 from reconciler.controller.metrics import Metrics
@@ -80,6 +83,7 @@ class AgentFlags(Struct, frozen=True, kw_only=True):
     publish: bool = True
     autopilot_gauge: bool = True
     ping: bool = False
+    iperf: bool = False
     storage: StorageFlags = StorageFlags()
     log_level: str = "info"
     log_format: str = "json"
@@ -103,17 +107,23 @@ def run_agent(flags: AgentFlags, environ: Mapping[str, str]) -> None:
         store = ClusterReports(cluster) if cluster is not None else None
         agent = Agent(_probe(sources, node, flags), store, SystemClock(), _options(flags, node, environ), _log.event)
         stopping = threading.Event()
+        ring = _ring(cluster, node, environ) if cluster is not None and flags.iperf else None
         agent.tests = node_tests(
             cluster,
             node,
             environ,
             judged=judge_of(xids=xid_table(), peaks=peak_table()),
             ping=flags.ping,
+            ring=ring,
             storage=flags.storage,
             stopping=stopping,
         )
         stack.callback(agent.tests.wait, agent.tests.deep, _CLEANUP_SECONDS)
         stack.callback(stopping.set)
+        if ring is not None:
+            stack.callback(ring.stop)
+            begin = partial(_begin_turn, agent)
+            threading.Thread(target=ring.follow, args=(begin,), name="iperf", daemon=True).start()
         metrics = Metrics(AGENT_METRICS)
         gauges = AgentGauges(metrics, with_autopilot=flags.autopilot_gauge, cpu_model=_cpu_model(flags.root))
         listeners = [HttpListener(flags.listen, probes(agent, gauges, metrics))]
@@ -216,7 +226,7 @@ def _options(flags: AgentFlags, node: str, environ: Mapping[str, str]) -> AgentO
     host, port = environ.get(ADDRESS, ""), flags.api.rpartition(":")[2]
     if host and port:
         identity["address"] = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    if flags.ping and (own := own_networks(environ, host)):
+    if (flags.ping or flags.iperf) and (own := own_networks(environ, host)):
         identity["networks"] = own
     if uid := node_uid(_read(TOKEN)):
         identity["node_uid"] = uid
@@ -244,6 +254,14 @@ def _probe(sources: "Sequence[ReadingSource]", node: str, flags: AgentFlags) -> 
         return SweepResult(sweep=sweep, findings=findings, profile=profile, activity=activity)
 
     return probe
+
+
+def _ring(cluster: LiveCluster, node: str, environ: Mapping[str, str]) -> IperfRing:
+    return IperfRing(cluster, node, own_networks(environ, environ.get(ADDRESS, "")), environ)
+
+
+def _begin_turn(agent: Agent) -> None:
+    agent.test((RING_CHECK,), 0.0)
 
 
 def _locator(cluster: LiveCluster | None) -> Callable[[NodeSelection], Mapping[str, str]]:

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.node.diagnostics import read_diag
 from reconciler.adapters.node.network.ping import PingSource
-from reconciler.app.health.directory import networks
+from reconciler.app.health.directory import reporting
 from reconciler.app.health.measuring.node_tests import Judge, NodeTests, Test
 from reconciler.app.health.measuring.storage import ClaimTest, claim_volume, remove_left
+from reconciler.controller.agent.ring import CHECK as RING_CHECK
+from reconciler.controller.agent.ring import IperfRing
 from reconciler.core.health.active.links import interfaces, ping_targets
 from reconciler.core.health.active.plans import obstacle
 from reconciler.core.health.findings import HealthFinding, ProbeProfile
@@ -64,6 +66,7 @@ def node_tests(
     *,
     judged: Judge,
     ping: bool,
+    ring: IperfRing | None,
     storage: StorageFlags,
     stopping: threading.Event,
 ) -> NodeTests:
@@ -71,6 +74,8 @@ def node_tests(
     tests: dict[str, Test] = {f"dcgm.level{level}": partial(_diagnose, level, environ) for level in ON_REQUEST_LEVELS}
     if cluster is not None and ping:
         tests["net.ping"] = lambda _: _ping(cluster, node, environ)
+    if ring is not None:
+        tests[RING_CHECK] = ring.measure
     if cluster is not None and storage.storage_class:
         claim = _claim_test(storage, node, environ)
         tests["storage.pvc"] = lambda _: claim_volume(cluster, claim, StoppableClock(stopping))
@@ -99,7 +104,8 @@ def own_networks(environ: Mapping[str, str], address: str) -> dict[str, str]:
 
 
 def _ping(cluster: LiveCluster, node: str, environ: Mapping[str, str]) -> NodeReading:
-    known = networks(cluster, SystemClock().now().timestamp())
+    reports = reporting(cluster, SystemClock().now().timestamp())
+    known = {name: report.networks for name, report in reports.items()}
     source = PingSource(ping_targets(known, node), environ=environ)
     (reading,) = source.read(ProbeProfile.DEEP, SourceReadings()).readings
     return reading

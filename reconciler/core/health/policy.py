@@ -137,6 +137,18 @@ class DeepRunRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_once: int = 1
 
 
+class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How often every two nodes measure the bandwidth between them; 0 is never. Durations are in seconds.
+
+    slot: the time of one round, in which every node meets another one. seconds: of one measurement.
+    """
+
+    every: float = 0.0
+    slot: float = 120.0
+    seconds: int = 5
+    streams: int = 8
+
+
 class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The policy of one node: the base policy with all that select it merged over it.
 
@@ -152,6 +164,7 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs: JobRule = JobRule()
     exports: ExportChoices = ExportChoices()
     deep_runs: DeepRunRule = DeepRunRule()
+    iperf: IperfRule = IperfRule()
     models: Mapping[str, Mapping[str, Any]] = {}
     remediation: str = "none"
     digest: str = ""
@@ -253,6 +266,7 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         lifecycle=msgspec.convert(_values(spec.get("lifecycle", {})), LifecycleLimits),
         jobs=msgspec.convert(_names(spec.get("jobs", {})), JobRule),
         deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
+        iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
         models=spec.get("models", {}),
         remediation=spec.get("remediation", "none"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.health.active.links import PingTarget, interfaces, ping_targets, rounds
+from reconciler.core.health.active.ring import turn_of
 from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.judge import judge
 from reconciler.core.health.readings import NodeReading, ReadError, Sweep, Value
@@ -31,6 +32,26 @@ def test_every_two_nodes_meet_once_and_nobody_twice_a_round(nodes: set[str]) -> 
     assert sorted(tuple(sorted((pair.client, pair.server))) for pairs in schedule for pair in pairs) == sorted(
         tuple(sorted(pair)) for pair in combinations(nodes, 2)
     )
+
+
+@given(st.sets(st.text("abcdef-", min_size=1, max_size=4), min_size=2, max_size=12))
+def test_turns_follow_the_schedule_without_a_word(nodes: set[str]) -> None:
+    """F-086: every node finds out its turn from names and time; after the last round all rest until the next day."""
+    day, slot = 86_400.0, 120.0
+    for number, pairs in enumerate(rounds(nodes)):
+        now = 20_000 * day + number * slot + 3.0
+        turns = {node: turn_of(node, nodes, now, every=day, slot=slot) for node in nodes}
+        assert {turn.pair for turn in turns.values() if turn is not None} == set(pairs)
+        assert {(turn.starts_at, turn.ends_at) for turn in turns.values() if turn is not None} == {(now - 3, now + 117)}
+    late = 20_000 * day + len(rounds(nodes)) * slot
+    assert {turn_of(node, nodes, late, every=day, slot=slot) for node in nodes} == {None}
+
+
+def test_a_turn_that_began_before_the_day_is_nobodys() -> None:
+    """A slot that does not divide the period."""
+    assert turn_of("a", ("a", "b"), 1000.0, every=1000.0, slot=300.0) is None
+    assert turn_of("a", ("a", "b"), 1200.0, every=1000.0, slot=300.0) is not None
+    assert turn_of("c", ("a", "b"), 1200.0, every=1000.0, slot=300.0) is None
 
 
 def test_targets_are_all_interfaces_of_all_other_nodes() -> None:

@@ -64,7 +64,7 @@ def test_an_agent_publishes_and_ends(health_server: ApiServer, health_cluster: K
 _PING = """#!/bin/sh
 # packets to the last argument; 10.0.0.9 never answers
 for address; do :; done
-echo "$*" > "$PINGED.$$"
+echo "$*" > "$PINGED.new.$$" && mv "$PINGED.new.$$" "$PINGED.$$"
 received=10; [ "$address" = 10.0.0.9 ] && received=0
 echo "10 packets transmitted, $received received, 0% packet loss, time 1ms"
 """
@@ -94,7 +94,7 @@ def test_agents_ping_each_other_by_their_reports(
         wait_until(lambda: reported(health_cluster, "ping-1")() is not None, "a report")
     assert answer.splitlines()[0] == "ping-1 FAIL"
     assert "1 of 3 addresses do not answer: 10.0.0.9 (ping-3 eth0)" in answer
-    pinged = sorted(path.read_text().strip().split("-I ")[1] for path in tmp_path.glob("pinged.*"))
+    pinged = sorted(path.read_text().strip().split("-I ")[1] for path in tmp_path.glob("pinged.[0-9]*"))
     assert pinged == ["10.0.0.1 10.0.0.2", "10.0.0.1 10.0.0.9", "192.168.1.1 192.168.1.2"]
     own = reported(health_cluster, "ping-1")()
     assert own is not None

@@ -1,7 +1,7 @@
 """Which links of the network to test: every interface of every node by ping, every pair of nodes by iperf."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
@@ -54,18 +54,25 @@ def ping_targets(pods: Mapping[str, Mapping[str, str]], own: str) -> tuple[PingT
     )
 
 
-def rounds(nodes: Sequence[str]) -> tuple[tuple[IperfPair, ...], ...]:
+def rounds(nodes: Collection[str]) -> tuple[tuple[IperfPair, ...], ...]:
     """Return a schedule in which every two nodes meet once, and each node is in one pair a round.
 
-    n nodes need n-1 rounds; an odd number needs n, and one node rests in each. One node stays, the others go round.
+    n nodes need n-1 rounds; an odd number needs n, and one node rests in each.
     """
+    count = len(set(nodes))
+    return tuple(pairs_of(nodes, number) for number in range(count + count % 2 - 1))
+
+
+def pairs_of(nodes: Collection[str], number: int) -> tuple[IperfPair, ...]:
+    """Return one round of the schedule, from 0; empty after the last one. One node stays, the others go round."""
     ring: list[str] = sorted(set(nodes))
     if len(ring) % 2:
         ring.append("")
-    schedule = []
-    for turn in range(len(ring) - 1):
-        pairs = zip(ring[: len(ring) // 2], reversed(ring[len(ring) // 2 :]), strict=True)
-        both = [(first, second) if turn % 2 == 0 else (second, first) for first, second in pairs]
-        schedule.append(tuple(sorted(IperfPair(client=one, server=two) for one, two in both if one and two)))
-        ring = [ring[0], ring[-1], *ring[1:-1]]
-    return tuple(schedule)
+    if not 0 <= number < len(ring) - 1:
+        return ()
+    first, *others = ring
+    turned = [first, *others[len(others) - number :], *others[: len(others) - number]]
+    half = len(turned) // 2
+    pairs = zip(turned[:half], reversed(turned[half:]), strict=True)
+    both = [(one, two) if number % 2 == 0 else (two, one) for one, two in pairs]
+    return tuple(sorted(IperfPair(client=one, server=two) for one, two in both if one and two))

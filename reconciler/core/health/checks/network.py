@@ -67,12 +67,13 @@ def _iperf(given: CheckInput) -> CheckResult:
         raise Unmeasured(CheckStatus.SKIP, "no iperf was asked for")
     rows = given.rows("net.iperf")
     broken = [str(row["error"]) for row in rows if row.get("error")]
-    rates = {str(row.get("address")): as_number(row.get("receivedGbps")) for row in rows if not row.get("error")}
-    if broken or not rates or None in rates.values():
+    rates = [(as_number(row.get("receivedGbps")), str(row.get("address"))) for row in rows if not row.get("error")]
+    known = sorted((rate, address) for rate, address in rates if rate is not None)
+    if broken or len(known) < len(rows) or not known:
         raise Unmeasured(CheckStatus.UNKNOWN, f"iperf: {broken[0] if broken else 'nothing was measured'}")
-    slowest = min(rates, key=lambda address: (rates[address], address))
-    message = f"slowest of {len(rows)}: {rates[slowest]:.4g} Gb/s, {slowest}"
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=rates[slowest], samples=len(rows))
+    slowest, address = known[0]
+    message = f"slowest of {len(rows)}: {slowest:.4g} Gb/s, {address}"
+    return CheckResult(status=CheckStatus.PASS, message=message, observed=slowest, samples=len(rows))
 
 
 CHECKS = (
