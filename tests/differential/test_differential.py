@@ -7,6 +7,7 @@ from tests.differential.compare import (
     ACCEPTED,
     FALSE_PASS,
     Comparison,
+    about_fields,
     compare_expressions,
     compare_policies,
     generated,
@@ -16,7 +17,7 @@ from tests.differential.corpus import OBJECTS, malformed
 from tests.differential.generator import Expressions
 from tests.differential.judging import Server
 
-AGREEMENT = 0.98
+AGREEMENT, FIELDS_AGREEMENT = 0.98, 0.95
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,12 @@ def test_no_expression_passes_that_the_server_denies(server: Server) -> None:
     found = compare_expressions(server, [*hand_written(), *generated(7, 60)])
     assert unsafe(found) == []
     assert found.agreement >= AGREEMENT, found.differences
+
+
+def test_no_field_is_there_that_the_server_lacks(server: Server) -> None:
+    found = compare_expressions(server, about_fields(server)[::4])
+    assert unsafe(found) == []
+    assert found.agreement >= FIELDS_AGREEMENT, found.differences
 
 
 def test_a_seed_gives_the_same_expressions() -> None:

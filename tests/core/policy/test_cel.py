@@ -174,6 +174,19 @@ def test_deep_and_long_expressions_are_evaluated_within_the_limits_of_a_server()
     assert "recursion limit" in checked("(" * 5000 + "true" + ")" * 5000)[1][0].message
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "int(' 42 ') == 42",
+        "bool(string(1.5))",
+        "timestamp(string(1e308)) == timestamp(0)",
+        "duration(1) == duration('1s')",
+    ],
+)
+def test_constants_that_cannot_be_converted_are_refused(expression: str) -> None:
+    assert checked(expression)[1]
+
+
 def test_what_costs_too_much_ends_the_expression_wherever_it_is() -> None:
     """Other errors are no answer that `||` and macros can do without; this one ends all."""
     with pytest.raises(CelError, match="cost limit exceeded"):

@@ -1,6 +1,7 @@
 """What an API server refuses in literals that have types: mixed lists, durations, patterns, formats."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from reconciler.core.policy.cel.library import OVERLOADS
 from reconciler.core.policy.cel.library.formatting import clauses, takes
@@ -8,11 +9,11 @@ from reconciler.core.policy.cel.library.regexes import pattern_error
 from reconciler.core.policy.cel.library.times import parse_duration, parse_timestamp
 from reconciler.core.policy.cel.syntax import Call, Constant, ListLiteral, MapLiteral, Node, children
 from reconciler.core.policy.cel.types import CelType
-from reconciler.core.policy.cel.values import INT64, CelError, UInt
+from reconciler.core.policy.cel.values import MISSING, CelError, UInt, kind_of
 
 _Fault = tuple[int, str]
 _READERS = {"duration": parse_duration, "timestamp": parse_timestamp}
-_CONVERSIONS = ("bool", "bytes", "double", "int", "string", "uint")
+_CONVERSIONS = ("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint")
 """Functions that a server evaluates when it installs a policy, if their argument is a constant."""
 
 
@@ -51,11 +52,14 @@ def _mixed(
 
 def _call_errors(node: Call, types: Mapping[int, CelType]) -> Iterator[_Fault]:
     first = node.arguments[0] if node.arguments else None
+    if _is_conversion(node):
+        try:
+            _folded(node)
+        except CelError as error:
+            yield node.at, f"program instantiation failed: {error}"
     if isinstance(first, Constant):
         if node.function in _READERS and node.target is None:
             yield from _unreadable(node.function, first)
-        elif node.function in _CONVERSIONS and node.target is None and len(node.arguments) == 1:
-            yield from _inconvertible(node.function, first)
         elif node.function == "matches" and isinstance(first.value, str) and pattern_error(first.value):
             yield first.at, "invalid matches argument"
         elif node.function in ("find", "findAll") and isinstance(first.value, str) and pattern_error(first.value):
@@ -65,7 +69,8 @@ def _call_errors(node: Call, types: Mapping[int, CelType]) -> Iterator[_Fault]:
 
 
 def _unreadable(function: str, literal: Constant) -> Iterator[_Fault]:
-    if literal.kind == function or (literal.kind == "int" and function == "duration" and literal.value in INT64):
+    if literal.kind == "int" and function == "duration":
+        yield literal.at, "invalid duration argument"
         return
     try:
         _READERS[function](literal.value)
@@ -73,14 +78,21 @@ def _unreadable(function: str, literal: Constant) -> Iterator[_Fault]:
         yield literal.at, f"invalid {function} argument"
 
 
-def _inconvertible(function: str, literal: Constant) -> Iterator[_Fault]:
-    value = UInt(literal.value) if literal.kind == "uint" else literal.value
-    for signature in OVERLOADS[function]:
-        if signature.parameters[0].name == literal.kind and signature.run is not None:
-            try:
-                signature.run(value)
-            except CelError as error:
-                yield literal.at, f"program instantiation failed: {error}"
+def _folded(node: Node) -> Any:
+    """Return the value of a constant, converted as often as the text says; MISSING for anything else."""
+    if isinstance(node, Constant):
+        return UInt(node.value) if node.kind == "uint" else node.value
+    if not isinstance(node, Call) or not _is_conversion(node):
+        return MISSING
+    value = _folded(node.arguments[0])
+    for signature in OVERLOADS[node.function] if value is not MISSING else ():
+        if signature.parameters[0].name == kind_of(value) and signature.run is not None:
+            return signature.run(value)
+    return MISSING
+
+
+def _is_conversion(node: Call) -> bool:
+    return node.function in _CONVERSIONS and node.target is None and len(node.arguments) == 1
 
 
 def _format_errors(node: Call, shape: str, given: ListLiteral, types: Mapping[int, CelType]) -> Iterator[_Fault]:

@@ -90,6 +90,11 @@ def duration_text(value: Duration) -> str:
     return format(Decimal(repr(seconds)).normalize(), "f") + "s"
 
 
+def _no_duration(_: int) -> Duration:
+    """Refuse an int, which the type checker takes."""
+    raise _wrong("int", "google.protobuf.Duration")
+
+
 def _text_of_bytes(value: bytes) -> str:
     try:
         return value.decode()
@@ -129,7 +134,7 @@ SIGNATURES: tuple[Signature, ...] = (
     function("string", "timestamp", "string", timestamp_text),
     function("string", "uint", "string", lambda one: str(int(one))),
     function("duration", "duration", "duration", _identity),
-    function("duration", "int", "duration", Duration),
+    function("duration", "int", "duration", _no_duration),
     function("duration", "string", "duration", parse_duration),
     function("timestamp", "timestamp", "timestamp", _identity),
     function("timestamp", "int", "timestamp", parse_timestamp),
