@@ -38,7 +38,7 @@ from reconciler.core.kinds.torchrun.render.workload import workload_tree
 from reconciler.core.manifests.generations import generation_reason
 from reconciler.core.manifests.manifest import Manifest, manifest
 from reconciler.core.objects import ObjectKey
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced, copied
 
 Generation = Callable[[ObjectKey], str]
@@ -248,13 +248,14 @@ def _claims(  # noqa: PLR0917 - the settled parts of one job
 
 
 def _check_access(claim: Claim, shape: JobShape, problems: list[Problem]) -> None:
-    """Report a new volume for pods on several nodes that only one node can mount: the other pods would wait."""
+    """Warn of a new volume for pods on several nodes that only one node can mount: the other pods would wait."""
     modes = claim.access_modes
     if modes is None or claim.claim is not None or shape.nodes.value == 1:
         return
     if not {"ReadWriteMany", "ReadOnlyMany"} & set(modes.value):
         message = f"pods on {shape.nodes.value} nodes use the volume, but {', '.join(modes.value)} allows one node"
-        problems.append(problem_at(modes, "torchrun.access-mode", message, "use ReadWriteMany"))
+        found = problem_at(modes, "torchrun.access-mode", message, "use ReadWriteMany", severity=Severity.WARNING)
+        problems.append(found)
 
 
 _PERSIST = Traced(
