@@ -284,9 +284,10 @@ def _lists(corpus: Corpus) -> None:
 def _jobs(corpus: Corpus) -> None:
     env = [{"name": "HF_TOKEN", "value": corpus.plant("variable of a TorchrunJob")}]
     command = f"python train.py --hub_token {corpus.plant('flag of a TorchrunJob')} --lr 3e-4"
-    url = f"https://bot:{corpus.plant('workspace of a TorchrunJob')}@git.example.com/a.git"
+    header = f"Authorization: Bearer {corpus.plant('header of a sync')}"
+    env.append({"name": "GIT_CONFIG_VALUE_0", "value": header})
     spec = {"jobQueue": "h100", "numGPUs": 8, "command": command, "env": env}
-    spec["workspaceStorage"] = {"source": "git", "url": url, "ref": "v1"}
+    spec["workspaceStorage"] = {"source": "git", "url": "https://git.example.com/a.git", "ref": "v1"}
     corpus.write(
         "jobs/train.yaml",
         {"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunJob", "metadata": _meta("train"), "spec": spec},
@@ -486,6 +487,16 @@ def _bad_words(corpus: Corpus) -> None:
         corpus.write(f"policies/b{number}.yaml", {**exception, "spec": spec})
     spec = {"jobQueue": "nowhere", "numGPUs": 8, "command": "x"}
     spec |= {"workspaceStorage": {"source": f"https://bot:{corpus.plant('URL as a choice')}@example.com", "url": "x"}}
+    url = f"https://bot:{corpus.plant('workspace of a TorchrunJob')}@git.example.com/a.git"
+    corpus.write(
+        "jobs/url.yaml",
+        {
+            "apiVersion": "torchrun.ai/v1alpha1",
+            "kind": "TorchrunJob",
+            "metadata": _meta("url"),
+            "spec": {**spec, "jobQueue": "h100", "workspaceStorage": {"source": "git", "url": url}},
+        },
+    )
     spec |= {"env": [{"name": "API_TOKEN", "value": [corpus.plant("list as a variable of a TorchrunJob")]}]}
     job = {"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunJob", "metadata": _meta("bad"), "spec": spec}
     corpus.write("jobs/bad.yaml", job)

@@ -64,11 +64,17 @@ def _plant(fleet: Fleet) -> None:
         "jobs/train.yaml",
         "apiVersion: torchrun.ai/v1alpha1\nkind: TorchrunJob\nmetadata: {name: t, labels: {team: x}}\nspec:\n"
         "  jobQueue: h100\n  numGPUs: 8\n  command: python train.py\n  workspaceStorage:\n    source: git\n"
-        f"    url: https://bot:{urllib.parse.quote(_token('workspaceurl'), safe='')}@git.example.com/a.git\n    ref: v1\n",
+        "    url: https://git.example.com/a.git\n    ref: v1\n",
     )
 
 
 def _plant_broken(fleet: Fleet) -> None:
+    fleet.write(
+        "jobs/url.yaml",
+        "apiVersion: torchrun.ai/v1alpha1\nkind: TorchrunJob\nmetadata: {name: url, labels: {team: x}}\nspec:\n"
+        "  jobQueue: h100\n  numGPUs: 8\n  command: python train.py\n  workspaceStorage:\n    source: git\n"
+        f"    url: https://bot:{urllib.parse.quote(_token('workspaceurl'), safe='')}@git.example.com/a.git\n    ref: v1\n",
+    )
     fleet.write(
         "jobs/broken.yaml", f"apiVersion: v1\nkind: Secret\nstringData:\n  password: {_token('brokenyaml')}\n bad: [\n"
     )

@@ -119,6 +119,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         pods: yields the pods of an object; its second argument is the prefix of the object's fields.
         provides: yields the pods that objects which name this one run, or one that requests what it adds to a pod.
         components: yields the objects that a wrapper holds, each with its path.
+        has_parameters: these objects have placeholders, so that they cannot be sized.
         declared: yields the pods that a wrapper declares for an object in it; without any, its kind says them.
         relations: reads quotas, parents and references of an object without pods.
         immutable: names the fields that differ and that the API server accepts only on a new object.
@@ -171,6 +172,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     pods: Callable[[Body, str], Iterable[PodSet]] | None = None
     provides: Callable[[Body, str], Iterable[PodSet]] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None
+    has_parameters: bool = False
     declared: Callable[[Body, FieldPath], Sequence[PodSet]] | None = None
     relations: Callable[[Body], Relations] | None = None
     immutable: Callable[[Body, Body], Sequence[str]] | None = None

@@ -2,7 +2,7 @@
 
 from reconciler.core.config import SizingSettings
 from reconciler.core.documents import Document
-from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.problems import Parsed
 from reconciler.core.training.job import TrainingJob
 from reconciler.core.training.labels import is_done
@@ -27,12 +27,16 @@ def training_job(kinds: Kinds, document: Document, launches: Launches) -> Parsed
 def is_training_kind(kinds: Kinds, document: Document) -> bool:
     """Return whether a document is of a kind that can be sized; a wrapper is, whatever it wraps."""
     kind = kinds.of(document.data)
-    return kind.training is not None or kind.components is not None
+    return _is_sized(kind)
 
 
 def training_kind_names(kinds: Kinds) -> tuple[str, ...]:
     """Return the names of the kinds that can be sized."""
-    return tuple(kind.kind for kind in kinds.values() if kind.training is not None or kind.components is not None)
+    return tuple(kind.kind for kind in kinds.values() if _is_sized(kind))
+
+
+def _is_sized(kind: Kind) -> bool:
+    return kind.training is not None or (kind.components is not None and not kind.has_parameters)
 
 
 def is_selected(

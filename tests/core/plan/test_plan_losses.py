@@ -92,6 +92,7 @@ def test_what_a_change_takes_away(before: Body, after: Body | None, rule: str, w
     ("before", "after"),
     [
         (lending(4), lending(8)),
+        (MEMBER, cluster_queue("a", {"h100": 20}, cohort="all", borrowing=4)),  # its own instead of borrowed
         (lending(4), with_spec(lending(4), stopPolicy="None")),
         (with_spec(MEMBER, stopPolicy="Hold"), MEMBER),
         (with_spec(MEMBER, cohortName=None), MEMBER),

@@ -170,7 +170,7 @@ KINDS = (
     _job("PaddleJob", "paddleReplicaSpecs"),
     _job("JAXJob", "jaxReplicaSpecs"),
     Kind(group=_GROUP, kind="Notebook", pods=_notebook),
-    Kind(group=_GROUP, kind="Experiment", components=_experiment),
+    Kind(group=_GROUP, kind="Experiment", components=_experiment, has_parameters=True),
     Kind(
         group=TRAINING_RUNTIME[0],
         kind=TRAINING_RUNTIME[1],

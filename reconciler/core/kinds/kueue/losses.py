@@ -61,7 +61,8 @@ def _changed_limits(before: Body, after: Body) -> Iterator[Loss]:
             hint = "workloads of other queues that use them wait or are preempted; make sure that none needs them"
             yield Loss(rule=_SHARING, message=message, hint=hint)
         borrowed, borrows = (gpu_quantity(each.get("borrowingLimit")) for each in (old, quota))
-        if borrows is not None and (borrowed is None or borrows < borrowed):
+        own = gpu_quantity(old.get("nominalQuota")) or 0.0
+        if borrows is not None and (borrowed is None or nominal + borrows < own + borrowed):
             message = f"it may borrow {borrows:g} {resource} of flavor {flavor}"
             message += ", which had no limit" if borrowed is None else f" instead of {borrowed:g}"
             yield Loss(
