@@ -107,6 +107,16 @@ class Terminated(BaseException):
     """SIGTERM, raised as an exception so that open files are closed and child processes are stopped."""
 
 
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory is exhausted.
+
+    CPython 3.11 raises SystemError with this text where it gets no memory for the frame of a Python function.
+    """
+    return isinstance(error, MemoryError) or (
+        isinstance(error, SystemError) and str(error) == "error return without exception set"
+    )
+
+
 def printable(text: str, limit: int = 300) -> str:
     """Escape control characters and shorten foreign text, such as a path, for a message."""
     escaped = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

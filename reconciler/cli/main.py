@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from reconciler.cli.console import emit
-from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, ReconcilerError, Terminated
+from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, ReconcilerError, Terminated, is_lack_of_memory
 from reconciler.version import __version__
 
 COMMANDS: dict[str, str] = {
@@ -136,7 +136,7 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
     except Exception as error:  # noqa: BLE001 - a bug must not look like "changes pending"
         if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
             _print_traceback()
-        return _report(OutsideError("out of memory", hint="allow more") if isinstance(error, MemoryError) else error)
+        return _report(OutsideError("out of memory", hint="allow more") if is_lack_of_memory(error) else error)
     return result if isinstance(result, int) else 0
 
 

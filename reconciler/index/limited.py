@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from msgspec import Struct
 
+from reconciler.errors import is_lack_of_memory
 from reconciler.index.workers import signals_held, start_worker
 
 SECONDS = 1.0
@@ -124,11 +125,11 @@ def _serve(task: Task, count: int, learned: Callable[[], bytes], writer: int) ->
             _write(writer, result)
         _write(writer, learned())
         code = 0
-    except MemoryError:
-        code = _OUT_OF_MEMORY
     except BrokenPipeError:  # the parent has gone
         code = 0
-    except BaseException:  # noqa: BLE001 - the parent raises it
+    except BaseException as error:  # noqa: BLE001 - the parent raises it
+        if is_lack_of_memory(error):
+            os._exit(_OUT_OF_MEMORY)
         _write(writer, traceback.format_exc()[-RESULT_BYTES:].encode("utf-8", "replace"))
     finally:
         os._exit(code)

@@ -29,6 +29,10 @@ def _all_memory(_: int) -> bytes:
     return b"".join([b"x" * (1 << 20)] * 1000)
 
 
+def _no_frame(_: int) -> bytes:
+    raise SystemError("error return without exception set")  # what CPython 3.11 says without memory for a frame
+
+
 def _crash(_: int) -> bytes:
     os.abort()
 
@@ -42,6 +46,7 @@ def _long(_: int) -> bytes:
     [
         (_forever, "takes more than 1 s of processor time"),
         (_all_memory, "needs more than 256 MiB of memory"),
+        (_no_frame, "needs more than 256 MiB of memory"),
         (_crash, "ends the CEL engine"),
         (_long, "gives more than 32 KiB of messages"),
     ],

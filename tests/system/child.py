@@ -20,7 +20,9 @@ _STARTER = """
 import gc, json, os, resource, signal, sys
 from math import ceil
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+from reconciler.__main__ import FRAMES
 from reconciler.cli.main import run
+sys.setrecursionlimit(FRAMES)
 known = sys.argv[1]
 requests = os.fdopen(os.dup(0))
 replies = os.fdopen(os.dup(1), "w")

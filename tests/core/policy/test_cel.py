@@ -175,6 +175,25 @@ def test_deep_and_long_expressions_are_evaluated_within_the_limits_of_a_server()
 
 
 @pytest.mark.parametrize(
+    "pieces", [("(", ")"), ("[", "]"), ("1 + 1 * (", ")"), ("[1].map(x, ", ")"), ("false ? 0 : ", "")]
+)
+def test_expressions_may_nest_as_deeply_as_on_a_server(pieces: tuple[str, str]) -> None:
+    before = sys.getrecursionlimit()
+    opener, closer = pieces
+    assert evaluate(f"dyn({opener * 247}1{closer * 247}) != 0") is True
+    assert sys.getrecursionlimit() == before
+
+
+@pytest.mark.parametrize("pieces", [(" + 1", "1"), (".a", "object"), (".map(x, x)", "[1]")])
+def test_chains_within_chains_are_refused(pieces: tuple[str, str]) -> None:
+    """Each is short for the parser; together they are deeper than a process has frames."""
+    link, text = pieces
+    for _ in range(40):
+        text = f"({text}){link * 200}"
+    assert "recursion limit" in checked(f"dyn({text}) != 0")[1][0].message
+
+
+@pytest.mark.parametrize(
     "expression",
     [
         "int(' 42 ') == 42",
@@ -208,6 +227,7 @@ HOSTILE = {
     "large repetition": "'a'.matches('((a{1000}){1000}){1000}')",
     "deep parentheses": "(" * 5000 + "true" + ")" * 5000,
     "deep lists": "[" * 5000 + "]" * 5000 + " == []",
+    "chains in chains": "(" * 40 + "object" + (".a" * 200 + ")") * 40 + " == 1",
     "many signs": "!" * 49999 + "true",
     "long chain": "&&".join(["true"] * 15000) + "&& false",
     "too long": "'" + "x" * 200_000 + "' == ''",

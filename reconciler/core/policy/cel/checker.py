@@ -11,7 +11,7 @@ from msgspec import Struct
 from reconciler.core.policy.cel.lexer import CelSyntaxError
 from reconciler.core.policy.cel.library import OVERLOADS, Signature
 from reconciler.core.policy.cel.literals import literal_errors
-from reconciler.core.policy.cel.parser import parse
+from reconciler.core.policy.cel.parser import TOO_DEEP, parse
 from reconciler.core.policy.cel.syntax import (
     Call,
     Constant,
@@ -83,6 +83,13 @@ def check(expression: str, declared: Declarations) -> Checked | tuple[CompileErr
         tree = parse(expression)
     except CelSyntaxError as error:
         return (_located(expression, error.at, str(error)),)
+    try:
+        return _checked(expression, tree, declared)
+    except RecursionError:  # chains of operators within each other: few levels for the parser, many for the tree
+        return (_located(expression, 0, TOO_DEEP),)
+
+
+def _checked(expression: str, tree: Node, declared: Declarations) -> Checked | tuple[CompileError, ...]:
     checker = _Checker(declared)
     kind = checker.check(tree)
     types = {key: checker.unifier.resolve(found, to_dyn=True) for key, found in checker.types.items()}

@@ -8,7 +8,7 @@ from reconciler.core.policy.cel.access import has, index, optional_index, option
 from reconciler.core.policy.cel.checker import TYPE_NAMES, Checked
 from reconciler.core.policy.cel.cost import step_cost
 from reconciler.core.policy.cel.dispatch import call
-from reconciler.core.policy.cel.parser import allow_depth
+from reconciler.core.policy.cel.parser import TOO_DEEP
 from reconciler.core.policy.cel.program import Program, Run
 from reconciler.core.policy.cel.syntax import (
     Call,
@@ -28,10 +28,16 @@ _KEYS = ("bool", "int", "uint", "double", "string")
 
 def build(checked: Checked, variables: Mapping[str, Program] | None = None) -> Program:
     """Return the program of an expression; `variables` are the programs of `variables.<name>`."""
-    allow_depth()
     builder = _ProgramBuilder(checked, variables or {})
-    run = builder.build(checked.tree)
+    try:
+        run = builder.build(checked.tree)
+    except RecursionError:
+        run = _too_deep
     return Program(run, builder.slots, frozenset(builder.reads))
+
+
+def _too_deep(_: list[Any]) -> Any:
+    raise CelError(TOO_DEEP)
 
 
 class _ProgramBuilder:

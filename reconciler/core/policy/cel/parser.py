@@ -3,7 +3,6 @@
 The grammar is that of cel-go 0.26; limits are its defaults, which an API server keeps.
 """
 
-import sys
 from functools import lru_cache
 
 from reconciler.core.policy.cel import lexer
@@ -23,13 +22,8 @@ _LEVELS = {
     **dict.fromkeys(("*", "/", "%"), 2),
 }
 """Binary operators that group from the left, with their precedence."""
-_FRAMES = 5_000
-
-
-def allow_depth() -> None:
-    """Let the functions of this engine call each other as deeply as an expression can be nested."""
-    if sys.getrecursionlimit() < _FRAMES:
-        sys.setrecursionlimit(_FRAMES)
+TOO_DEEP = f"expression recursion limit exceeded: {_DEEPEST}"
+"""What is wrong with an expression that is nested more deeply than a server, or the frames of this process, allow."""
 
 
 @lru_cache(maxsize=1024)
@@ -38,12 +32,11 @@ def parse(expression: str) -> Node:
     if len(expression) > _LONGEST:
         message = f"expression code point size exceeds limit: size: {len(expression)}, limit {_LONGEST}"
         raise CelSyntaxError(message, 0)
-    allow_depth()
     parser = _ExpressionParser(lexer.tokens(expression))
     try:
         tree = parser.expression()
     except RecursionError:
-        raise CelSyntaxError(f"expression recursion limit exceeded: {_DEEPEST}", 0) from None
+        raise CelSyntaxError(TOO_DEEP, 0) from None
     parser.expect("<EOF>")
     return tree
 
@@ -80,7 +73,7 @@ class _ExpressionParser:
     def expression(self) -> Node:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise CelSyntaxError(f"expression recursion limit exceeded: {_DEEPEST}", 0)
+            raise CelSyntaxError(TOO_DEEP, 0)
         condition = self._logical("||")
         mark = self._accept("?")
         if mark:

@@ -100,9 +100,11 @@ def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911 - one for each ki
 
 def walk(node: Node) -> Iterator[Node]:
     """Yield a node and all nodes below it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting.extend(reversed(children(found)))
 
 
 def qualified_name(node: Node) -> str:
