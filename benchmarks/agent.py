@@ -1,8 +1,9 @@
 """Measure the agent of a node with 8 GPUs on the fake driver's library: `make bench`; with `--minutes 10` all of it.
 
 To reach over ten minutes: 40 MiB of memory (PSS) beside the children that read, 0.2 % of a core with a sweep a minute.
-Sweeps are 5 s apart here, so that a short run has many; the share of a core is what they take, by the minute. The API
-server does not answer: what publishing needs is loaded, and every write fails.
+Sweeps are closer here, so that a short run has many, but no more than the agent keeps after a week with one a minute;
+the share of a core is what they take, by the minute. The API server does not answer: what publishing needs is loaded,
+and every write fails.
 """
 
 import argparse
@@ -19,7 +20,10 @@ from pathlib import Path
 from tests.node.fakes.library import build
 from tests.node.fakes.root import write_root
 
-GPUS, INTERVAL, PER_MINUTE = 8, 5, 60
+GPUS, PER_MINUTE = 8, 60
+SHORTEST = 5.0
+KEPT = 46
+"""Sweeps in the history of an agent: 15 minutes, a day by the hour, a week by the day."""
 _KUBECONFIG = {
     "apiVersion": "v1",
     "kind": "Config",
@@ -36,13 +40,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=1.0)
     minutes = parser.parse_args().minutes
+    interval = max(SHORTEST, minutes * 60 / KEPT)
     with tempfile.TemporaryDirectory() as folder:
         library, root = build(Path(folder)), write_root(Path(folder) / "root")
         port = _free_port()
         kubeconfig = Path(folder) / "kubeconfig"
         kubeconfig.write_text(json.dumps(_KUBECONFIG))
         command = [sys.executable, "-m", "reconciler", "agent", "--kubeconfig", str(kubeconfig), "--root", str(root)]
-        command += ["--listen", f"127.0.0.1:{port}", "--interval", str(INTERVAL)]
+        command += ["--listen", f"127.0.0.1:{port}", "--interval", f"{interval:g}"]
         environ = {**os.environ, "LD_LIBRARY_PATH": str(library), "FAKE_GPUS": str(GPUS), "NODE_NAME": "node-1"}
         with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as agent:
             try:
@@ -53,7 +58,7 @@ def main() -> None:
                 own, children = (after - first for after, first in zip(_busy(agent.pid), before, strict=True))
             finally:
                 agent.terminate()
-    sweeps = seconds / INTERVAL
+    sweeps = seconds / interval
     print(f"agent of {GPUS} GPUs, {minutes:g} minutes: {peak:.0f} MiB of its own at most (PSS)")
     for name, used in (("the agent itself", own), ("with its children", own + children)):
         print(

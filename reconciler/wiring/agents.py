@@ -3,7 +3,7 @@
 from http import HTTPStatus
 
 from reconciler.adapters.http import Endpoint, HttpClient, HttpError
-from reconciler.app.health.jobs.preflight import Send
+from reconciler.app.health.jobs.result import Send
 
 _SECONDS = 10.0
 

@@ -83,7 +83,7 @@ def command(context: click.Context, /, **flags: Any) -> int:
 def _told(flags: dict[str, Any], sweep: "Sweep", findings: "tuple[HealthFinding, ...]", code: int) -> int:
     """Tell the agent, wait if the check has failed, and return the exit code: another one if the job is given up."""
     from reconciler.adapters.clock import SystemClock  # noqa: PLC0415 - only with --agent
-    from reconciler.app.health.jobs.preflight import tell_agent  # noqa: PLC0415
+    from reconciler.app.health.jobs.result import tell_agent  # noqa: PLC0415
     from reconciler.cli.options import environment  # noqa: PLC0415
     from reconciler.core.health.inflight.preflight import PreflightResult, PreflightVerdict  # noqa: PLC0415
     from reconciler.core.kinds.health.jobs import GIVEN_UP  # noqa: PLC0415

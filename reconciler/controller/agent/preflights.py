@@ -5,7 +5,7 @@ from http import HTTPStatus
 import msgspec
 
 from reconciler.app.health.agent import Agent
-from reconciler.app.health.jobs.preflight import PATH, PreflightAnswer
+from reconciler.app.health.jobs.result import PATH, PreflightAnswer
 from reconciler.controller.web.listener import Answer, HttpAnswer, HttpRequest, text_answer
 from reconciler.core.health.catalogue import BY_ID
 from reconciler.core.health.inflight.preflight import PreflightResult

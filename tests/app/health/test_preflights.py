@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.app.health.agent import Agent
-from reconciler.app.health.jobs.preflight import PATH, PreflightAnswer, tell_agent
+from reconciler.app.health.jobs.result import PATH, PreflightAnswer, tell_agent
 from reconciler.app.health.reports import StoredReport
 from reconciler.cli.main import run
 from reconciler.controller.agent.preflights import preflight_api

@@ -1,9 +1,8 @@
 """Preflight checks: the pod tells the agent of its node and waits; the controller acknowledges, counts and tells."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from reconciler.app.health.fast_lane import LaneRound
@@ -12,7 +11,6 @@ from reconciler.app.health.telling import about_owner, about_pod, tell
 from reconciler.core.health.inflight.preflight import (
     SEEN,
     PreflightAttempt,
-    PreflightResult,
     PreflightVerdict,
     acknowledgement,
     counted,
@@ -24,37 +22,11 @@ from reconciler.core.kinds.health.jobs import CONTAINER
 from reconciler.core.kinds.workloads import POD
 from reconciler.core.observe.placed import controller_of
 from reconciler.core.values import mapping, sequence, text
-from reconciler.errors import ReconcilerError
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import Body, LiveCluster
 
-PATH = "/preflight"
 FAILED = "PreflightFailed"
 """The reason of events on jobs and pods."""
-
-_PAUSE = 2.0
-
-Send = Callable[[str, bytes], bytes]
-"""Puts a body to a path of the agent, and returns the answer. Raises `ReconcilerError`."""
-
-
-class PreflightAnswer(Struct, frozen=True, kw_only=True):
-    """What the agent answers: the verdict of the controller, empty as long as there is none."""
-
-    verdict: str = ""
-
-
-def tell_agent(send: Send, result: PreflightResult, clock: Clock, seconds: float) -> str:
-    """Tell the agent, and wait for the verdict on a failure; empty if none came in time. A pass waits for nobody."""
-    body, until = msgspec.json.encode(result), clock.elapsed() + seconds
-    while True:
-        try:
-            verdict = msgspec.json.decode(send(PATH, body), type=PreflightAnswer).verdict
-        except (ReconcilerError, msgspec.MsgspecError):
-            verdict = ""  # an agent that restarts answers soon
-        if verdict or not result.has_failed or clock.elapsed() + _PAUSE > until:
-            return verdict
-        clock.pause(_PAUSE)
 
 
 class Acknowledged(Struct, frozen=True, kw_only=True):
