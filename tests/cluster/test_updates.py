@@ -75,12 +75,12 @@ def test_a_bound_claim_grows_and_never_shrinks(api_server: ApiServer, size: str)
     """F-062: the server compares the size with the capacity of a bound claim."""
     spec = {
         "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "fast",
+        "storageClassName": "expandable",
         "resources": {"requests": {"storage": "20Gi"}},
     }
     metadata = {"name": "x", "namespace": NAMESPACE}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
-    expandable = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}}
+    expandable = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "expandable"}}
     (made,) = api_server.client.apply([{**expandable, "provisioner": "example.com/a", "allowVolumeExpansion": True}])
     assert made.ok, made.message
     before = stored(api_server, claim, f"bound-{size.lower()}")

@@ -169,7 +169,8 @@ def _judge(server: ApiServer, specimen: Body, figures: Figures, *, ready: Bed | 
 def _settle(server: ApiServer, before: Body, path: str, ready: Bed | None) -> None:
     """Bring an object into the state that is compared: a claim is bound, a job in a queue is admitted."""
     if before["kind"] == "PersistentVolumeClaim":
-        expandable = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}}
+        name = before["spec"]["storageClassName"]  # not that of the specimen of a class, whose fields cannot change
+        expandable = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         server.client.apply([{**expandable, "provisioner": "example.com/a", "allowVolumeExpansion": True}])
         size = before["spec"]["resources"]["requests"]
         status = {"status": {"phase": "Bound", "capacity": size, "accessModes": before["spec"]["accessModes"]}}

@@ -10,6 +10,7 @@ import yaml
 
 from benchmarks import corpus
 from reconciler.core.config import Backend
+from reconciler.core.manifests.generations import base_path
 from tests import sizes
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.judges import assert_all_accepted
@@ -52,8 +53,16 @@ def test_plan_commit_verify_edit(backend: Backend, tmp_path: Path, capsys: pytes
     assert _names(fleet) == []
     assert len(first.out.splitlines()) == len(fleet.files())
     job = sorted((fleet.root / "jobs").rglob("*.yaml"))[37]
+    replaced = _edit(fleet, job, "maxRestarts:", "maxRestarts: 1  # was")
+    assert any(base_path(file) != file for file in replaced), "torchrun is started with it, and pods cannot change"
+    updated = _edit(fleet, job, "activeDeadlineSeconds:", "activeDeadlineSeconds: 3600  # was")
+    assert updated <= fleet.files().keys(), "what can change in place keeps its name"
+
+
+def _edit(fleet: Fleet, job: Path, old: str, new: str) -> set[str]:
+    """Edit a job, plan and commit; return the files that this changes, which are all of the objects of the job."""
     path, name = str(job.relative_to(fleet.root)), job.stem
-    fleet.edit(path, "maxRestarts:", "maxRestarts: 1  # was")
+    fleet.edit(path, old, new)
     edited = _names(fleet)
     assert edited
     assert all(name in line for line in edited), edited
@@ -62,9 +71,11 @@ def test_plan_commit_verify_edit(backend: Backend, tmp_path: Path, capsys: pytes
     before = fleet.files()
     assert fleet.run("commit").code == 0
     after = fleet.files()
-    assert before.keys() == after.keys()
-    assert all(name in file for file in before if before[file] != after[file])
+    assert sorted(map(base_path, before)) == sorted(map(base_path, after))
+    changed = {file for file in before.keys() | after.keys() if before.get(file) != after.get(file)}
+    assert all(name in file for file in changed), changed
     assert fleet.run("verify").code == 0
+    return changed
 
 
 def test_a_deleted_job_keeps_its_checkpoints(fleet: Fleet) -> None:

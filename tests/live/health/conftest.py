@@ -114,7 +114,7 @@ def events(live: KubernetesCluster, body: Node) -> list[str]:
 
 @pytest.fixture
 def lane_cluster(private_server: ApiServer, private_cluster: KubernetesCluster) -> KubernetesCluster:
-    """Return an API server for this test process alone, with our definitions, and without nodes and reports."""
+    """Return an API server for this test process alone, with our definitions, and without nodes, pods and reports."""
     rows = [yaml.safe_load(path.read_bytes()) for path in sorted(_DEFINITIONS.glob("*.yaml"))]
     assert_all_accepted(private_server.client.apply(rows))
     wait_until(lambda: private_server.client.request("GET", REPORTS).ok, "NodeHealthReport")
@@ -125,4 +125,7 @@ def lane_cluster(private_server: ApiServer, private_cluster: KubernetesCluster) 
                 group=group, kind=kind, namespace=body["metadata"].get("namespace", ""), name=body["metadata"]["name"]
             )
             private_cluster.delete(key, uid=body["metadata"]["uid"], propagation="Background")
+    for pod in private_cluster.list(private_cluster.resource("", "Pod")).objects:  # nodes of the same names come
+        path = private_server.client.path({"apiVersion": "v1", "kind": "Pod", **pod})
+        assert private_server.client.request("DELETE", f"{path}?gracePeriodSeconds=0").ok
     return private_cluster
