@@ -22,7 +22,7 @@ $(READY): pyproject.toml
 demo: $(READY) ## create a temporary config repository, change it, plan it, commit it
 	@$(BIN)/python -m tools.demo
 
-test: $(READY) ## run all tests; builds a real Kubernetes with its operators once (25 minutes)
+test: $(READY) ## run all tests; builds a real Kubernetes with its operators once (half an hour or more)
 	@$(BIN)/python -m tests.cluster.build
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal $(PYTEST)
 

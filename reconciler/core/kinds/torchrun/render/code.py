@@ -3,7 +3,6 @@
 import re
 from hashlib import sha256
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
 
@@ -14,6 +13,7 @@ from reconciler.core.kinds.torchrun.render.sync import MARKER, ROOT, sync_script
 from reconciler.core.kinds.torchrun.render.template import Template
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin, Reason, Traced
+from reconciler.core.secrets import mask_text
 
 # Alpine's git image has wget and unzip too (busybox); s5cmd's image has tar and unzip.
 _GIT_IMAGE = "alpine/git:2.49.1"
@@ -33,7 +33,10 @@ _FORWARDED = ("AWS_", "GOOGLE_", "AZURE_", "S3_", "GIT_", "SSL_CERT_")
 
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"))
 
-_SECURITY = ("allowPrivilegeEscalation", "readOnlyRootFilesystem", "runAsGroup", "runAsNonRoot", "runAsUser")
+_SECURITY = (
+    *("allowPrivilegeEscalation", "readOnlyRootFilesystem", "runAsGroup", "runAsNonRoot", "runAsUser"),
+    "seccompProfile",
+)
 """Fields of the trainer's security context that the sync has too; what it is allowed besides is for the trainer."""
 
 _SYNC_USER = Traced(
@@ -115,7 +118,7 @@ def _check(
         message = "the workspace has no source, so pods start in an empty folder until the volume is filled"
         hint = "set workspaceStorage.url, or claimName of a volume that contains the code"
         problems.append(problem_at(anchor, "torchrun.workspace-empty", message, hint, severity=Severity.WARNING))
-    if url and _secret_in(url.value):
+    if url and mask_text(url.value) != url.value:
         message = "the url holds a credential, which everyone who reads the repository or the Job sees"
         hint = "give it as a variable from a Secret: GIT_CONFIG_* with http.extraHeader, or AWS_ keys"
         problems.append(problem_at(url, "torchrun.workspace-secret", message, hint))
@@ -130,28 +133,6 @@ def _check(
         message = f"sha256 requires an archive, but the source is {kind.value}"
         hint = "to pin a Git source, set ref to a commit" if kind is SourceKind.GIT else "remove it"
         problems.append(problem_at(workspace.sha256, "torchrun.workspace", message, hint))
-
-
-_SECRET_PARAMETERS = frozenset(
-    (
-        *("access_token", "api_key", "apikey", "auth", "private_token", "sas", "sig", "token"),
-        *("x-amz-security-token", "x-amz-signature", "x-goog-signature"),
-    )
-)
-
-
-def _secret_in(url: str) -> bool:
-    """Return whether a URL holds a credential: a password or token before the host, or a parameter that is one."""
-    try:
-        parts = urlsplit(url)
-        secret_user = parts.scheme in ("http", "https") and parts.username is not None
-        return (
-            secret_user
-            or parts.password is not None
-            or any(name.lower() in _SECRET_PARAMETERS and value for name, value in parse_qsl(parts.query))
-        )
-    except ValueError:  # not a URL: the fetch says so
-        return False
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -207,7 +188,7 @@ def _security_context(code: Code, template: Template) -> dict[str, Any]:
         found.value if found and isinstance(found.value, dict) else {}
         for found in (template.pod.get("securityContext"), template.trainer.get("securityContext"))
     )
-    security: dict[str, Any] = {key: trainer[key] for key in (*_SECURITY, "seccompProfile") if key in trainer}
+    security: dict[str, Any] = {key: trainer[key] for key in _SECURITY if key in trainer}
     dropped = trainer["capabilities"].get("drop") if isinstance(trainer.get("capabilities"), dict) else None
     if dropped:
         security["capabilities"] = {"drop": dropped}

@@ -15,7 +15,7 @@ from reconciler.core.values import plural
 
 DEFAULT_BACKEND = Traced("c10d", Reason(rule="torchrun.default", text="rdzvBackend defaults to c10d"))
 DEFAULT_PORT = Traced(29500, Reason(rule="torchrun.default", text="port defaults to 29500"))
-MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts defaults to 3"))
+_MAX_RESTARTS = Traced(3, Reason(rule="torchrun.default", text="maxRestarts defaults to 3"))
 JOIN_SECONDS = 900
 """Seconds that pods wait for each other: a first pod may still pull its image, which torchrun allows 60 s for."""
 
@@ -90,7 +90,7 @@ def trainer_command(
         # Pod 0's own name may not resolve yet when it starts: torchrun is told who serves instead of looking it up.
         lines.append(f'if [ "${{{workload.rank}:?}}" = 0 ]; then is_host=1; else is_host=0; fi')
     lines.append(" \\\n  ".join(("exec torchrun", *_flags(job, shape, workload, rendezvous), _program(job))))
-    restarts = job.reliability.max_restarts or MAX_RESTARTS
+    restarts = max_restarts(job)
     values = (job.command, *([job.setup] if job.setup else []), job.job_name, shape.nodes, shape.processes, restarts)
     origins = tuple(origin for value in values for origin in value.reason.origins)
     processes = plural(shape.processes.value, "process")
@@ -99,14 +99,18 @@ def trainer_command(
     return ["/bin/bash", "-c", Traced(as_kubelet_reads("\n".join(lines)), reason)]
 
 
+def max_restarts(job: TorchrunJob) -> Traced:
+    """Return how often torchrun restarts the processes of a job."""
+    return job.reliability.max_restarts or _MAX_RESTARTS
+
+
 def as_kubelet_reads(text: str) -> str:
     """Double the dollars that the kubelet would expand (`$(NAME)`) or fold (`$$`), so that bash sees `text`."""
     return _EXPANDED.sub(lambda found: found[0] * 2, text)
 
 
 def _flags(job: TorchrunJob, shape: JobShape, workload: WorkloadKind, rendezvous: Rendezvous | None) -> tuple[str, ...]:
-    restarts = (job.reliability.max_restarts or MAX_RESTARTS).value
-    processes = f"--nproc-per-node={shape.processes.value} --max-restarts={restarts}"
+    processes = f"--nproc-per-node={shape.processes.value} --max-restarts={max_restarts(job).value}"
     name = f"--rdzv-id={shlex.quote(job.job_name.value)}"
     if rendezvous is None:
         return f"--standalone {processes}", name

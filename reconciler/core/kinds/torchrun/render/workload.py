@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.core.config import Backend
 from reconciler.core.kinds.rendered import problem_at
-from reconciler.core.kinds.torchrun.render.command import MAX_RESTARTS
+from reconciler.core.kinds.torchrun.render.command import max_restarts
 from reconciler.core.kinds.torchrun.render.pods import Pod
 from reconciler.core.kinds.torchrun.render.shape import PYTORCH_JOB
 from reconciler.core.problems import Problem, Severity
@@ -78,7 +78,7 @@ def _limits(pod: Pod) -> dict[str, Any]:
 
 def _backoff(pod: Pod) -> Traced:
     """Return how many pods may fail. The limit counts pods, and a failure of one makes all others restart as well."""
-    restarts, nodes = pod.job.reliability.max_restarts or MAX_RESTARTS, pod.shape.nodes
+    restarts, nodes = max_restarts(pod.job), pod.shape.nodes
     if nodes.value == 1:
         return restarts
     text = f"{plural(restarts.value, 'restart')} x {plural(nodes.value, 'pod')} = {restarts.value * nodes.value}"
