@@ -10,6 +10,7 @@ import yaml
 from reconciler.core.cel import Activation, Program
 from reconciler.core.config import RuleSetting
 from reconciler.core.documents import read
+from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.policy.admission import Subject, load
 from reconciler.core.policy.verdict import Result
 from tests.policies.catalogue import (
@@ -219,6 +220,41 @@ def test_the_readme_lists_every_rule_with_its_title() -> None:
         word = notes.get("gpureconciler.io/default") or words[notes["gpureconciler.io/severity"]]
         expected.append((rule, notes["gpureconciler.io/title"], word))
     assert [(rule, title.partition(" (`")[0], word) for rule, title, word in listed] == expected
+
+
+def _matched(rule: str) -> set[tuple[str, str]]:
+    spec = _policy(rule)["spec"]
+    assert isinstance(spec, dict)
+    entries = spec["matchConstraints"]["resourceRules"]
+    return {(group, name) for one in entries for group in one["apiGroups"] for name in one["resources"]}
+
+
+_ABOUT_PODS = {"gpu-request-equals-limit", "no-host-network", "no-host-path", "no-literal-secrets", "no-privileged",
+               "pinned-images"}  # fmt: skip
+_NO_PODS = {"ResourceClaim", "ResourceClaimTemplate", "RuntimeClass"}  # they add devices to pods of other objects
+
+
+def test_every_kind_with_pods_is_judged_or_named() -> None:
+    """The rules about pods judge the same kinds, those about jobs all jobs; the README names what none judges."""
+    with_pods = {id for id, row in BUILT_IN.items() if row.pods or row.components or row.provides}
+    resources = {(group, kind): (group, _plural(group, kind)) for group, kind in with_pods}
+    judged = {rule: {id for id in with_pods if resources[id] in _matched(rule)} for rule in RULES}
+    every = judged["no-privileged"]
+    assert {rule for rule in RULES if judged[rule] == every} >= _ABOUT_PODS
+    jobs = {id for id in every if id[1].endswith("Job") or id[1] in ("JobSet", "AppWrapper")}
+    assert judged["deadline-or-ttl"] == jobs - {("trainer.kubeflow.org", "TrainJob")}  # it has neither field
+    assert judged["max-gpus-per-job"] >= jobs
+    assert judged["gpu-job-in-queue"] == judged["ownership-labels"] == every - _RUNTIMES
+    text = (POLICIES / "README.md").read_text().partition("A plan counts")[2].partition("No rule judges")[0]
+    assert {kind for _, kind in with_pods - every} - _NO_PODS == set(re.findall(r"[A-Z]+[a-z]\w+", text)) - {"OpenKruise"}
+
+
+_RUNTIMES = {("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")}
+
+
+def _plural(group: str, kind: str) -> str:
+    served = SERVER.served(group, kind)
+    return served.plural if served else ""
 
 
 def test_variables_that_rules_share_are_evaluated_once_for_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
