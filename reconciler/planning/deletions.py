@@ -1,6 +1,6 @@
 """What admission policies say about objects that a plan deletes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import SourceRef
@@ -13,7 +13,25 @@ from reconciler.planning.sides import Differences, Sides
 from reconciler.planning.updates import Update
 
 
-def deleted_paths(sides: Sides, differences: Differences) -> list[str]:
+def in_place(differences: Differences) -> dict[str, Update]:
+    """Return the updates of objects that are not deleted and created again under their names."""
+    kept = differences.kept_specs
+    return {path: one for path, one in differences.updates.items() if path in kept or not one.comparison.recreated}
+
+
+def judge_deletions(sides: Sides, differences: Differences, policies: PolicySet) -> PolicyFindings:
+    """Return the verdicts on the deletion of existing objects.
+
+    Few repositories have policies about deletions: without one, nothing is looked up.
+    """
+    chosen = policies.about_deletions
+    if not chosen.rules:
+        return PolicyFindings()
+    paths = _deleted_paths(sides, differences)
+    return join(PolicyEvaluator(chosen).evaluate(_subjects(sides.index, sides.baseline, paths)))
+
+
+def _deleted_paths(sides: Sides, differences: Differences) -> list[str]:
     """Return the paths of the objects that a plan deletes, or that it deletes and creates again.
 
     While a file has errors nothing is deleted for sure: the plan is refused, and what came from that file stays.
@@ -27,22 +45,6 @@ def deleted_paths(sides: Sides, differences: Differences) -> list[str]:
     staying = in_place(differences)
     recreated = [path for path in differences.updates if path not in staying]
     return [*(path for path in gone if path not in kept), *recreated]
-
-
-def in_place(differences: Differences) -> dict[str, Update]:
-    """Return the updates of objects that are not deleted and created again under their names."""
-    kept = differences.kept_specs
-    return {path: one for path, one in differences.updates.items() if path in kept or not one.comparison.recreated}
-
-
-def judge_deletions(
-    index: CompiledRevision, baseline: Baseline, policies: PolicySet, paths: Iterable[str]
-) -> PolicyFindings:
-    """Return the verdicts on the deletion of existing objects; few repositories have policies about deletions."""
-    chosen = policies.about_deletions
-    if not chosen.rules:
-        return PolicyFindings()
-    return join(PolicyEvaluator(chosen).evaluate(_subjects(index, baseline, list(paths))))
 
 
 def _subjects(index: CompiledRevision, baseline: Baseline, paths: Sequence[str]) -> list[Subject]:

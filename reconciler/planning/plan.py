@@ -40,7 +40,7 @@ from reconciler.planning.baseline import Baseline
 from reconciler.planning.behind import find_behind
 from reconciler.planning.blame import blame
 from reconciler.planning.committed import committed_edits
-from reconciler.planning.deletions import deleted_paths, in_place, judge_deletions
+from reconciler.planning.deletions import in_place, judge_deletions
 from reconciler.planning.findings import (
     PlanFindings,
     ages_of_evidence,
@@ -188,8 +188,7 @@ def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: 
     own = own_verdicts(
         index, sides.totals, in_place(differences), inventories, judgement.config, day, is_dated=bool(date)
     )
-    deleted = deleted_paths(sides, differences)
-    verdicts, exceeded = join([own, judge_deletions(index, sides.baseline, index.context.policies, deleted)])
+    verdicts, exceeded = join([own, judge_deletions(sides, differences, index.context.policies)])
     effects = policy_effects(
         runtime,
         index,
@@ -202,7 +201,7 @@ def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: 
     verdicts = (*verdicts, *refused_policies(index, effects, judgement.config.rules))
     if judgement.rules is not None:
         by_base = verdicts_of_base(runtime, index, sides.renderer, sides.existing, judgement.rules)
-        by_base = join([by_base, judge_deletions(index, sides.baseline, judgement.rules.policies, deleted)])
+        by_base = join([by_base, judge_deletions(sides, differences, judgement.rules.policies)])
         evidence = judge_evidence(
             index, inventories, judgement.config, judgement.rules.settings, day, is_dated=bool(date)
         )

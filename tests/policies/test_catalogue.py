@@ -236,17 +236,19 @@ _NO_PODS = {"ResourceClaim", "ResourceClaimTemplate", "RuntimeClass"}  # they ad
 
 def test_every_kind_with_pods_is_judged_or_named() -> None:
     """The rules about pods judge the same kinds, those about jobs all jobs; the README names what none judges."""
-    with_pods = {id for id, row in BUILT_IN.items() if row.pods or row.components or row.provides}
+    with_pods = {one for one, row in BUILT_IN.items() if row.pods or row.components or row.provides}
     resources = {(group, kind): (group, _plural(group, kind)) for group, kind in with_pods}
-    judged = {rule: {id for id in with_pods if resources[id] in _matched(rule)} for rule in RULES}
+    judged = {rule: {one for one in with_pods if resources[one] in _matched(rule)} for rule in RULES}
     every = judged["no-privileged"]
     assert {rule for rule in RULES if judged[rule] == every} >= _ABOUT_PODS
-    jobs = {id for id in every if id[1].endswith("Job") or id[1] in ("JobSet", "AppWrapper")}
+    jobs = {one for one in every if one[1].endswith("Job") or one[1] in ("JobSet", "AppWrapper")}
     assert judged["deadline-or-ttl"] == jobs - {("trainer.kubeflow.org", "TrainJob")}  # it has neither field
     assert judged["max-gpus-per-job"] >= jobs
     assert judged["gpu-job-in-queue"] == judged["ownership-labels"] == every - _RUNTIMES
     text = (POLICIES / "README.md").read_text().partition("A plan counts")[2].partition("No rule judges")[0]
-    assert {kind for _, kind in with_pods - every} - _NO_PODS == set(re.findall(r"[A-Z]+[a-z]\w+", text)) - {"OpenKruise"}
+    assert {kind for _, kind in with_pods - every} - _NO_PODS == set(re.findall(r"[A-Z]+[a-z]\w+", text)) - {
+        "OpenKruise"
+    }
 
 
 _RUNTIMES = {("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")}

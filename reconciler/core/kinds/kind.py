@@ -119,6 +119,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         pods: yields the pods of an object; its second argument is the prefix of the object's fields.
         provides: yields the pods that objects which name this one run, or one that requests what it adds to a pod.
         components: yields the objects that a wrapper holds, each with its path.
+        copies: how many of each of these objects there are at the same time; None: one.
         has_parameters: these objects have placeholders, so that they cannot be sized.
         declared: yields the pods that a wrapper declares for an object in it; without any, its kind says them.
         relations: reads quotas, parents and references of an object without pods.
@@ -172,6 +173,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     pods: Callable[[Body, str], Iterable[PodSet]] | None = None
     provides: Callable[[Body, str], Iterable[PodSet]] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None
+    copies: Callable[[Body], int] | None = None
     has_parameters: bool = False
     declared: Callable[[Body, FieldPath], Sequence[PodSet]] | None = None
     relations: Callable[[Body], Relations] | None = None
@@ -288,7 +290,8 @@ class Kinds(Mapping[KindId, Kind]):
         if row.components is not None:
             wrapped = row.components(body) if depth < _MAX_DEPTH else ()
             inner = [self._wrapped(row, body, path, component, prefix, depth + 1) for path, component in wrapped]
-            return [pods for group in inner if group for pods in group]
+            copies = 1 if row.copies is None else row.copies(body)
+            return [pods.times(copies) for group in inner if group for pods in group]
         return _guess_pods(body, prefix) if row.relations is None and row.provides is None else None
 
     def _wrapped(  # noqa: PLR0917 - one component of a wrapper

@@ -1,7 +1,7 @@
 """Lookups in a strict JSON Schema: the schema of the value at a path, where a field is known, lists with keys."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -9,6 +9,7 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Violation
 
 Schema = dict[str, Any]
+_Found = TypeVar("_Found")
 RULES = "x-kubernetes-validations"
 """The keyword of rules in CEL."""
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -25,6 +26,19 @@ def resolve(root: Schema, schema: Schema) -> Schema:
             rest["properties"] = known | narrowed
         schema = {**target, **rest}
     return schema
+
+
+def read_shared(
+    root: Schema, schema: Schema, known: dict[str, _Found | None], read: Callable[[Schema], _Found | None]
+) -> _Found | None:
+    """Read a schema, and a definition that it refers to once; a definition within itself leads to None."""
+    reference = schema.get("$ref")
+    if reference is None:
+        return read(schema)
+    if reference not in known:
+        known[reference] = None  # ends the recursion
+        known[reference] = read(resolve(root, schema))
+    return known[reference]
 
 
 def at(root: Schema, path: FieldPath) -> Schema | None:
@@ -118,26 +132,20 @@ def keyed_lists(root: Schema) -> KeyedLists:
 
 
 def _compile(root: Schema, schema: Schema, seen: dict[str, KeyedLists | None]) -> KeyedLists | None:
-    reference = schema.get("$ref")
-    if reference is None:
-        return _compile_resolved(root, schema, seen)
-    if reference not in seen:
-        seen[reference] = None  # ends the recursion
-        seen[reference] = _compile_resolved(root, resolve(root, schema), seen)
-    return seen[reference]
+    def read(schema: Schema) -> KeyedLists | None:
+        fields = {}
+        for name, child in schema.get("properties", {}).items():
+            if len(child) > 1 or "$ref" in child:  # a bare type leads nowhere
+                lists = _compile(root, child, seen)
+                if lists is not None:
+                    fields[name] = lists
+        inner = schema.get("items", schema.get("additionalProperties"))
+        items = _compile(root, inner, seen) if isinstance(inner, dict) else None
+        keys, defaults = _keys(root, schema)
+        leads_on = bool(keys or fields or items)
+        return KeyedLists(keys=keys, defaults=defaults, fields=fields, items=items) if leads_on else None
 
-
-def _compile_resolved(root: Schema, schema: Schema, seen: dict[str, KeyedLists | None]) -> KeyedLists | None:
-    fields = {}
-    for name, child in schema.get("properties", {}).items():
-        if len(child) > 1 or "$ref" in child:  # a bare type leads nowhere
-            lists = _compile(root, child, seen)
-            if lists is not None:
-                fields[name] = lists
-    inner = schema.get("items", schema.get("additionalProperties"))
-    items = _compile(root, inner, seen) if isinstance(inner, dict) else None
-    keys, defaults = _keys(root, schema)
-    return KeyedLists(keys=keys, defaults=defaults, fields=fields, items=items) if keys or fields or items else None
+    return read_shared(root, schema, seen, read)
 
 
 def _keys(root: Schema, schema: Schema) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -26,7 +26,6 @@ TRAINING_RUNTIME = ("trainer.kubeflow.org", "TrainingRuntime")
 CLUSTER_TRAINING_RUNTIME = ("trainer.kubeflow.org", "ClusterTrainingRuntime")
 _TRAINING_JOBS = ("node", "trainer-node", "trainer")
 _STOPPED = "kubeflow-resource-stopped"  # annotation of a notebook
-_MAX_TRIALS = 100
 
 
 def _roles(field: str) -> Reader:
@@ -91,12 +90,15 @@ def _trains(job: Mapping[str, Any]) -> bool:
 
 
 def _experiment(body: Body) -> Iterator[tuple[FieldPath, Body]]:
-    """Yield the job of a trial as often as trials run at the same time."""
-    path: FieldPath = ("spec", "trialTemplate", "trialSpec")
+    """Yield the job of a trial."""
     trial = value_of(body, "spec.trialTemplate.trialSpec")
     if type(trial) is dict:
-        for _ in range(min(count(value_of(body, "spec.parallelTrialCount"), 3), _MAX_TRIALS)):
-            yield path, trial
+        yield ("spec", "trialTemplate", "trialSpec"), trial
+
+
+def _trials(body: Body) -> int:
+    """Return how many trials run at the same time."""
+    return count(value_of(body, "spec.parallelTrialCount"), 3)
 
 
 def _notebook(body: Body, prefix: str) -> Iterator[PodSet]:
@@ -176,7 +178,7 @@ KINDS = (
     _job("PaddleJob", "paddleReplicaSpecs"),
     _job("JAXJob", "jaxReplicaSpecs"),
     Kind(group=_GROUP, kind="Notebook", pods=_notebook),
-    Kind(group=_GROUP, kind="Experiment", components=_experiment, has_parameters=True),
+    Kind(group=_GROUP, kind="Experiment", components=_experiment, copies=_trials, has_parameters=True),
     Kind(
         group=TRAINING_RUNTIME[0],
         kind=TRAINING_RUNTIME[1],

@@ -13,7 +13,7 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Severity, Violation
 from reconciler.core.schemas.rules.rule import DefinitionRule, RuleBudget
 from reconciler.core.schemas.rules.shape import ObjectValue, Shape, repr_of
-from reconciler.core.schemas.schema import RULES, Schema, children, resolve
+from reconciler.core.schemas.schema import RULES, Schema, children, read_shared
 
 _SELF = "selfType"
 
@@ -75,29 +75,23 @@ class KindRules:
 
 def _places(root: Schema, schema: Schema, known: dict[str, _RulePlace | None]) -> _RulePlace | None:
     """Return where the rules of a schema are; `known` are those of shared definitions."""
-    reference = schema.get("$ref")
-    if reference is None:
-        return _place(root, schema, known)
-    if reference not in known:
-        known[reference] = None  # ends the recursion
-        known[reference] = _place(root, resolve(root, schema), known)
-    return known[reference]
 
+    def read(schema: Schema) -> _RulePlace | None:
+        fields: dict[str, _RulePlace] = {}
+        items = None
+        for _, name, below in children(schema):
+            found = _places(root, below, known)
+            if name is None:
+                items = found
+            elif found is not None:
+                fields[name] = found
+        sources = schema.get(RULES) or ()
+        if not (fields or items or sources):
+            return None
+        shape = Shape(root, schema, _SELF)
+        return _RulePlace(rules=tuple(DefinitionRule(source, shape) for source in sources), fields=fields, items=items)
 
-def _place(root: Schema, schema: Schema, known: dict[str, _RulePlace | None]) -> _RulePlace | None:
-    fields: dict[str, _RulePlace] = {}
-    items = None
-    for _, name, below in children(schema):
-        found = _places(root, below, known)
-        if name is None:
-            items = found
-        elif found is not None:
-            fields[name] = found
-    sources = schema.get(RULES) or ()
-    if not (fields or items or sources):
-        return None
-    shape = Shape(root, schema, _SELF)
-    return _RulePlace(rules=tuple(DefinitionRule(source, shape) for source in sources), fields=fields, items=items)
+    return read_shared(root, schema, known, read)
 
 
 def _rules(place: _RulePlace) -> Iterator[DefinitionRule]:
