@@ -68,6 +68,14 @@ def compile_file(context: Context, path: str, raw: bytes) -> CompiledFile:
     return compile_files(context, [(path, raw)])[0]
 
 
+def compile_document(context: Context, document: Document) -> CompiledFile:
+    """Compile one document, wherever it is written, without policies."""
+    unit = _CompileUnit(path=document.source.path, raw=document.text, documents=(document,))
+    for stage in _STAGES[1:]:
+        stage(context, unit)
+    return unit.compiled()
+
+
 def compile_files(
     context: Context, files: Iterable[tuple[str, bytes]], evaluator: PolicyEvaluator | None = None
 ) -> list[CompiledFile]:
@@ -76,7 +84,7 @@ def compile_files(
     Running one stage over many files stays in the processor's caches: a quarter less time than file by file.
     """
     units = [_CompileUnit(path=path, raw=raw) for path, raw in files]
-    for stage in (_parse, _validate, _render, _validate_rendered, _serialize):
+    for stage in _STAGES:
         for unit in units:
             stage(context, unit)
     if evaluator is not None:
@@ -195,6 +203,9 @@ def _serialize(context: Context, unit: _CompileUnit) -> None:
         if row.has_generations and _is_replaceable(context, rendered.manifest):
             unit.replaceable.append(rendered.summary.path)
         unit.problems += size_problems(rendered.manifest, rendered.content, data_limit=row.data_limit)
+
+
+_STAGES = (_parse, _validate, _render, _validate_rendered, _serialize)
 
 
 def _is_replaceable(context: Context, manifest: Manifest) -> bool:

@@ -214,7 +214,8 @@ def _load_config(repository: Repository, oid: str, catalogue: Callable[[], "Cata
     if (known := cache.get(key)) is not None:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             return msgspec.msgpack.decode(known, type=Config)
-    config = _parse_config(repository, oid, catalogue())
+    (raw,) = repository.read([oid])
+    config = config_of(raw, catalogue())
     with suppress(OverflowError, ValueError):  # numbers over 64 bits
         cache.put(key, msgspec.msgpack.encode(config))
     return config
@@ -265,11 +266,11 @@ def _config_entry(repository: Repository, tree: TreeReference) -> Entry:
     return entry
 
 
-def _parse_config(repository: Repository, oid: str, catalogue: "Catalogue") -> Config:
+def config_of(raw: bytes, catalogue: "Catalogue") -> Config:
+    """Return what `reconciler.yaml` says. Raises `InvalidInput`."""
     from reconciler.core.documents import read  # noqa: PLC0415 - not needed where the configuration is cached
     from reconciler.core.kinds.own import CONFIG  # noqa: PLC0415 - as above
 
-    (raw,) = repository.read([oid])
     reading = read(CONFIG_PATH, raw)
     problems: list[Problem] = list(reading.problems)
     for document in reading.documents:

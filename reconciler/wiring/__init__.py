@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reconciler.app.rules.examples import ExampleReport
     from reconciler.app.size.files import InputFile
     from reconciler.app.workspace import Workspace
+    from reconciler.core.config import Config
     from reconciler.core.kinds.kind import Kinds
     from reconciler.core.plan import Plan
     from reconciler.core.schemas import Catalogue
@@ -273,14 +274,22 @@ def run_policy_tests(paths: Sequence[str]) -> "ExampleReport":
     """Run the tests of policies in files and folders (none: `tests` of the config repository around this folder)."""
     from reconciler.adapters.files import FolderFiles
     from reconciler.app.rules.examples import run_tests
+    from reconciler.app.rules.rendering import RenderingTools
     from reconciler.core.documents import read
     from reconciler.revision.files import CONFIG_PATH
+    from reconciler.revision.revision import config_of
 
     here = Path(paths[0]).absolute() if paths else Path().absolute()
     root = next((one for one in (here, *here.parents) if (one / CONFIG_PATH).is_file()), Path().absolute())
     wanted = [os.path.relpath(Path(path).absolute(), root) for path in paths] or ["tests"]
     shipped = [one for path in _policies() for one in read(path, bundle.read(path)).documents]
-    return run_tests(wanted, FolderFiles(root), catalogue(), shipped)
+    files = FolderFiles(root)
+
+    def read_config() -> "Config | None":
+        return config_of(files.read(CONFIG_PATH), catalogue()) if files.has(CONFIG_PATH) else None
+
+    tools = RenderingTools(kinds=kinds(), tables=sizing_tables(), read_config=read_config)
+    return run_tests(wanted, files, catalogue(), shipped, tools)
 
 
 # Sizing.

@@ -188,3 +188,96 @@ def test_shipped_rules_are_tested_with_settings(folder: Path, capsys: pytest.Cap
     write(folder, f"{{object: {job}, expect: warn, message: requests 8 GPUs}}", head=head)
     passed = ran(capsys)
     assert passed.code == 0, passed.out + passed.err
+
+
+_JOBS = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: team-label}
+spec:
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [batch, kubeflow.org], apiVersions: [v1], operations: ["*"], resources: [jobs, pytorchjobs]}
+  validations:
+    - expression: object != null && (oldObject == null || oldObject.metadata.name == object.metadata.name)
+      message: it stays
+    - expression: object == null || object.metadata.?labels[?'team'].orValue('') == 'x'
+      message: has no label team
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: team-label}
+spec: {policyName: team-label, validationActions: [Deny]}
+"""
+_QUEUE = (
+    "{apiVersion: torchrun.ai/v1alpha1, kind: TorchrunQueue, metadata: {name: h100}, spec: {image: 'a:1',"
+    " nodeResources: {gpus: 8}, queue: {name: h100, resources: {gpu: {quota: 32}}}}}"
+)
+
+
+def _torchrun(name: str = "vit", team: str = "x", queue: str = "h100") -> str:
+    return (
+        f"{{apiVersion: torchrun.ai/v1alpha1, kind: TorchrunJob, metadata: {{name: {name}, labels: {{team: {team}}}}},"
+        f" spec: {{jobQueue: {queue}, numGPUs: 16, command: python a.py}}}}"
+    )
+
+
+_WRAPPER = (
+    "{apiVersion: workload.codeflare.dev/v1beta2, kind: AppWrapper, metadata: {name: w, namespace: a}, spec: {components:"
+    " [{template: {apiVersion: batch/v1, kind: Job, metadata: {name: inner}, spec: {template: {spec: {restartPolicy: Never,"
+    " containers: [{name: a, image: 'a:1'}]}}}}}]}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("example", "actual"),
+    [
+        (f"object: {_torchrun()}", "pass"),
+        (f"object: {_torchrun(team='b')}, message: 'PyTorchJob/default/vit: has no label team'", "deny"),
+        (f"oldObject: {_torchrun()}, message: 'PyTorchJob/default/vit: deletion: it stays'", "deny"),
+        (f"object: {_torchrun(team='x')}, oldObject: {_torchrun(team='b')}", "pass"),
+        (f"object: {_torchrun(name='a')}, oldObject: {_torchrun()}, message: it stays", "deny"),
+        (f"object: {_QUEUE}", "skip"),
+        (f"object: {_WRAPPER}, message: has no label team", "deny"),
+    ],
+)
+def test_an_example_is_judged_by_what_it_becomes(
+    folder: Path, capsys: pytest.CaptureFixture[str], example: str, actual: str
+) -> None:
+    (folder / "policies" / "team.yaml").write_text(_JOBS)
+    (folder / "queues").mkdir()
+    (folder / "queues" / "h100.yaml").write_text(_QUEUE)
+    write(folder, f"{{{example}, expect: {actual}}}", head="  sources: [../queues]\n")
+    passed = ran(capsys)
+    assert passed.code == 0, passed.out + passed.err
+
+
+def test_our_own_kinds_are_rendered_for_the_cluster_that_a_test_names(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under plain Kubernetes, a TorchrunJob becomes a Job."""
+    (folder / "policies" / "team.yaml").write_text(_JOBS)
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "queue.yaml").write_text(_QUEUE)
+    (folder / "reconciler.yaml").write_text(
+        "apiVersion: gpureconciler.io/v1alpha1\nkind: ReconcilerConfig\nmetadata: {name: f}\nspec:\n  clusters:\n"
+        "    - {name: first}\n    - {name: second, backend: none, select: {folders: [queues]}}\n"
+    )
+    write(
+        folder, f"{{object: {_torchrun(team='b')}, expect: deny, message: Job/default/vit}}", head="  cluster: second\n"
+    )
+    passed = ran(capsys)
+    assert passed.code == 0, passed.out + passed.err
+    write(folder, f"{{object: {_torchrun()}, expect: pass}}", head="  cluster: third\n")
+    failed = ran(capsys)
+    assert failed.code == 3
+    assert "tests/team.yaml:5:12: there is no cluster 'third' in reconciler.yaml; clusters: first, second" in failed.err
+
+
+def test_what_cannot_be_rendered_is_an_error_of_the_test(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "policies" / "team.yaml").write_text(_JOBS)
+    write(folder, f"{{object: {_torchrun(queue='none-such')}, expect: pass}}")
+    failed = ran(capsys)
+    assert failed.code == 3
+    assert "tests/team.yaml:6:" in failed.err
+    assert "none-such" in failed.err

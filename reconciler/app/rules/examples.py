@@ -2,13 +2,18 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.app.rules.files import ExampleFiles
+from reconciler.app.rules.rendering import ExampleRenderer, RenderingTools
 from reconciler.core.documents import Document, read
-from reconciler.core.objects import FieldPath, SourceRef
+from reconciler.core.kinds.wrapped import wrapped_manifests
+from reconciler.core.manifests.manifest import Manifest
+from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.policy.admission import ServerView, Subject, is_policy
 from reconciler.core.policy.examples import (
     KIND,
@@ -32,22 +37,6 @@ _POLICIES = "policies"
 _FIELD: FieldPath = ("spec", "examples")
 
 
-class ExampleFiles(Protocol):
-    """Reads files below the folder that a run may see; paths are relative to it."""
-
-    def files(self, path: str) -> Sequence[str]:
-        """Return a file by itself, or all files below a folder, sorted. Raises `ConfigError` if there is neither."""
-        ...
-
-    def has(self, path: str) -> bool:
-        """Return whether there is such a file or folder."""
-        ...
-
-    def read(self, path: str) -> bytes:
-        """Return the content of a file."""
-        ...
-
-
 class ExampleReport(Struct, frozen=True, kw_only=True):
     """All examples, in the order of files."""
 
@@ -62,8 +51,10 @@ class ExampleReport(Struct, frozen=True, kw_only=True):
 class _TestInputs:
     """Reads what tests name, and collects what is wrong with it."""
 
-    def __init__(self, files: ExampleFiles, catalogue: Catalogue, shipped: Sequence[Document]) -> None:
-        self.files, self.catalogue, self.shipped = files, catalogue, shipped
+    def __init__(
+        self, files: ExampleFiles, catalogue: Catalogue, shipped: Sequence[Document], tools: RenderingTools
+    ) -> None:
+        self.files, self.catalogue, self.shipped, self.tools = files, catalogue, shipped, tools
         self.problems: list[Problem] = []
         self._checker = PolicyChecker(lambda: self._checker.made)
 
@@ -95,13 +86,17 @@ class _TestInputs:
 
 
 def run_tests(
-    paths: Iterable[str], files: ExampleFiles, catalogue: Catalogue, shipped: Sequence[Document]
+    paths: Iterable[str],
+    files: ExampleFiles,
+    catalogue: Catalogue,
+    shipped: Sequence[Document],
+    tools: RenderingTools,
 ) -> ExampleReport:
-    """Run the tests in files and folders.
+    """Run the tests in files and folders; `tools` render the examples of our own kinds.
 
     Raises `InvalidInput` with all problems, `ConfigError` if there are no tests.
     """
-    run = _TestInputs(files, catalogue, shipped)
+    run = _TestInputs(files, catalogue, shipped, tools)
     written = [document for path in paths for document in run.documents(path) if document.kind == KIND]
     if not written and not run.problems:
         raise ConfigError(f"no document of kind {KIND} found", hint="see `reconciler test --help`")
@@ -123,6 +118,7 @@ def _run_test(run: _TestInputs, test: PolicyTest) -> Iterator[TestedExample]:
     catalogue = run.catalogue.with_crds(run.valid(definitions, run.catalogue))
     named = _named(run, test, "policies", test.policies) if test.policies else run.documents(_POLICIES, optional=True)
     documents = run.valid(named, catalogue)
+    requests = _ExampleRequests(run, test, catalogue)
     known: dict[str, RuleBook] = {}
     for index, example in enumerate(test.examples):
         key = repr((example.params, example.requester))
@@ -131,7 +127,7 @@ def _run_test(run: _TestInputs, test: PolicyTest) -> Iterator[TestedExample]:
             params = _params(run, test, *written)
             known[key] = run.rules(test, example, [*_without(documents, params), *params], catalogue)
         one = _with_rule(run, example, known[key], documents)
-        yield from _run_example(run, test, one, index, known[key], catalogue)
+        yield from _run_example(requests, test, one, index, known[key])
 
 
 def _named(run: _TestInputs, test: PolicyTest, key: str, paths: Sequence[str]) -> list[Document]:
@@ -163,23 +159,75 @@ def _with_rule(run: _TestInputs, example: Example, rules: RuleBook, documents: I
     return replace(example, rule=rule)
 
 
-def _run_example(  # noqa: PLR0917 - the parts of an example
-    run: _TestInputs, test: PolicyTest, example: Example, index: int, rules: RuleBook, catalogue: Catalogue
+def _run_example(
+    requests: "_ExampleRequests", test: PolicyTest, example: Example, index: int, rules: RuleBook
 ) -> Iterator[TestedExample]:
-    field = (*_FIELD, index)
-    old = _one(run, test, example.old, (*field, "oldObject"), catalogue)
-    space = _one(run, test, example.namespace, (*field, "namespace"), catalogue)
-    new = run.valid(_objects(run, test, example.new, (*field, "object")), catalogue)
-    namespace = None if space is None else space.data
-    if example.new is None:
-        subjects = [] if old is None else [Subject(example_manifest(old), None, namespace, deletes=True)]
-    else:
-        before = None if old is None else old.data
-        subjects = [Subject(example_manifest(one), before, namespace) for one in new]
     chosen = rules.policies.only(example.rule)
-    for subject, found in zip(subjects, PolicyEvaluator(chosen).evaluate(subjects), strict=True):
-        verdicts = mask_findings((*found.verdicts, *found.exceeded), [subject.manifest.body])
-        yield compare(test, example, subject, chosen, verdicts)
+    evaluator = PolicyEvaluator(chosen)
+    for document, subjects in requests.of(example, (*_FIELD, index)):
+        key, verdicts = example_manifest(document).key, []
+        for subject, found in zip(subjects, evaluator.evaluate(subjects), strict=True):
+            prefix = "" if subject.manifest.key == key else f"{subject.manifest.key}: "
+            said = mask_findings((*found.verdicts, *found.exceeded), [subject.manifest.body])
+            verdicts += [replace(one, message=f"{prefix}{one.message}") for one in said]
+        yield compare(test, example, document, is_judged=any(map(chosen.matches, subjects)), verdicts=verdicts)
+
+
+class _ExampleRequests:
+    """The requests that the examples of one test stand for."""
+
+    def __init__(self, run: _TestInputs, test: PolicyTest, catalogue: Catalogue) -> None:
+        self._run, self._test, self._catalogue = run, test, catalogue
+
+    def of(self, example: Example, field: FieldPath) -> Iterator[tuple[Document, list[Subject]]]:
+        """Yield the object of an example, or each of several, with the requests of all that is rendered from it."""
+        run, test, catalogue = self._run, self._test, self._catalogue
+        old = _one(run, test, example.old, (*field, "oldObject"), catalogue)
+        space = _one(run, test, example.namespace, (*field, "namespace"), catalogue)
+        new = run.valid(_objects(run, test, example.new, (*field, "object")), catalogue)
+        namespace = None if space is None else space.data
+        existing = [] if old is None else self._manifests(old)
+        if example.new is None and old is not None:
+            yield old, [Subject(one, None, namespace, deletes=True) for one in existing]
+        for document in new:
+            yield document, [*self._changes(self._manifests(document), existing, namespace)]
+
+    def _changes(
+        self, new: Sequence[Manifest], old: Sequence[Manifest], namespace: Mapping[str, Any] | None
+    ) -> Iterator[Subject]:
+        """Yield what turns the old objects into the new ones. Of two single objects, one replaces the other."""
+        is_single = len(new) == len(old) == 1
+        before = {one.key: one.body for one in old}
+        for manifest in new:
+            replaced = old[0].body if is_single else before.get(manifest.key)
+            inner = wrapped_manifests(self._run.tools.kinds, manifest, replaced)
+            wrapped = tuple((format_path(path), Subject(one, None, namespace)) for path, one in inner)
+            yield Subject(manifest, replaced, namespace, wrapped=wrapped)
+        kept = {one.key for one in new}
+        yield from (Subject(one, None, namespace, deletes=True) for one in old if not is_single and one.key not in kept)
+
+    def _manifests(self, document: Document) -> Sequence[Manifest]:
+        if not self._run.tools.renders(document):
+            return (example_manifest(document),)
+        manifests, problems = self._renderer.render(document)
+        self._run.problems += problems
+        return manifests
+
+    @cached_property
+    def _renderer(self) -> ExampleRenderer:
+        run, test = self._run, self._test
+        config = run.tools.config
+        cluster = config.cluster(test.cluster) if test.cluster else config.clusters[0]
+        if cluster is None:
+            place, known = test.document.at(("spec", "cluster")), ", ".join(one.name for one in config.clusters)
+            message = f"there is no cluster {test.cluster!r} in reconciler.yaml"
+            run.problems.append(Problem(rule="test.cluster", place=place, message=message, hint=f"clusters: {known}"))
+        written = (_join(posixpath.dirname(test.document.source.path), path) for path in test.sources)
+        folders = [*written] or [path for path in config.sources if run.files.has(path)]
+        sources = [path for folder in folders for path in run.files.files(folder)]
+        renderer = ExampleRenderer(run.tools, run.files, self._catalogue, cluster or config.clusters[0], sources)
+        run.problems += renderer.problems
+        return renderer
 
 
 def _one(

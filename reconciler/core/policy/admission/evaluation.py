@@ -126,6 +126,12 @@ class PolicySet:
         """Whether any policy is about such requests for objects of this kind."""
         return bool(self._candidates(_kind(subject))[1])
 
+    def matches(self, subject: Subject) -> bool:
+        """Return whether any policy is about a request, or an object that it wraps."""
+        return bool(self.unevaluated(subject, message="", hint="")) or any(
+            self.matches(inner) for _, inner in subject.wrapped
+        )
+
     def unevaluated(self, subject: Subject, *, message: str, hint: str) -> tuple[Verdict, ...]:
         """Return an error for each policy that matches. `failurePolicy` is about an API server, not about this."""
         resource, candidates, _ = self._candidates(_kind(subject))
