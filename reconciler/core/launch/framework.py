@@ -132,11 +132,13 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     # The objective and the method.
     other_objectives: re.Pattern[str] | None = None  # programs and recipes other than supervised fine-tuning
     objective_settings: Names = ()
+    objectives: Mapping[str, str] = {}  # its words for objectives (a verb, script, recipe or setting), by ours
     adapters_from_flags: bool = False  # a LoRA rank or the like implies LoRA
     qlora_method: str = "qlora"  # what `--q_lora` means
     read_method: Read | None = None
     # Precision, attention, sharding.
     fp32_master_weights: bool = False  # mixed precision always keeps copies of the weights in fp32
+    loads_fp32: bool = False  # a model without a type on the line is loaded in fp32, also under adapters
     read_precision: Read | None = None
     attention_switches: Mapping[str, str] = {}
     deepspeed_presets: Mapping[str, tuple[str, str]] = {}  # name: ZeRO stage, offload

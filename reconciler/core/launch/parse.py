@@ -24,7 +24,7 @@ _REQUIRED = {
 
 _OTHER_CONFIGURATIONS = (*CONFIG_EXTENSIONS, ".conf", ".cfg", ".ini", ".toml", ".args")
 _GPU_VARIABLE = "AUTOCONF_GPU_MODEL"
-_METHODS = ("full", "gptq-lora", "lora", "qlora")
+_METHODS = ("full", "gptq-lora", "int8-lora", "lora", "qlora")
 
 
 def parse_launch(
@@ -82,6 +82,17 @@ def _extract(extraction: Extraction) -> None:
     if framework.complete is not None:
         framework.complete(extraction)
     extraction.set_default("method", "full", "no adapter on the line")
+    _read_base(extraction)
+
+
+def _read_base(extraction: Extraction) -> None:
+    """Read whether the frozen base of adapters is in fp32. DeepSpeed casts the whole model."""
+    found = {**extraction.defaults, **extraction.facts}
+    words = {name: found[name].value for name in ("method", "precision", "strategy") if name in found}
+    is_wide = words.get("precision", "").endswith("-mixed") and not words.get("strategy", "").startswith("zero")
+    dtype = extraction.script.text("torch_dtype", "dtype")
+    if extraction.framework.loads_fp32 and words.get("method") == "lora" and is_wide and dtype in {"", "float32"}:
+        extraction.set_framework_default("wide_base", "true")
 
 
 def _unread(extraction: Extraction) -> tuple[UnreadSetting, ...]:

@@ -1,9 +1,4 @@
-"""Facts that the script's flags and files set: model, batch, sequence, precision, method and the like.
-
-Only supervised fine-tuning and pre-training of one model are sized. Preference and reinforcement learning also hold a
-reference model, a reward model or sampled answers, and several sequences for each sample: sized like supervised
-training, they would run out of memory.
-"""
+"""Facts that the script's flags and files set: model, batch, sequence, precision, method and the like."""
 
 import re
 
@@ -11,10 +6,15 @@ from msgspec.structs import replace
 
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Extraction, Framework
+from reconciler.core.launch.objective import read_objective
+from reconciler.core.launch.parallelism import read_parallelism
 from reconciler.core.launch.settings import Setting, is_true, parse_boolean
 
-_NUMBERS = frozenset({"batch", "sequence", "accumulation", "lora_rank", "tensor", "pipeline"})
-_READ_SEPARATELY = frozenset({"deepspeed", "dtype", "attention", "fused_loss", "checkpointing"})
+_NUMBERS = frozenset({"batch", "sequence", "accumulation", "lora_rank", "pipeline"})
+_SWITCHES = frozenset({"fused_loss", "dora"})
+_READ_SEPARATELY = frozenset(
+    {"deepspeed", "dtype", "attention", "checkpointing", "tensor", "context", "offloads_activations", "saved_modules"}
+)
 
 
 def _by_word(words: dict[str, str]) -> dict[str, str]:
@@ -44,21 +44,13 @@ _OPTIMIZERS = _by_word(
         "paged_adamw_32bit": "bitsandbytes.optim.PagedAdamW",
         "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit",
         "adamw_bnb_8bit": "bitsandbytes.optim.AdamW8bit",
-        "adamw_torch_8bit": "torchao.prototype.low_bit_optim.AdamW8bit torchao.optim.AdamW8bit",
-        "adamw_torch_4bit": "torchao.prototype.low_bit_optim.AdamW4bit torchao.optim.AdamW4bit",
         "adafactor": "Adafactor",
+        "adamw_torch_8bit": "ao_adamw_8bit torchao.prototype.low_bit_optim.AdamW8bit torchao.optim.AdamW8bit",
+        "adamw_torch_4bit": "ao_adamw_4bit torchao.prototype.low_bit_optim.AdamW4bit torchao.optim.AdamW4bit",
     }
 )
 
-OTHER_OBJECTIVES = "(?:dpo|kto|grpo|rloo|reward|rm|orpo|cpo|simpo|ppo|online_dpo|nash_md|xpo|gkd|prm|bco|rlhf)"
-"""Verbs and script names of trainings other than supervised fine-tuning."""
-
-_OTHER_SCRIPTS = re.compile(
-    r"(?:.*[/._-])?(?:dpo|kto|grpo|rloo|reward|orpo|cpo|simpo|ppo|xpo|gkd|rlhf|reinforce|distill\w*|online_dpo|nash_md"
-    r"|bco|prm|train_rm|run_rm|rm|reward_model\w*)\d*(?:[._-].*)?"
-)
-"""Scripts and modules that name another objective as a word of their own (`train_dpo.py`, `verl.trainer.main_ppo`)."""
-_SUPERVISED = frozenset({"sft", "pt", "", "none", "null", "false"})
+_OPTIMIZER_SWITCHES = {"adafactor": "adafactor", "use_muon": "muon", "use_adam_mini": "adam_mini"}
 _METHOD = (
     *("peft_method", "finetuning_type", "adapter", "sft_type", "train_type", "tuner_type", "peft_type"),
     "finetune_type",
@@ -66,11 +58,13 @@ _METHOD = (
 _METHODS = {"": "full"} | _by_word(
     {"full": "full none null sft false", "lora": "lora dora rslora", "qlora": "qlora", "gptq-lora": "gptq-lora"}
 )
-_OTHER_CHECKPOINTING = frozenset({"offload", "offload_disk", "unsloth", "selective"})
+_OFFLOADED_CHECKPOINTING = frozenset({"offload", "offload_disk", "unsloth"})
+_OTHER_CHECKPOINTING = _OFFLOADED_CHECKPOINTING | {"selective"}
 _LORA_SWITCHES = ("use_peft", "use_lora", "enable_lora", "lora_enable", "lora", "use_peft_lora")
 _QLORA_SWITCHES = ("q_lora", "use_qlora", "qlora")
 _LORA_FLAGS = ("lora_r", "lora_rank", "lora_alpha", "lora_target_modules")
-_QUANTISED_BASE = {"qlora": "4bit", "gptq-lora": "gptq"}
+_QUANTISED_BASE = {"qlora": "4bit", "gptq-lora": "gptq", "int8-lora": "8bit"}
+_METHOD_OF_BASE = {base: method for method, base in _QUANTISED_BASE.items()}
 _IN_4_BITS = ("load_in_4bit", "use_4bit", "use_4bit_quantization", "bnb_qlora")
 _BITS = ("quantization_bit", "quant_bits", "bits", "quantization")
 _BIT_WORDS = {"4": "4bit", "4bit": "4bit", "8": "8bit", "8bit": "8bit", "": "8bit", "true": "8bit"}
@@ -84,6 +78,8 @@ def read_training(extraction: Extraction) -> None:
             continue
         if name in _NUMBERS:
             extraction.add_number(name, setting)
+        elif name in _SWITCHES:
+            extraction.add_boolean(name, setting)
         elif name == "lora_targets":
             _read_lora_targets(extraction, setting)
         elif name == "optimizer" and (known := _optimizer(extraction.framework, setting.text)):
@@ -93,9 +89,12 @@ def read_training(extraction: Extraction) -> None:
     linear = extraction.script.find(("lora_target_linear",))
     if linear is not None and is_true(linear):
         extraction.add("lora_targets", linear, "all-linear")
-    if is_true(adafactor := extraction.script.find(("adafactor",))) and adafactor is not None:
-        extraction.add("optimizer", adafactor, "adafactor")
-    extraction.add_boolean("fused_loss", extraction.find("fused_loss"))
+    for flag, optimizer in _OPTIMIZER_SWITCHES.items():
+        switch = extraction.script.find((flag,))
+        if switch is not None and is_true(switch):
+            extraction.add("optimizer", switch, optimizer)
+    read_parallelism(extraction)
+    _read_saved_modules(extraction)
     _read_checkpointing(extraction)
     _read_attention(extraction)
     (extraction.framework.read_precision or _read_precision)(extraction)
@@ -121,11 +120,27 @@ def _read_lora_targets(extraction: Extraction, setting: Setting) -> None:
         extraction.add("lora_targets", setting, value)
 
 
+def _read_saved_modules(extraction: Extraction) -> None:
+    """Read the modules that are trained whole beside the adapters."""
+    setting = extraction.resolve("saved_modules", extraction.find("saved_modules"))
+    if setting is None or parse_boolean(setting.text) is False or setting.text == "[]":
+        return
+    text = " ".join(setting.texts or (setting.text,)).translate(str.maketrans(",", " ", "[]'\""))
+    if words := text.split():
+        extraction.add("saved_modules", setting, ",".join(words))
+
+
 def _read_checkpointing(extraction: Extraction) -> None:
     setting = extraction.find("checkpointing")
-    if setting is not None and setting.text.lower() in _OTHER_CHECKPOINTING:
+    offloading = extraction.find("offloads_activations")
+    if offloading is not None and parse_boolean(offloading.text) is not False:
+        extraction.add("offloads_activations", offloading, "true")
+    if setting is not None and (kind := setting.text.lower()) in _OTHER_CHECKPOINTING:
         extraction.add("checkpointing", setting, "true")
-        extraction.doubt(setting, "keeps other tensors than checkpointing does")
+        if kind in _OFFLOADED_CHECKPOINTING:
+            extraction.add("offloads_activations", setting, "true")
+        else:
+            extraction.doubt(setting, "keeps other tensors than checkpointing does")
     elif setting is not None:
         extraction.add_boolean("checkpointing", setting)
     else:
@@ -206,7 +221,7 @@ def _mixed_precision(extraction: Extraction) -> Setting | None:
 
 def read_method(extraction: Extraction) -> None:
     """Read `method` and `quantisation`."""
-    if _rejects_objective(extraction):
+    if not read_objective(extraction):
         return
     if extraction.framework.read_method is not None:
         extraction.framework.read_method(extraction)
@@ -225,39 +240,14 @@ def read_framework_method(extraction: Extraction) -> None:
         method = method or extraction.framework.defaults.get("method", "full")
     if quantised is not None:
         extraction.facts["quantisation"] = quantised
-        if quantised.value != "8bit":
-            if method == "full":
-                message = f"`{quantised.snippet}` loads the weights in 4 bits; only adapters can be trained on them"
-                hint = "train LoRA adapters, or remove the quantisation"
-                extraction.reject("method", message, quantised.span, hint)
-                return
-            method, fact = "gptq-lora" if quantised.value == "gptq" else "qlora", quantised
+        if method == "full":
+            message = f"`{quantised.snippet}` quantizes the weights; only adapters can be trained on them"
+            hint = "train LoRA adapters, or remove the quantization"
+            extraction.reject("method", message, quantised.span, hint)
+            return
+        method, fact = _METHOD_OF_BASE.get(quantised.value, method), quantised
     if fact is not None and method:
         extraction.facts["method"] = replace(fact, value=method)
-
-
-def _rejects_objective(extraction: Extraction) -> bool:
-    """Reject a line that trains for another objective, by its program or by the framework's setting for it."""
-    name, framework = extraction.invocation.name, extraction.framework
-    if framework.unsupported:
-        extraction.reject("method", f"`{name}` {framework.unsupported}", None, "exclude the job from sizing")
-        return True
-    problem = "is not supervised fine-tuning: its other models and samples are not in the memory model"
-    hint = "exclude the job from sizing, and set its number of GPUs"
-    own = framework.other_objectives
-    if (own is not None and own.fullmatch(name)) or _OTHER_SCRIPTS.fullmatch(_script_name(extraction)):
-        extraction.reject("method", f"`{name}` {problem}", None, hint)
-        return True
-    setting = extraction.resolve("method", extraction.script.find(framework.objective_settings))
-    if setting is not None and setting.text.strip().lower() not in _SUPERVISED:
-        extraction.reject("method", f"`{setting.fact.snippet}` {problem}", setting.fact.span, hint)
-    return "method" in extraction.unresolved
-
-
-def _script_name(extraction: Extraction) -> str:
-    """Return the script without its folders (they name the model or the author), or the module."""
-    name = extraction.invocation.name
-    return name.rpartition("/")[2] if extraction.invocation.command is None else ""
 
 
 def _named_method(extraction: Extraction) -> tuple[str, Fact | None]:
@@ -287,10 +277,11 @@ def _named_method(extraction: Extraction) -> tuple[str, Fact | None]:
 
 _QUANTISED_NAMES = (
     (re.compile(r".*(?:bnb|nf4).?4bit|.*4bit.?(?:bnb|nf4)|.*unsloth.*4bit", re.IGNORECASE), "4bit"),
+    (re.compile(r".*(?:bnb.?8bit|gptq.?int8|gptq.?8bits?)(?:[-_.].*)?", re.IGNORECASE), "8bit"),
     (re.compile(r".*[-_.](?:gptq|awq|(?:gptq|awq)?-?int4|w4a16|4bit)(?:[-_.].*)?", re.IGNORECASE), "gptq"),
-    (re.compile(r".*[-_.](?:int8|8bit|fp8|w8a8|w8a16|fp4|nvfp4|mxfp4|gguf)(?:[-_.].*)?", re.IGNORECASE), "8bit"),
+    (re.compile(r".*[-_.](?:int8|8bit|fp8|w8a8|w8a16|fp4|nvfp4|mxfp4|gguf)(?:[-_.].*)?", re.IGNORECASE), "other"),
 )
-"""Names of repositories whose weights are stored in 4 or 8 bits: bitsandbytes, then GPTQ and AWQ, then others."""
+"""Names of repositories whose weights are stored in few bits: bitsandbytes, 8 bits, GPTQ and AWQ with 4, then others."""
 
 
 def _quantised_model(extraction: Extraction) -> Fact | None:

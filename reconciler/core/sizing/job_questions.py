@@ -10,11 +10,25 @@ from reconciler.core.config import SizingSettings
 from reconciler.core.launch import Diagnostic, Fact, FileReader, Launch, Span
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import is_known_optimizer
-from reconciler.core.sizing.models.lora import UnknownTargetError, adapter_parameters, default_targets
+from reconciler.core.sizing.models.lora import (
+    UnknownTargetError,
+    adapter_parameters,
+    default_targets,
+    saved_parameters,
+)
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.resolve import resolve_gpus, resolve_model
 from reconciler.core.sizing.tables import SizingTables
-from reconciler.core.sizing.training import Architecture, Attention, Method, Offload, Precision, Strategy, Training
+from reconciler.core.sizing.training import (
+    Architecture,
+    Attention,
+    Method,
+    Objective,
+    Offload,
+    Precision,
+    Strategy,
+    Training,
+)
 
 _DECIDED_LATER = "launch.decided-later"
 
@@ -111,7 +125,7 @@ class _QuestionBuilder:
             self._diagnostics.append(replace(choice, span=self._span("gpu_model")))
         self._diagnostics += self._unresolved() or self._missing()
         training = None if isinstance(model, Diagnostic) or self._diagnostics else self._training(model[0])
-        batch, processes = self._batch()
+        batch, processes = self._batch(1 if training is None else training.group)
         if self._diagnostics or training is None or isinstance(choice, Diagnostic):
             diagnostics = tuple(dict.fromkeys(self._diagnostics))
             return JobQuestions(facts=tuple(self._facts.items()), diagnostics=diagnostics)
@@ -171,16 +185,20 @@ class _QuestionBuilder:
             self._report("sizing.optimizer", "optimizer", message, hint)
         rank = 8
         targets: tuple[str, ...] = ()
+        saved: tuple[str, ...] = ()
         if method is not None and method.has_adapters:
             rank = int(self._value("lora_rank", "8", "the default of PEFT"))
             targets = self._targets(architecture, rank)
+            saved = self._saved_modules(architecture)
         if method is None:
             return None
+        upcast = self._stated("upcast")
         return Training(
             model=self._value("model", ""),
             architecture=architecture,
             method=method,
             sequence=int(self._value("sequence", "")),
+            objective=Objective(self._value("objective", "sft")),
             precision=Precision(self._value("precision", "fp32", "the default of PyTorch")),
             optimizer=optimizer,
             checkpointing=self._flag("checkpointing"),
@@ -189,18 +207,26 @@ class _QuestionBuilder:
             offload=Offload(self._value("offload", "none")),
             tensor=int(self._value("tensor", "1")),
             pipeline=int(self._value("pipeline", "1")),
+            context=int(self._value("context", "1")),
+            sequence_parallel=self._flag("sequence_parallel"),
             lora_rank=rank,
             lora_targets=targets,
+            saved_modules=saved,
+            dora=method.has_adapters and self._flag("dora"),
+            wide_base=method.has_adapters and self._flag("wide_base"),
+            has_reference=self._value("reference", "true") == "true",
+            offloads_activations=self._flag("offloads_activations"),
+            upcast=None if not upcast else upcast == "true",
             fused_loss=self._flag("fused_loss"),
             framework=self._launch.framework.name,
         )
 
     def _method(self) -> Method | None:
-        """Return the method; None for an 8-bit base, and for a 4-bit base without adapters."""
+        """Return the method; None for a format of the base that is not modelled, and for a quantized one without adapters."""
         method = Method(self._value("method", "full"))
         bits = self._stated("quantisation")
-        if bits == "8bit":
-            message, hint = "an 8-bit base is not supported", "load it in 4 or 16 bits, or exclude the job from sizing"
+        if bits == "other":
+            message, hint = "the format of its weights is not modelled", "load it in 4, 8 or 16 bits"
         elif bits and method is Method.FULL:
             message, hint = "a quantized base cannot be fully fine-tuned", "train adapters on it (LoRA)"
         else:
@@ -224,9 +250,25 @@ class _QuestionBuilder:
             self._facts["lora_targets"] = Fact(value=",".join(targets), snippet="", origin=origin)
         return targets
 
-    def _batch(self) -> tuple[int, int]:
-        """Return the samples per process and the number of processes."""
+    def _saved_modules(self, architecture: Architecture) -> tuple[str, ...]:
+        """Return the modules that are trained whole beside the adapters."""
+        modules = tuple(part for part in self._stated("saved_modules").split(",") if part)
+        try:
+            saved_parameters(architecture, modules)
+        except UnknownTargetError as error:
+            message = f"module that is trained whole of {architecture.name}: {error}"
+            self._report("sizing.lora-target", "saved_modules", message, "correct the name")
+        return modules
+
+    def _batch(self, group: int) -> tuple[int, int]:
+        """Return the samples per process and the number of processes, of which `group` share each sample."""
         processes = self._processes()
+        if processes % group:
+            if self._facts["processes"].snippet:
+                message = f"{processes} processes are not a multiple of the {group} that share each sample"
+                self._report("sizing.batch", "processes", message, "correct the number of processes")
+                return 1, 1
+            processes = group * -(-processes // group)
         per_process = self._stated("batch")
         if per_process:
             return int(per_process), processes

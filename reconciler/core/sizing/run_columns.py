@@ -46,6 +46,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "q lora": Method.QLORA,
         "gptq lora": Method.GPTQ_LORA,
         "auto gptq lora": Method.GPTQ_LORA,
+        "int8 lora": Method.INT8_LORA,
     }
 )
 

@@ -32,7 +32,7 @@ SEQUENCE = 2048
 _MAX_NUMBER = 1_000_000_000
 _HYBRID_GROUP = 8
 _MAX_SHOWN = 60
-_FOUR_BITS, _EIGHT_BITS = 4, 8
+_FOUR_BITS, _EIGHT_BITS, _SIXTEEN_BITS = 4, 8, 16
 
 
 class _RowError(ValueError):
@@ -129,10 +129,10 @@ def _layout(row: Mapping[str, str]) -> Layout:
 
 def _method(row: Mapping[str, str], weights: WeightFormat) -> Method:
     method = _lookup(row, "method", METHODS)
+    if weights.bits < _SIXTEEN_BITS and method is Method.FULL:
+        raise _RowError(f"precision: a {weights.bits}-bit base cannot be fully fine-tuned; use method lora")
     if weights.bits == _EIGHT_BITS:
-        raise _RowError("precision: an 8-bit base is not supported; use 4 or 16 bits")
-    if weights.bits == _FOUR_BITS and method is Method.FULL:
-        raise _RowError("precision: a 4-bit base cannot be fully fine-tuned; use method lora or qlora")
+        return Method.INT8_LORA
     if weights.gptq:
         return Method.GPTQ_LORA
     return Method.QLORA if weights.bits == _FOUR_BITS and method is Method.LORA else method

@@ -109,6 +109,7 @@ class Method(StrEnum):
     LORA = "lora"
     QLORA = "qlora"  # adapters on a 4-bit base (bitsandbytes NF4)
     GPTQ_LORA = "gptq-lora"  # adapters on a 4-bit base (GPTQ)
+    INT8_LORA = "int8-lora"  # adapters on an 8-bit base (bitsandbytes LLM.int8, GPTQ with 8 bits)
 
     @property
     def has_adapters(self) -> bool:
@@ -116,8 +117,8 @@ class Method(StrEnum):
         return self is not Method.FULL
 
 
-QUANTIZED = frozenset({Method.QLORA, Method.GPTQ_LORA})
-"""Methods with a 4-bit base."""
+QUANTIZED = frozenset({Method.QLORA, Method.GPTQ_LORA, Method.INT8_LORA})
+"""Methods with a base in 4 or 8 bits."""
 
 
 class Precision(StrEnum):
@@ -166,11 +167,12 @@ class Objective(StrEnum):
     KTO = "kto"  # arXiv 2402.01306
     ORPO = "orpo"  # arXiv 2403.07691; SimPO and CPO are like it
     REWARD = "reward"  # a head of one output instead of the vocabulary
+    VALUE_HEAD = "value-head"  # a head of one output beside the vocabulary's, whose logits exist but are not trained
 
     @property
     def answers(self) -> int:
         """Sequences of a sample: chosen and rejected answer go through the model together."""
-        return 2 if self in {Objective.DPO, Objective.ORPO, Objective.REWARD} else 1
+        return 1 if self in {Objective.SFT, Objective.KTO} else 2
 
     @property
     def has_reference(self) -> bool:
@@ -198,6 +200,11 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     sequence_parallel: bool = False  # tensor parallelism divides the inputs of layers, too
     lora_rank: int = 8
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")  # `all-linear` means every linear layer
+    saved_modules: tuple[str, ...] = ()  # matrices that are trained whole beside the adapters (PEFT's modules_to_save)
+    dora: bool = False  # adapters also learn magnitudes (DoRA, arXiv 2402.09353)
+    wide_base: bool = False  # the frozen base of adapters is loaded in fp32, and autocast casts it
+    has_reference: bool = True  # False: a preference objective runs without its reference model
+    offloads_activations: bool = False  # what layers keep for the backward pass is in host memory
     fused_loss: bool = False  # Liger and similar kernels never hold all logits at once
     upcast: bool | None = None  # whether PEFT casts what a 4-bit base leaves in 16 bits to fp32; None: as the framework
     framework: str = ""  # such as `fms-hf-tuning 2.4.0` or `litgpt`; empty: Hugging Face
@@ -206,6 +213,16 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     def ways(self) -> int:
         """GPUs that share one replica of the model."""
         return self.tensor * self.pipeline
+
+    @property
+    def group(self) -> int:
+        """GPUs that work on the same samples."""
+        return self.ways * self.context
+
+    @property
+    def holds_reference(self) -> bool:
+        """Whether a frozen copy of the model scores the answers."""
+        return self.has_reference and self.objective.has_reference
 
 
 class Layout(Struct, frozen=True, kw_only=True):

@@ -131,6 +131,79 @@ READ = {
         {"/t.json": '{"model_name_or_path": "org/model", "max_seq_length": 2048}'},
         "sequence=256",
     ),
+    "LLaMA-Factory: Muon": (
+        "llamafactory-cli train a.yaml",
+        {"a.yaml": FACTORY + "use_muon: true\n"},
+        "optimizer=muon method=full",
+    ),
+    "LLaMA-Factory: a reward model keeps the vocabulary's head": (
+        "llamafactory-cli train a.yaml",
+        {"a.yaml": FACTORY + "stage: rm\n"},
+        "objective=value-head",
+    ),
+    "LLaMA-Factory: SimPO": (
+        "llamafactory-cli train a.yaml",
+        {"a.yaml": FACTORY + "stage: dpo\npref_loss: simpo\n"},
+        "objective=orpo",
+    ),
+    "ms-swift: sequence parallelism": (
+        "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B --max_length 32768 --sequence_parallel_size 8",
+        {},
+        "context=8 processes=8",
+    ),
+    "ms-swift: DPO unless it says otherwise": (
+        "swift rlhf --model Qwen/Qwen2.5-7B --max_length 2048",
+        {},
+        "objective=dpo method=lora",
+    ),
+    "torchtune: activation offloading": (
+        f"{TUNE} enable_activation_offloading=True",
+        {"c.yaml": TUNED},
+        "offloads_activations=true",
+    ),
+    "torchtune: AdamW in the backward pass": (
+        f"{TUNE} optimizer_in_bwd=True",
+        {"c.yaml": TUNED},
+        "optimizer=adamw_torch_in_backward",
+    ),
+    "axolotl: offloaded checkpoints": (
+        "axolotl train a.yaml --gradient-checkpointing offload",
+        {"a.yaml": AXOLOTL},
+        "checkpointing=true offloads_activations=true",
+    ),
+    "axolotl: context parallelism": (
+        "axolotl train a.yaml",
+        {"a.yaml": AXOLOTL + "context_parallel_size: 4\nheads_k_stride: 1\nring_attn_func: batch_ring\n"},
+        "context=4",
+    ),
+    "TRL: reward modelling": (f"python examples/scripts/reward_modeling.py {QWEN}", {}, "objective=reward"),
+    "TRL: the reference is computed first": (
+        f"trl dpo {QWEN} --precompute_ref_log_probs",
+        {},
+        "objective=dpo reference=false",
+    ),
+    "TRL: adapters on a base in fp32": (f"trl sft {QWEN} --use_peft", {}, "wide_base=true precision=bf16-mixed"),
+    "TRL: adapters and whole matrices": (
+        f"trl sft {QWEN} --use_peft --lora_modules_to_save embed_tokens lm_head",
+        {},
+        "saved_modules=embed_tokens,lm_head",
+    ),
+    "TRL: DoRA": (f"trl sft {QWEN} --use_peft --use_dora", {}, "dora=true method=lora"),
+    "8 bits by the model's name": (
+        f"python examples/scripts/sft.py --use_peft {QWEN.replace('7B', '7B-Instruct-GPTQ-Int8')}",
+        {},
+        "method=int8-lora quantisation=8bit",
+    ),
+    "context parallelism by accelerate": (
+        f"accelerate launch --use_fsdp --parallelism_config_cp_size 4 examples/scripts/sft.py {QWEN}",
+        {},
+        "context=4 strategy=fsdp-full",
+    ),
+    "tensor parallelism by accelerate's file": (
+        f"accelerate launch --config_file a.yaml examples/scripts/sft.py {QWEN}",
+        {"a.yaml": "num_processes: 8\nparallelism_config:\n  parallelism_config_tp_size: 4\n"},
+        "tensor=4 processes=8",
+    ),
     "LLaMA-Factory: only its own flag turns checkpointing off": (
         "llamafactory-cli train a.yaml gradient_checkpointing=false",
         {"a.yaml": FACTORY},
@@ -159,14 +232,8 @@ REFUSED = {
     "LLaMA-Factory: GaLore": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_galore: true\n"}, "optimizer"),
     "LLaMA-Factory: BAdam": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_badam: true\n"}, "optimizer"),
     "LLaMA-Factory: APOLLO": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_apollo: true\n"}, "optimizer"),
-    "LLaMA-Factory: Muon": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_muon: true\n"}, "optimizer"),
     "LLaMA-Factory: Unsloth": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_unsloth: true\n"}, "model"),
     "LLaMA-Factory v1": ("llamafactory-cli train a.yaml", {"a.yaml": "model: org/model\nmodel_class: llm\n"}, "v1"),
-    "ms-swift: sequence parallelism": (
-        "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B --max_length 32768 --sequence_parallel_size 8",
-        {},
-        "divides the model or the samples",
-    ),
     "ms-swift: layers on several GPUs": (
         "CUDA_VISIBLE_DEVICES=0,1 swift sft --model Qwen/Qwen2.5-7B --max_length 2048",
         {},
@@ -183,8 +250,6 @@ REFUSED = {
         {},
         "not in the repository",
     ),
-    "torchtune: activation offloading": (f"{TUNE} enable_activation_offloading=True", {"c.yaml": TUNED}, "host memory"),
-    "torchtune: AdamW in the backward pass": (f"{TUNE} optimizer_in_bwd=True", {"c.yaml": TUNED}, "PagedAdamW8bit"),
     "LLaVA: only the projector": (
         f"deepspeed llava/train/train_mem.py {QWEN} --model_max_length 2048 --tune_mm_mlp_adapter True",
         {},
@@ -195,25 +260,20 @@ REFUSED = {
         {},
         "another one",
     ),
-    "reward modelling": (f"python examples/scripts/reward_modeling.py {QWEN}", {}, "not supervised"),
+    "replicas of shards": (
+        f"accelerate launch --use_fsdp --parallelism_config_dp_replicate_size 2 examples/scripts/sft.py {QWEN}",
+        {},
+        "divides the model or the samples",
+    ),
+    "an objective with more models": (f"trl grpo {QWEN}", {}, "not supervised"),
+    "an objective of another name": (f"python examples/scripts/online_dpo.py {QWEN}", {}, "not supervised"),
     "another objective in the script's name": (f"torchrun train_simpo2_8k.py {QWEN}", {}, "not supervised"),
     "another objective in the module's name": (
         f"deepspeed --module openrlhf.cli.train_dpo {QWEN}",
         {},
         "not supervised",
     ),
-    "adapters and whole matrices": (f"trl sft {QWEN} --use_peft --lora_modules_to_save lm_head", {}, "which weights"),
     "FP8 by accelerate": (f"accelerate launch --mixed_precision fp8 examples/scripts/sft.py {QWEN}", {}, "FP8"),
-    "context parallelism by accelerate": (
-        f"accelerate launch --use_fsdp --parallelism_config_cp_size 4 examples/scripts/sft.py {QWEN}",
-        {},
-        "divides the model or the samples",
-    ),
-    "tensor parallelism by accelerate": (
-        f"accelerate launch --use_fsdp --parallelism_config_tp_size 4 examples/scripts/sft.py {QWEN}",
-        {},
-        "divides the model or the samples",
-    ),
     "arguments of the model that are not JSON": (f"trl sft {QWEN} --model_init_kwargs load_in_4bit", {}, "not a JSON"),
     "a strategy that does not exist": (f"{SFT} --fsdp full_shrad", {}, "not a sharding strategy"),
     "FSDP's arguments that are not JSON": (f"{SFT} --fsdp full_shard --fsdp_config {{offload}}", {}, "not a JSON"),
@@ -249,7 +309,6 @@ WARNED = {
         f"python -m tuning.sft_trainer {QWEN} --fast_kernels True True True",
         "fast_kernels",
     ),
-    "axolotl: offloaded checkpoints": ("axolotl train a.yaml --gradient-checkpointing offload", "checkpointing"),
 }
 
 

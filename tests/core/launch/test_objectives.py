@@ -1,4 +1,4 @@
-"""Trainings other than supervised fine-tuning are rejected: they need more memory than their model."""
+"""Objectives: preferences are read, and those that hold more models are rejected."""
 
 import pytest
 
@@ -16,17 +16,12 @@ def rules(script: str, files: dict[str, bytes] | None = None) -> list[str]:
 @pytest.mark.parametrize(
     "script",
     [
-        f"trl dpo {FLAGS}",
         f"trl grpo {FLAGS}",
-        f"trl kto {FLAGS}",
-        f"trl reward {FLAGS}",
-        f"accelerate launch -m trl.scripts.dpo {FLAGS}",
-        f"accelerate launch --num_processes 8 examples/scripts/dpo.py {FLAGS}",
         f"torchrun --nproc-per-node 8 trl/scripts/grpo.py {FLAGS}",
         f"python run_dpo.py {FLAGS}",
-        f"llamafactory-cli train --stage dpo {FACTORY}",
-        f"accelerate launch src/train_bash.py --stage=rm {FACTORY}",
-        "tune run --nproc_per_node 2 lora_dpo_distributed --config llama3_1/8B_lora_dpo batch_size=1",
+        f"llamafactory-cli train --stage ppo {FACTORY}",
+        f"accelerate launch src/train_bash.py --stage=ppo {FACTORY}",
+        "tune run --nproc_per_node 2 ppo_full_finetune_single_device --config mistral/7B_full_ppo batch_size=1",
         "tune run --nproc_per_node 2 knowledge_distillation_distributed --config qwen2/kd batch_size=1",
     ],
 )
@@ -34,11 +29,38 @@ def test_other_objectives_are_rejected(script: str) -> None:
     assert "launch.value" in rules(script)
 
 
+@pytest.mark.parametrize(
+    ("script", "objective"),
+    [
+        (f"trl dpo {FLAGS}", "dpo"),
+        (f"trl kto {FLAGS}", "kto"),
+        (f"trl reward {FLAGS}", "reward"),
+        (f"accelerate launch -m trl.scripts.dpo {FLAGS}", "dpo"),
+        (f"accelerate launch --num_processes 8 examples/scripts/dpo.py {FLAGS}", "dpo"),
+        (f"accelerate launch examples/scripts/cpo.py {FLAGS}", "orpo"),
+        (f"llamafactory-cli train --stage dpo {FACTORY}", "dpo"),
+        (f"llamafactory-cli train --stage orpo {FACTORY}", "orpo"),
+        (f"accelerate launch src/train_bash.py --stage=rm {FACTORY}", "value-head"),
+        ("swift rlhf --rlhf_type rm --model Qwen/Qwen2.5-7B --max_length 1024", "reward"),
+        (
+            "tune run --nproc_per_node 2 lora_dpo_distributed --config c batch_size=1 checkpointer.checkpoint_dir=m "
+            "tokenizer.max_seq_len=1024",
+            "dpo",
+        ),
+    ],
+)
+def test_preferences_are_read(script: str, objective: str) -> None:
+    parsed = parse_launch(["bash", "-c"], [script], {}, {}.get)
+    assert parsed.launch is not None
+    assert parsed.diagnostics == ()
+    assert parsed.launch.facts["objective"].value == objective
+
+
 def test_the_configuration_file_sets_the_objective() -> None:
     """Axolotl sets the objective in its configuration file, LLaMA-Factory may."""
-    axolotl = b"base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nsequence_len: 2048\nrl: dpo\n"
+    axolotl = b"base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nsequence_len: 2048\nrl: grpo\n"
     assert "launch.value" in rules("axolotl train a.yaml", {"a.yaml": axolotl})
-    assert rules("axolotl train a.yaml", {"a.yaml": axolotl.replace(b"rl: dpo\n", b"")}) == []
+    assert rules("axolotl train a.yaml", {"a.yaml": axolotl.replace(b"grpo", b"dpo")}) == []
     factory = b"model_name_or_path: Qwen/Qwen2.5-7B\nstage: ppo\nper_device_train_batch_size: 1\n"
     assert "launch.value" in rules("llamafactory-cli train a.yaml", {"a.yaml": factory})
     assert rules("llamafactory-cli train a.yaml", {"a.yaml": factory.replace(b"ppo", b"sft")}) == []

@@ -106,7 +106,7 @@ def test_tensor_parallel_copies_are_whole() -> None:
     asking = question(training=training(tensor=4), batch=8)
     decision = decide(asking, estimator=fits_from(1), speed=steady)
     assert gpus_of(decision) == 4
-    assert "one copy of the model takes 4 GPUs" in decision.candidates[0].text
+    assert "4 GPUs share each sample" in decision.candidates[0].text
 
 
 def test_nothing_fits() -> None:

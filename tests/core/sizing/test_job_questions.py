@@ -171,7 +171,10 @@ def test_a_kind_that_starts_a_process_a_gpu() -> None:
         ),
         (f"{FULL} --optim galore_adamw", "sizing.optimizer: the memory of optimizer 'galore_adamw' is unknown"),
         (f"{FULL} --peft_method lora --target_modules q_prj", "sizing.lora-target: LoRA target of granite"),
-        (f"{FULL} --load_in_8bit True", "sizing.quantisation: an 8-bit base is not supported"),
+        (
+            f"{FULL} --peft_method lora --lora_modules_to_save head",
+            "sizing.lora-target: module that is trained whole of granite",
+        ),
         (f"{FULL} --model_name_or_path acme/secret-9b", "sizing.model: unknown model 'acme/secret-9b'"),
     ],
 )

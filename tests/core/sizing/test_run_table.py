@@ -132,7 +132,7 @@ def test_memory_in_the_row_wins_over_the_table() -> None:
         ({"gpu_model": "toaster"}, "gpu_model: unknown value 'toaster'"),
         ({"gpu_model": ""}, "gpu_model: is required"),
         ({"precision": "bf17"}, "precision: unknown value 'bf17'; allowed values:"),
-        ({"precision": "8-bit", "method": "lora"}, "8-bit base is not supported"),
+        ({"precision": "8-bit"}, "cannot be fully fine-tuned"),
         ({"precision": "4-bit"}, "cannot be fully fine-tuned"),
         ({"optimizer": "galore_adamw"}, "optimizer: unknown value 'galore_adamw'"),
         ({"attention": "magic"}, "attention: unknown value 'magic'"),

@@ -15,6 +15,6 @@ ALPACA_LORA = Framework(
     source="alpaca-lora",
     matches=_matches,
     settings=TRAINER_SETTINGS | {"model": ("base_model",), "batch": ("micro_batch_size",), "sequence": ("cutoff_len",)},
-    defaults={"batch": "4", "sequence": "256", "method": "lora", "lora_rank": "8", "lora_targets": "q_proj,v_proj"}
+    defaults={"batch": "4", "sequence": "256", "method": "int8-lora", "lora_rank": "8", "lora_targets": "q_proj,v_proj"}
     | {"checkpointing": "false", "optimizer": "adamw_torch", "precision": "fp16-mixed", "quantisation": "8bit"},
 )

@@ -2,6 +2,7 @@
 
 from reconciler.core.launch.framework import Command, Extraction, Framework
 from reconciler.core.launch.launchers import read_script_processes
+from reconciler.core.launch.objective import PREFERENCES
 from reconciler.core.launch.settings import is_true
 from reconciler.core.patterns import later
 
@@ -55,7 +56,11 @@ AXOLOTL = Framework(
         "lora_rank": ("lora_r",),
         "lora_targets": ("lora_target_modules",),
         "fused_loss": ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy"),
+        "saved_modules": ("lora_modules_to_save",),
+        "dora": ("peft_use_dora",),
+        "offloads_activations": ("activation_offloading",),
         "tensor": ("tensor_parallel_size",),
+        "context": ("context_parallel_size", "sequence_parallel_degree"),
         "deepspeed": ("deepspeed",),
     },
     defaults={"batch": "1", "accumulation": "1", "sequence": "512", "checkpointing": "false"}
@@ -63,6 +68,7 @@ AXOLOTL = Framework(
     single_values=True,
     config_keys=frozenset({"base_model"}),
     config_may_be_unknown=True,
+    objectives=PREFERENCES | {"reward_model": "reward"},
     objective_settings=("rl", "reward_model", "process_reward_model"),
     read_precision=_read_precision,
     complete=_complete,

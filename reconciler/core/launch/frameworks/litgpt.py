@@ -64,7 +64,8 @@ def _read_method(extraction: Extraction) -> None:
     if quantised is not None and quantised.text.startswith("bnb."):
         bits = "8bit" if "int8" in quantised.text else "4bit"
         extraction.add("quantisation", quantised, bits)
-        method = "qlora" if method == "lora" and bits == "4bit" else method
+        if method == "lora":
+            method = "qlora" if bits == "4bit" else "int8-lora"
     extraction.facts["method"] = Fact(value=method, snippet=invocation.name)
     _read_lora_targets(extraction)
 

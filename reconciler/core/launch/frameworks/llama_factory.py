@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from reconciler.core.launch.framework import Command, Extraction, Framework, Overrides
 from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import count_per_node
+from reconciler.core.launch.objective import PREFERENCES
 from reconciler.core.launch.settings import is_true, setting_from_env
 from reconciler.core.launch.training import read_framework_method
 from reconciler.core.patterns import later
@@ -51,12 +52,14 @@ LLAMA_FACTORY = Framework(
     matches=_matches,
     settings=TRAINER_SETTINGS
     | {"sequence": ("cutoff_len",), "lora_rank": ("lora_rank",), "lora_targets": ("lora_target",)}
-    | {"attention": ("flash_attn",), "fused_loss": ("enable_liger_kernel",), "dtype": (), "checkpointing": ()},
+    | {"attention": ("flash_attn",), "fused_loss": ("enable_liger_kernel",), "dtype": (), "checkpointing": ()}
+    | {"saved_modules": ("additional_target",), "offloads_activations": ("use_unsloth_gc",)},
     defaults=TRAINER_DEFAULTS
     | {"sequence": "2048", "method": "lora", "lora_rank": "8", "lora_targets": "all-linear", "checkpointing": "true"},
     config_keys=frozenset({"model_name_or_path"}),
     config_may_be_unknown=True,
     overrides=Overrides.WITH_FILE,
     objective_settings=("stage",),
+    objectives=PREFERENCES | {"rm": "value-head"},
     read_method=_read_method,
 )

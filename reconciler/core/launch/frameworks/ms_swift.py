@@ -3,7 +3,7 @@
 from reconciler.core.launch.framework import Command, Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import count_per_node
-from reconciler.core.launch.training import OTHER_OBJECTIVES
+from reconciler.core.launch.objective import OTHER_OBJECTIVES, PREFERENCES
 from reconciler.core.patterns import later
 
 _read_counts = count_per_node((), (), ("NPROC_PER_NODE", "NNODES"))
@@ -44,12 +44,13 @@ MS_SWIFT = Framework(
     programs=later(r"swift\.cli\.(?:sft|pt|rlhf)|(?:.*/)?(?:llm_sft|swift/cli/sft)\.py"),
     settings=TRAINER_SETTINGS
     | {"model": ("model", "model_id_or_path", "model_type"), "sequence": ("max_length",)}
-    | {"batch": ("per_device_train_batch_size", "batch_size")},
+    | {"batch": ("per_device_train_batch_size", "batch_size"), "context": ("sequence_parallel_size",)},
     defaults=TRAINER_DEFAULTS
     | {"batch": "1", "lora_rank": "8", "lora_targets": "all-linear", "checkpointing": "true"}
     | {"method": "lora", "precision": "bf16"},  # torch_dtype is the model's own, and bf16 follows it
     other_objectives=later(rf"swift(?: |\.cli\.){OTHER_OBJECTIVES}"),
     objective_settings=("rlhf_type",),
+    objectives=PREFERENCES | {"rm": "reward", "rlhf": "dpo"},
     # Configurations in its package (swift/config), by the names that `--deepspeed` accepts.
     deepspeed_presets={
         "zero0": ("0", "none"),

@@ -69,11 +69,8 @@ def _complete(extraction: Extraction) -> None:
     in_backward = script.find(("optimizer_in_bwd",))
     if in_backward is None or not is_true(in_backward):
         return
-    if optimizer is not None and optimizer.value == "paged_adamw_8bit":
-        extraction.add("optimizer", in_backward, "paged_adamw_8bit_in_backward")
-    else:
-        message = f"`{in_backward.fact.snippet}`: modelled for PagedAdamW8bit only"
-        extraction.reject("optimizer", message, in_backward.fact.span, "exclude the job from sizing")
+    name = optimizer.value if optimizer is not None else "adamw_torch"
+    extraction.add("optimizer", in_backward, f"{name}_in_backward")
 
 
 TORCHTUNE = Framework(
@@ -100,6 +97,9 @@ TORCHTUNE = Framework(
         "lora_targets": ("model.lora_attn_modules",),
         "fused_loss": (),
         "tensor": ("tensor_parallel_dim",),
+        "context": ("context_parallel_dim",),
+        "dora": ("model.use_dora",),
+        "offloads_activations": ("enable_activation_offloading",),
     },
     defaults={"accumulation": "1", "checkpointing": "false", "attention": "sdpa"},
     single_values=True,
@@ -107,7 +107,8 @@ TORCHTUNE = Framework(
     config_keys=frozenset({"tokenizer"}),
     named_recipes=True,
     overrides=Overrides.ALWAYS,
-    other_objectives=later(r"tune run (?:.*[_/])?(?:dpo|ppo|grpo)(?:[_.].*)?"),
+    other_objectives=later(r"tune run (?:.*[_/])?(?P<word>dpo|ppo|grpo)(?:[_.].*)?"),
+    objectives={"dpo": "dpo"},
     read_method=_read_method,
     read_precision=_read_precision,
     read_sharding=_read_sharding,

@@ -14,6 +14,9 @@ TRAINER_SETTINGS: dict[str, Names] = {
     "dtype": ("torch_dtype", "dtype"),
     "lora_rank": ("lora_r", "lora_rank", "r"),
     "lora_targets": ("lora_target_modules", "target_modules", "lora_target"),
+    "saved_modules": ("modules_to_save", "lora_modules_to_save"),
+    "dora": ("use_dora", "peft_use_dora"),
+    "offloads_activations": ("activation_offloading",),
     "fused_loss": ("use_liger_kernel", "use_liger", "enable_liger_kernel", "use_fused_ce"),
     "deepspeed": ("deepspeed",),
 }

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from reconciler.core.launch.framework import Command, Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import read_script_processes
-from reconciler.core.launch.training import OTHER_OBJECTIVES
+from reconciler.core.launch.objective import OTHER_OBJECTIVES, PREFERENCES
 from reconciler.core.patterns import later
 
 # Its own configurations of accelerate (trl/accelerate_configs, trl 0.9 to 1.16), by the names of `--accelerate_config`.
@@ -24,6 +24,12 @@ _ACCELERATE = {
     "deepspeed_zero3": "zero-3",
 }
 
+_COPIES = frozenset({"sft.py", "run_sft.py", "dpo.py", "kto.py", "orpo.py", "cpo.py", "reward_modeling.py"})
+_OBJECTIVES = (
+    PREFERENCES
+    | {"reward": "reward", "reward_modeling": "reward", "dpo_vlm": "dpo", "dpo_visual": "dpo"}
+    | {"run_dpo": "dpo", "run_orpo": "orpo"}
+)
 
 _OWN_FLAGS = frozenset({"dataset_name", "use_peft", "dataset_train_split", "dataset_text_field", "assistant_only_loss"})
 
@@ -47,20 +53,23 @@ def _read_words(extraction: Extraction) -> None:
 
 
 def _matches(script: str, flags: AbstractSet[str]) -> bool:
-    """Recognise copies of its `sft.py` by flags of its own arguments, and the alignment handbook's by its recipe."""
+    """Recognise copies of its scripts by flags of its own arguments, and the alignment handbook's by their recipes."""
     name = script.rpartition("/")[2]
-    if name == "run_sft.py" and "model_name_or_path" not in flags:
+    if name in {"run_sft.py", "run_dpo.py", "run_orpo.py"} and "model_name_or_path" not in flags:
         return True
-    return name in {"sft.py", "run_sft.py"} and "model_name_or_path" in flags and not flags.isdisjoint(_OWN_FLAGS)
+    return name in _COPIES and "model_name_or_path" in flags and not flags.isdisjoint(_OWN_FLAGS)
 
 
 TRL = Framework(
     name="trl",
     source="trl 0.20 and later",
     commands=(
-        Command(program="trl", verbs=later("sft|dpo|kto|grpo|rloo|reward"), read_processes=read_script_processes),
+        Command(program="trl", verbs=later("sft|dpo|kto|orpo|grpo|rloo|reward|distillation"), read_processes=read_script_processes),
     ),
-    programs=later(r"trl\.scripts\.\w+|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?examples/scripts/sft\w*\.py"),
+    programs=later(
+        r"trl\.scripts\.\w+|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?examples/scripts/"
+        r"(?:sft\w*|dpo|dpo_vlm|kto|orpo|cpo|reward_modeling)\.py"
+    ),
     matches=_matches,
     settings=TRAINER_SETTINGS
     | {"model": ("model_name_or_path", "model_name"), "sequence": ("max_length", "max_seq_length")},
@@ -71,5 +80,7 @@ TRL = Framework(
     read_sharding=_read_sharding,
     config_flags=("config",),
     config_keys=frozenset({"model_name_or_path"}),
+    objectives=_OBJECTIVES,
+    loads_fp32=True,
     other_objectives=later(rf"trl(?: |\.scripts\.){OTHER_OBJECTIVES}"),
 )

@@ -53,9 +53,9 @@ def gpu_counts(question: Question) -> list[int]:
 def layout_options(question: Question, gpus: int) -> LayoutOptions:
     """Return the layouts for a number of GPUs, on the fewest nodes with an equal number each."""
     workers = _workers(gpus, question.gpus_per_worker)
-    ways = question.training.ways
-    if gpus % ways:
-        obstacle = f"one copy of the model takes {ways} GPUs (tensor x pipeline); {gpus} is not a multiple of that"
+    group = question.training.group
+    if gpus % group:
+        obstacle = f"{group} GPUs share each sample (tensor x pipeline x context); {gpus} is not a multiple of that"
         return LayoutOptions(gpus, workers, obstacle=obstacle)
     pairs, obstacle = _batch_pairs(question, gpus)
     layouts = tuple(

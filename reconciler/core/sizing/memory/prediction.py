@@ -63,7 +63,7 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
         allocated = max(need, need + RETAINED * (limit - need), full - paged - transient.returnable)
         peak = min(peak, allocated)
     resident = resident._replace(optimizer=resident.optimizer - paged)
-    host = sum(_divide(terms.host, shards)) * layout.gpus_per_worker
+    host = (sum(_divide(terms.host, shards)) + tokens * terms.activations.host) * layout.gpus_per_worker
     return _estimate(
         terms, resident, transient, _PeakTotals(peak, need, floor, full if paged > PAGING_THRESHOLD else None, host)
     )

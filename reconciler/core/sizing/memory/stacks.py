@@ -136,6 +136,8 @@ STACKS: Mapping[str, Stack] = MappingProxyType(
         "fsdp_qlora": Stack(
             low=0.75, high=1.2, upcast=False, inputs=1.0, context=1.2, links=0.0, across=0.0, reserved=0.0
         ),
+        "llama-factory": Stack(upcast=False),  # casts the norms alone, and only with `upcast_layernorm`
+        "axolotl": Stack(upcast=False),  # casts embedding, head and norms back to the type of computation
         "llama-recipes": Stack(low=0.85, high=1.2, links=0.0, across=0.0, reserved=0.0),
     }
 )

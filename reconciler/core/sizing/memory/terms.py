@@ -12,12 +12,18 @@ from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.states import (
     DEEPSPEED,
     MIXED,
+    PACKED,
     StateBytes,
     bytes_per_parameter,
     is_known_optimizer,
     is_paged,
 )
-from reconciler.core.sizing.models.lora import ALL_LINEAR, adapter_parameters_or_default
+from reconciler.core.sizing.models.lora import (
+    ALL_LINEAR,
+    adapter_parameters_or_default,
+    saved_parameters_or_none,
+    target_outputs,
+)
 from reconciler.core.sizing.training import (
     QUANTIZED,
     Architecture,
@@ -38,11 +44,15 @@ class LossBytes(Struct, frozen=True):
 
 
 class Activations(Struct, frozen=True, kw_only=True):
-    """Bytes of activations per token: `kept` for the backward pass, and in one layer's `forward` and `backward`."""
+    """Bytes of activations per token: `kept` for the backward pass, and in one layer's `forward` and `backward`.
+
+    `host` are those that are kept in host memory.
+    """
 
     kept: float
     forward: float
     backward: float
+    host: float = 0.0
 
     def divided(self, training: Training) -> "Activations":
         """Return the share of one GPU.
@@ -53,7 +63,16 @@ class Activations(Struct, frozen=True, kw_only=True):
         """
         inner = training.ways * training.context
         outer = training.pipeline * training.context * (training.tensor if training.sequence_parallel else 1)
-        return Activations(kept=self.kept / outer, forward=self.forward / inner, backward=self.backward / inner)
+        kept, host = self.kept / outer, 0.0
+        if training.offloads_activations:
+            host = kept
+            kept *= min(1.0, _STASHED_LAYERS * training.pipeline / training.architecture.layers)
+        return Activations(kept=kept, forward=self.forward / inner, backward=self.backward / inner, host=host)
+
+
+_STASHED_LAYERS = 2
+"""Layers whose tensors are on the GPU at the same time if activations are offloaded: one that is copied and one that is
+computed (torchtune's and TRL's `OffloadActivations` with streams)."""
 
 
 class Terms(Struct, frozen=True, kw_only=True, gc=False):
@@ -62,7 +81,7 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
     `states` are those of the run, `alone` those on a single GPU, `full` those of training all weights, `host` those
     that are offloaded. `copy` is autocast's copy of unsharded fp32 weights, `half` a copy of all weights in 2 bytes;
     `layer` and `ends` (embedding and head) are units of it, `unit` is the largest in 2 bytes. `unpacked` is a matrix
-    of a 4-bit base, which kernels write in 2 bytes before they multiply. `cast`: trained weights are in fp32.
+    that is written in 2 bytes before it is multiplied: of a quantized base, of one in fp32, of DoRA. `cast`: trained weights are in fp32.
     `paged`: the optimizer's states may move to the host. `low` and `high` bound the prediction, as factors.
     `activations` and `loss` are those of one token.
     """
@@ -118,8 +137,10 @@ def _terms_of(training: Training, stack: Stack, *, sharded: bool) -> Terms:
     upcast = is_upcast(training, stack, sharded=sharded)
     whole = replace(training, method=Method.FULL)
     confidence = _confidence(training, stack)
-    packed = 0.53 if training.method in QUANTIZED else 2.0
-    unpacked = 2.0 * model.hidden * model.intermediate / training.tensor if training.method in QUANTIZED else 0.0
+    packed = PACKED.get(training.method, 2.0)
+    has_matrix = training.method in QUANTIZED or training.dora or training.wide_base
+    unpacked = 2.0 * model.hidden * model.intermediate / training.tensor if has_matrix else 0.0
+    is_copied = _is_copied(training, stack) or (training.wide_base and not training.checkpointing)
     layer = max(0, parameters - ends) / model.layers / training.tensor
     wider = _WIDER[confidence] - (0.0 if stack.trusted else _WIDER[Confidence.MEDIUM])
     return Terms(
@@ -139,7 +160,7 @@ def _terms_of(training: Training, stack: Stack, *, sharded: bool) -> Terms:
             upcast=is_upcast(training, stack, sharded=False),
         ),
         full=_states(training, Method.FULL, stack, cast=training.precision in MIXED and not stack.loaded_half),
-        copy=2 * parameters / ways if _is_copied(training, stack) else unpacked,
+        copy=2 * parameters / ways if is_copied else unpacked,
         unpacked=unpacked,
         deepspeed=training.strategy in DEEPSPEED,
         half=2 * parameters / ways,
@@ -174,6 +195,10 @@ def _confidence(training: Training, stack: Stack) -> Confidence:
         or training.objective is not Objective.SFT
         or training.ways * training.context > 1
         or training.offload is not Offload.NONE
+        or training.offloads_activations
+        or training.method is Method.INT8_LORA
+        or bool(training.saved_modules)
+        or training.dora
         or 0 < model.attention_layers < model.layers
     )
     if is_unlike:
@@ -218,26 +243,34 @@ def _offloaded(training: Training, stack: Stack, *, cast: bool) -> StateBytes:
 def _states(training: Training, method: Method, stack: Stack, *, cast: bool, upcast: bool = False) -> StateBytes:
     """Return the states on a GPU that holds all of them, without what is offloaded to the host.
 
-    The reference model of preference training is a second set of weights, unless the base of adapters is one.
+    The reference model of preference training is a second set of weights, unless the base of adapters is one. Matrices
+    that are trained whole beside adapters are copies of the frozen ones (PEFT's `ModulesToSaveWrapper`).
     DeepSpeed's stages 1 and 2 cast the gradients of a partition to fp32 and keep a flat copy of its weights.
     """
     model, deepspeed = training.architecture, training.strategy in DEEPSPEED
-    each = bytes_per_parameter(method, training.precision, training.optimizer, deepspeed=deepspeed, cast=cast)
+    wide = training.wide_base
+    each = bytes_per_parameter(
+        method, training.precision, training.optimizer, deepspeed=deepspeed, cast=cast, wide_base=wide
+    )
     ways = training.ways
     parameters, ends = _sizes(model, stack)
     trained, frozen = float(parameters), 0.0
     if method.has_adapters:
         trained = adapter_parameters_or_default(model, training.lora_rank, training.lora_targets)
+        trained += saved_parameters_or_none(model, training.saved_modules)
         frozen = parameters * each.frozen
         if method in QUANTIZED:  # embedding and head are not
             frozen += ends * ((4 if upcast else 2) - each.frozen)
-    elif training.objective.has_reference:
+    elif training.holds_reference:
         frozen = parameters * (2.0 if deepspeed or stack.loaded_half else each.weight)
     weights = 0.0 if training.offload is Offload.ALL else (frozen + trained * each.weight) / ways
     if training.offload is not Offload.NONE:
         return StateBytes(weights, 0.0, 0.0, 0.0)
     gradients = trained * each.gradient if each.gradient else min(2.0 * ends, trained * each.weight)
-    optimizer = 0.0 if stack.live and is_paged(training.optimizer) else trained * each.optimizer
+    at_ends = 0.0 if method.has_adapters else float(ends)
+    optimizer = (trained - at_ends) * each.optimizer + at_ends * each.ends
+    if stack.live and is_paged(training.optimizer):
+        optimizer = 0.0
     temporary = 3 * trained * each.weight if deepspeed else trained * each.temporary
     return StateBytes(weights, gradients / ways, optimizer / ways, temporary / ways)
 
@@ -280,6 +313,9 @@ def _loss(training: Training, stack: Stack) -> LossBytes:
     ways = training.ways * training.context
     if training.objective is Objective.REWARD:
         return LossBytes(0.0, 0.0)
+    if training.objective is Objective.VALUE_HEAD:
+        untrained = REFERENCE_LOGITS * training.architecture.vocabulary / ways
+        return LossBytes(untrained, untrained)
     if training.fused_loss:
         fused = FUSED_LOSS * training.architecture.hidden / ways
         return LossBytes(fused, fused)
@@ -288,7 +324,7 @@ def _loss(training: Training, stack: Stack) -> LossBytes:
     on_head = training.method.has_adapters and ALL_LINEAR in training.lora_targets
     logits = stack.logits_adapted if on_head else stack.logits
     entries = training.architecture.vocabulary / ways
-    scored = entries * REFERENCE_LOGITS if training.objective.has_reference else 0.0
+    scored = entries * REFERENCE_LOGITS if training.holds_reference else 0.0
     scored += entries * SOFTCAP if training.architecture.softcap else 0.0
     uneven = 1 + min(1.0, stack.uneven / training.sequence)
     return LossBytes(
@@ -307,7 +343,8 @@ def _activations(training: Training, stack: Stack, *, sharded: bool) -> Activati
 
     FSDP keeps the inputs of each layer of a frozen base twice: in pure precision from the forward pass on, in mixed
     precision only in the backward pass. Embedding, norms and head of a 4-bit base that PEFT prepared are in fp32
-    (`prepare_model_for_kbit_training`), and so are the inputs of layers.
+    (`prepare_model_for_kbit_training`), and so are the inputs of layers; the same holds for a whole base in fp32. DoRA
+    keeps the outputs of a matrix and of its adapter for the gradients of the magnitudes.
     """
     model, has_adapters = training.architecture, training.method.has_adapters
     width = 4 if training.precision is Precision.FP32 else 2
@@ -315,7 +352,8 @@ def _activations(training: Training, stack: Stack, *, sharded: bool) -> Activati
     feed = (4 if model.gated else 2) * model.intermediate * max(1, model.active_experts)
     scores = (8 + SOFTCAP * model.softcap) * model.heads * training.sequence * (training.attention is Attention.EAGER)
     wide = stack.vectors + NORM_VECTORS * (model.layer_norms - 2)
-    vectors = width * (wide * model.hidden + heads + feed) + scores
+    magnitudes = 2 * target_outputs(model, training.lora_targets) / model.layers if training.dora else 0.0
+    vectors = width * (wide * model.hidden + heads + feed + magnitudes) + scores
     forward, backward = stack.block * vectors, vectors + width * (2 * model.hidden + feed)
     if stack.live:
         backward = forward
@@ -326,7 +364,7 @@ def _activations(training: Training, stack: Stack, *, sharded: bool) -> Activati
         kept = model.layers * stack.kept * (vectors + width * more)
         return Activations(kept=kept, forward=forward, backward=backward).divided(training)
     kept, copy = float(width * model.layers * model.hidden), 0.0
-    if is_upcast(training, stack, sharded=sharded):
+    if is_upcast(training, stack, sharded=sharded) or training.wide_base:
         kept, forward = 2 * kept, 2 * forward
     if has_adapters and sharded and training.strategy not in DEEPSPEED:
         copy = kept * (stack.inputs - 1)
@@ -342,4 +380,4 @@ def _activations(training: Training, stack: Stack, *, sharded: bool) -> Activati
 def is_upcast(training: Training, stack: Stack, *, sharded: bool) -> bool:
     """Return whether PEFT prepares the 4-bit base: what is not quantized becomes fp32. Not with FSDP."""
     prepares = stack.upcast if training.upcast is None else training.upcast
-    return training.method is Method.QLORA and prepares and not sharded
+    return training.method in {Method.QLORA, Method.INT8_LORA} and prepares and not sharded

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from reconciler.core.sizing.training import Architecture
 
 ALL_LINEAR = "all-linear"
-_EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out", "word_embeddings"})
+EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out", "word_embeddings", "embeddings"})
+"""Names of embedding and head."""
 _DEFAULT_TARGETS = (
     (("q_proj", "v_proj", "dense"), ("q_proj", "v_proj", "fc1", "fc2")),  # phi
     (("q_proj", "v_proj"), ("q_proj", "v_proj")),
@@ -44,7 +45,7 @@ def adapter_parameters(architecture: Architecture, rank: int, targets: tuple[str
             selected |= linears
         elif target in linears:
             selected.add(target)
-        elif target in _EMBEDDINGS:
+        elif target in EMBEDDINGS:
             embeddings += rank * (architecture.vocabulary + architecture.hidden)
         else:
             raise UnknownTargetError(target, (*sorted(linears), ALL_LINEAR))
@@ -60,6 +61,43 @@ def adapter_parameters_or_default(architecture: Architecture, rank: int, targets
     known = _adaptable(architecture)
     chosen = tuple(target for target in targets if target == ALL_LINEAR or target in known)
     return adapter_parameters(architecture, rank, chosen or default_targets(architecture))
+
+
+def saved_parameters(architecture: Architecture, modules: tuple[str, ...]) -> int:
+    """Return the parameters of modules that are trained whole (PEFT's `modules_to_save`).
+
+    Of a dotted name, the last part counts. Embedding and head are matrices of vocabulary x hidden width, names with
+    `norm` are all vectors of that kind. Raises UnknownTargetError.
+    """
+    sizes = {linear.name: linear.size * linear.count for linear in architecture.linears if not linear.fused}
+    total = 0
+    for module in dict.fromkeys(name.rsplit(".", 1)[-1] for name in modules):
+        if module in EMBEDDINGS:
+            total += architecture.vocabulary * architecture.hidden
+        elif module in sizes:
+            total += sizes[module]
+        elif "norm" in module or module.startswith("ln_"):
+            total += architecture.norms
+        else:
+            raise UnknownTargetError(module, (*sorted(sizes), "embed_tokens", "lm_head", "norm"))
+    return total
+
+
+def saved_parameters_or_none(architecture: Architecture, modules: tuple[str, ...]) -> int:
+    """Return the same; 0 if a module is not known."""
+    try:
+        return saved_parameters(architecture, modules)
+    except UnknownTargetError:
+        return 0
+
+
+def target_outputs(architecture: Architecture, targets: tuple[str, ...]) -> int:
+    """Return the outputs of all matrices with adapters that one token goes through."""
+    return sum(
+        linear.outputs * linear.active
+        for linear in architecture.linears
+        if not linear.fused and (ALL_LINEAR in targets or linear.name in targets)
+    )
 
 
 def default_targets(architecture: Architecture) -> tuple[str, ...]:
