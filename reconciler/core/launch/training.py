@@ -281,7 +281,7 @@ _QUANTISED_NAMES = (
     (re.compile(r".*[-_.](?:gptq|awq|(?:gptq|awq)?-?int4|w4a16|4bit)(?:[-_.].*)?", re.IGNORECASE), "gptq"),
     (re.compile(r".*[-_.](?:int8|8bit|fp8|w8a8|w8a16|fp4|nvfp4|mxfp4|gguf)(?:[-_.].*)?", re.IGNORECASE), "other"),
 )
-"""Names of repositories whose weights are stored in few bits: bitsandbytes, 8 bits, GPTQ and AWQ with 4, then others."""
+"""Names of repositories whose weights are stored in few bits: bitsandbytes, 8 bits, GPTQ and AWQ with 4, others."""
 
 
 def _quantised_model(extraction: Extraction) -> Fact | None:

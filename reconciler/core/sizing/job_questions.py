@@ -222,7 +222,7 @@ class _QuestionBuilder:
         )
 
     def _method(self) -> Method | None:
-        """Return the method; None for a format of the base that is not modelled, and for a quantized one without adapters."""
+        """Return the method; None for a base in another format, and for a quantized one without adapters."""
         method = Method(self._value("method", "full"))
         bits = self._stated("quantisation")
         if bits == "other":

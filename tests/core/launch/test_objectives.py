@@ -43,14 +43,13 @@ def test_other_objectives_are_rejected(script: str) -> None:
         (f"accelerate launch src/train_bash.py --stage=rm {FACTORY}", "value-head"),
         ("swift rlhf --rlhf_type rm --model Qwen/Qwen2.5-7B --max_length 1024", "reward"),
         (
-            "tune run --nproc_per_node 2 lora_dpo_distributed --config c batch_size=1 checkpointer.checkpoint_dir=m "
-            "tokenizer.max_seq_len=1024",
+            "tune run lora_dpo_distributed --config c checkpointer.checkpoint_dir=m tokenizer.max_seq_len=9 batch_size=1",
             "dpo",
         ),
     ],
 )
 def test_preferences_are_read(script: str, objective: str) -> None:
-    parsed = parse_launch(["bash", "-c"], [script], {}, {}.get)
+    parsed = parse_launch(["bash", "-c"], [script], {}, lambda _: None)
     assert parsed.launch is not None
     assert parsed.diagnostics == ()
     assert parsed.launch.facts["objective"].value == objective

@@ -64,7 +64,11 @@ TRL = Framework(
     name="trl",
     source="trl 0.20 and later",
     commands=(
-        Command(program="trl", verbs=later("sft|dpo|kto|orpo|grpo|rloo|reward|distillation"), read_processes=read_script_processes),
+        Command(
+            program="trl",
+            verbs=later("sft|dpo|kto|orpo|grpo|rloo|reward|distillation"),
+            read_processes=read_script_processes,
+        ),
     ),
     programs=later(
         r"trl\.scripts\.\w+|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?examples/scripts/"

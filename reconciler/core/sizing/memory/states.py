@@ -85,10 +85,10 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
         "adalomo": Optimizer(states=0.01, width=4, temporary=False, gradients=False),
     }
 )
-"""By the names of `transformers.TrainingArguments.optim` and of axolotl's `optimizer`, except those whose memory depends
-on more than the name (GaLore, APOLLO ...). Muon keeps one momentum for each matrix, and AdamW trains the rest
-(https://kellerjordan.github.io/posts/muon). Adam-mini has one second moment for a whole block (arXiv 2406.16793). optimi compensates 16-bit weights
-(https://optimi.benjaminwarner.dev/kahan_summation)."""
+"""By the names of `transformers.TrainingArguments.optim` and of axolotl's `optimizer`, except those whose memory
+depends on more than the name (GaLore, APOLLO ...). Muon keeps one momentum for each matrix, and AdamW trains the rest
+(https://kellerjordan.github.io/posts/muon). Adam-mini has one second moment for a block (arXiv 2406.16793). optimi
+compensates 16-bit weights (https://optimi.benjaminwarner.dev/kahan_summation)."""
 
 IN_BACKWARD = "_in_backward"
 """End of the name of an optimizer that runs in the backward pass, layer by layer, so that no gradients are kept."""
@@ -129,7 +129,8 @@ class BytesPerParameter(Struct, frozen=True):
 
 
 PACKED: Mapping[Method, float] = MappingProxyType({Method.QLORA: 0.53, Method.GPTQ_LORA: 0.52, Method.INT8_LORA: 1.0})
-"""Bytes of a weight of a quantized base. NF4 with double quantization: 4 bits, and about 8 bits per 64 weights (QLoRA, arXiv 2305.14314, section 3).
+"""Bytes of a weight of a quantized base. NF4 with double quantization: 4 bits, and about 8 bits per 64 weights (QLoRA,
+arXiv 2305.14314, section 3).
 GPTQ: 4 bits, and 20 bits (scale and zero point) per 128 weights. LLM.int8: 8 bits, and a scale for each output
 (arXiv 2208.07339, section 2.1)."""
 

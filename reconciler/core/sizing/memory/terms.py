@@ -81,7 +81,8 @@ class Terms(Struct, frozen=True, kw_only=True, gc=False):
     `states` are those of the run, `alone` those on a single GPU, `full` those of training all weights, `host` those
     that are offloaded. `copy` is autocast's copy of unsharded fp32 weights, `half` a copy of all weights in 2 bytes;
     `layer` and `ends` (embedding and head) are units of it, `unit` is the largest in 2 bytes. `unpacked` is a matrix
-    that is written in 2 bytes before it is multiplied: of a quantized base, of one in fp32, of DoRA. `cast`: trained weights are in fp32.
+    that is written in 2 bytes before it is multiplied: of a quantized base, of one in fp32, of DoRA. `cast`: trained
+    weights are in fp32.
     `paged`: the optimizer's states may move to the host. `low` and `high` bound the prediction, as factors.
     `activations` and `loss` are those of one token.
     """
