@@ -26,10 +26,10 @@ def messages(review: FlagReview) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--use_dora True", "`--use_dora True` changes the shape of the adapters"),
-        ("--use_dora", "`--use_dora` changes the shape of the adapters"),
-        ("--lora_modules_to_save embed_tokens lm_head", "changes which weights are trained"),
-        ("--activation_offloading true", "moves states to host memory"),
+        ("--use_loftq True", "`--use_loftq True` changes the shape of the adapters"),
+        ("--use_loftq", "`--use_loftq` changes the shape of the adapters"),
+        ("--lora_target_parameters mlp.experts", "changes which weights are trained"),
+        ("--force_use_ref_model", "changes the model, or adds another one"),
         ("--optim_target_modules attn mlp", "selects an optimizer"),
         ("--parallelism_config cp.json --fsdp_config.x 1", ""),
     ],
