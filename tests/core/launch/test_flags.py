@@ -78,9 +78,7 @@ def test_a_script_of_our_users_is_read_with_a_warning() -> None:
 def test_the_files_of_a_line_are_judged_too() -> None:
     """Keys of DeepSpeed's and accelerate's files, by the definitions of these."""
     line = "accelerate launch --config_file a.yaml -m trl.scripts.sft --deepspeed d.json" + TRL.removeprefix("trl sft")
-    accelerate = (
-        b"compute_environment: LOCAL_MACHINE\nnum_processes: 8\nparallelism_config:\n  parallelism_config_cp_size: 4\n"
-    )
+    accelerate = b"compute_environment: LOCAL_MACHINE\nnum_processes: 8\nparallelism_config:\n  parallelism_config_dp_replicate_size: 4\n"
     zero = {
         "zero_optimization": {"stage": 3, "zero_quantized_weights": True, "overlap_comm": True},
         "steps_per_print": 9,
@@ -89,7 +87,7 @@ def test_the_files_of_a_line_are_judged_too() -> None:
     refused, warnings = messages(review(line, files))
     assert [message.partition("`")[2].partition(":")[0] for message in refused] == [
         "deepspeed.zero_optimization.zero_quantized_weights",
-        "parallelism_config.parallelism_config_cp_size",
+        "parallelism_config.parallelism_config_dp_replicate_size",
     ]
     assert not warnings
 
