@@ -22,7 +22,7 @@ from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
 from reconciler.index.context import Context, build_context, may_define
 from reconciler.index.dependencies import DependencyDigests, RunDependency, decode_dependencies
 from reconciler.index.evaluator import PolicyEvaluator
-from reconciler.index.parsed import CachedParser, ParsedFile, ReadFiles, load_mapping, save_mapping
+from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
 from reconciler.index.records import (
     SEPARATOR,
     CompiledRecord,
@@ -33,6 +33,7 @@ from reconciler.index.records import (
     rendered_paths,
     summarize_file,
 )
+from reconciler.index.shipped import Shipped
 from reconciler.index.store import ObjectTotals, Store, save_store
 from reconciler.index.workers import in_parallel
 from reconciler.ports import Cache, Repository
@@ -59,8 +60,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     kinds: Kinds
     catalogue: Catalogue
     tables: SizingTables
-    shipped_policies: tuple[str, ...]  # paths
-    read_shipped: ReadFiles
+    shipped: Shipped
     bundle_digest: str
     processes: int = 1
     cluster: str = ""  # empty: all
@@ -282,7 +282,7 @@ def _load_context(
         kinds=runtime.kinds,
         catalogue=runtime.catalogue,
         tables=runtime.tables,
-        shipped=parser.parse([(path, "shipped") for path in runtime.shipped_policies], runtime.read_shipped),
+        shipped=runtime.shipped.rules,
         policies=parse(files.policies, files.policies),
         evidence=parse(files.evidence, _without_reports(revision)),
         approvals=parse(files.approvals, files.approvals),
@@ -291,7 +291,7 @@ def _load_context(
         checker=PolicyChecker(lambda: load_mapping(runtime.cache, _checks_key(runtime))),
     )
     context.policies.programs.recall(load_mapping(runtime.cache, _programs_key(context)))
-    runtime.catalogue.archive.recall(load_mapping(runtime.cache, _schemas_key(runtime)))
+    runtime.shipped.recall(context.policies)
     return context
 
 
@@ -304,11 +304,11 @@ def _without_reports(revision: LoadedRevision) -> list[str]:
 def save_tools(runtime: Runtime, index: CompiledRevision) -> None:
     """Save the parsed files, compiled policies and unpacked schemas of this run, at its end: any stage may add one."""
     context, store = index.context, index.store
+    runtime.shipped.save()
     save_store(runtime.cache, store_key(runtime), store, replace(store, parsed=index.parser.used))
     for key, new in (
         (_programs_key(context), context.policies.programs.made),
         (_checks_key(runtime), context.checker.made),
-        (_schemas_key(runtime), runtime.catalogue.archive.made),
     ):
         if new and not new.items() <= (known := load_mapping(runtime.cache, key)).items():
             save_mapping(runtime.cache, key, known, new)
@@ -320,10 +320,6 @@ def _programs_key(context: Context) -> str:
 
 def _checks_key(runtime: Runtime) -> str:
     return f"checks:{runtime.engine}"
-
-
-def _schemas_key(runtime: Runtime) -> str:
-    return f"schemas:{runtime.bundle_digest}"
 
 
 class _Compilation(Struct, frozen=True, kw_only=True):

@@ -175,7 +175,7 @@ def build_context(
     kinds: Kinds,
     catalogue: Catalogue,
     tables: SizingTables,
-    shipped: Iterable[ParsedFile],
+    shipped: Sequence[Document],
     policies: Sequence[ParsedFile],
     evidence: Sequence[ParsedFile],
     approvals: Sequence[ParsedFile],
@@ -222,7 +222,7 @@ def build_context(
 def _rules(
     config: Config,
     catalogue: Catalogue,
-    shipped: Iterable[ParsedFile],
+    shipped: Sequence[Document],
     policies: Iterable[ParsedFile],
     definitions: Iterable[Document],
     *,
@@ -235,7 +235,7 @@ def _rules(
     return load_rules(
         own,
         config.rules,
-        shipped=[document for file in shipped for document in file.documents],
+        shipped=shipped,
         check=checker.check,
         server=ServerView(stored=catalogue.stored, served=catalogue.resource, requesters=requesters),
     )

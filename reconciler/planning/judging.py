@@ -81,11 +81,10 @@ def _load_rules(runtime: Runtime, index: CompiledRevision, base: LoadedRevision)
 
     blobs: BlobIds = base.files.policies
     own: Sequence[ParsedFile] = parser.parse([*blobs.items()], read)
-    shipped = parser.parse([(path, "shipped") for path in runtime.shipped_policies], runtime.read_shipped)
     return load_rules(
         [document for file in own for document in file.valid],
         base.config.rules,
-        shipped=[document for file in shipped for document in file.documents],
+        shipped=runtime.shipped.rules,
         check=index.context.checker.check,
         server=index.context.policies.server,
     )
@@ -123,6 +122,7 @@ def _evaluate(  # noqa: PLR0917 - what an evaluation needs
     key = f"programs:{policies.digest}"
     known = load_mapping(runtime.cache, key)
     policies.programs.recall(known)
+    runtime.shipped.recall(policies)
     groups = renderer.group(paths)
     sources = list(groups)
     evaluator = PolicyEvaluator(policies)

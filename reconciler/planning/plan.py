@@ -155,6 +155,7 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
     evaluation = own_verdicts(index, totals, {}, index.context.evidence.inventories, config, day, is_dated=bool(date))
     foreign = foreign_in(baseline, baseline.differing(index.desired))
     findings = fold_consequences(runtime, index, collect_findings(index, evaluation, foreign.values(), day))
+    save_tools(runtime, index)
     head = _describe(tree, *index.revision.files.written)
     return Plan(
         engine=runtime.engine,

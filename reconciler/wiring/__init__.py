@@ -88,19 +88,27 @@ def runtime(
 ) -> "Runtime":
     """Combine a repository and a store with what ships with the package."""
     from reconciler.index.build import Runtime
+    from reconciler.index.shipped import Shipped
     from reconciler.index.workers import usable_processors
     from reconciler.outputs.terminal.progress import progress
 
-    policies, registry = _policies(), kinds()
+    policies, registry, schemas = _policies(), kinds(), schemas or catalogue()
+    digest = _engine_digest(registry, policies)
     return Runtime(
         repository=repository,
         cache=store,
         kinds=registry,
-        catalogue=schemas or catalogue(),
+        catalogue=schemas,
         tables=sizing_tables(),
-        shipped_policies=policies,
-        read_shipped=_read_bundle,
-        bundle_digest=_engine_digest(registry, policies),
+        shipped=Shipped(
+            store,
+            engine=engine_version(digest),
+            paths=policies,
+            read=_read_bundle,
+            kinds=registry,
+            catalogue=schemas,
+        ),
+        bundle_digest=digest,
         processes=settings.processes or usable_processors(),
         cluster=settings.cluster,
         inventory_namespace=settings.inventory_namespace,

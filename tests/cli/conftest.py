@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.cli.main import run
 from tests.cli.fleet import IDENTITY, Fleet
+from tests.ready import new_cache
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +33,7 @@ def fleet(
     """Copy what `reconciler init` makes."""
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     return Fleet(shutil.copytree(new_repository, tmp_path / "fleet", symlinks=True), capsys)
 
 

@@ -71,8 +71,8 @@ class Fleet:
         """Let `make` change the new repository, or copy what it made before. `kept` is a folder of the tests that share it."""
         parts = (self.root, self.root.parent / "cache")
         if (kept / parts[0].name).exists():
-            shutil.rmtree(self.root)
             for part in parts:
+                shutil.rmtree(part)
                 shutil.copytree(kept / part.name, part, symlinks=True)
         else:
             make()

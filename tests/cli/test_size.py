@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.fleet import Fleet, Ran, run_verb
 from tests.cli.test_sized_plan import JOB, OWN_MODEL, wrapped
+from tests.ready import new_cache
 
 EIGHT_B = ("--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-A100-SXM4-80GB", "--seq", "4096")
 FIELDS = {"gpus", "workers", "peak_gib", "low_gib", "high_gib", "fits", "reason"}
@@ -21,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "laptop"
     place.mkdir()
     monkeypatch.chdir(place)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     return place
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.cli.fleet import IDENTITY, Ran, run_verb
+from tests.ready import new_cache
 
 ZONE = "+00:00"
 
@@ -103,7 +104,7 @@ def _pod_gpus(spec: Any) -> int:
 def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Team:
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     team = Team(tmp_path / "fleet", monkeypatch, capsys)
     team.on("2026-11-02")
     assert run_verb(capsys, ["init", str(team.root)]).code == 0

@@ -9,6 +9,7 @@ from reconciler.revision.revision import read_config, resolve_head
 from reconciler.settings import Settings
 from tests.fakes.cache import MemoryCache
 from tests.fakes.repository import MemoryRepository
+from tests.ready import shipped_values
 
 CONFIG = """\
 apiVersion: gpureconciler.io/v1alpha1
@@ -149,6 +150,7 @@ class MemoryFleet:
     def __init__(self, files: dict[str, str] | None = None) -> None:
         self.repository = MemoryRepository()
         self.cache = MemoryCache()
+        self.cache.kept.update(shipped_values())
         for path, text in (files or START).items():
             self.write(path, text)
         self.repository.save({})
@@ -179,7 +181,7 @@ class MemoryFleet:
 
     def cold(self) -> str:
         """Plan without any record of earlier plans; compiled policies and schemas may stay."""
-        kept = {key: value for key, value in self.cache.kept.items() if key.startswith(("programs:", "schemas:"))}
+        kept = {key: value for key, value in self.cache.kept.items() if key.startswith(("programs:", "shipped:"))}
         cache = MemoryCache()
         cache.kept.update(kept)
         return render_json(plan(self.workspace(cache)).plan)

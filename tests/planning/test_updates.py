@@ -11,6 +11,7 @@ from reconciler.core.plan.comparison import Comparison
 from reconciler.core.reasons import Why
 from reconciler.planning.updates import Update, encode_updates
 from tests.cli.fleet import IDENTITY, Fleet
+from tests.ready import new_cache
 
 MANY = 450  # enough that forking pays
 CONFIG = """\
@@ -45,7 +46,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     fleet = Fleet(root, capsys)
     fleet.git("init", "--quiet", "--initial-branch", "main")
     fleet.commit()
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     assert fleet.run("commit").code == 0
     write(root, "5Gi")
     (root / "jobs/0.yaml").write_text(CLAIM.replace("NUMBER", "0").replace("SIZE", "20Gi"))

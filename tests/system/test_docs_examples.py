@@ -17,6 +17,7 @@ import pytest
 from msgspec import Struct
 
 from tests.cli.fleet import IDENTITY
+from tests.ready import new_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -116,7 +117,7 @@ class Shell:
             "EDITOR": "true",
             "COLUMNS": "100",
             "LANG": "C.UTF-8",
-            "RECONCILER_CACHE_DIR": str(home / "cache"),
+            "RECONCILER_CACHE_DIR": new_cache(home),
             **more,
         }
 

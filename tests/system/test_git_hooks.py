@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.cli.fleet import IDENTITY
+from tests.ready import new_cache
 from tests.system.child import ROOT
 
 HOOKS: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
@@ -41,7 +42,7 @@ def test_git_runs_the_entries(tmp_path: Path) -> None:
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "HOME": str(tmp_path),
-        "RECONCILER_CACHE_DIR": str(tmp_path / "cache"),
+        "RECONCILER_CACHE_DIR": new_cache(tmp_path),
     }
     fleet = tmp_path / "fleet"
 

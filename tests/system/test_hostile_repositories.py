@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.cli.main import run
 from tests.cli.fleet import IDENTITY
+from tests.ready import new_cache
 from tests.system.child import MEMORY, ROOT, SECONDS, Starter
 from tests.system.hostile_repositories import CASES, Hostile
 
@@ -39,7 +40,7 @@ def starter(known: Path) -> Iterator[Starter]:
 @pytest.fixture
 def root(known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give a repository to spoil, and remove it: some cases hold 100 MB or 20,000 files."""
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     yield Path(shutil.copytree(known, tmp_path / "fleet", symlinks=True))
     shutil.rmtree(tmp_path / "fleet")
 

@@ -15,6 +15,7 @@ from tests import sizes
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer
+from tests.ready import new_cache
 
 _DOCUMENTS = 1000 if sizes.LARGE else 160
 _SAMPLE = 150
@@ -33,7 +34,7 @@ def _fleet(root: Path, count: int, backend: str, capture: pytest.CaptureFixture[
 def _user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
 
 
 def _names(fleet: Fleet) -> list[str]:

@@ -17,6 +17,7 @@ from reconciler.app.render import render
 from reconciler.core.documents import read
 from reconciler.core.schemas import Catalogue
 from tests.cli.fleet import IDENTITY, Fleet, run_verb
+from tests.ready import new_cache
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "gitops-repo-template"
 
@@ -157,7 +158,7 @@ def test_pipelines_plan_refuse_and_take_an_approval(
     """The scripts themselves, in a clone of a branch: a plain change, one over budget, and one approved."""
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     fleet = Fleet(tmp_path / "fleet", capsys)
     assert run_verb(capsys, ["init", str(fleet.root)]).code == 0
     base = fleet.git("rev-parse", "HEAD")

@@ -16,6 +16,7 @@ from reconciler.core.objects import ObjectKey
 from reconciler.planning.live.inventory import Place, read_inventory
 from tests.cli.fleet import IDENTITY, Fleet, Ran
 from tests.cluster.server import ApiServer
+from tests.ready import new_cache
 
 _JOB = """apiVersion: batch/v1
 kind: Job
@@ -148,7 +149,7 @@ def settled(made: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Make the repository of a site, with the settings of its commands."""
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(made.log.parent / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(made.log.parent))
     monkeypatch.setenv("RECONCILER_DECISION_LOG", str(made.log))
     monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", f"inventory-{made.name}")
     begin(made)

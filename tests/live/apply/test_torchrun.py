@@ -11,6 +11,7 @@ from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.bed.bed import Bed, node
 from tests.cluster.bed.fleet import volumes
 from tests.cluster.kubeconfig import with_contexts
+from tests.ready import new_cache
 
 MORE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: more, namespace: {name}}}\n"
 JOB = "jobs/vision/vit.yaml"
@@ -84,7 +85,7 @@ def site(
     name: str = request.param
     for variable, value in IDENTITY.items():
         monkeypatch.setenv(variable, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     monkeypatch.setenv("RECONCILER_DECISION_LOG", str(tmp_path / "decisions.jsonl"))
     monkeypatch.setenv("RECONCILER_INVENTORY_NAMESPACE", f"inventory-{name}")
     fleet = Fleet(tmp_path / "fleet", capsys)

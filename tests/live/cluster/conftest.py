@@ -15,6 +15,7 @@ from reconciler.planning.live.inventory import place_of
 from tests.cli.fleet import IDENTITY, Fleet, Ran
 from tests.cluster.server import ApiServer
 from tests.live.cluster.fixtures import key_of
+from tests.ready import new_cache
 
 
 class LiveFleet:
@@ -58,7 +59,7 @@ def live_fleet(
     """Make a repository by `reconciler init`, for an empty cluster."""
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     root = tmp_path / "fleet"
     assert run(["init", str(root)]) == 0
     for namespace in {path.parent.name for path in (root / "rendered").rglob("*.yaml")} - {"_cluster", "main"}:

@@ -62,7 +62,10 @@ class Subject(NamedTuple):
 
 
 class PolicySet:
-    """Policies and their bindings, indexed by kind. They see each object as the `server` would hand it to them."""
+    """Policies and their bindings, indexed by kind. They see each object as the `server` would hand it to them.
+
+    `shipped_programs` are those of `shipped`, the same for all repositories; `programs` are those of `own`.
+    """
 
     def __init__(
         self,
@@ -71,10 +74,12 @@ class PolicySet:
         parameters: Sequence[Parameters],
         digest: str,
         programs: Programs | None = None,
+        shipped_programs: Programs | None = None,
         server: ServerView | None = None,
     ) -> None:
         self.digest = digest
         self.programs = programs or Programs()
+        self.shipped_programs = shipped_programs or Programs()
         self.bound = tuple(bound)
         self.server = server or ServerView()
         self.parameters = tuple(parameters)
@@ -90,12 +95,12 @@ class PolicySet:
     @cached_property
     def shipped(self) -> "PolicySet":
         """The policies that come with this program, with their own bindings."""
-        return self._part([pair for pair in self.bound if all(one.is_shipped for one in pair)])
+        return self._part([pair for pair in self.bound if _is_shipped(pair)])
 
     @cached_property
     def own(self) -> "PolicySet":
         """The policies and bindings of the repository."""
-        return self._part([pair for pair in self.bound if not all(one.is_shipped for one in pair)])
+        return self._part([pair for pair in self.bound if not _is_shipped(pair)])
 
     @cached_property
     def about_plans(self) -> "PolicySet":
@@ -119,7 +124,12 @@ class PolicySet:
         if len(bound) == len(self.bound):
             return self
         return PolicySet(
-            bound=bound, parameters=self.parameters, digest=self.digest, programs=self.programs, server=self.server
+            bound=bound,
+            parameters=self.parameters,
+            digest=self.digest,
+            programs=self.programs,
+            shipped_programs=self.shipped_programs,
+            server=self.server,
         )
 
     def may_match(self, subject: Subject) -> bool:
@@ -214,11 +224,16 @@ class PolicySet:
         key = (id(policy), id(binding), id(params))
         unit = self._units.get(key)
         if unit is None:
+            programs = self.shipped_programs if _is_shipped((policy, binding)) else self.programs
             unit = BoundPolicy(
-                number=len(self._units), policy=policy, binding=binding, params=params, programs=self.programs
+                number=len(self._units), policy=policy, binding=binding, params=params, programs=programs
             )
             self._units[key] = unit
         return unit
+
+
+def _is_shipped(bound: _Pair) -> bool:
+    return all(one.is_shipped for one in bound)
 
 
 def _kind(subject: Subject) -> _Kind:

@@ -1,0 +1,62 @@
+"""What ships with the program, made ready once for all repositories: rules, their expressions, schemas.
+
+Parsing, checking and unpacking them takes longer than planning a small repository. The results are one value of the
+cache, under the version of the engine, which covers the bytes of all rules and schemas. Nothing in it comes from a
+repository, so none can change what another one is judged by. What is lost or damaged is made again; of two runs that
+add something at the same time the later one wins.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from reconciler.core.documents import Document
+from reconciler.core.kinds.kind import Kinds
+from reconciler.core.policy.admission import PolicySet
+from reconciler.core.schemas import Catalogue
+from reconciler.index.parsed import CachedParser, ReadFiles, load_mapping, save_mapping
+from reconciler.ports import Cache
+
+if TYPE_CHECKING:
+    from reconciler.core.policy.admission.programs import Programs
+
+
+class Shipped:
+    """The shipped rules and schemas of one engine. `paths` are those of the rules, and `read` returns their bytes."""
+
+    def __init__(
+        self, cache: Cache, *, engine: str, paths: Sequence[str], read: ReadFiles, kinds: Kinds, catalogue: Catalogue
+    ) -> None:
+        self._cache, self._key = cache, f"shipped:{engine}"
+        self._paths, self._read = paths, read
+        self._kinds, self._catalogue = kinds, catalogue
+        self._programs: list[Programs] = []
+
+    @cached_property
+    def _known(self) -> Mapping[str, bytes]:
+        known = load_mapping(self._cache, self._key)
+        self._catalogue.archive.recall(known)
+        return known
+
+    @cached_property
+    def _parser(self) -> CachedParser:
+        return CachedParser(self._known, self._kinds, self._catalogue)
+
+    @cached_property
+    def rules(self) -> tuple[Document, ...]:
+        """The documents of the rules."""
+        files = self._parser.parse([(path, "shipped") for path in self._paths], self._read)
+        return tuple(document for file in files for document in file.documents)
+
+    def recall(self, policies: PolicySet) -> None:
+        """Let the shipped ones among these policies use what earlier runs have checked."""
+        policies.shipped_programs.recall(self._known)
+        self._programs.append(policies.shipped_programs)
+
+    def save(self) -> None:
+        """Add what this run made ready to the cache."""
+        made = {**self._parser.used, **self._catalogue.archive.made}
+        for programs in self._programs:
+            made |= programs.made
+        if not made.items() <= self._known.items():
+            save_mapping(self._cache, self._key, load_mapping(self._cache, self._key), made)
