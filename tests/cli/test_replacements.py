@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.index.compile import _parse as compile_parse
+from reconciler.index.compile import _STAGES
 from reconciler.index.context import Context
 from tests.cli.fleet import Fleet
 
@@ -139,9 +139,9 @@ def test_the_sources_of_replaced_jobs_are_compiled_few_times(evals: Fleet, monke
 
     def parse(context: Context, unit: Any) -> None:
         compiled[unit.path] += 1
-        compile_parse(context, unit)
+        _STAGES[0](context, unit)
 
-    monkeypatch.setattr("reconciler.index.compile._parse", parse)
+    monkeypatch.setattr("reconciler.index.compile._STAGES", (parse, *_STAGES[1:]))
     monkeypatch.setenv("RECONCILER_CACHE", "off")
     assert len(plan(evals)["changes"]) == 32
     assert {compiled[f"jobs/eval/{number}.yaml"] for number in range(30)} == {4}
