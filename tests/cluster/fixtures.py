@@ -24,6 +24,7 @@ from tests.cluster.bed.gitea import Gitea
 from tests.cluster.bed.jobset import start_jobset
 from tests.cluster.bed.kai import start_kai
 from tests.cluster.bed.kueue import start_kueue
+from tests.cluster.bed.trainer import start_trainer
 from tests.cluster.bed.training_operator import start_training_operator
 from tests.cluster.build import (
     control_plane,
@@ -48,6 +49,7 @@ from tests.cluster.parts import (
     KWOK,
     REPORT_MODULES,
     SYNC_MODULES,
+    TRAINER,
     TRAINING_OPERATOR,
     ControlPlane,
     Part,
@@ -146,7 +148,7 @@ def joined(start: Callable[[], None]) -> None:
 def bed(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Run one cluster with the controllers of Kubernetes for the whole test run, or use the one that the user named.
 
-    What else a test needs it names: `kwok`, `scheduler`, `kueue`, `kai`, `training_operator`, `jobset`, `flux`, `argo_cd`.
+    What else a test needs it names: `kwok`, `scheduler`, `kueue`, `kai`, `training_operator`, `jobset`, `trainer`, `flux`, `argo_cd`.
     """
     own = os.environ.get(USER_CLUSTER)
     if own:
@@ -203,6 +205,13 @@ def training_operator(bed: Bed) -> None:
 def jobset(bed: Bed) -> None:
     """Run the JobSet controller in the bed."""
     joined(lambda: start_jobset(bed, built(JOBSET)))
+
+
+@pytest.fixture(scope="session")
+def trainer(bed: Bed, jobset: None) -> None:
+    """Run the Kubeflow Trainer in the bed, which makes a JobSet of each TrainJob."""
+    del jobset
+    joined(lambda: start_trainer(bed, built(TRAINER)))
 
 
 @pytest.fixture(scope="session")

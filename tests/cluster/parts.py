@@ -68,6 +68,8 @@ FLUX_KUSTOMIZE_MODULE = Module(path="github.com/fluxcd/kustomize-controller", ve
 FLUX_SOURCE_MODULE = Module(path="github.com/fluxcd/source-controller", version="v1.7.3", crds="config/crd/bases")
 KUBEFLOW_MODULE = Module(path="github.com/kubeflow/training-operator", version="v1.9.3", crds="manifests/base/crds")
 
+TRAINER_MODULE = Module(path="github.com/kubeflow/trainer/v2", version="v2.1.0", crds="manifests/base/crds")
+
 CRD_MODULES = (
     KAI_MODULE,
     KUEUE_MODULE,
@@ -77,7 +79,7 @@ CRD_MODULES = (
     Module(path="github.com/project-codeflare/appwrapper", version="v1.2.0", crds="config/crd/bases"),
     Module(path=JOBSET_MODULE.path, version="v0.11.0", crds=JOBSET_MODULE.crds),
     Module(path="sigs.k8s.io/lws", version="v0.8.0", crds="config/crd/bases"),
-    Module(path="github.com/kubeflow/trainer/v2", version="v2.1.0", crds="manifests/base/crds"),
+    TRAINER_MODULE,
 )
 """Whose definitions every API server of the tests has."""
 SERVING_MODULES = (
@@ -142,6 +144,14 @@ JOBSET = Part(
     edits=(Edit(file="pkg/util/cert/cert.go", old='"/tmp/k8s-webhook-server', new='"k8s-webhook-server'),),
     install=("config/default",),
 )
+TRAINER = Part(
+    name="trainer",
+    module=TRAINER_MODULE,
+    programs=(("trainer", "./cmd/trainer-controller-manager"),),
+    # As for the training operator.
+    edits=(Edit(file="pkg/util/cert/cert.go", old='"/tmp/k8s-webhook-server', new='"k8s-webhook-server'),),
+    install=("manifests/base/webhook",),
+)
 FLUX_SOURCE = Part(
     name="flux-source",
     module=FLUX_SOURCE_MODULE,
@@ -198,6 +208,7 @@ PARTS = (
     KUEUE,
     KUEUE_ADMISSION,
     JOBSET,
+    TRAINER,
     FLUX_SOURCE,
     FLUX_KUSTOMIZE,
     GITEA,

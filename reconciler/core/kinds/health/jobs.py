@@ -83,7 +83,9 @@ def with_health(kinds: Kinds, manifest: Manifest, health: HealthOfJobs) -> Manif
 
 
 def _pods(kinds: Kinds, body: Data) -> list[Any]:
-    return kinds.pod_sets(body) or []
+    """Return the pods of an object, or those of the jobs that name it."""
+    provides = kinds.of(body).provides
+    return kinds.pod_sets(body) or (list(provides(body, "")) if provides is not None else [])
 
 
 def _changed(body: Data, path: FieldPath, template: Data, rule: JobRule) -> Iterator[FieldPath]:

@@ -52,6 +52,7 @@ class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
     gpus: Traced | None = None
     nodes: Traced | None = None
     image: Traced | None = None
+    workload: Traced | None = None
     distributed: Distributed
     scheduling: Scheduling
     storage: Storage
@@ -100,6 +101,7 @@ def job_intent(document: Document) -> Parsed[TorchrunJob]:
         gpus=fields.whole("numGPUs"),
         nodes=fields.whole("numNodes"),
         image=fields.text("image"),
+        workload=fields.text("workload"),
         distributed=parse_distributed(fields),
         scheduling=parse_scheduling(fields),
         storage=parse_storage(fields),

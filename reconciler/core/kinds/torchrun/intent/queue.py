@@ -71,6 +71,7 @@ class TorchrunQueue(Struct, frozen=True, kw_only=True, eq=False):
     node: NodeResources = NodeResources()
     vendor: Vendor | None = None  # by the resource key that the pod template asks for
     image: Traced | None = None
+    workload: Traced | None = None
     working_dir: Traced | None = None
     security_context: Traced | None = None
     service_account: Traced | None = None
@@ -102,6 +103,7 @@ def queue_intent(document: Document) -> Parsed[TorchrunQueue]:
         node=_node(fields, pod_gpus),
         vendor=vendor,
         image=fields.agree(fields.text("image"), fields.text(*_TRAINER, "image")),
+        workload=fields.text("workload"),
         working_dir=fields.agree(fields.text("workingDir"), fields.text(*_TRAINER, "workingDir")),
         security_context=fields.agree(fields.mapping("securityContext"), fields.mapping(*_TRAINER, "securityContext")),
         service_account=fields.agree(fields.text("serviceAccountName"), fields.text(*_POD, "serviceAccountName")),

@@ -14,6 +14,7 @@ from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue
 from reconciler.core.kinds.torchrun.render import job as _job
 from reconciler.core.kinds.torchrun.render import queue as _queue
+from reconciler.core.kinds.torchrun.render.shape import TRAIN_JOB
 from reconciler.core.kinds.torchrun.render.template import Template, resolve_template
 from reconciler.core.kinds.torchrun.render.workload import ttl_problems
 
@@ -43,8 +44,8 @@ def render_job(
     if queue is None:
         return _job.unknown_queue(job, known_queues)
     rendered = _job.render(job, _template(queue, cluster, _Same(inventory)), generation)
-    ttl = job.reliability.ttl
-    if ttl is None:
+    ttl, wanted = job.reliability.ttl, job.workload or queue.workload
+    if ttl is None or (wanted and wanted.value == TRAIN_JOB.kind):  # which has no time to live
         return rendered
     warnings = ttl_problems(ttl, cluster.name, has_runs=has_runs())
     return Rendered(manifests=rendered.manifests, problems=(*rendered.problems, *warnings))

@@ -33,7 +33,7 @@ from reconciler.core.kinds.torchrun.render.storage import (
     volume_claim,
 )
 from reconciler.core.kinds.torchrun.render.template import Template
-from reconciler.core.kinds.torchrun.render.workload import workload_tree
+from reconciler.core.kinds.torchrun.render.workload import workload_trees
 from reconciler.core.manifests.generations import generation_reason
 from reconciler.core.manifests.manifest import Manifest, manifest
 from reconciler.core.objects import ObjectKey
@@ -53,7 +53,8 @@ def render_objects(
     shape = resolve_shape(job, distributed, template, problems)
     if shape is None:
         return
-    workload = workload_for(template.cluster.backend, shape.nodes.value)
+    wanted = job.workload or template.queue.workload
+    workload = workload_for(template.cluster.backend, shape.nodes.value, wanted)
     job = replace(job, generation=generation(_key(workload, job.name, _namespace(job, template))))
     storage = merge_storage(job.storage, template.queue.storage)
     code = _code(job, template, storage.workspace, problems)
@@ -79,7 +80,7 @@ def render_objects(
         *_claims(job, template, storage, shape, code, labels, problems),
         *([_service(job, template, rendezvous, labels)] if rendezvous and workload.service else []),
         *([_sync_job(pod, code, code.source, labels, generation)] if code and code.source and code.inplace else []),
-        workload_tree(pod, pod_template(pod, problems), _metadata(job, template, labels), problems),
+        *workload_trees(pod, pod_template(pod, problems), _metadata(job, template, labels), problems),
     ]
     reason = Reason(rule="torchrun.job", text="rendered for the job", origins=(Origin(document=job.document),))
     chosen = template.queue.on_immutable_change
@@ -170,10 +171,11 @@ def _check_name(
     job: TorchrunJob, shape: JobShape, workload: WorkloadKind, code: Code | None, problems: list[Problem]
 ) -> None:
     """Report a job whose pods would have invalid host names, which are DNS labels of at most 63 characters."""
-    longest = f"{job.workload_name}-{'worker-' if not workload.service else ''}{shape.nodes.value - 1}"
+    longest = workload.pod_name(job.workload_name, shape.nodes.value - 1)
     if code and code.inplace:
         longest = max(longest, f"{job.name}-sync-{'0' * 8}-0", key=len)
-    label = LETTER_LABEL.fullmatch(job.name if shape.nodes.value > 1 else f"x{job.name}")
+    has_letter = shape.nodes.value > 1 or workload is not INDEXED_JOB
+    label = LETTER_LABEL.fullmatch(job.name if has_letter else f"x{job.name}")
     if label and len(longest) <= _LABEL_LENGTH:
         return
     name = copied(job.document, ("metadata", "name"), job.name)

@@ -1,6 +1,7 @@
 """The pods of a job, with their GPUs and processes: the request spread over nodes, with its reasons."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.config import Backend
 from reconciler.core.kinds.rendered import place, problem_at
@@ -22,12 +23,17 @@ class WorkloadKind(Struct, frozen=True, kw_only=True):
     container: str
     rank: str  # environment variable that holds the number of a pod, from 0
     rank_label: str  # pod label to fill that variable from; empty: the kind sets it by itself
-    first: str  # host of pod 0, by the job's name
+    pod: str  # name of a pod, by the job's name and the pod's number
+    domain: bool  # whether pods are found below the name of the job, and not by a Service of each pod
     service: bool  # whether we render the headless Service that its pods meet through
 
     def host(self, job: str) -> str:
         """Return the host name of pod 0 for the other pods, which are in the same namespace."""
-        return self.first.format(job=job)
+        return f"{self.pod_name(job, 0)}.{job}" if self.domain else self.pod_name(job, 0)
+
+    def pod_name(self, job: str, index: int) -> str:
+        """Return the name of a pod of a job."""
+        return self.pod.format(job=job, index=index)
 
 
 INDEXED_JOB = WorkloadKind(
@@ -36,7 +42,8 @@ INDEXED_JOB = WorkloadKind(
     container="trainer",
     rank="JOB_COMPLETION_INDEX",
     rank_label="",
-    first="{job}-0.{job}",
+    pod="{job}-{index}",
+    domain=True,
     service=True,
 )
 """batch/v1 Job with `completionMode: Indexed`: pods `<job>-<n>`, reached through a headless Service of ours."""
@@ -47,15 +54,41 @@ PYTORCH_JOB = WorkloadKind(
     container="pytorch",
     rank="NODE_RANK",
     rank_label="training.kubeflow.org/replica-index",
-    first="{job}-worker-0",
+    pod="{job}-worker-{index}",
+    domain=False,
     service=False,
 )
 """kubeflow.org/v1 PyTorchJob of workers only: the training operator creates a headless Service for each pod."""
 
 
-def workload_for(backend: Backend, nodes: int) -> WorkloadKind:
-    """Return the kind that starts all pods or none: under KAI that is a PyTorchJob, and not a Job of several pods."""
-    return PYTORCH_JOB if backend is Backend.KAI and nodes > 1 else INDEXED_JOB
+NODES = "node"
+"""The replicated job of a JobSet whose pods are the nodes of the training; Trainer looks for one of this name."""
+
+JOB_SET = WorkloadKind(
+    group="jobset.x-k8s.io",
+    kind="JobSet",
+    container="trainer",
+    rank="JOB_COMPLETION_INDEX",
+    rank_label="",
+    pod=f"{{job}}-{NODES}-0-{{index}}",
+    domain=True,
+    service=False,
+)
+"""jobset.x-k8s.io/v1alpha2 JobSet of one Indexed Job: its controller creates the headless Service."""
+
+TRAIN_JOB = replace(JOB_SET, group="trainer.kubeflow.org", kind="TrainJob", container="node")
+"""trainer.kubeflow.org/v1alpha1 TrainJob: its controller makes the JobSet of a TrainingRuntime that we render."""
+
+_BY_NAME = {JOB_SET.kind: JOB_SET, TRAIN_JOB.kind: TRAIN_JOB}
+
+
+def workload_for(backend: Backend, nodes: int, wanted: Traced | None = None) -> WorkloadKind:
+    """Return the kind that is `wanted`, else the one that starts all pods or none.
+
+    Under KAI that is a PyTorchJob, and not a Job of several pods.
+    """
+    automatic = PYTORCH_JOB if backend is Backend.KAI and nodes > 1 else INDEXED_JOB
+    return _BY_NAME.get(wanted.value, automatic) if wanted else automatic
 
 
 class JobShape(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The workload around the pods: an Indexed Job, or the PyTorchJob that is a gang under KAI."""
+"""The workload around the pods: an Indexed Job, the PyTorchJob that is a gang under KAI, or the kind that was set."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,10 +7,11 @@ from reconciler.core.config import Backend
 from reconciler.core.kinds.kueue.labels import MIN_PARALLELISM
 from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
-from reconciler.core.kinds.torchrun.render.backends import is_endless
 from reconciler.core.kinds.torchrun.render.command import max_restarts
+from reconciler.core.kinds.torchrun.render.gangs import check_gang
+from reconciler.core.kinds.torchrun.render.jobsets import job_set_trees
 from reconciler.core.kinds.torchrun.render.pods import Pod
-from reconciler.core.kinds.torchrun.render.shape import PYTORCH_JOB
+from reconciler.core.kinds.torchrun.render.shape import INDEXED_JOB, PYTORCH_JOB
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
 from reconciler.core.values import plural
@@ -42,37 +43,58 @@ _CLEAN = Traced(
 _GANG = Reason(rule="torchrun.gang", text="KAI starts the pods only when this many can start together")
 
 
-def workload_tree(
+def workload_trees(
     pod: Pod, template: dict[str, Any], metadata: dict[str, Any], problems: list[Problem]
-) -> dict[str, Any]:
-    """Return the tree of the workload, whose pods look like `template`."""
+) -> list[dict[str, Any]]:
+    """Return the trees of the workload, whose pods look like `template`; none if its suspension deletes it."""
+    problems += check_gang(pod)
     if pod.workload is PYTORCH_JOB:
-        return _pytorch_job(pod, template, metadata, problems)
-    return _indexed_job(pod, template, metadata, problems)
+        return [_pytorch_job(pod, template, metadata, problems)]
+    if pod.workload is INDEXED_JOB:
+        return [_indexed_job(pod, template, metadata, problems)]
+    if pod.job.is_suspended and pod.template.cluster.backend is Backend.KUEUE:
+        problems.append(_deleted(pod))
+        return []
+    spec = _job_spec(pod, template) | _limits(pod)
+    return job_set_trees(pod, spec, metadata, problems)
 
 
 def _indexed_job(
     pod: Pod, template: dict[str, Any], metadata: dict[str, Any], problems: list[Problem]
 ) -> dict[str, Any]:
-    nodes, backend = pod.shape.nodes, pod.template.cluster.backend
-    problems += _no_gang(pod)
-    is_paused = _is_paused(pod)
+    backend, is_paused = pod.template.cluster.backend, _is_paused(pod)
     if backend is Backend.KUEUE and pod.shape.min_nodes and not is_paused:
         own = {MIN_PARALLELISM: _text(pod.shape.min_nodes), **_CREATED_ONCE}
         metadata["annotations"] = metadata.get("annotations", {}) | own
         problems.append(_elastic_sync(pod.shape.min_nodes))
-    parallelism = Traced(0, _paused(pod.job)) if is_paused else nodes
-    spec: dict[str, Any] = {"completionMode": "Indexed", "completions": nodes, "parallelism": parallelism}
-    if pod.shape.min_nodes:
-        spec["successPolicy"] = _ANY_SUCCESS
-    spec |= _limits(pod)
+    spec = _job_spec(pod, template) | _limits(pod)
+    if is_paused:
+        spec["parallelism"] = Traced(0, _paused(pod.job))
     if backend is not Backend.KUEUE:  # Kueue itself suspends and resumes what it queues
         spec["suspend"] = pod.job.suspend or SUSPEND
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _job_spec(pod: Pod, template: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of an Indexed Job, without its limits."""
+    nodes = pod.shape.nodes
+    spec: dict[str, Any] = {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes}
+    if pod.shape.min_nodes:
+        spec["successPolicy"] = _ANY_SUCCESS
     restart = pod.job.reliability.restart_policy or _REPLACE
     template["spec"]["restartPolicy"] = restart
     if restart.value == "Never":
         spec["podFailurePolicy"] = _EVICTED
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec | {"template": template}}
+    return spec | {"template": template}
+
+
+def _deleted(pod: Pod) -> Problem:
+    """Return the warning that a suspended workload is deleted, because Kueue would resume it."""
+    kind = pod.workload.kind
+    message = f"Kueue resumes a suspended {kind} as soon as there is quota, so it is deleted; its claims stay"
+    hint = f"without `suspend`, the {kind} is created again; use a Job (`workload: auto`) to keep the object"
+    place = pod.job.suspend or pod.job.queue_ref
+    return problem_at(place, "torchrun.suspend", message, hint, severity=Severity.WARNING)
 
 
 def _elastic_sync(least: Traced) -> Problem:
@@ -81,23 +103,6 @@ def _elastic_sync(least: Traced) -> Problem:
     message += " Flux and `apply` create it and never update it"
     hint = "in Argo CD, ignore /spec/parallelism of the Job (ignoreDifferences, RespectIgnoreDifferences=true)"
     return problem_at(least, "torchrun.elastic-sync", message, hint, severity=Severity.WARNING)
-
-
-def _no_gang(pod: Pod) -> Iterator[Problem]:
-    """Warn of pods that nothing starts together."""
-    nodes, template = pod.shape.nodes.value, pod.template
-    if nodes == 1:
-        return
-    if template.cluster.backend is Backend.NONE:
-        why = f"cluster {template.cluster.name} has no queueing"
-        hint = "set `backend` of the cluster to kai or kueue, or accept that some pods wait for others"
-    elif pod.shape.gpus.value and is_endless(template):
-        why = f"queue {pod.job.queue} has no GPU quota, and its nodes are not measured"
-        hint = f"set the quota, or commit evidence/{template.cluster.name}/nodes.yaml: Kueue then admits what fits"
-    else:
-        return
-    message = f"{why}, so nothing starts the {nodes} pods together"
-    yield problem_at(pod.job.queue_ref, "torchrun.no-gang", message, hint, severity=Severity.WARNING)
 
 
 def _is_paused(pod: Pod) -> bool:
