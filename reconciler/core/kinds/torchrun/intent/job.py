@@ -53,6 +53,7 @@ class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
     nodes: Traced | None = None
     image: Traced | None = None
     workload: Traced | None = None
+    network: Traced | None = None
     distributed: Distributed
     scheduling: Scheduling
     storage: Storage
@@ -102,6 +103,7 @@ def job_intent(document: Document) -> Parsed[TorchrunJob]:
         nodes=fields.whole("numNodes"),
         image=fields.text("image"),
         workload=fields.text("workload"),
+        network=fields.text("network"),
         distributed=parse_distributed(fields),
         scheduling=parse_scheduling(fields),
         storage=parse_storage(fields),

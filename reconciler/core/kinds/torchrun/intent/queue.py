@@ -14,10 +14,12 @@ from reconciler.core.documents import Document
 from reconciler.core.kinds.torchrun.intent.fields import Entries, SpecReader, check_labels, duplicates, identity
 from reconciler.core.kinds.torchrun.intent.sections import (
     Distributed,
+    NetworkSection,
     Scheduling,
     Storage,
     WorkspaceSection,
     parse_distributed,
+    parse_networks,
     parse_scheduling,
     parse_storage,
     parse_workspace,
@@ -72,6 +74,8 @@ class TorchrunQueue(Struct, frozen=True, kw_only=True, eq=False):
     vendor: Vendor | None = None  # by the resource key that the pod template asks for
     image: Traced | None = None
     workload: Traced | None = None
+    network: Traced | None = None
+    networks: tuple[NetworkSection, ...] = ()
     working_dir: Traced | None = None
     security_context: Traced | None = None
     service_account: Traced | None = None
@@ -104,6 +108,8 @@ def queue_intent(document: Document) -> Parsed[TorchrunQueue]:
         vendor=vendor,
         image=fields.agree(fields.text("image"), fields.text(*_TRAINER, "image")),
         workload=fields.text("workload"),
+        network=fields.text("network"),
+        networks=tuple(parse_networks(fields)),
         working_dir=fields.agree(fields.text("workingDir"), fields.text(*_TRAINER, "workingDir")),
         security_context=fields.agree(fields.mapping("securityContext"), fields.mapping(*_TRAINER, "securityContext")),
         service_account=fields.agree(fields.text("serviceAccountName"), fields.text(*_POD, "serviceAccountName")),

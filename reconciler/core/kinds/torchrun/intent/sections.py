@@ -1,12 +1,13 @@
 """Parts that queues and jobs share: distributed, scheduling, storage. Values of a job override those of its queue."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.kinds.torchrun.intent.fields import Entries, SpecReader
+from reconciler.core.kinds.torchrun.intent.fields import Entries, SpecReader, duplicates
 from reconciler.core.reasons import Traced, copied
 
 
@@ -80,6 +81,17 @@ class WorkspaceSection(Struct, frozen=True, kw_only=True):
     image: Traced | None = None
     pull_policy: Traced | None = None
     hot_reload: Traced | None = None
+
+
+class NetworkSection(Struct, frozen=True, kw_only=True):
+    """A network that a queue defines, on its own or on top of a preset. Resources are those of one pod."""
+
+    name: Traced
+    preset: Traced | None = None
+    resources: Entries = ()
+    annotations: Entries = ()
+    env: tuple[Traced, ...] = ()
+    capabilities: Traced | None = None
 
 
 class Storage(Struct, frozen=True, kw_only=True):
@@ -182,6 +194,27 @@ def parse_workspace(reader: SpecReader) -> WorkspaceSection:
         pull_policy=reader.text(at, "imagePullPolicy"),
         hot_reload=reader.text(at, "hotReload"),
     )
+
+
+def parse_networks(reader: SpecReader) -> Iterator[NetworkSection]:
+    """Read `networks`; two of one name are a problem."""
+    items = reader.items("networks")
+    for first, second in duplicates(items, "name"):
+        reader.clash(first, second)
+    for index in range(len(items)):
+        at = ("networks", index)
+        name = reader.text(*at, "name")
+        amounts = reader.mapping(*at, "resources")
+        resources = ((key, reader.quantity(*at, "resources", key)) for key in (amounts.value if amounts else ()))
+        if name is not None:
+            yield NetworkSection(
+                name=name,
+                preset=reader.text(*at, "preset"),
+                resources=tuple((key, value) for key, value in resources if value is not None),
+                annotations=reader.entries(*at, "annotations"),
+                env=reader.items(*at, "env"),
+                capabilities=reader.texts(*at, "capabilities"),
+            )
 
 
 def _claim(reader: SpecReader, *at: str) -> Claim:

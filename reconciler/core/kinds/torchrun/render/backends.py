@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.queue import Share, TorchrunQueue
+from reconciler.core.kinds.torchrun.network.networks import networks_of
 from reconciler.core.kinds.torchrun.render.template import PRODUCT_LABELS, Template
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
@@ -125,7 +126,8 @@ _LONGEST = 63  # characters, as of most names; the API takes more
 def _other_resources(template: Template) -> list[str]:
     """Return the other resources of the pods: Kueue admits no pod that requests a resource its queue does not cover."""
     known = {"cpu", "memory", template.gpu_key}
-    return sorted({name for amounts in _amounts(template) for name in amounts} - known)
+    of_networks = {name for network in networks_of(template.queue) for name in network.resource_names}
+    return sorted(({name for amounts in _amounts(template) for name in amounts} | of_networks) - known)
 
 
 def _amounts(template: Template) -> Iterator[Mapping[str, Any]]:

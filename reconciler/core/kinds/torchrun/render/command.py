@@ -7,6 +7,7 @@ from msgspec import Struct
 from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Distributed
+from reconciler.core.kinds.torchrun.network.networks import Network
 from reconciler.core.kinds.torchrun.render.shape import JobShape, WorkloadKind
 from reconciler.core.patterns import later
 from reconciler.core.problems import Problem, Severity
@@ -77,11 +78,17 @@ _EXPANDED = later(r"\$\$+|\$(?=\()")
 
 
 def trainer_command(
-    job: TorchrunJob, shape: JobShape, workload: WorkloadKind, rendezvous: Rendezvous | None
+    job: TorchrunJob,
+    shape: JobShape,
+    workload: WorkloadKind,
+    rendezvous: Rendezvous | None,
+    network: Network | None = None,
 ) -> list[str | Traced]:
     """Return the container's command. Without a rendezvous the job runs on one node."""
     # Not -u: what activates a virtual or conda environment reads variables that need not be set.
     lines = ["set -eo pipefail"]
+    if network and network.preset.setup:
+        lines.append(network.preset.setup)
     if job.setup and job.setup.value.strip():
         # eval takes any text as one command: an unclosed quote or a trailing comment cannot swallow what follows,
         # a failing step ends the script, and what it exports stays.
@@ -91,7 +98,8 @@ def trainer_command(
         lines.append(f'if [ "${{{workload.rank}:?}}" = 0 ]; then is_host=1; else is_host=0; fi')
     lines.append(" \\\n  ".join(("exec torchrun", *_flags(job, shape, workload, rendezvous), _program(job))))
     restarts = max_restarts(job)
-    values = (job.command, *([job.setup] if job.setup else []), job.job_name, shape.nodes, shape.processes, restarts)
+    given = [value for value in (job.setup, network and network.preset.setup and network.chosen) if value]
+    values = (job.command, *given, job.job_name, shape.nodes, shape.processes, restarts)
     origins = tuple(origin for value in values for origin in value.reason.origins)
     processes = plural(shape.processes.value, "process")
     text = f"torchrun starts {processes} per node on {plural(shape.nodes.value, 'node')}"

@@ -10,6 +10,7 @@ from reconciler.core.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.core.kinds.rendered import Rendered, has_errors, problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Claim, Storage, WorkspaceSource, merge_section, merge_storage
+from reconciler.core.kinds.torchrun.network.networks import Network, find_network
 from reconciler.core.kinds.torchrun.render.code import DIGEST, Code, forward_environment, resolve_code, sync_container
 from reconciler.core.kinds.torchrun.render.command import Rendezvous, find_rendezvous, trainer_command
 from reconciler.core.kinds.torchrun.render.pods import Pod, code_folder, pod_template
@@ -62,6 +63,7 @@ def render_objects(
     rendezvous = None
     if shape.nodes.value > 1:
         rendezvous = find_rendezvous(job, distributed, shape, workload, problems)
+    network = find_network(job, template.queue, problems) if shape.nodes.value > 1 else None
     labels = _labels(job, template)
     pod = Pod(
         job=job,
@@ -72,8 +74,9 @@ def render_objects(
         scheduling=job.scheduling,
         workspace=storage.workspace,
         code=code,
-        command=trainer_command(job, shape, workload, rendezvous),
-        mounted=tuple(_volumes(job, template, storage, shape, problems)),
+        network=network,
+        command=trainer_command(job, shape, workload, rendezvous, network),
+        mounted=tuple(_volumes(job, template, storage, shape, network, problems)),
         labels=labels | _pod_labels(job, template),
     )
     trees = [
@@ -189,8 +192,13 @@ def _check_name(
 _LABEL_LENGTH = 63
 
 
-def _volumes(
-    job: TorchrunJob, template: Template, storage: Storage, shape: JobShape, problems: list[Problem]
+def _volumes(  # noqa: PLR0917 - the settled parts of one job
+    job: TorchrunJob,
+    template: Template,
+    storage: Storage,
+    shape: JobShape,
+    network: Network | None,
+    problems: list[Problem],
 ) -> Iterator[Mounted]:
     if storage.datasets.wanted:
         if not (storage.datasets.claim or template.queue.storage.datasets.wanted):
@@ -203,7 +211,7 @@ def _volumes(
     if storage.checkpoints.wanted:
         claim = storage.checkpoints.claim or f"{job.name}-checkpoints"
         yield claim_volume("checkpoints", claim, storage.checkpoints.mount_path or CHECKPOINTS_PATH)
-    yield from shared_memory(storage.shm_per_gpu, shape.gpus, problems)
+    yield from shared_memory(storage.shm_per_gpu, shape.gpus, network, problems)
 
 
 def _claims(  # noqa: PLR0917 - the settled parts of one job

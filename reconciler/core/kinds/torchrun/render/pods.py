@@ -9,6 +9,7 @@ from reconciler.core.config import Backend
 from reconciler.core.kinds.rendered import place, problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.intent.sections import Claim, Distributed, Scheduling
+from reconciler.core.kinds.torchrun.network.networks import Network, conflicts
 from reconciler.core.kinds.torchrun.render.amounts import share_of_cpus, share_of_memory
 from reconciler.core.kinds.torchrun.render.code import (
     DIGEST,
@@ -18,7 +19,7 @@ from reconciler.core.kinds.torchrun.render.code import (
     waiting_container,
 )
 from reconciler.core.kinds.torchrun.render.shape import JobShape, WorkloadKind
-from reconciler.core.kinds.torchrun.render.storage import WORKSPACE_PATH, Mounted, claim_volume
+from reconciler.core.kinds.torchrun.render.storage import WORKSPACE_PATH, Mounted, claim_volume, network_volumes
 from reconciler.core.kinds.torchrun.render.template import KAI_SCHEDULER, Template
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Reason, Traced
@@ -39,7 +40,7 @@ def merge_env(own: list[Any], queue: tuple[Traced, ...], job: tuple[Traced, ...]
         elif over.value != item.value:
             _warn_override(over, item, f"variable {name}", problems)
     taken = {item.value.get("name") for item in (*queue, *job)}
-    return [*(item for item in own if item["name"] not in taken), *kept, *job]
+    return [*(item for item in own if _plain(_fields(item), "name") not in taken), *kept, *job]
 
 
 def merge_entries(
@@ -85,6 +86,11 @@ def merge_mounts(
     return [*own, *queue, *job]
 
 
+def _fields(item: Mapping[str, Any] | Traced) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = item.value if isinstance(item, Traced) else item
+    return fields
+
+
 def _plain(mapping: Mapping[str, Any], key: str) -> Any:
     value = mapping.get(key)
     return value.value if isinstance(value, Traced) else value
@@ -116,6 +122,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     scheduling: Scheduling
     workspace: Claim
     code: Code | None
+    network: Network | None
     command: list[str | Traced]
     mounted: tuple[Mounted, ...]
     labels: dict[str, Any]
@@ -137,6 +144,9 @@ def pod_template(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     job, template = pod.job, pod.template
     labels = merge_entries(template.labels, job.labels, "label", problems)
     annotations = merge_entries(template.annotations, job.annotations, "annotation", problems)
+    if pod.network:
+        problems += conflicts(pod.network, annotations, "annotation")
+        annotations = {**pod.network.annotations, **annotations}
     code = pod.code
     if code and code.source and not code.inplace:
         annotations[DIGEST] = code.digest
@@ -148,13 +158,20 @@ def pod_template(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
 
 def _spec(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     job, template = pod.job, pod.template
-    mounted = _with_workspace(pod)
+    mounted = (*_with_workspace(pod), *(network_volumes(pod.network) if pod.network else ()))
     volumes = merge_volumes([each.volume for each in mounted], template.volumes, job.volumes, problems)
-    mounts = merge_mounts([each.mount for each in mounted], template.mounts, job.mounts, volumes, problems)
+    mounts = merge_mounts(
+        [each.mount for each in mounted if each.mount], template.mounts, job.mounts, volumes, problems
+    )
     env = merge_env(_own_env(pod, problems), template.env, job.env, problems)
     spec: dict[str, Any] = dict(template.pod)
     spec |= _placement(pod, problems)
-    inits = [*_code_containers(pod, env), *template.init_containers]
+    if pod.network and pod.network.preset.host:
+        spec |= {"hostNetwork": pod.network.traced(value=True)}
+        spec |= {"dnsPolicy": pod.network.traced("ClusterFirstWithHostNet")}
+    sidecar = pod.network.preset.sidecar if pod.network else {}
+    inits: list[Any] = [pod.network.traced(sidecar)] if pod.network and sidecar else []
+    inits += [*_code_containers(pod, env), *template.init_containers]
     if inits:
         spec["initContainers"] = inits
     spec["containers"] = [_trainer(pod, env, mounts, problems), *template.containers]
@@ -193,6 +210,9 @@ def _trainer(pod: Pod, env: list[Any], mounts: list[Any], problems: list[Problem
     template = pod.template
     container: dict[str, Any] = {"name": pod.workload.container, **template.trainer}
     image = pod.job.image or template.queue.image
+    security = pod.network.security(template.trainer.get("securityContext")) if pod.network else None
+    if security:
+        container["securityContext"] = security
     if image is None:
         message = f"neither the job nor its queue {pod.job.queue} sets an image"
         problems.append(problem_at(pod.job.queue_ref, "torchrun.image", message, "set `image` in the queue"))
@@ -221,10 +241,35 @@ def _resources(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
         memory = _share(pod, "memory", problems)
         limits |= memory
         requests |= memory
+    if pod.network:
+        _request_network(pod, pod.network, limits, requests, problems)
     if gpus.value:
         limits[template.gpu_key] = requests[template.gpu_key] = gpus
     parts = (("limits", limits), ("requests", requests))
     return {name: amounts for name, amounts in parts if amounts}
+
+
+def _request_network(
+    pod: Pod, network: Network, limits: dict[str, Any], requests: dict[str, Any], problems: list[Problem]
+) -> None:
+    """Request what the network needs, unless the pod template says another amount."""
+    whole = pod.template.per_node.value if pod.template.per_node else None
+    for key, amount in network.resources(pod.shape.gpus.value, whole, problems).items():
+        written = limits.get(key) or requests.get(key)
+        if written is None:
+            limits[key] = requests[key] = amount
+        elif str(written.value) != str(amount.value):
+            message = f"{written.value} {key} of the pod template replaces {amount.value} of network {network.name}"
+            problems.append(problem_at(written, "torchrun.network-conflict", message, severity=Severity.WARNING))
+    if any(key.startswith("hugepages-") for key in limits) and not {"cpu", "memory"} & {*limits, *requests}:
+        message = f"network {network.name} uses huge pages, which no pod gets without a request of CPU or memory"
+        hint = "set nodeResources.cpus and nodeResources.memory in the queue"
+        problems.append(problem_at(network.chosen, "torchrun.network", message, hint))
+    if network.preset.whole and whole and pod.shape.gpus.value not in (0, whole):
+        message = f"network {network.name} needs whole nodes: a pod has {pod.shape.gpus.value} of {whole} GPUs"
+        problems.append(
+            problem_at(network.chosen, "torchrun.network", message, "request whole nodes, or another network")
+        )
 
 
 def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced]:
@@ -251,7 +296,7 @@ def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced
     return {resource: Traced(share, Reason(rule="torchrun.share", text=text, origins=origins))}
 
 
-def _own_env(pod: Pod, problems: list[Problem]) -> list[dict[str, Any]]:
+def _own_env(pod: Pod, problems: list[Problem]) -> list[Any]:
     """Return the variables that we set: the backend, and the rank if the operator does not set it."""
     backend, gpus = pod.distributed.backend, pod.shape.gpus
     if backend and backend.value == "mpi":
@@ -264,9 +309,13 @@ def _own_env(pod: Pod, problems: list[Problem]) -> list[dict[str, Any]]:
         problems.append(problem_at(own_backend, "torchrun.backend", message, "use gloo, or request GPUs"))
     if backend is None or (backend.value == "nccl" and not gpus.value):
         backend = _BACKEND if gpus.value else _NO_GPU_BACKEND
-    env: list[dict[str, Any]] = [{"name": "TORCH_DISTRIBUTED_BACKEND", "value": backend}]
+    env: list[Any] = [{"name": "TORCH_DISTRIBUTED_BACKEND", "value": backend}]
     if pod.shape.min_nodes:
         env.append({"name": "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "value": _OWN_STORE})
+    if pod.network:
+        given = {str(item.value.get("name")): item for item in (*pod.template.env, *pod.job.env)}
+        problems += conflicts(pod.network, given, "variable")
+        env += list(pod.network.env.values())
     if pod.workload.rank_label and pod.shape.nodes.value > 1:
         field = Traced(f"metadata.labels['{pod.workload.rank_label}']", _RANK)
         env.append({"name": pod.workload.rank, "valueFrom": {"fieldRef": {"fieldPath": field}}})

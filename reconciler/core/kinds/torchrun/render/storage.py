@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.sections import Claim
+from reconciler.core.kinds.torchrun.network.networks import Network
 from reconciler.core.kinds.torchrun.render.amounts import times
 from reconciler.core.kinds.torchrun.render.shape import JobShape
 from reconciler.core.manifests.ownership import KEEP
@@ -27,7 +28,7 @@ class Mounted(Struct, frozen=True, kw_only=True):
     """A volume of a pod and where the trainer sees it."""
 
     volume: dict[str, Any]
-    mount: dict[str, Any]
+    mount: dict[str, Any]  # empty: only other containers see it
 
 
 def volume_claim(
@@ -93,9 +94,21 @@ def claim_volume(
     return Mounted(volume={"name": name, "persistentVolumeClaim": source}, mount=mount)
 
 
-def shared_memory(each: Traced | None, gpus: Traced, problems: list[Problem]) -> Iterator[Mounted]:
-    """Yield the memory volume at /dev/shm, sized by the GPUs of one pod."""
+def network_volumes(network: Network) -> Iterator[Mounted]:
+    """Yield what the pods mount of their node for a network."""
+    for name, path in network.preset.volumes.items():
+        volume = {"name": name, "hostPath": network.traced({"path": path})}
+        place = network.preset.mounts.get(name)
+        yield Mounted(volume=volume, mount={"name": name, "mountPath": network.traced(place)} if place else {})
+
+
+def shared_memory(
+    each: Traced | None, gpus: Traced, network: Network | None, problems: list[Problem]
+) -> Iterator[Mounted]:
+    """Yield the memory volume at /dev/shm: sized by the GPUs of one pod, else as its network needs it."""
     size = per_gpu(each, gpus, "shared memory of a pod", problems) if each else None
+    if each is None and network and network.preset.shm:
+        size = network.traced(network.preset.shm)
     if size:
         yield Mounted(
             volume={"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}},

@@ -10,6 +10,7 @@ from reconciler.core.devices import devices_in, product_words, vendor_in
 from reconciler.core.evidence.inventory import Inventory, Node
 from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.queue import TorchrunQueue, trainer_of
+from reconciler.core.kinds.torchrun.network.networks import check_networks
 from reconciler.core.kinds.torchrun.render.amounts import whole_cpus
 from reconciler.core.placement.distribution import NodeKind
 from reconciler.core.problems import Problem, Severity
@@ -76,7 +77,7 @@ class Template(Struct, frozen=True, kw_only=True, eq=False):
 
 def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | None) -> Template:
     """Resolve a queue for a cluster."""
-    problems: list[Problem] = list(_ignored_fields(queue, cluster))
+    problems: list[Problem] = [*_ignored_fields(queue, cluster), *check_networks(queue)]
     spec = _spec(queue)
     trainer, at = trainer_of(queue), (*_POD, "containers", 0)
     node_selector = _entries(queue, "nodeSelector") | dict(queue.scheduling.node_selector)
