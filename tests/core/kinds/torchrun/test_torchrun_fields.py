@@ -67,10 +67,17 @@ TYPED_JOB = {
 }
 ZIP_QUEUE = {"image": "train:1", "workspaceStorage": {"source": "zip", "url": "https://example.com/a.zip"}}
 BARE_JOB = {"jobQueue": "base", "command": "python train.py"}
+NETWORK_QUEUE = {
+    "image": "train:1",
+    "nodeResources": {"gpus": 8},
+    "network": "rdma-hca",
+    "networks": [{"name": "rdma-hca", "env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}]}],
+}
 BASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (FLAT_QUEUE, FLAT_JOB),
     (TYPED_QUEUE, TYPED_JOB),
     (ZIP_QUEUE, BARE_JOB),
+    (NETWORK_QUEUE, {**BARE_JOB, "numGPUs": 16}),
 ]
 
 VALUES: list[Any] = [True, False, 0, 1, 3, 1024, "sample", "/sample", "3Gi", "a" * 64, "base", 2.5]
@@ -86,6 +93,10 @@ NAMED: dict[str, list[Any]] = {
     "nodeSelector": [{"pool": "a"}],
     "labels": [{"team": "a"}],
     "annotations": [{"example.com/team": "a"}],
+    "network": ["rdma-shared", "none"],
+    "preset": ["rdma-shared"],
+    "resources": [{"rdma/ib": 1}],
+    "capabilities": [["SYS_RESOURCE"]],
     "queue": ["base"],
     "jobQueue": ["base"],
 }
