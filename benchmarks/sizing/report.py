@@ -1,4 +1,4 @@
-"""The accuracy of the memory model and of other estimators: `make sizing-report`.
+"""The accuracy of the memory and speed models, and of other estimators: `make sizing-report`.
 
 Compares predictions with the measured runs of `tests/data/sizing`: errors by framework and source, with the shipped
 constants and with constants that were fitted elsewhere, the share of runs inside the predicted range, and how many
@@ -7,6 +7,7 @@ verdicts would be wrong. `--write` writes `docs/sizing-accuracy.md`.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import exp
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from benchmarks.sizing.fit import STEPS, fit
 from benchmarks.sizing.peers import missing, peers
 from benchmarks.sizing.runs import Fold, Run, folds, measured
+from benchmarks.sizing.speeds import FIGURES, SpeedRun, held_out, measured_speeds, rows
 from reconciler.core.sizing.memory import fits
 from reconciler.core.sizing.memory.stacks import stack_of
 from reconciler.core.sizing.training import Method
@@ -23,9 +25,10 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "sizing-accuracy.md"
 
 _INTRODUCTION = """# Sizing accuracy
 
-`make sizing-report` compares the memory model with the published measurements in `tests/data/sizing`, which names their
-sources, and prints this page; `python -m benchmarks.sizing.report --write` writes it. Errors compare the predicted peak
-with the measured one. Runs that used 98 % or more of the GPU's memory count for the verdicts, but not for the errors.
+`make sizing-report` compares the models of memory and speed with the published measurements in `tests/data/sizing`,
+which names their sources, and prints this page; `python -m benchmarks.sizing.report --write` writes it. Errors compare
+the predicted peak with the measured one. Runs that used 98 % or more of the GPU's memory count for the verdicts, but
+not for the errors.
 """
 
 _LIMITS = """## Limits of these figures
@@ -44,6 +47,9 @@ _LIMITS = """## Limits of these figures
 - Mixtures of experts need more than predicted if many GPUs gather them: 16 % more in one run on 8 GPUs.
 - The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, without CUDA's context.
 - Pipelines are predicted for as many microbatches as stages; the one run does not say how many it had.
+- Speeds of tensor, pipeline and context parallelism rest on one measured run, those of offloaded optimizers on none.
+  The speed of mixtures with more than 40 experts depends on the kernels of a framework; it is not predicted.
+- A run close to the limit of its GPU may page although the memory model says it need not; one was 16 times slower.
 """
 
 
@@ -207,9 +213,33 @@ def _peers(runs: Sequence[Run]) -> list[str]:
     return [*lines, f"Not installed for this report: {', '.join(absent)}.", ""] if absent else lines
 
 
+def speeds(runs: Sequence[SpeedRun]) -> list[str]:
+    """Return the lines of the errors of predicted speeds, with the shipped rates."""
+    lines = [
+        "## Tokens per second",
+        "",
+        f"Of {len(runs)} runs with a measured speed, by source, and by method and what widens the range. A factor of",
+        "1.10 is a prediction 10% too fast, or as much too slow. In the range should be nine of ten.",
+        "",
+    ]
+    return [*lines, *_table(("group", *FIGURES), rows(runs))]
+
+
+def _unseen_speeds(runs: Sequence[SpeedRun]) -> list[str]:
+    """Return the lines of the errors on each source, with rates that were fitted on the others."""
+    told = [
+        (one.source, str(len(one.errors)), f"{exp(median(sizes)):.2f}", f"{exp(fmean(sizes)):.2f}")
+        for one in held_out(runs)
+        if (sizes := [abs(error) for error in one.errors])
+    ]
+    lines = ["Rates that were fitted without the runs of a source predict those runs as follows.", ""]
+    return [*lines, *_table(("source", "runs", "median factor", "mean factor"), told)]
+
+
 def text(runs: Sequence[Run]) -> str:
     """Return the page."""
-    lines = [*accuracy(runs), *_unseen(runs), *verdicts(runs), *_peers(runs)]
+    told = measured_speeds()
+    lines = [*accuracy(runs), *_unseen(runs), *verdicts(runs), *speeds(told), *_unseen_speeds(told), *_peers(runs)]
     return "\n".join([_INTRODUCTION, *lines, _LIMITS]).replace("\n\n\n", "\n\n")
 
 

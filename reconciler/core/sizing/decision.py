@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Goal
+from reconciler.core.sizing.throughput.cost import Cost, Throughput, layout_cost
 from reconciler.core.sizing.training import Layout
 
 
@@ -68,8 +69,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A layout that was evaluated. `text` is the reason as a sentence with its figures.
 
     `estimate` is None if the layout was rejected without one (an indivisible batch). `probability` is an external
-    engine's estimate that it fits. `tokens_per_s` is the predicted speed of all GPUs together, `speed_error` its error
-    as a fraction.
+    engine's estimate that it fits. `speed` is predicted for layouts that fit; None if it is unknown.
     """
 
     layout: Layout
@@ -80,13 +80,22 @@ class Candidate(Struct, frozen=True, kw_only=True):
     confidence: Confidence = Confidence.MEDIUM
     estimate: Estimate | None = None
     probability: float | None = None
-    tokens_per_s: float | None = None
-    speed_error: float | None = None
+    speed: Throughput | None = None
 
     @property
-    def cost(self) -> float:
-        """Relative cost of one hour."""
-        return self.gpu.price * self.layout.gpus
+    def tokens_per_s(self) -> float | None:
+        """Predicted tokens per second of all GPUs together."""
+        return None if self.speed is None else self.speed.tokens_per_s
+
+    @property
+    def cost(self) -> Cost:
+        """What the layout costs, per hour and per million tokens."""
+        return layout_cost(self.gpu, self.layout.gpus, self.speed)
+
+    @property
+    def relative_cost(self) -> Cost:
+        """The same in hours of an A100 with 80 GB, whether or not the repository has a price for the GPU."""
+        return layout_cost(self.gpu, self.layout.gpus, self.speed, relative=True)
 
 
 class Decision(Struct, frozen=True, kw_only=True):

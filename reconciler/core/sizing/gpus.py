@@ -44,6 +44,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
     """A GPU product. `product` is the value of the node label; `memory_gib` is the total that NVML or amd-smi reports.
 
     `price` is the relative cost of one hour (A100-80GB is 1): a rough order of cloud prices, which settings override.
+    `hourly` is the price of one hour in `currency`, as `spec.prices` says; both are empty if it says nothing.
     `autoconf` is the name in ado-autoconf, empty if it has none. `tflops` is the dense bf16 peak, or fp16 if `bf16` is
     false because the GPU has no bf16 arithmetic; `bandwidth_gbs` is that of its memory. `per_node` is the number in the
     largest measured node, `in_all` that of all measured nodes, `host_gib` the memory that pods can request on the
@@ -54,6 +55,8 @@ class Gpu(Struct, frozen=True, kw_only=True):
     memory_gib: float
     vendor: Vendor = Vendor.NVIDIA
     price: float = 1.0
+    hourly: float = 0.0
+    currency: str = ""
     tflops: float = 0.0
     bandwidth_gbs: float = 0.0
     per_node: int = 0

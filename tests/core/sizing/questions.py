@@ -8,6 +8,7 @@ from reconciler.core.sizing.decide import Estimator, Speed, engine_layouts
 from reconciler.core.sizing.decision import Confidence, Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Question, engine_question
+from reconciler.core.sizing.throughput.cost import Throughput
 from reconciler.core.sizing.training import Architecture, Layout, Method, Training
 
 A100 = Gpu(product="NVIDIA-A100-SXM4-80GB", memory_gib=80.0, price=1.0, autoconf="NVIDIA-A100-SXM4-80GB")
@@ -72,16 +73,21 @@ def needing(gib: dict[int, float], *, floor: float = 10.0) -> Estimator:
     return estimator
 
 
-def steady(_: Training, layout: Layout, __: Gpu) -> tuple[float, float]:
-    """Predict a thousand tokens a second a GPU, give or take a tenth."""
-    return 1000.0 * layout.gpus, 0.1
+def speed_of(tokens: float, error: float = 0.1) -> Throughput:
+    """Make a speed, give or take a tenth."""
+    return Throughput(tokens_per_s=tokens, low=tokens * (1 - error), high=tokens * (1 + error))
+
+
+def steady(_: Training, layout: Layout, __: Gpu) -> Throughput:
+    """Predict a thousand tokens a second a GPU."""
+    return speed_of(1000.0 * layout.gpus)
 
 
 def peaking_at(gpus: int, batch: int) -> Speed:
     """Make a speed with one summit."""
 
-    def speed(_: Training, layout: Layout, __: Gpu) -> tuple[float, float]:
-        return (9000.0 if (layout.gpus, layout.batch) == (gpus, batch) else 1000.0), 0.1
+    def speed(_: Training, layout: Layout, __: Gpu) -> Throughput:
+        return speed_of(9000.0 if (layout.gpus, layout.batch) == (gpus, batch) else 1000.0)
 
     return speed
 

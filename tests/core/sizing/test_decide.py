@@ -16,6 +16,7 @@ from reconciler.core.sizing.decide.layouts import all_layout_options, gpu_counts
 from reconciler.core.sizing.decision import Candidate, Confidence, Decision, Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import Question, engine_question
+from reconciler.core.sizing.throughput.cost import Throughput
 from reconciler.core.sizing.training import Layout, Method, Offload, Precision, Strategy, Training
 from tests.core.sizing.questions import (
     A100,
@@ -28,6 +29,7 @@ from tests.core.sizing.questions import (
     needing,
     peaking_at,
     question,
+    speed_of,
     steady,
     training,
     waiting,
@@ -180,7 +182,7 @@ def test_the_fastest_layout_is_taken() -> None:
     asking = question(goal=Goal.THROUGHPUT, batch=16, accumulation=4, max_gpus=16)
     decision = decide(asking, estimator=fits_from(1), speed=peaking_at(4, 8))
     assert chosen(decision).layout == Layout(gpus=4, batch=8, accumulation=2)
-    assert "9,000 tokens/s ± 10%" in decision.text
+    assert "9,000 tokens/s (8,100 to 9,900)" in decision.text
 
 
 def test_what_does_not_fit_is_never_the_fastest() -> None:
@@ -191,12 +193,12 @@ def test_what_does_not_fit_is_never_the_fastest() -> None:
 
 
 def test_a_cheaper_layout_within_the_error_is_told() -> None:
-    def flat(_: Training, layout: Layout, __: Gpu) -> tuple[float, float]:
-        return 1000.0 + layout.gpus, 0.2
+    def flat(_: Training, layout: Layout, __: Gpu) -> Throughput:
+        return speed_of(1000.0 + layout.gpus, 0.2)
 
     decision = decide(question(goal=Goal.THROUGHPUT, batch=8, max_gpus=8), estimator=fits_from(1), speed=flat)
     assert gpus_of(decision) == 8
-    assert decision.text.endswith("1,008 tokens/s ± 20%; 1 GPU may be as fast (1,001 tokens/s)")
+    assert decision.text.endswith("1,008 tokens/s (806 to 1,210); 1 GPU may be as fast (1,001 tokens/s)")
 
 
 def test_a_card_of_unknown_speed_is_never_the_fastest() -> None:
@@ -443,16 +445,43 @@ def test_a_recommendation_where_chances_were_asked_for_is_a_failure() -> None:
 
 
 def test_the_cheapest_card_that_fits() -> None:
-    """The price of an hour times the GPUs decides; the others are shown."""
+    """If a speed is unknown, the price of an hour decides; the others are shown."""
     needs = {"NVIDIA-A100-SXM4-80GB": 2, "NVIDIA-L40S": 8, "NVIDIA-H200": 1}
 
     def estimator(training: Training, layout: Layout, gpu: Gpu) -> Estimate:
         return fits_from(needs[gpu.product])(training, layout, gpu)
 
-    decision = decide_cheapest([question(gpu=gpu) for gpu in (H200, L40S, A100)], estimator=estimator, speed=steady)
+    asked = [question(gpu=gpu) for gpu in (H200, L40S, A100)]
+    decision = decide_cheapest(asked, estimator=estimator, speed=lambda *_: None)
     assert chosen(decision).gpu is A100
     assert [(one.gpu.product, one.layout.gpus) for one in decision.others] == [("NVIDIA-H200", 1), ("NVIDIA-L40S", 8)]
-    assert "alternatives: 1 x NVIDIA-H200 (1.2 times the price), 8 x NVIDIA-L40S (2 times the price)" in decision.text
+    hourly = "1 x NVIDIA-H200 (1.2 times the price of an hour), 8 x NVIDIA-L40S (2 times the price of an hour)"
+    assert f"alternatives: {hourly}" in decision.text
+
+
+def test_the_card_that_trains_a_token_for_less() -> None:
+    """F-008: the dearer card is cheaper where it is faster by more than its price."""
+
+    def speed(_: Training, layout: Layout, gpu: Gpu) -> Throughput:
+        return speed_of(layout.gpus * {A100.product: 1000.0, H200.product: 3000.0}[gpu.product])
+
+    asked = [question(gpu=gpu) for gpu in (A100, H200)]
+    decision = decide_cheapest(asked, estimator=fits_from(1), speed=speed)
+    assert chosen(decision).gpu is H200
+    assert chosen(decision).cost.per_hour > decision.others[0].cost.per_hour
+    assert decision.text.endswith("alternatives: 1 x NVIDIA-A100-SXM4-80GB (1.2 times the cost of a token)")
+
+
+def test_prices_of_the_repository_count_if_all_cards_have_one() -> None:
+    """F-008: money and relative prices are never compared with each other."""
+    cheap = replace(H200, hourly=1.0, currency="EUR")
+    dear = replace(A100, hourly=2.0, currency="EUR")
+
+    def decided(*gpus: Gpu) -> Decision:
+        return decide_cheapest([question(gpu=gpu) for gpu in gpus], estimator=fits_from(1), speed=steady)
+
+    assert chosen(decided(dear, cheap)).gpu is cheap
+    assert chosen(decided(A100, cheap)).gpu is A100
 
 
 def test_a_card_of_which_there_are_too_few_comes_last() -> None:
@@ -467,7 +496,7 @@ def test_a_card_of_which_there_are_too_few_comes_last() -> None:
         return decide_cheapest([question(gpu=gpu) for gpu in cards], estimator=estimator, speed=steady)
 
     assert [chosen(decided(there)).gpu.product for there in (0, 4, 3)] == [L40S.product, L40S.product, A100.product]
-    assert "4 x NVIDIA-L40S (0.2 times the price, but the cluster has only 3)" in decided(3).text
+    assert "4 x NVIDIA-L40S (0.1 times the cost of a token, but the cluster has only 3)" in decided(3).text
 
 
 def test_a_card_on_which_nothing_fits_comes_last() -> None:

@@ -1,6 +1,6 @@
 """Choose a layout: from a question and the recorded answers of external engines to a decision."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -9,6 +9,7 @@ from reconciler.core.sizing.answers import NO_ANSWERS, Answers, Recommendation
 from reconciler.core.sizing.decide.evaluate import Estimator, Evaluator, Speed
 from reconciler.core.sizing.decide.explain import (
     closest_candidate,
+    comparison,
     explain_alternatives,
     explain_chosen,
     explain_rejection,
@@ -20,12 +21,13 @@ from reconciler.core.sizing.decide.opinion import NO_OPINION, EngineOpinion, eng
 from reconciler.core.sizing.decision import Candidate, Confidence, Decision, DecisionReason
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Goal, Question
-from reconciler.core.sizing.throughput import tokens_per_second
+from reconciler.core.sizing.throughput.forecast import throughput
 from reconciler.core.sizing.training import Layout, Method, Precision, Strategy, Training
 
 _ANALYTIC = ("analytic", "1")
 _MEMORY_REASONS = (DecisionReason.DOES_NOT_FIT, DecisionReason.VETO, DecisionReason.BAND, DecisionReason.PAGED)
 _SHARDED = (Strategy.FSDP_FULL, Strategy.FSDP_HYBRID, Strategy.ZERO3)
+_Rank = Callable[[Candidate], tuple[bool, float, float, int, str]]
 _MAX_BATCH = 10_000_000
 _MAX_TOKENS = 10_000_000
 
@@ -35,7 +37,7 @@ def decide(
     answers: Answers = NO_ANSWERS,
     *,
     estimator: Estimator = estimate,
-    speed: Speed | None = tokens_per_second,
+    speed: Speed | None = throughput,
     every: bool = False,
 ) -> Decision:
     """Choose the layout for a question, or explain why there is none. Pure: equal arguments give equal decisions.
@@ -80,13 +82,13 @@ def decide_cheapest(
     answers: Answers = NO_ANSWERS,
     *,
     estimator: Estimator = estimate,
-    speed: Speed | None = tokens_per_second,
+    speed: Speed | None = throughput,
     every: bool = False,
 ) -> Decision:
-    """Choose among GPU products, one question each: the cheapest that fits, or for throughput the fastest.
+    """Choose among GPU products, one question each: the cheapest by the token, or for throughput the fastest.
 
-    A product of which the cluster has fewer GPUs than the layout takes comes last. The decision is pending while an
-    engine has not answered for any of them.
+    If the speed of a product is unknown, the cost of an hour decides. A product of which the cluster has fewer GPUs
+    than the layout takes comes last. The decision is pending while an engine has not answered for any of them.
     """
     if not questions:
         raise ValueError("no GPU product to choose from")
@@ -94,27 +96,36 @@ def decide_cheapest(
     if len(decisions) == 1:
         return decisions[0]
     pending = next((decision for decision in decisions if decision.is_pending), None)
-    fitting = sorted((decision for decision in decisions if decision.chosen is not None), key=_rank)
+    chosen = [decision.chosen for decision in decisions if decision.chosen is not None]
+    rank = _ranks(chosen, questions[0].goal)
+    fitting = sorted(
+        (decision for decision in decisions if decision.chosen is not None),
+        key=lambda decision: rank(decision.chosen) if decision.chosen is not None else (),
+    )
     best = pending or (fitting[0] if fitting else decisions[0])
-    others = _best_of_others(decision for decision in decisions if decision is not best)
+    others = _best_of_others((decision for decision in decisions if decision is not best), rank)
     if pending is not None or not fitting:
         return replace(best, others=others)
     return replace(best, text=best.text + explain_alternatives(best, fitting[1:]), others=others)
 
 
-def _rank(decision: Decision) -> tuple[bool, float, float, int, str]:
-    """Order GPU products: those that are available, the fastest if that is the goal, the cheapest."""
-    chosen = decision.chosen
-    if chosen is None:
-        return (False, 0.0, 0.0, 0, "")
-    slowness = -(chosen.tokens_per_s or 0.0) if decision.goal is Goal.THROUGHPUT else 0.0
-    return (is_short(chosen), slowness, chosen.cost, chosen.layout.gpus, chosen.gpu.product)
+def _ranks(chosen: Iterable[Candidate], goal: Goal) -> _Rank:
+    """Return the order of GPU products: those that are available, the fastest if that is the goal, the cheapest."""
+    price_of = comparison(chosen).price
+
+    def rank(one: Candidate) -> tuple[bool, float, float, int, str]:
+        slowness = -(one.tokens_per_s or 0.0) if goal is Goal.THROUGHPUT else 0.0
+        return (is_short(one), slowness, price_of(one), one.layout.gpus, one.gpu.product)
+
+    return rank
 
 
-def _best_of_others(decisions: Iterable[Decision]) -> tuple[Candidate, ...]:
+def _best_of_others(decisions: Iterable[Decision], rank: _Rank) -> tuple[Candidate, ...]:
     """Return the best layout on each other GPU product, cheapest first; products on which nothing fits come last."""
-    best = [decision.chosen or closest_candidate(decision.candidates) for decision in decisions if decision.candidates]
-    return tuple(sorted(best, key=lambda one: (not one.fits, one.cost, one.layout.gpus, one.gpu.product)))
+    listed = tuple(decisions)
+    fitting = sorted((decision.chosen for decision in listed if decision.chosen is not None), key=rank)
+    closest = (closest_candidate(one.candidates) for one in listed if one.chosen is None and one.candidates)
+    return (*fitting, *sorted(closest, key=lambda one: (one.cost.per_hour, one.layout.gpus, one.gpu.product)))
 
 
 def _evaluate_all(evaluator: Evaluator, *, every: bool) -> Iterator[Candidate]:
@@ -143,7 +154,7 @@ def _speed_of(candidate: Candidate) -> float:
 def _choose(question: Question, candidates: Sequence[Candidate]) -> Candidate | None:
     fitting = [candidate for candidate in candidates if candidate.fits]
     if fitting and question.goal is Goal.THROUGHPUT:
-        return max(fitting, key=lambda one: (_speed_of(one), -one.cost))
+        return max(fitting, key=lambda one: (_speed_of(one), -one.cost.per_hour))
     if not fitting and question.allow_disagreement:
         return next((one for one in candidates if one.reason == DecisionReason.DISAGREE), None)
     return fitting[0] if fitting else None

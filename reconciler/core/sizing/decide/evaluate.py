@@ -11,13 +11,14 @@ from reconciler.core.sizing.decide.opinion import NO_OPINION, EngineOpinion
 from reconciler.core.sizing.decision import Candidate, Confidence, DecisionReason, Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.question import UNCERTAINTY, Question
+from reconciler.core.sizing.throughput.cost import Throughput
 from reconciler.core.sizing.training import Layout, Method, Training
 
 Estimator = Callable[[Training, Layout, Gpu], Estimate]
 """Predicts the peak memory of one GPU."""
 
-Speed = Callable[[Training, Layout, Gpu], tuple[float, float] | None]
-"""Predicts the tokens per second of all GPUs together and the relative error; None if the speed is unknown."""
+Speed = Callable[[Training, Layout, Gpu], Throughput | None]
+"""Predicts the tokens per second of all GPUs together; None if the speed is unknown."""
 
 LIKELY = 0.5
 """From this probability on, an external engine expects the run to fit (ado-autoconf's own threshold)."""
@@ -132,8 +133,7 @@ class Evaluator:
             confidence=result.confidence,
             estimate=estimate,
             probability=chance if self._opinion.recommendation is None else None,
-            tokens_per_s=None if speed is None else speed[0],
-            speed_error=None if speed is None else speed[1],
+            speed=speed,
         )
 
     def without_opinion(self) -> "Evaluator":

@@ -1,7 +1,9 @@
 """Explain candidates and decisions in words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
+
+from msgspec import Struct
 
 from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason, Estimate
 from reconciler.core.sizing.question import Goal, Question
@@ -109,20 +111,20 @@ def _compare_with_request(question: Question, candidates: Sequence[Candidate], c
 
 
 def _speed(candidates: Sequence[Candidate], chosen: Candidate) -> str:
-    if chosen.tokens_per_s is None:
+    if chosen.speed is None:
         return ""
-    error = chosen.speed_error or 0.0
-    text = f"{chosen.tokens_per_s:,.0f} tokens/s ± {error:.0%}"
+    text = str(chosen.speed)
     similar = [
         candidate
         for candidate in candidates
         if candidate.fits
-        and candidate.cost < chosen.cost
-        and (candidate.tokens_per_s or 0) >= chosen.tokens_per_s * (1 - error)
+        and candidate.cost.per_hour < chosen.cost.per_hour
+        and candidate.speed is not None
+        and candidate.speed.high >= chosen.speed.tokens_per_s
     ]
     if not similar:
         return text
-    cheapest = min(similar, key=lambda candidate: candidate.cost)
+    cheapest = min(similar, key=lambda candidate: candidate.cost.per_hour)
     return f"{text}; {format_gpus(cheapest.layout)} may be as fast ({cheapest.tokens_per_s:,.0f} tokens/s)"
 
 
@@ -146,18 +148,47 @@ def closest_candidate(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def explain_alternatives(best: Decision, others: Sequence[Decision]) -> str:
-    """Return what the other GPU products would cost."""
+    """Return what the other GPU products would cost, by the trained token if all speeds are known."""
     chosen = best.chosen
     found = [decision.chosen for decision in others if decision.chosen is not None]
     if chosen is None or not found:
         return ""
-    listed = ", ".join(f"{one.layout.gpus} x {one.gpu.product} ({_relative_cost(one, chosen)})" for one in found)
+    compared = comparison([chosen, *found])
+    listed = ", ".join(
+        f"{one.layout.gpus} x {one.gpu.product} ({compared.price(one) / compared.price(chosen):.2g} times "
+        f"{compared.what}{_shortage(one)})"
+        for one in found
+    )
     return f"; alternatives: {listed}"
 
 
-def _relative_cost(candidate: Candidate, chosen: Candidate) -> str:
-    shortage = f", but the cluster has only {candidate.gpu.in_all}" if is_short(candidate) else ""
-    return f"{candidate.cost / chosen.cost:.2g} times the price{shortage}"
+class Comparison(Struct, frozen=True):
+    """What candidates are compared by: the cost of a token or of an hour, in money or in hours of an A100."""
+
+    by_token: bool
+    in_money: bool
+
+    @property
+    def what(self) -> str:
+        """What is compared, for a sentence."""
+        return "the cost of a token" if self.by_token else "the price of an hour"
+
+    def price(self, candidate: Candidate) -> float:
+        """Return what a candidate costs."""
+        cost = candidate.cost if self.in_money else candidate.relative_cost
+        return (cost.per_million_tokens or 0.0) if self.by_token else cost.per_hour
+
+
+def comparison(candidates: Iterable[Candidate]) -> Comparison:
+    """Compare by the token if all speeds are known, and in money if the repository has all prices."""
+    listed = tuple(candidates)
+    return Comparison(
+        by_token=all(one.speed is not None for one in listed), in_money=all(one.gpu.currency for one in listed)
+    )
+
+
+def _shortage(candidate: Candidate) -> str:
+    return f", but the cluster has only {candidate.gpu.in_all}" if is_short(candidate) else ""
 
 
 def is_short(candidate: Candidate) -> bool:
