@@ -9,7 +9,7 @@ from reconciler.core.sizing.answers import NO_ANSWERS, Answers, Recommendation
 from reconciler.core.sizing.decide.evaluate import Estimator, Evaluator, Speed
 from reconciler.core.sizing.decide.explain import (
     closest_candidate,
-    comparison,
+    cost_basis,
     explain_alternatives,
     explain_chosen,
     explain_rejection,
@@ -111,7 +111,7 @@ def decide_cheapest(
 
 def _ranks(chosen: Iterable[Candidate], goal: Goal) -> _Rank:
     """Return the order of GPU products: those that are available, the fastest if that is the goal, the cheapest."""
-    price_of = comparison(chosen).price
+    price_of = cost_basis(chosen).price
 
     def rank(one: Candidate) -> tuple[bool, float, float, int, str]:
         slowness = -(one.tokens_per_s or 0.0) if goal is Goal.THROUGHPUT else 0.0

@@ -153,7 +153,7 @@ def explain_alternatives(best: Decision, others: Sequence[Decision]) -> str:
     found = [decision.chosen for decision in others if decision.chosen is not None]
     if chosen is None or not found:
         return ""
-    compared = comparison([chosen, *found])
+    compared = cost_basis([chosen, *found])
     listed = ", ".join(
         f"{one.layout.gpus} x {one.gpu.product} ({compared.price(one) / compared.price(chosen):.2g} times "
         f"{compared.what}{_shortage(one)})"
@@ -162,7 +162,7 @@ def explain_alternatives(best: Decision, others: Sequence[Decision]) -> str:
     return f"; alternatives: {listed}"
 
 
-class Comparison(Struct, frozen=True):
+class CostBasis(Struct, frozen=True):
     """What candidates are compared by: the cost of a token or of an hour, in money or in hours of an A100."""
 
     by_token: bool
@@ -179,10 +179,10 @@ class Comparison(Struct, frozen=True):
         return (cost.per_million_tokens or 0.0) if self.by_token else cost.per_hour
 
 
-def comparison(candidates: Iterable[Candidate]) -> Comparison:
+def cost_basis(candidates: Iterable[Candidate]) -> CostBasis:
     """Compare by the token if all speeds are known, and in money if the repository has all prices."""
     listed = tuple(candidates)
-    return Comparison(
+    return CostBasis(
         by_token=all(one.speed is not None for one in listed), in_money=all(one.gpu.currency for one in listed)
     )
 
