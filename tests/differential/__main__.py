@@ -5,6 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from reconciler.__main__ import FRAMES
 from tests.cluster.build import control_plane, crds, to_stderr
 from tests.cluster.server import api_server, stored_state
 from tests.differential.compare import ACCEPTED, FALSE_PASS, FALSE_REFUSAL, REFUSED, compare_all
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000, help="generated expressions")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    sys.setrecursionlimit(FRAMES)  # as the command does
     programs, definitions = control_plane(), crds()
     seed = stored_state(programs, definitions, to_stderr)
     with (
