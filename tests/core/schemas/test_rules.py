@@ -44,6 +44,7 @@ spec:
                 wait: {type: string, format: duration}
                 parts:
                   type: array
+                  maxItems: 16
                   x-kubernetes-list-type: map
                   x-kubernetes-list-map-keys: [name]
                   items:
@@ -51,7 +52,7 @@ spec:
                     required: [name]
                     properties:
                       name: {type: string}
-                      kind: {type: string, x-kubernetes-validations: [{rule: self == oldSelf, message: is fixed}]}
+                      kind: {type: string, maxLength: 9, x-kubernetes-validations: [{rule: self == oldSelf, message: is fixed}]}
 """
 
 
@@ -205,3 +206,34 @@ def test_objects_that_differ_in_an_untyped_field_are_no_shared_definition() -> N
     known = catalogue(DEFINITION.replace("                least:", f"{free}                least:", 1))
     assert [*known.violations(body(left={"a": 1}, right={"b": 1}))] == []
     assert [one.rule for one in known.violations(body(right={"a": 1}))] == ["schema.unknown-field"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("{type: string, %s[{rule: \"self.matches('^[a-z]+$')\"}]}", ""),
+        ("{type: array, items: {type: string, %s[{rule: \"self.matches('^[a-z]+$')\"}]}}", "over 100 times"),
+        ("{type: array, maxItems: 64, items: {type: string, maxLength: 63, %s[{rule: \"self.matches('^[a-z]+$')\"}]}}", ""),
+        ("{type: array, %s[{rule: 'self.all(x, self.exists(y, x == y))'}], items: {type: string}}", "over 100 times"),
+        ("{type: array, maxItems: 900, %s[{rule: 'self.all(x, self.exists(y, x == y))'}], items: {type: integer}}", ""),
+        (
+            "{type: array, maxItems: 1500, %s[{rule: 'self.all(x, self.exists(y, x == y))'}], items: {type: integer}}",
+            "the rule may cost an API server 1.4 times what it allows",
+        ),
+        ("{type: string, %s[{rule: 'true', messageExpression: \"self.split(',').map(x, x + self).join()\"}]}", "over 100"),
+        (
+            "{type: array, maxItems: 1000, items: {type: array, maxItems: 1000, items: {type: integer, %s["
+            + ", ".join(["{rule: self * 2 > 3}"] * 40)
+            + "]}}}",
+            "the rules of the definition together may cost an API server 1.2 times what it allows",
+        ),
+    ],
+)  # fmt: skip
+def test_rules_that_a_server_finds_too_expensive_are_a_problem(schema: str, words: str) -> None:
+    """`tests/differential/costs.py` compares the estimates with those of a real server."""
+    known = "wait: {type: string, format: duration}"
+    assert known in DEFINITION
+    written = DEFINITION.replace(known, f"{known}\n{' ' * 16}more: {schema % 'x-kubernetes-validations: '}", 1)
+    found = [one for one in problems(written, SHIPPED) if "more" in one or "together" in one]
+    assert bool(found) == bool(words), found
+    assert all(words in one for one in found), found

@@ -49,7 +49,7 @@ class DefinitionRule:
         self.field = read_path(str(source.get("fieldPath", ""))) or ()
         self.takes_absence = source.get("optionalOldSelf") is True
         self._reason = _REASONS.get(str(source.get("reason", "")), "")
-        self._shape = shape
+        self.shape = shape
 
     @property
     def hint(self) -> str:
@@ -65,9 +65,9 @@ class DefinitionRule:
     @cached_property
     def declared(self) -> Declarations:
         """The variables of the rule and the types of objects."""
-        kind = self._shape.type or type_of("dyn")
+        kind = self.shape.type or type_of("dyn")
         variables: dict[str, CelType] = {"self": kind, _OLD: optional_of(kind) if self.takes_absence else kind}
-        return Declarations(variables=variables, objects=self._shape.declared)
+        return Declarations(variables=variables, objects=self.shape.declared)
 
     @cached_property
     def checked(self) -> Checked | None:
@@ -82,7 +82,7 @@ class DefinitionRule:
 
     def leads_to_field(self, path: FieldPath | None) -> bool:
         """Return whether there is a field at a path below the value."""
-        shape: Shape | None = self._shape
+        shape: Shape | None = self.shape
         for name in path or ():
             if shape is not None:
                 shape = shape.properties.get(str(name)) if shape.items is None else shape.items

@@ -49,17 +49,17 @@ class Shape:
         self.schema = resolve(root, schema)
         self.has_default = "default" in self.schema
         types = self.schema.get("type") or ()
-        self._types = {types} if isinstance(types, str) else {*types} - {"null"}
+        self.types: set[str] = {types} if isinstance(types, str) else {*types} - {"null"}
 
     @cached_property
     def type(self) -> CelType | None:
         """The type that an API server declares."""
-        if {"string", "integer"} <= self._types:
+        if {"string", "integer"} <= self.types:
             return _DYN
         for name, declare in (("object", self._object_type), ("array", self._list_type)):
-            if name in self._types:
+            if name in self.types:
                 return declare()
-        return next((kind for name, kind in self._scalars.items() if name in self._types), None)
+        return next((kind for name, kind in self._scalars.items() if name in self.types), None)
 
     @property
     def _scalars(self) -> dict[str, CelType]:
@@ -78,7 +78,7 @@ class Shape:
     @cached_property
     def items(self) -> "Shape | None":
         """The items of a list, or the values of a map; None for an object with fields."""
-        if "array" in self._types:
+        if "array" in self.types:
             below, name = self.schema.get("items"), "@idx"
         else:
             below, name = self.schema.get("additionalProperties"), "@elem"
@@ -131,7 +131,7 @@ class Shape:
             return raw
         if isinstance(raw, int | float):
             try:
-                return float(raw) if "number" in self._types else int(raw)
+                return float(raw) if "number" in self.types else int(raw)
             except (OverflowError, ValueError):
                 raise CelError(f"{raw} is not a number of this type") from None
         _, read = _FORMATS.get(self.schema.get("format", ""), (_STRING, None))
