@@ -42,7 +42,7 @@ class _Entries(NamedTuple):
     value: SizeRange
 
 
-class _Bound(NamedTuple):
+class _MacroVariable(NamedTuple):
     """What is known of a variable of a macro."""
 
     path: ValuePath
@@ -50,7 +50,7 @@ class _Bound(NamedTuple):
     entries: _Entries | None = None
 
 
-class _Loop(NamedTuple):
+class _MacroCost(NamedTuple):
     """What a macro costs: at first, for each item, and at the end. `entries` are those of its result."""
 
     first: int
@@ -68,7 +68,7 @@ def highest_cost(checked: Checked, types: Mapping[int, CelType], size_of: SizeOf
 class _Estimator:
     def __init__(self, checked: Checked, types: Mapping[int, CelType], size_of: SizeOf) -> None:
         self._checked, self._types, self._size_of = checked, types, size_of
-        self._bound: dict[str, list[_Bound]] = {}
+        self._bound: dict[str, list[_MacroVariable]] = {}
         self._paths: dict[int, ValuePath] = {}
         self._sizes: dict[int, SizeRange] = {}
         self._entries: dict[int, _Entries] = {}
@@ -98,7 +98,7 @@ class _Estimator:
 
     # --- what is known of values ----------------------------------------------------------------------------
 
-    def _known(self, name: str) -> _Bound | None:
+    def _known(self, name: str) -> _MacroVariable | None:
         found = self._bound.get(name)
         return found[-1] if found else None
 
@@ -225,7 +225,7 @@ class _Estimator:
         self._keep(node, count if loop.makes else exactly(1), loop.entries)
         return capped(cost + loop.first + loop.last + capped(count.most * loop.step))
 
-    def _loop(self, node: Fold) -> _Loop:  # noqa: PLR0911 - one for each kind of macro
+    def _loop(self, node: Fold) -> _MacroCost:  # noqa: PLR0911 - one for each kind of macro
         """Return what the macro costs besides the list or map that it goes through."""
         with_names = self._ranges(node)
         for name, bound in with_names:
@@ -239,32 +239,32 @@ class _Estimator:
         filtered = costs[0] if len(costs) > 1 else 0
         match node.macro:
             case "all":
-                return _Loop(0, capped(costs[0] + 3))
+                return _MacroCost(0, capped(costs[0] + 3))
             case "exists":
-                return _Loop(0, capped(costs[0] + 4))
+                return _MacroCost(0, capped(costs[0] + 4))
             case "exists_one":
-                return _Loop(0, capped(costs[0] + 2), last=2)
+                return _MacroCost(0, capped(costs[0] + 2), last=2)
             case "filter":
-                return _Loop(_LIST, capped(costs[0] + 13), makes=True, entries=_appended(item))
+                return _MacroCost(_LIST, capped(costs[0] + 13), makes=True, entries=_appended(item))
             case "map" | "transformList" | "sortBy":
                 step = capped(costs[-1] + 12 + filtered)
-                return _Loop(_LIST, step, makes=True, entries=_appended(size))
+                return _MacroCost(_LIST, step, makes=True, entries=_appended(size))
             case "transformMapEntry":
-                return _Loop(_MAP, capped(costs[-1] + 2 + filtered), makes=True)
-        return _Loop(_MAP, capped(costs[-1] + 3 + filtered), makes=True)
+                return _MacroCost(_MAP, capped(costs[-1] + 2 + filtered), makes=True)
+        return _MacroCost(_MAP, capped(costs[-1] + 3 + filtered), makes=True)
 
-    def _size_of_bound(self, bound: _Bound, container: CelType) -> SizeRange:
+    def _size_of_bound(self, bound: _MacroVariable, container: CelType) -> SizeRange:
         found = self._size_of(bound.path) if bound.path else None
         if found is None and container.parameters and _is_scalar(container.parameters[0]):
             return exactly(1)
         return found or bound.size or UNKNOWN
 
-    def _ranges(self, node: Fold) -> list[tuple[str, _Bound]]:
+    def _ranges(self, node: Fold) -> list[tuple[str, _MacroVariable]]:
         """Return the variables of a macro: the items of a list, the keys of a map, or both keys and values."""
         entries, path = self._entries_of(node.target), self._path(node.target)
         is_list = self._kind(node.target).name == "list" if entries is None else entries.container == "list"
-        key = _Bound((*path, _INDICES if is_list else _KEYS), None if entries is None else entries.key)
-        value = _Bound((*path, _ITEMS if is_list else _VALUES), None if entries is None else entries.value)
+        key = _MacroVariable((*path, _INDICES if is_list else _KEYS), None if entries is None else entries.key)
+        value = _MacroVariable((*path, _ITEMS if is_list else _VALUES), None if entries is None else entries.value)
         if len(node.names) > 1:
             return [(node.names[0], key), (node.names[1], value)]
         return [(node.names[0], value if is_list else key)]
@@ -274,7 +274,7 @@ class _Estimator:
         target = self.cost(node.target)
         inner = self._kind(node.target).parameters
         size = exactly(1) if inner and _is_scalar(inner[0]) else None
-        self._bound.setdefault(node.names[0], []).append(_Bound((), size))
+        self._bound.setdefault(node.names[0], []).append(_MacroVariable((), size))
         body = self.cost(node.bodies[0])
         found = self._size(node.bodies[0]) if node.macro == "optFlatMap" else None
         self._bound[node.names[0]].pop()
@@ -287,7 +287,7 @@ class _Estimator:
         """Estimate the call that sorts a list by the list of its keys."""
         target = self.cost(node.target)
         count = self._size_or_unknown(node.target)
-        bound = _Bound(self._path(node.target), count, self._entries_of(node.target))
+        bound = _MacroVariable(self._path(node.target), count, self._entries_of(node.target))
         loop = self._loop(node)
         keys = capped(1 + loop.first + loop.last + capped(count.most * loop.step))
         key = self._kind(node.bodies[0])
