@@ -47,10 +47,7 @@ def _sizes_in(root: Shape) -> Callable[[ValuePath], SizeRange | None]:
                 return None
             if name == "@keys":
                 return SizeRange(0, 0) if _kind(shape) == "map" else None
-            if name in ("@items", "@values"):
-                shape = shape.items
-            else:
-                shape = _field(shape, name)
+            shape = shape.items if name in ("@items", "@values") else _field(shape, name)
         return None if shape is None else SizeRange(0, _longest(shape))
 
     return size_of
