@@ -195,12 +195,15 @@ def _health_checks() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+_OUTPUTS = ("Plan", "SizeReport")  # nobody writes them
+
+
 def _kinds(kinds: Kinds) -> str:
     catalogue = wiring.catalogue()
     parts = [_NOTE, "# Kinds\n", "`reconciler schema KIND` prints the JSON Schema of a kind, for editors.\n"]
     for name in catalogue.kinds():
         schema = catalogue.json_schema(name.kind)
-        if name.group in kinds.own_groups and schema is not None and name.kind != "Plan":
+        if name.group in kinds.own_groups and schema is not None and name.kind not in _OUTPUTS:
             parts += [f"## {name.kind}\n", f"`{name.group}/{name.version}`. {_cell(schema.get('description', ''))}\n"]
             parts += ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
             parts += [*_fields(schema, schema, ""), ""]

@@ -7,6 +7,9 @@ from reconciler.app.requirements import REQUIREMENTS
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.schemas import Catalogue
 
+_PRINTED = frozenset({"SizeReport"})
+"""Kinds that are only printed, and that no file has."""
+
 
 def repository_files(
     template: Mapping[str, bytes], kinds: Kinds, catalogue: Catalogue, requirements: str
@@ -14,7 +17,7 @@ def repository_files(
     """Return the files of a new config repository: the template, the requirements, the schemas its files refer to."""
     contents = {**template, REQUIREMENTS: requirements.encode()}
     for name in catalogue.kinds():
-        if name.group in kinds.own_groups:
+        if name.group in kinds.own_groups and name.kind not in _PRINTED:
             text = json.dumps(catalogue.json_schema(name.kind), indent=2) + "\n"
             contents[f".schemas/{name.kind.lower()}.json"] = text.encode()
     return contents

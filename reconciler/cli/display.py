@@ -2,7 +2,6 @@
 
 # ruff: noqa: PLC0415 - each format is imported only when it is used
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from reconciler.core.plan import Plan
     from reconciler.core.plan.explanation import Explanation
-    from reconciler.outputs.sizes import SizeAnswer
+    from reconciler.outputs.sizing.answer import SizeAnswer
     from reconciler.settings import Settings
 
 _MIN_WIDTH = 40
@@ -50,11 +49,16 @@ def format_explanation(explanation: "Explanation", settings: "Settings") -> str:
 
 def format_sizes(answers: Sequence["SizeAnswer"], settings: "Settings") -> str:
     """Format answers to sizing questions; as JSON, one indented object or one object per line."""
-    from reconciler.outputs.sizes import render_size, size_json
-
     if settings.output == "json":
-        indent = 2 if len(answers) == 1 else None
-        return "".join(json.dumps(size_json(answer), indent=indent, ensure_ascii=False) + "\n" for answer in answers)
+        import msgspec
+
+        from reconciler.outputs.sizing.report import size_report
+
+        lines = [msgspec.json.encode(size_report(answer)) for answer in answers]
+        lines = [msgspec.json.format(line, indent=2) for line in lines] if len(lines) == 1 else lines
+        return "".join(line.decode() + "\n" for line in lines)
+    from reconciler.outputs.sizing.text import render_size
+
     return "\n".join(render_size(answer, **terminal(settings)) for answer in answers)
 
 

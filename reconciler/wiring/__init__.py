@@ -330,11 +330,13 @@ def input_file(path: Path, run: Run | None) -> "InputFile":
     if run is not None:
         root, resolved = run.workspace.runtime.repository.root.resolve(), path.resolve()
         inside = resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
-    siblings = cache(lambda: _configurations(folder))
+    siblings = cache(lambda: configurations(folder))
     return InputFile(path=str(path), content=content, inside=inside, folder=str(folder), siblings=siblings)
 
 
-def _configurations(folder: Path) -> dict[str, bytes]:
+def configurations(folder: Path | None = None) -> dict[str, bytes]:
+    """Return the configuration files of a folder (None: the current one) by name, without large ones."""
+    folder = folder or Path()
     paths = [path for path in sorted(folder.iterdir()) if path.suffix in _CONFIG_SUFFIXES and path.is_file()]
     return {path.name: path.read_bytes() for path in paths if path.stat().st_size <= _MAX_CONFIG_BYTES}
 

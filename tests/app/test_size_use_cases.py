@@ -73,7 +73,7 @@ def test_an_unusable_model_configuration(raw: bytes) -> None:
 
 def test_file_outside_a_repository() -> None:
     sized = size_file(scope(), InputFile(path="job.yaml", content=JOB.encode()))
-    (answer,) = answers_of(sized, gpus=16)
+    (answer,) = answers_of(scope(), sized, gpus=16)
     assert answer.decision.chosen is not None
     assert answer.requested is not None
     require_jobs(BUILT_IN, [sized])

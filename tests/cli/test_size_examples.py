@@ -10,12 +10,13 @@ import pytest
 from reconciler.cli.main import run
 from tests.cli.fleet import Fleet, run_verb
 
-COMMANDS = ("", "ask", "file", "write", "record", "table")
+COMMANDS = ("", "ask", "file", "line", "write", "record", "table")
 NOT_RUN = {
     "--python": "needs an interpreter with ado-autoconf",
     "--table": "needs a table that ado-autoconf was compiled into",
     "kubectl": "needs a cluster",
     "cat runs.csv": "reads standard input; the same file is read by name",
+    "< train.sh": "reads standard input, as tests/cli/test_size_line.py does",
 }
 LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024, "intermediate_size": 2816,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.app.size.answers import completed
 from reconciler.core.config import Cluster, Goal, SizingSettings
 from reconciler.core.documents import Document, read
 from reconciler.core.kinds.kind import Kinds
@@ -25,7 +26,7 @@ from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.context import Context
 from reconciler.index.dependencies import RecordingLookup
 from reconciler.index.sizing import is_sized, sizing_context
-from reconciler.outputs.sizes import SizeAnswer
+from reconciler.outputs.sizing.answer import SizeAnswer
 from reconciler.ports import Repository
 from reconciler.revision.files import selects
 
@@ -159,42 +160,50 @@ def require_jobs(kinds: Kinds, files: Sequence[SizedFile]) -> None:
         )
 
 
-def answers_of(file: SizedFile, gpus: int | None = None) -> list[SizeAnswer]:
+def answers_of(scope: SizingScope, file: SizedFile, gpus: int | None = None) -> list[SizeAnswer]:
     """Return the answer for each job of a file; `gpus` is a number of GPUs to check as well."""
-    return [_answer(file_job, gpus) for file_job in file.jobs if file_job.job.decision is not None]
+    return [_answer(scope, file_job, gpus) for file_job in file.jobs if file_job.job.decision is not None]
 
 
-def _answer(file_job: FileJob, gpus: int | None) -> SizeAnswer:
+def _answer(scope: SizingScope, file_job: FileJob, gpus: int | None) -> SizeAnswer:
     job = file_job.job
     decision = job.decision
-    if decision is None or job.summary is None:
+    if decision is None or job.summary is None or job.situation is None:
         raise TypeError(f"{job.document.source} has no decision")
     product = decision.chosen.gpu if decision.chosen else job.questions[0].gpu
     question = next(question for question in job.questions if question.gpu == product)
     where = f" on {file_job.cluster.name}" if file_job.cluster else ""
-    return SizeAnswer(
+    asked = question if gpus is None else asked_question(question, gpus)
+    answer = SizeAnswer(
         question=question,
         decision=decision,
         note=job.summary(),
         name=f"{job.document.key}{where}  {job.document.source}",
-        requested=_requested(question, decision, gpus) if gpus is not None else None,
+        requested=None if gpus is None else requested_candidate(asked, decision, gpus),
     )
+    situation = job.situation
+    if file_job.cluster is None:  # no evidence says what there is
+        situation = replace(situation, offered=tuple(scope.tables.gpus))
+    return completed(answer, situation, asked)
 
 
-def _requested(question: Question, decision: Decision, gpus: int) -> Candidate | None:
-    """Return the layout for a number of GPUs: one that the decision considered, else one with the same effective batch.
+def asked_question(question: Question, gpus: int) -> Question:
+    """Return the question for exactly this number of GPUs, with the same effective batch.
 
     If the batch cannot be divided, every GPU gets the batch of the job, which makes the effective batch another one.
     """
+    same_batch = replace(question, requested_gpus=gpus, max_gpus=gpus, goal=Goal.AVOID_OOM)
+    return same_batch if question.effective_batch % gpus == 0 else replace(same_batch, processes=gpus)
+
+
+def requested_candidate(question: Question, decision: Decision, gpus: int) -> Candidate | None:
+    """Return the layout for a number of GPUs: one that the decision considered, else that of `asked_question`."""
     considered = [
         one for one in decision.candidates if one.layout.gpus == gpus and one.gpu.product == question.gpu.product
     ]
     if considered:
         return next((one for one in considered if one.fits), considered[0])
-    same_batch = replace(question, requested_gpus=gpus, max_gpus=gpus, goal=Goal.AVOID_OOM)
-    other_batch = replace(same_batch, processes=gpus)
-    is_divisible = question.effective_batch % gpus == 0
-    return next(iter(decide(same_batch if is_divisible else other_batch).candidates), None)
+    return next(iter(decide(question).candidates), None)
 
 
 def _size(

@@ -9,7 +9,7 @@ from reconciler.core.sizing.memory import estimate, fits
 from reconciler.core.sizing.run_table import parse_run
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.errors import ConfigError
-from reconciler.outputs.sizes import row_json
+from reconciler.outputs.sizing.report import row_json
 
 
 def predict_table(raw: bytes, path: str, tables: SizingTables, *, safety: float) -> Iterator[dict[str, Any]]:

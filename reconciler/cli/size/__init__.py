@@ -7,6 +7,7 @@ import click
 
 from reconciler.cli.size.ask import ask, table
 from reconciler.cli.size.files import file_, record, write
+from reconciler.cli.size.line import line
 
 _SHORT_FORMS = {"--record": "record", "--write": "write", "--model": "ask"}
 _TABLE_FLAG = "--from-csv"
@@ -63,7 +64,9 @@ def _expand(args: Sequence[str]) -> list[str]:
     epilog="""\b
 Examples:
   reconciler size jobs/language/llama-lora.yaml       how many GPUs does this job need?
+  reconciler size jobs/language/llama-lora.yaml --gpus 1     do they fit, what else would, and what would help?
   reconciler size ask --model meta-llama/Llama-3.1-8B --method lora --seq 4096 --batch 4 --gpu NVIDIA-L40S
+  reconciler size line --gpu NVIDIA-L40S --gpus 4 - < train.sh
   reconciler size write jobs/language/llama-lora.yaml
   reconciler size record
   reconciler size table runs.csv
@@ -77,5 +80,5 @@ def command() -> None:
     """Choose the number of GPUs for a training job, and show which alternatives were considered."""
 
 
-for _command in (ask, file_, write, record, table):
+for _command in (ask, file_, line, write, record, table):
     command.add_command(_command)

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from reconciler.core.sizing.gpu_sweep import Bounds
 
 
+def _complete_framework(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from reconciler.app.size.ask import framework_names  # noqa: PLC0415 - imported late so that --help stays fast
+
+    return [name for name in framework_names() if name.startswith(incomplete)]
+
+
 @click.command(
     "ask",
     short_help="Size a training that flags describe.",
@@ -22,18 +28,32 @@ Examples:
   reconciler size ask --model meta-llama/Llama-3.1-8B --gpu NVIDIA-A100-SXM4-80GB
   reconciler size ask --model Qwen/Qwen2.5-7B --method lora --seq 4096 --batch 4 --gpu NVIDIA-L40S
   reconciler size ask --model ./my-model --gpu NVIDIA-L40S --gpus 16 --nodes 2
+  reconciler size ask --model llama3.1-8b --gpu NVIDIA-A100-SXM4-80GB --framework trl --seq 8192 --batch 8 --gpus 4
 """,
 )
 @click.option("--model", metavar="NAME", required=True, help="Hugging Face model id, or a folder with config.json.")
 @click.option("--gpu", metavar="PRODUCT", default="", help="GPU product, as in the node label nvidia.com/gpu.product.")
 @click.option(
-    "--method", metavar="NAME", default="full", show_default=True, help="Method: full, lora, qlora or gptq-lora."
+    "--framework",
+    metavar="NAME",
+    default="",
+    shell_complete=_complete_framework,
+    help="Training framework, whose defaults apply, and whose settings remedies name: trl, axolotl, torchtune, ...",
 )
 @click.option(
-    "--seq", metavar="N", type=click.IntRange(min=1), default=2048, show_default=True, help="Tokens per sample."
+    "--method",
+    metavar="NAME",
+    default="",
+    help="Method: full, lora, qlora or gptq-lora. [default: full, or the framework's]",
 )
 @click.option(
-    "--batch", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="Samples per GPU and step."
+    "--seq", metavar="N", type=click.IntRange(min=1), help="Tokens per sample. [default: 2048, or the framework's]"
+)
+@click.option(
+    "--batch",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Samples per GPU and step. [default: 1, or the framework's]",
 )
 @click.option(
     "--grad-accum",
@@ -50,15 +70,35 @@ Examples:
     "--optimizer", metavar="NAME", default="", help="Optimizer, by its transformers name. [default: adamw_torch]"
 )
 @click.option(
-    "--checkpointing/--no-checkpointing", default=True, show_default=True, help="Whether to use gradient checkpointing."
+    "--checkpointing/--no-checkpointing",
+    default=None,
+    help="Whether to use gradient checkpointing. [default: on, or the framework's]",
 )
 @click.option("--attention", metavar="KERNEL", default="", help="Attention kernel: flash-attn-2, sdpa or eager.")
+@click.option("--lora-rank", metavar="N", type=click.IntRange(1, 8192), help="Rank of LoRA adapters. [default: 8]")
+@click.option(
+    "--lora-targets",
+    metavar="NAMES",
+    default="",
+    help="Layers that get adapters: all-linear, or names such as q_proj,v_proj. [default: q_proj,v_proj]",
+)
+@click.option(
+    "--fused-loss/--no-fused-loss", default=None, help="Whether Liger or Cut Cross Entropy computes the loss."
+)
 @click.option(
     "--parallelism",
+    "--sharding",
     metavar="STRATEGY",
     default="FSDP",
     show_default=True,
-    help="Parallelism: FSDP, ZeRO-3, DDP, TP 2, none, ...",
+    help="Parallelism: FSDP, ZeRO-3, DDP, TP 2, CP 2, none, ...",
+)
+@click.option(
+    "--offload",
+    type=click.Choice(("none", "optimizer", "all")),
+    default="none",
+    show_default=True,
+    help="What is kept in host memory.",
 )
 @max_gpus
 @safety
@@ -67,31 +107,47 @@ Examples:
 @options.width
 @options.color
 def ask(**flags: Any) -> int:
-    """Find the smallest number of GPUs for a training that the flags describe."""
+    """Find the smallest number of GPUs for a training that the flags describe.
+
+    With --gpus, also answers whether that number fits, the largest batch and the longest samples on it, and what
+    would make it enough.
+    """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.size.ask import answer_question  # noqa: PLC0415
     from reconciler.cli.display import format_sizes  # noqa: PLC0415
 
     bounds = _bounds(flags)
     settings = wiring.resolve_settings(options.setting_flags(flags), options.environment())
-    row = {
-        "model": flags["model"],
-        "method": flags["method"],
-        "gpu_model": flags["gpu"],
-        "seq": str(flags["seq"]),
-        "per_gpu_batch": str(flags["batch"]),
-        "precision": flags["precision"],
-        "optimizer": flags["optimizer"],
-        "grad_accum": str(flags["grad_accum"]),
-        "checkpointing": "yes" if flags["checkpointing"] else "no",
-        "attention": flags["attention"],
-        "parallelism": flags["parallelism"],
-    }
-    answer = answer_question(
-        row, bounds, wiring.sizing_tables(), gpus=flags["gpus"], architecture=wiring.local_model(flags["model"])
-    )
+    architecture = wiring.local_model(flags["model"])
+    answer = answer_question(_row(flags), bounds, wiring.sizing_tables(), gpus=flags["gpus"], architecture=architecture)
     emit_report(format_sizes([answer], settings), settings)
     return 0
+
+
+def _row(flags: dict[str, Any]) -> dict[str, str]:
+    """Return the flags as a row of a table of runs; a cell is empty if its flag is not given."""
+    offload = {"none": "", "optimizer": " + optimizer offload", "all": " + cpu offload"}[flags["offload"]]
+    row = {
+        "model": flags["model"],
+        "gpu_model": flags["gpu"],
+        "framework": flags["framework"].lower(),
+        "method": flags["method"],
+        "seq": flags["seq"],
+        "per_gpu_batch": flags["batch"],
+        "grad_accum": flags["grad_accum"],
+        "precision": flags["precision"],
+        "optimizer": flags["optimizer"],
+        "checkpointing": _SWITCH[flags["checkpointing"]],
+        "attention": flags["attention"],
+        "lora_rank": flags["lora_rank"],
+        "lora_targets": flags["lora_targets"],
+        "fused_loss": _SWITCH[flags["fused_loss"]],
+        "parallelism": f"{flags['parallelism']}{offload}",
+    }
+    return {name: "" if value is None else str(value) for name, value in row.items()}
+
+
+_SWITCH = {None: "", True: "yes", False: "no"}
 
 
 def _bounds(flags: dict[str, Any]) -> "Bounds":

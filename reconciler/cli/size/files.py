@@ -65,7 +65,7 @@ def file_(files: tuple[Path, ...], **flags: Any) -> int:
 
     scope, run, inputs = _open(files, flags)
     sized = [size_file(scope, file) for file in inputs]
-    answers = [answer for file in sized for answer in answers_of(file, flags["gpus"])]
+    answers = [answer for file in sized for answer in answers_of(scope, file, flags["gpus"])]
     if answers:
         settings = run.settings if run else wiring.resolve_settings(options.setting_flags(flags), options.environment())
         emit_report(format_sizes(answers, settings), settings)

@@ -15,6 +15,13 @@ max_gpus = click.option(
     show_default=True,
     help="Maximum number of GPUs to try.",
 )
+goal = click.option(
+    "--goal",
+    type=click.Choice(("min-gpu", "avoid-oom", "throughput")),
+    default="min-gpu",
+    show_default=True,
+    help="Sizing goal.",
+)
 safety = click.option(
     "--safety",
     metavar="FRACTION",

@@ -35,6 +35,12 @@ _DECIDED_LATER = frozenset({"auto", "gpu", "cpu", "xpu", "-1"})
 _MAX_DIGITS = 30
 
 Names = tuple[str, ...]
+Changes = Mapping[str, Mapping[str, str]]
+"""The settings that make a change (`checkpointing`, `lora`, or a strategy with its offload), and their new values.
+
+`a|b` are names of several versions, the newest first; `a+` is a list that gets one more item; `--a` is a flag of
+accelerate in the row of a framework. An empty value is a switch.
+"""
 Read = Callable[["Extraction"], None]
 """Adds facts to an extraction."""
 
@@ -72,6 +78,7 @@ class Launcher(Struct, frozen=True, kw_only=True, eq=False):
     reads_pet: bool = False
     starts_one_process: bool = False
     starts_only: bool = False  # its own flags do not change memory
+    changes: Changes = {}
     read_processes: Read
 
 
@@ -145,6 +152,8 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     optimizers: Mapping[str, str] = {}  # its own names of optimizers, by those of transformers
     read_sharding: Read | None = None
     complete: Read | None = None
+    # What a change of the training is called.
+    changes: Changes = {}
 
 
 class Invocation(Struct, frozen=True):

@@ -98,6 +98,11 @@ def _one_process(extraction: Extraction) -> None:
         extraction.set_default(name, "1", "one process: no launcher on the line")
 
 
+_ACCELERATE_FSDP = {
+    "use_fsdp": "",
+    "fsdp_sharding_strategy": "FULL_SHARD",
+    "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+}
 ACCELERATE = Launcher(
     name="accelerate",
     programs=("accelerate launch", "accelerate-launch"),
@@ -113,6 +118,19 @@ ACCELERATE = Launcher(
     process_flags=ProcessFlags(processes="--num_processes", machines="--num_machines", counts_all=True),
     rank_flags=("--machine_rank", "--rdzv_backend", "--config_file"),
     explicit=True,
+    changes={
+        "fsdp-full": _ACCELERATE_FSDP,
+        "fsdp-full all": _ACCELERATE_FSDP | {"fsdp_offload_params": "true"},
+        "zero-2": {"use_deepspeed": "", "zero_stage": "2"},
+        "zero-3": {"use_deepspeed": "", "zero_stage": "3"},
+        "zero-2 optimizer": {"use_deepspeed": "", "zero_stage": "2", "offload_optimizer_device": "cpu"},
+        "zero-3 all": {
+            "use_deepspeed": "",
+            "zero_stage": "3",
+            "offload_optimizer_device": "cpu",
+            "offload_param_device": "cpu",
+        },
+    },
     read_processes=_accelerate,
 )
 TORCHRUN = Launcher(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from reconciler.core.launch.changes import SettingEdit, apply_edits
 from reconciler.core.launch.container import expand_env, shorten
 from reconciler.core.launch.facts import Diagnostic, Fact
 from reconciler.core.launch.framework import CONFIG_EXTENSIONS, Extraction, Framework, LaunchLine, Overrides
@@ -34,20 +35,22 @@ def parse_launch(
     files: FileReader,
     *,
     sized: bool = False,
+    edits: Sequence[SettingEdit] = (),
     frameworks: tuple[Framework, ...] = FRAMEWORKS,
 ) -> ParsedLaunch:
     """Parse the one launch line of a container.
 
     `env` maps the names of the container's variables to their literal values; None is a value from a reference.
     `files` reads the files of the repository that the line names. Of a job that is already `sized`, only the GPU is
-    taken from `AUTOCONF_*`: the others were written by sizing, and the line may have changed since. Never raises; a
-    job with diagnostics must not be sized.
+    taken from `AUTOCONF_*`: the others were written by sizing, and the line may have changed since. `edits` are read as
+    if they stood on the line. Never raises; a job with diagnostics must not be sized.
     """
     env = expand_env(env)
     line = find_launch_line(tuple(command), tuple(args), env, files, frameworks)
     if isinstance(line, Diagnostic):
         return ParsedLaunch(launch=None, diagnostics=(line,))
     extraction = Extraction(line, find_framework(line.invocation, frameworks), files)
+    apply_edits(edits, extraction.launcher, extraction.script)
     _extract(extraction)
     _override(extraction, {name: env[name] for name in env if name == _GPU_VARIABLE} if sized else env)
     launch = Launch(

@@ -129,13 +129,14 @@ class Setting(Struct, frozen=True, gc=False):
 class SettingTable:
     """Settings by name; the last flag of a name wins, and flags win over files."""
 
-    __slots__ = ("_entries", "_read", "_settings", "source")
+    __slots__ = ("_entries", "_fixed", "_read", "_settings", "source")
 
     def __init__(self, source: SourceMap, options: Iterable[Option]) -> None:
         self.source = source
         self._entries: dict[str, Option | Setting] = {option.name: option for option in options}
         self._settings: dict[str, Setting] = {}
         self._read: set[str] = set()
+        self._fixed: set[str] = set()  # names that `override` has set
 
     def add_file(self, values: Mapping[str, str], origin: str) -> None:
         """Add the values of a file; existing settings stay."""
@@ -155,9 +156,15 @@ class SettingTable:
                 self._entries.setdefault(name, replace(setting, text=text, texts=tuple(text.split(","))))
         return isinstance(data, dict)
 
+    def override(self, name: str, text: str) -> None:
+        """Set a value that wins over flags and files; an empty one is a bare flag."""
+        fact = Fact(value=text, snippet=f"{name}: {text}", origin="a change of the line")
+        self._entries[name] = Setting(text, fact, "", tuple(text.split(",")))
+        self._fixed.add(name)
+
     def add_word(self, name: str, text: str, field: Field) -> None:
         """Add a positional word, or a `name=value` word, unless a flag sets the name."""
-        if isinstance(self._entries.get(name), Option):
+        if isinstance(self._entries.get(name), Option) or name in self._fixed:
             return
         snippet, span = self.source.locate((field,))
         fact = Fact(value=text, snippet=snippet, span=span)

@@ -1,6 +1,6 @@
 """Size one job document: launch line, questions, decision, and the sized document."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 
 from msgspec import Struct
@@ -22,19 +22,22 @@ from reconciler.core.launch import (
     resolve_file,
     review_flags,
 )
+from reconciler.core.launch.changes import SettingEdit, format_edits
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
 from reconciler.core.sized.apply import Sized, apply_decision, mark_refused
 from reconciler.core.sizing.answers import Answers
-from reconciler.core.sizing.decide import decide_cheapest
-from reconciler.core.sizing.decision import Decision, DecisionReason
+from reconciler.core.sizing.decide import decide_cheapest, format_gpus
+from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.job_questions import JobQuestions, build_questions
 from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.remedies import Remedy, Situation, find_remedies
 from reconciler.core.sizing.resolve import OFFERED
 from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.sizing.training import Training
 from reconciler.core.training import (
     Container,
     TrainingJob,
@@ -68,13 +71,17 @@ class SizingContext(Struct, frozen=True, kw_only=True):
 
 
 class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
-    """The result of sizing a job. `sized` is None if the job is held back: it has errors or `waits` for an answer."""
+    """The result of sizing a job. `sized` is None if the job is held back: it has errors or `waits` for an answer.
+
+    `situation` is for the search of remedies, if there is no size.
+    """
 
     document: Document
     sized: Sized | None = None
     summary: Callable[[], SizingSummary] | None = None
     decision: Decision | None = None
     questions: tuple[Question, ...] = ()
+    situation: Situation | None = None
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -106,7 +113,14 @@ def size_job(document: Document, context: SizingContext, *, named: bool = False)
     job_questions = _build_questions(job, launch, context, files, is_uncertain=bool(review.warnings))
     if job_questions.diagnostics:
         return SizedJob(document=document, problems=tuple(_problems(job, job_questions.diagnostics)))
-    result = _decided(job, launch, job_questions, context)
+    situation = Situation(
+        offered=context.offered,
+        most_gpus=context.settings.max_gpus,
+        framework=launch.framework,
+        launch=launch,
+        reread=partial(_reread, job, context, files, is_done=done, is_uncertain=bool(review.warnings)),
+    )
+    result = _decided(job, launch, job_questions, context, situation)
     warnings = (replace(problem, severity=Severity.WARNING) for problem in _problems(job, review.warnings))
     return replace(result, problems=(*warnings, *result.problems))
 
@@ -158,7 +172,27 @@ def _launches(container: Container, files: _JobFiles) -> bool:
     )
 
 
-def _decided(job: TrainingJob, launch: Launch, job_questions: JobQuestions, context: SizingContext) -> SizedJob:
+def _reread(
+    job: TrainingJob,
+    context: SizingContext,
+    files: "_JobFiles",
+    edits: Sequence[SettingEdit],
+    *,
+    is_done: bool,
+    is_uncertain: bool,
+) -> Training | None:
+    """Return what the job trains if its launch line had other settings; None if it could then not be sized."""
+    parsed = parse_launch(job.command, job.args, dict(job.env), files.named, sized=is_done, edits=edits)
+    launch = parsed.launch
+    if launch is None or parsed.diagnostics or review_flags(launch, context.tables.flags).refused:
+        return None
+    built = _build_questions(job, launch, context, files, is_uncertain=is_uncertain)
+    return built.questions[0].training if built.questions else None
+
+
+def _decided(
+    job: TrainingJob, launch: Launch, job_questions: JobQuestions, context: SizingContext, situation: Situation
+) -> SizedJob:
     settings, document = context.settings, job.document
     decision = _decide(job_questions.questions, context.answers)
     question = next((one for one in job_questions.questions if _decides(decision, one)), job_questions.questions[0])
@@ -167,6 +201,7 @@ def _decided(job: TrainingJob, launch: Launch, job_questions: JobQuestions, cont
         summary=partial(_summarize, job, question, decision, job_questions),
         decision=decision,
         questions=job_questions.questions,
+        situation=situation,
     )
     if decision.chosen is not None:
         pin_gpu = any(name == "gpu" and fact.origin == OFFERED for name, fact in job_questions.facts)
@@ -178,7 +213,8 @@ def _decided(job: TrainingJob, launch: Launch, job_questions: JobQuestions, cont
     blocks = unanswered is Unanswered.BLOCK or not has_gpus  # as written it would run without GPUs
     severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
     marked = None if blocks else mark_refused(document, decision, settings, context.evidence)
-    return replace(result, sized=marked, problems=(_unanswered(job, decision, severity, has_gpus=has_gpus),))
+    problem = _unanswered(job, decision, question, situation, severity, has_gpus=has_gpus)
+    return replace(result, sized=marked, problems=(problem,))
 
 
 def _summarize(job: TrainingJob, question: Question, decision: Decision, job_questions: JobQuestions) -> SizingSummary:
@@ -203,13 +239,41 @@ def _decides(decision: Decision, question: Question) -> bool:
     return decision.chosen is not None and decision.chosen.gpu == question.gpu
 
 
-def _unanswered(job: TrainingJob, decision: Decision, severity: Severity, *, has_gpus: bool) -> Problem:
+@lru_cache(maxsize=1024)
+def _enough(question: Question, candidates: tuple[Candidate, ...], situation: Situation) -> tuple[Remedy, ...]:
+    """Return what would be enough. Jobs with equal questions share it, so it does not depend on the line."""
+    found = find_remedies(question, candidates, situation)
+    return () if found is None else found.enough
+
+
+def _best_remedy(decision: Decision, question: Question, situation: Situation) -> str:
+    """Return the cheapest change that would make a job fit, with its settings."""
+    any_line = replace(situation, launch=None, reread=None)
+    for remedy in _enough(question, decision.candidates, any_line):
+        edits, refusal = situation.edits(remedy.savings)
+        if not refusal and remedy.text:
+            written = format_edits(edits, situation.framework) if edits and situation.framework else ""
+            verb = "is" if remedy.after.layout.gpus == 1 else "are"
+            enough = f"{format_gpus(remedy.after.layout)} {verb} then enough"
+            return f"try {remedy.text}{f' ({written})' if written else ''}: {enough}"
+    return "train with a smaller batch, or on GPUs with more memory"
+
+
+def _unanswered(
+    job: TrainingJob,
+    decision: Decision,
+    question: Question,
+    situation: Situation,
+    severity: Severity,
+    *,
+    has_gpus: bool,
+) -> Problem:
     rule = "sizing.no-recommendation"
     if decision.is_pending:
         rule = "sizing.engine-error" if decision.reason == DecisionReason.ENGINE_ERROR else "sizing.pending"
     hint = "ask the engine: reconciler size record"
     if not decision.is_pending:
-        hint = "train with a smaller batch, or on GPUs with more memory"
+        hint = f"{_best_remedy(decision, question, situation)}; see: reconciler size {job.document.source.path}"
     text = decision.text
     if not has_gpus and not decision.is_pending:
         text += "; the job itself requests no GPUs, so it is not rendered"

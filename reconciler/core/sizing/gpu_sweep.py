@@ -24,11 +24,15 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class GpuSweep(Struct, frozen=True, kw_only=True):
-    """The decision, its question, and the candidate with the number of GPUs that the user asked about."""
+    """The decision, its question, and the candidate with the number of GPUs that the user asked about.
+
+    `asked` is the question with that number, or that of the decision.
+    """
 
     decision: Decision
     question: Question
     requested: Candidate | None
+    asked: Question
 
 
 def gpu_sweep(
@@ -94,4 +98,5 @@ def _merge(decisions: list[tuple[Question, Decision]], gpus: int | None) -> GpuS
         engines=best.engines,
     )
     requested = next((candidate for candidate in candidates if candidate.layout.gpus == gpus), None)
-    return GpuSweep(decision=decision, question=question, requested=requested)
+    asked = next((one for one, _ in decisions if requested is not None and one.processes == gpus), question)
+    return GpuSweep(decision=decision, question=question, requested=requested, asked=asked)

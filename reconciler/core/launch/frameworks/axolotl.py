@@ -10,6 +10,14 @@ _PLUGINS = frozenset({"LigerPlugin", "CutCrossEntropyPlugin", "LMEvalPlugin"})
 """Plugins whose settings are read. The others change the model, the loss or the sharding."""
 
 
+_FSDP = {
+    "fsdp_version": "2",
+    "fsdp_config.auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+    "fsdp_config.reshard_after_forward": "true",
+}
+"""FSDP of PyTorch 2 (https://docs.axolotl.ai/docs/multi-gpu.html)."""
+
+
 def _read_precision(extraction: Extraction) -> None:
     """Read the type of weights and computation (axolotl.utils.config.normalize_config).
 
@@ -73,4 +81,18 @@ AXOLOTL = Framework(
     read_precision=_read_precision,
     complete=_complete,
     attention_switches={"flash_attention": "flash-attn-2", "sdp_attention": "sdpa", "eager_attention": "eager"},
+    changes={
+        "sdpa": {"attn_implementation": "sdpa"},
+        "checkpointing": {"gradient_checkpointing": "true"},
+        "fused-loss": {
+            "plugins+": "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin",
+            "cut_cross_entropy": "true",
+        },
+        "8-bit-optimizer": {"optimizer": "adamw_bnb_8bit"},
+        "lora": {"adapter": "lora", "lora_r": "{rank}", "lora_target_linear": "true"},
+        "4-bit-base": {"adapter": "qlora", "load_in_4bit": "true"},
+        "fsdp-full": _FSDP,
+        "fsdp-full all": _FSDP | {"fsdp_config.offload_params": "true"},
+        "context": {"context_parallel_size": "{degree}"},
+    },
 )

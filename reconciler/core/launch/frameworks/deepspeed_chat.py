@@ -64,4 +64,12 @@ DEEPSPEED_CHAT = Framework(
     read_method=_read_method,
     read_precision=_read_precision,
     read_sharding=_read_sharding,
+    changes={
+        "checkpointing": {"gradient_checkpointing": ""},
+        "lora": {"lora_dim": "{rank}", "lora_module_name": "decoder.layers.", "only_optimize_lora": ""},
+        "zero-2": {"zero_stage": "2"},
+        "zero-3": {"zero_stage": "3"},
+        "zero-2 optimizer": {"zero_stage": "2", "offload": ""},
+        "zero-3 all": {"zero_stage": "3", "offload": ""},
+    },
 )

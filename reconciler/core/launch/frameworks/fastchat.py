@@ -2,7 +2,7 @@
 
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Extraction, Framework
-from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
+from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.settings import is_true
 from reconciler.core.launch.training import read_framework_method
 from reconciler.core.patterns import later
@@ -28,4 +28,5 @@ FASTCHAT = Framework(
     settings=TRAINER_SETTINGS | {"sequence": ("model_max_length",)},
     defaults=TRAINER_DEFAULTS | {"sequence": "512", "lora_rank": "8", "lora_targets": "q_proj,v_proj"},
     read_method=_read_method,
+    changes=TRAINER_CHANGES,
 )

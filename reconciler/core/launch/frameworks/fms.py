@@ -7,7 +7,7 @@ import msgspec
 
 from reconciler.core.launch.facts import Diagnostic
 from reconciler.core.launch.framework import Extraction, Framework
-from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
+from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.settings import flatten, read_file, setting_from_env
 from reconciler.core.patterns import later
 
@@ -89,4 +89,5 @@ FMS = Framework(
     read_environment=_read_environment,
     fp32_master_weights=True,
     read_sharding=_read_sharding,
+    changes=TRAINER_CHANGES | {"lora": {"peft_method": "lora", "r|lora_r": "{rank}", "target_modules": "all-linear"}},
 )

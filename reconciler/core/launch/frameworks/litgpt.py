@@ -141,4 +141,5 @@ LITGPT = Framework(
     read_precision=_read_precision,
     read_sharding=_read_sharding,
     complete=_complete,
+    changes={"4-bit-base": {"quantize": "bnb.nf4"}},
 )

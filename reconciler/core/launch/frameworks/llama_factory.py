@@ -62,4 +62,16 @@ LLAMA_FACTORY = Framework(
     objective_settings=("stage",),
     objectives=PREFERENCES | {"rm": "value-head"},
     read_method=_read_method,
+    changes={
+        "sdpa": {"flash_attn": "sdpa"},
+        "checkpointing": {"disable_gradient_checkpointing": "false"},
+        "fused-loss": {"enable_liger_kernel": "true"},
+        "8-bit-optimizer": {"optim": "adamw_bnb_8bit"},
+        "lora": {"finetuning_type": "lora", "lora_rank": "{rank}", "lora_target": "all"},
+        "4-bit-base": {"quantization_bit": "4"},
+        "zero-2": {"deepspeed": "examples/deepspeed/ds_z2_config.json"},
+        "zero-3": {"deepspeed": "examples/deepspeed/ds_z3_config.json"},
+        "zero-2 optimizer": {"deepspeed": "examples/deepspeed/ds_z2_offload_config.json"},
+        "zero-3 all": {"deepspeed": "examples/deepspeed/ds_z3_offload_config.json"},
+    },
 )

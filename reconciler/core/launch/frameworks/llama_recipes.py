@@ -51,4 +51,9 @@ LLAMA_RECIPES = Framework(
     optimizers={"anyprecision": "adamw_anyprecision"},
     read_method=_read_method,
     read_sharding=_read_sharding,
+    changes={
+        "checkpointing": {"fsdp_activation_checkpointing|fsdp_config.fsdp_activation_checkpointing": "true"},
+        "fsdp-full": {"enable_fsdp": ""},
+        "4-bit-base": {"quantization": "4bit"},
+    },
 )

@@ -1,7 +1,7 @@
 """ms-swift: https://swift.readthedocs.io."""
 
 from reconciler.core.launch.framework import Command, Extraction, Framework
-from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
+from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import count_per_node
 from reconciler.core.launch.objective import OTHER_OBJECTIVES, PREFERENCES
 from reconciler.core.patterns import later
@@ -66,4 +66,10 @@ MS_SWIFT = Framework(
         "zero2-offload": ("2", "optimizer"),
         "zero3-offload": ("3", "all"),
     },
+    changes={name: TRAINER_CHANGES[name] for name in ("checkpointing", "fused-loss", "8-bit-optimizer")}
+    | {"lora": {"tuner_type|train_type|sft_type": "lora", "lora_rank": "{rank}", "target_modules": "all-linear"}}
+    | {"4-bit-base": {"quant_method": "bnb", "quant_bits|quantization_bit": "4"}}
+    | {"zero-2": {"deepspeed": "zero2"}, "zero-2 optimizer": {"deepspeed": "zero2_offload"}}
+    | {"zero-3": {"deepspeed": "zero3"}, "zero-3 all": {"deepspeed": "zero3_offload"}}
+    | {"sdpa": {"attn_impl": "sdpa"}, "context": {"sequence_parallel_size": "{degree}"}},
 )

@@ -3,7 +3,7 @@
 from collections.abc import Set as AbstractSet
 
 from reconciler.core.launch.framework import Framework
-from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
+from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 
 
 def _matches(script: str, flags: AbstractSet[str]) -> bool:
@@ -18,4 +18,5 @@ QWEN = Framework(
     settings=TRAINER_SETTINGS | {"sequence": ("model_max_length",)},
     defaults=TRAINER_DEFAULTS | {"sequence": "8192", "lora_rank": "64", "lora_targets": "c_attn,c_proj,w1,w2"},
     qlora_method="gptq-lora",
+    changes=TRAINER_CHANGES,
 )

@@ -3,7 +3,12 @@
 from msgspec.structs import replace
 
 from reconciler.core.launch.framework import Framework
-from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS, TRAINER_SOURCE
+from reconciler.core.launch.frameworks.transformers import (
+    TRAINER_CHANGES,
+    TRAINER_DEFAULTS,
+    TRAINER_SETTINGS,
+    TRAINER_SOURCE,
+)
 
 _TRAINER_FLAGS = frozenset({"per_device_train_batch_size", "num_train_epochs", "save_strategy", "lr_scheduler_type"})
 
@@ -34,4 +39,5 @@ TRAINER_SCRIPT = replace(
     source=TRAINER_SOURCE,
     matches=lambda _script, flags: not flags.isdisjoint(_TRAINER_FLAGS),
     defaults=TRAINER_DEFAULTS,
+    changes=TRAINER_CHANGES,
 )

@@ -113,4 +113,10 @@ TORCHTUNE = Framework(
     read_precision=_read_precision,
     read_sharding=_read_sharding,
     complete=_complete,
+    changes={
+        "checkpointing": {"enable_activation_checkpointing": "True"},
+        "8-bit-optimizer": {"optimizer._component_": "bitsandbytes.optim.AdamW8bit"},
+        "fsdp-full": {"fsdp_reshard_after_forward": "True"},
+        "fsdp-full all": {"fsdp_cpu_offload": "True"},
+    },
 )

@@ -29,6 +29,13 @@ TRAINER_DEFAULTS = {
     "attention": "sdpa",
     "fused_loss": "false",
 }
+TRAINER_CHANGES: dict[str, dict[str, str]] = {
+    "checkpointing": {"gradient_checkpointing": "true"},
+    "fused-loss": {"use_liger_kernel": "true"},
+    "8-bit-optimizer": {"optim": "adamw_bnb_8bit"},
+    "fsdp-full": {"fsdp": "full_shard auto_wrap"},
+    "fsdp-full all": {"fsdp": "full_shard auto_wrap offload"},
+}
 TRAINER_SOURCE = "transformers.TrainingArguments"
 
 TRANSFORMERS = Framework(
@@ -37,4 +44,5 @@ TRANSFORMERS = Framework(
     programs=later(r"(?:.*/)?run_(?:clm|mlm|seq2seq|summarization|translation)(?:_lora)?\.py"),
     settings=TRAINER_SETTINGS,
     defaults=TRAINER_DEFAULTS,
+    changes=TRAINER_CHANGES,
 )

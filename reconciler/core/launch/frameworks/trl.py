@@ -3,7 +3,7 @@
 from collections.abc import Set as AbstractSet
 
 from reconciler.core.launch.framework import Command, Extraction, Framework
-from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
+from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import read_script_processes
 from reconciler.core.launch.objective import OTHER_OBJECTIVES, PREFERENCES
 from reconciler.core.patterns import later
@@ -31,6 +31,13 @@ _OBJECTIVES = (
     | {"run_dpo": "dpo", "run_orpo": "orpo"}
 )
 
+# https://huggingface.co/docs/trl/distributing_training (context parallelism, which needs FSDP 2)
+_CONTEXT = {
+    "--use_fsdp": "",
+    "--fsdp_version": "2",
+    "--use_parallelism_config": "",
+    "--parallelism_config_cp_size": "{degree}",
+}
 _OWN_FLAGS = frozenset({"dataset_name", "use_peft", "dataset_train_split", "dataset_text_field", "assistant_only_loss"})
 
 
@@ -87,4 +94,7 @@ TRL = Framework(
     objectives=_OBJECTIVES,
     loads_fp32=True,
     other_objectives=later(rf"trl(?: |\.scripts\.){OTHER_OBJECTIVES}"),
+    changes=TRAINER_CHANGES
+    | {"lora": {"use_peft": "true", "lora_r": "{rank}", "lora_target_modules": "all-linear"}}
+    | {"4-bit-base": {"load_in_4bit": "true"}, "sdpa": {"attn_implementation": "sdpa"}, "context": _CONTEXT},
 )

@@ -5,8 +5,18 @@ several. `engine_layouts(question)` are the layouts that ado-autoconf is asked a
 """
 
 from reconciler.core.sizing.decide.choose import decide, decide_cheapest
-from reconciler.core.sizing.decide.evaluate import Estimator, Speed
+from reconciler.core.sizing.decide.evaluate import Estimator, Evaluator, Speed
 from reconciler.core.sizing.decide.explain import format_gpus
-from reconciler.core.sizing.decide.layouts import engine_layouts, in_domain
+from reconciler.core.sizing.decide.layouts import engine_layouts, in_domain, layout_options
 
-__all__ = ["Estimator", "Speed", "decide", "decide_cheapest", "engine_layouts", "format_gpus", "in_domain"]
+__all__ = [
+    "Estimator",
+    "Evaluator",
+    "Speed",
+    "decide",
+    "decide_cheapest",
+    "engine_layouts",
+    "format_gpus",
+    "in_domain",
+    "layout_options",
+]

@@ -10,8 +10,10 @@ from reconciler.core.sizing.decide.layouts import LayoutOptions
 from reconciler.core.sizing.decide.opinion import NO_OPINION, EngineOpinion
 from reconciler.core.sizing.decision import Candidate, Confidence, DecisionReason, Estimate
 from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import UNCERTAINTY, Question
 from reconciler.core.sizing.throughput.cost import Throughput
+from reconciler.core.sizing.throughput.forecast import throughput
 from reconciler.core.sizing.training import Layout, Method, Training
 
 Estimator = Callable[[Training, Layout, Gpu], Estimate]
@@ -106,7 +108,13 @@ class Evaluator:
     memory model alone accepted one of those, a low probability of the later layout is ignored.
     """
 
-    def __init__(self, question: Question, estimator: Estimator, speed: Speed | None, opinion: EngineOpinion) -> None:
+    def __init__(
+        self,
+        question: Question,
+        estimator: Estimator = estimate,
+        speed: Speed | None = throughput,
+        opinion: EngineOpinion = NO_OPINION,
+    ) -> None:
         self.question = question
         self._estimator, self._speed, self._opinion = estimator, speed, opinion
         self._estimates: dict[Layout, Estimate] = {}

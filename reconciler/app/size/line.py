@@ -1,0 +1,125 @@
+"""Answer the sizing question of a launch line that is in no file."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from reconciler.app.size.answers import completed
+from reconciler.app.size.files import asked_question, requested_candidate
+from reconciler.core.config import SizingSettings
+from reconciler.core.launch import Diagnostic, FlagReview, Launch, parse_launch, resolve_file, review_flags
+from reconciler.core.launch.changes import SettingEdit
+from reconciler.core.objects import SourceRef
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.sizing.decide import decide_cheapest
+from reconciler.core.sizing.job_questions import JobQuestions, build_questions
+from reconciler.core.sizing.remedies import Situation
+from reconciler.core.sizing.summary import describe_question, summarize
+from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.sizing.training import Training
+from reconciler.errors import InvalidInput
+from reconciler.outputs.sizing.answer import SizeAnswer
+
+PATH = "line"
+"""What messages call the place of a line."""
+
+
+def size_line(
+    text: str,
+    tables: SizingTables,
+    settings: SizingSettings,
+    files: Mapping[str, bytes],
+    *,
+    gpus: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> tuple[SizeAnswer, tuple[Problem, ...]]:
+    """Size what a launch line trains, and return the warnings about it.
+
+    text: the line, or the shell script around it.
+    files: configurations that the line may name, by path.
+    gpus: the number of GPUs that it runs on; a process is started on each, unless the line says otherwise.
+    env: variables that the line sees.
+
+    Raises `InvalidInput` with all reasons why it cannot be sized.
+    """
+    line = _Line(text, tables, settings, files, gpus, env or {})
+    launch, review = line.read()
+    problems = tuple(_problems(text, review.refused))
+    built = line.questions(launch, review) if launch is not None and not problems else JobQuestions()
+    problems += tuple(_problems(text, built.diagnostics))
+    if launch is None or problems:
+        raise InvalidInput(problems)
+    decision = decide_cheapest(built.questions)
+    product = decision.chosen.gpu if decision.chosen else built.questions[0].gpu
+    question = next(question for question in built.questions if question.gpu == product)
+    asked = question if gpus is None else asked_question(question, gpus)
+    defaults = [(name, fact.origin) for name, fact in built.defaults if fact.origin]
+    answer = SizeAnswer(
+        question=question,
+        decision=decision,
+        note=summarize(decision, read=describe_question(question, defaults)),
+        requested=None if gpus is None else requested_candidate(asked, decision, gpus),
+    )
+    situation = Situation(
+        offered=tuple(tables.gpus),
+        most_gpus=settings.max_gpus,
+        framework=launch.framework,
+        launch=launch,
+        reread=line.reread,
+    )
+    warnings = (replace(problem, severity=Severity.WARNING) for problem in _problems(text, review.warnings))
+    return completed(answer, situation, asked), tuple(warnings)
+
+
+class _Line:
+    """A line with what it is read against."""
+
+    def __init__(  # noqa: PLR0917 - the arguments of `size_line`
+        self,
+        text: str,
+        tables: SizingTables,
+        settings: SizingSettings,
+        files: Mapping[str, bytes],
+        gpus: int | None,
+        env: Mapping[str, str],
+    ) -> None:
+        self._words = ("bash", "-c", text)
+        self._tables, self._settings, self._files, self._gpus, self._env = tables, settings, files, gpus, env
+
+    def read(self, edits: Iterable[SettingEdit] = ()) -> tuple[Launch | None, FlagReview]:
+        """Return the line with `edits`, and the review of its flags; what cannot be read is refused."""
+        parsed = parse_launch(self._words, (), dict(self._env), self._named, edits=tuple(edits))
+        if parsed.launch is None or parsed.diagnostics:
+            return parsed.launch, FlagReview(refused=parsed.diagnostics)
+        return parsed.launch, review_flags(parsed.launch, self._tables.flags)
+
+    def questions(self, launch: Launch, review: FlagReview) -> JobQuestions:
+        """Return the questions of a line."""
+        return build_questions(
+            launch,
+            self._settings,
+            self._tables,
+            requested_gpus=self._gpus,
+            files=self._files.get,
+            is_uncertain=bool(review.warnings),
+        )
+
+    def reread(self, edits: Iterable[SettingEdit]) -> Training | None:
+        """Return what the line would train with other settings; None if it could then not be sized."""
+        launch, review = self.read(edits)
+        if launch is None or review.refused:
+            return None
+        found = self.questions(launch, review).questions
+        return found[0].training if found else None
+
+    def _named(self, written: str) -> bytes | None:
+        path = resolve_file(written, self._files, "")
+        return self._files[path] if path else None
+
+
+def _problems(text: str, diagnostics: Iterable[Diagnostic]) -> Iterable[Problem]:
+    for diagnostic in diagnostics:
+        at = 0 if diagnostic.span is None else diagnostic.span.start
+        before = text[:at]
+        place = SourceRef(path=PATH, line=before.count("\n") + 1, column=at - (before.rfind("\n") + 1) + 1)
+        yield diagnostic.to_problem(place, "")

@@ -1,0 +1,327 @@
+"""Remedies for a training that does not fit: each with its memory and cost, and the settings that make it."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.core.launch import Framework, Launch
+from reconciler.core.launch.changes import DEEPSPEED_CHANGES, SettingEdit, SettingOwner, edits_for
+from reconciler.core.sizing.decide import Evaluator, layout_options
+from reconciler.core.sizing.decision import Candidate, DecisionReason
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.question import Goal, Question
+from reconciler.core.sizing.remedies.savings import RANK, Saving, SavingKind, savings_of
+from reconciler.core.sizing.throughput.cost import layout_cost
+from reconciler.core.sizing.throughput.forecast import throughput
+from reconciler.core.sizing.training import Layout, Training
+
+_MOST_TIMES_GPUS = 8
+_MAX_PAIRS = 3
+_MAX_PRODUCTS = 2
+_LEAST_SAVED = 0.01
+"""Fraction of the need below which a change is not a remedy."""
+
+_MEMORY_REASONS = frozenset(
+    (
+        *(DecisionReason.DOES_NOT_FIT, DecisionReason.VETO, DecisionReason.BAND, DecisionReason.PAGED),
+        *(DecisionReason.HOST_MEMORY, DecisionReason.UNMEASURED),
+    )
+)
+_KINDS = tuple(SavingKind)
+_EXCLUSIVE = (
+    {SavingKind.LORA, SavingKind.QLORA},
+    {SavingKind.SHARDING, SavingKind.OFFLOAD},
+    {SavingKind.ACCUMULATION, SavingKind.MORE_GPUS},
+)
+"""Kinds that are not combined."""
+
+Reread = Callable[[Sequence[SettingEdit]], Training | None]
+"""Reads the launch line with other settings; None if it can then not be sized."""
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """Where a training comes from. `framework`, `launch` and `reread` are None if there is no line.
+
+    `offered` are the GPU products to choose from, `most_gpus` the largest number of GPUs to propose.
+    """
+
+    offered: tuple[Gpu, ...] = ()
+    most_gpus: int = 64
+    framework: Framework | None = None
+    launch: Launch | None = None
+    reread: Reread | None = None
+
+    @property
+    def known_changes(self) -> frozenset[str] | None:
+        """Names of the changes that framework and launcher have; None if the framework is unknown."""
+        framework = self.framework
+        if framework is None or not framework.name:
+            return None
+        launcher = self.launch.launcher.changes if self.launch is not None else {}
+        own = edits_for(next(iter(DEEPSPEED_CHANGES)), framework, self.launch)
+        in_file = DEEPSPEED_CHANGES if own and own[0].owner is SettingOwner.DEEPSPEED else {}
+        return frozenset((*framework.changes, *launcher, *in_file))
+
+    def edits(self, savings: Iterable[Saving]) -> tuple[tuple[SettingEdit, ...], str]:
+        """Return the settings that make the changes, and a refusal if the framework lacks one."""
+        if self.framework is None or not self.framework.name:
+            return (), ""
+        edits: dict[tuple[SettingOwner, str], SettingEdit] = {}
+        for saving in savings:
+            values = {"rank": str(RANK), "degree": str(saving.degree)}
+            for change in saving.changes:
+                found = edits_for(change, self.framework, self.launch, values)
+                if found is None:
+                    return (), f"no setting of {self.framework.name} for it is known"
+                edits |= {(edit.owner, edit.name): edit for edit in found}
+        return tuple(edits.values()), ""
+
+
+class Remedy(Struct, frozen=True, kw_only=True):
+    """Changes of a training that were evaluated together.
+
+    `before` is the rejected candidate that they change, `after` the result, whose estimate is that of `training` and
+    the candidate's layout. `cost` is the cost of a trained token relative to `before` if that ran (None: unknown).
+    `edits` are the settings to change; `refusal` says that the framework has none. `is_sized` is false if the line with
+    these settings could not be sized.
+    """
+
+    savings: tuple[Saving, ...]
+    training: Training
+    before: Candidate
+    after: Candidate
+    cost: float | None = None
+    edits: tuple[SettingEdit, ...] = ()
+    refusal: str = ""
+    is_sized: bool = True
+
+    @property
+    def kinds(self) -> tuple[SavingKind, ...]:
+        """What is changed."""
+        return tuple(saving.kind for saving in self.savings)
+
+    @property
+    def text(self) -> str:
+        """The changes in words."""
+        return " and ".join(saving.text for saving in self.savings)
+
+    @property
+    def keeps_training(self) -> bool:
+        """Whether the same weights are trained in the same way."""
+        return all(kind.keeps_training for kind in self.kinds)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the training fits with the changes, and they can be made."""
+        return self.after.fits and not self.refusal
+
+
+class Remedies(Struct, frozen=True, kw_only=True):
+    """The remedies for `base`: those that are `enough`, cheapest first, those that alone are not, and the refused."""
+
+    base: Candidate
+    enough: tuple[Remedy, ...] = ()
+    not_enough: tuple[Remedy, ...] = ()
+    refused: tuple[Remedy, ...] = ()
+
+
+def find_remedies(question: Question, rejected: Sequence[Candidate], situation: Situation) -> Remedies | None:
+    """Return what would make a training fit on the GPUs of one of the `rejected` candidates, fewest first.
+
+    Every change is evaluated with the memory model, and keeps the effective batch. If no change is enough that trains
+    the same weights on the same GPUs, pairs are tried. None if no candidate was rejected for its memory.
+    """
+    tried = tuple(one for one in rejected if one.reason in _MEMORY_REASONS and not one.fits)
+    return _RemedySearch(question, tried, situation).run() if tried else None
+
+
+class _RemedySearch:
+    def __init__(self, question: Question, tried: Sequence[Candidate], situation: Situation) -> None:
+        self._question, self._tried, self._situation = question, tried, situation
+        self._base = tried[-1]
+
+    def run(self) -> Remedies:
+        situation, training = self._situation, self._question.training
+        savings = list(savings_of(training, self._base.layout.gpus, situation.known_changes))
+        if self._base.layout.gpus < situation.most_gpus:
+            savings.append(Saving(kind=SavingKind.MORE_GPUS, text="more GPUs"))
+        singles = list(self._remedies((saving,) for saving in savings))
+        others = sorted((one for gpu in situation.offered if (one := self._on_other(gpu)) is not None), key=_rank)
+        pairs: list[Remedy] = []
+        if not any(one.is_enough and one.keeps_training and SavingKind.MORE_GPUS not in one.kinds for one in singles):
+            helpful = [one.savings[0] for one in singles if not one.refusal and not one.is_enough]
+            pairs = sorted(self._remedies(_pairs(helpful)), key=_rank)
+        found = [*singles, *others[:_MAX_PRODUCTS]]
+        enough = [*found, *[pair for pair in pairs if pair.is_enough][:_MAX_PAIRS]]
+        return Remedies(
+            base=self._base,
+            enough=tuple(sorted((one for one in enough if one.is_enough), key=_rank)),
+            not_enough=tuple(sorted((one for one in singles if not one.after.fits and not one.refusal), key=_need)),
+            refused=tuple(sorted((one for one in singles if one.refusal), key=_rank)),
+        )
+
+    def _remedies(self, combined: Iterable[tuple[Saving, ...]]) -> Iterator[Remedy]:
+        """Yield what saves memory, of each kind that offers several (stages, degrees) the first that is enough."""
+        found: dict[tuple[SavingKind, ...], Remedy] = {}
+        for savings in combined:
+            kinds = tuple(saving.kind for saving in savings)
+            if kinds in found and found[kinds].is_enough:
+                continue
+            remedy = self._evaluate(savings)
+            if remedy is not None and (kinds not in found or _need(remedy) < _need(found[kinds])):
+                found[kinds] = remedy
+        yield from found.values()
+
+    def _evaluate(self, savings: tuple[Saving, ...]) -> Remedy | None:
+        """Evaluate changes on the fewest GPUs that fit, else on the most; None if they save nothing."""
+        edits, refusal = self._situation.edits(savings)
+        training, is_sized = self._training(savings, edits)
+        changed = replace(self._question, training=training)
+        evaluator = Evaluator(changed)
+        best: tuple[Candidate, Candidate] | None = None
+        for before, layout in self._layouts(savings, training):
+            best = before, evaluator.evaluate(layout)
+            if best[1].fits:
+                break
+        if best is None:
+            return None
+        before, after = best
+        if not after.fits and not _saves(before, after):
+            return None
+        if not refusal:
+            edits += self._batch_edits(before.layout, after.layout)
+        return Remedy(
+            savings=tuple(
+                replace(saving, text=f"{after.layout.gpus} GPUs") if saving.kind is SavingKind.MORE_GPUS else saving
+                for saving in savings
+            ),
+            training=training,
+            before=before,
+            after=after,
+            cost=_relative_cost(self._question.training, before, training, after),
+            edits=edits,
+            refusal=refusal,
+            is_sized=is_sized,
+        )
+
+    def _on_other(self, gpu: Gpu) -> Remedy | None:
+        """Evaluate the training on another GPU product, on the fewest GPUs that fit."""
+        question = self._question
+        per_worker = min(question.gpus_per_worker, gpu.per_node or question.gpus_per_worker)
+        evaluator = Evaluator(replace(question, gpu=gpu, gpus_per_worker=per_worker))
+        if gpu.product == question.gpu.product or gpu.vendor is not question.gpu.vendor or not gpu.bf16:
+            return None
+        for before in self._tried:
+            if before.layout.gpus_per_worker > per_worker:
+                continue
+            after = evaluator.evaluate(before.layout)
+            if after.fits:
+                training = question.training
+                saving = Saving(kind=SavingKind.OTHER_GPU, text=f"{after.layout.gpus} x {gpu.product}")
+                cost = _relative_cost(training, before, training, after)
+                return Remedy(savings=(saving,), training=training, before=before, after=after, cost=cost)
+        return None
+
+    def _training(self, savings: Sequence[Saving], edits: Sequence[SettingEdit]) -> tuple[Training, bool]:
+        """Return the training that the line says with the edits; else that with the changes themselves, and False."""
+        changed = self._question.training
+        for saving in savings:
+            changed = saving.apply(changed)
+        reread = self._situation.reread
+        if reread is None or not edits:
+            return changed, True
+        found = reread(edits)
+        return found or changed, found is not None
+
+    def _layouts(self, savings: Sequence[Saving], training: Training) -> Iterator[tuple[Candidate, Layout]]:
+        """Yield the layouts to try, each with the rejected candidate that it replaces."""
+        kinds = {saving.kind for saving in savings}
+        if SavingKind.MORE_GPUS in kinds:
+            for layout in self._larger():
+                yield self._base, _shared(layout, self._question.training, training)
+            return
+        for before in self._tried:
+            layout = _shared(before.layout, self._question.training, training)
+            if SavingKind.ACCUMULATION in kinds:
+                yield from ((before, smaller) for smaller in _smaller_batches(layout))
+            else:
+                yield before, layout
+
+    def _larger(self) -> Iterator[Layout]:
+        """Yield layouts on more GPUs that keep the effective batch: twice, four times … as many."""
+        most = min(self._situation.most_gpus, _MOST_TIMES_GPUS * self._base.layout.gpus)
+        gpus = 2 * self._base.layout.gpus
+        while gpus <= most:
+            question = replace(self._question, goal=Goal.AVOID_OOM, requested_gpus=gpus, max_gpus=gpus)
+            yield from layout_options(question, gpus).layouts
+            gpus *= 2
+
+    def _batch_edits(self, before: Layout, after: Layout) -> tuple[SettingEdit, ...]:
+        framework = self._situation.framework
+        if framework is None:
+            return ()
+        numbers = [
+            ("batch", before.batch, after.batch),
+            ("accumulation", before.accumulation, after.accumulation),
+        ]
+        named = ((framework.settings.get(fact, ()), new) for fact, old, new in numbers if old != new)
+        return tuple(
+            SettingEdit(owner=SettingOwner.FRAMEWORK, name=names[0], value=str(new)) for names, new in named if names
+        )
+
+
+def _shared(layout: Layout, before: Training, after: Training) -> Layout:
+    """Return a layout with as many more steps as context parallelism leaves fewer samples to a step."""
+    times = max(1, after.context // before.context)
+    return replace(layout, accumulation=layout.accumulation * times)
+
+
+def _smaller_batches(layout: Layout) -> Iterator[Layout]:
+    """Yield layouts with smaller batches and more steps that keep the effective batch, largest first."""
+    in_all = layout.batch * layout.accumulation
+    for batch in range(layout.batch - 1, 0, -1):
+        if in_all % batch == 0:
+            yield replace(layout, batch=batch, accumulation=in_all // batch)
+
+
+def _pairs(savings: Sequence[Saving]) -> Iterator[tuple[Saving, ...]]:
+    for pair in combinations(sorted(savings, key=lambda one: _KINDS.index(one.kind)), 2):
+        kinds = {saving.kind for saving in pair}
+        if len(kinds) == len(pair) and not any(kinds <= group for group in _EXCLUSIVE):
+            yield pair
+
+
+def _saves(before: Candidate, after: Candidate) -> bool:
+    if before.estimate is None or after.estimate is None:
+        return False
+    return after.estimate.need_gib < before.estimate.need_gib * (1 - _LEAST_SAVED)
+
+
+def _relative_cost(training: Training, before: Candidate, changed: Training, after: Candidate) -> float | None:
+    """Return the cost of a trained token after a change, relative to before; None if a speed is unknown.
+
+    Prices of the repository count if it has those of both GPU products.
+    """
+    relative = before.gpu.currency != after.gpu.currency
+    costs = [
+        layout_cost(one.gpu, one.layout.gpus, throughput(trained, one.layout, one.gpu), relative=relative)
+        for trained, one in ((training, before), (changed, after))
+    ]
+    old, new = (cost.per_million_tokens for cost in costs)
+    return new / old if old and new else None
+
+
+def _rank(remedy: Remedy) -> tuple[bool, bool, float, int, list[int]]:
+    """Order remedies: those that keep what is trained, those of known cost, the cheapest, the fewest changes."""
+    is_unknown = remedy.cost is None
+    cost = 0.0 if remedy.cost is None else round(remedy.cost, 2)
+    order = [_KINDS.index(kind) for kind in remedy.kinds]
+    return (not remedy.keeps_training, is_unknown, cost, len(order), order)
+
+
+def _need(remedy: Remedy) -> float:
+    """Return the memory that is needed after the changes, less what fits: the closest comes first."""
+    estimate = remedy.after.estimate
+    return 0.0 if estimate is None or remedy.after.fits else estimate.need_gib / remedy.after.gpu.memory_gib

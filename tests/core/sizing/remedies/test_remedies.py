@@ -1,0 +1,222 @@
+"""Remedies: their figures are those of a fresh estimate, they keep the batch, and they are ranked by cost."""
+
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+from reconciler.core.launch import Framework
+from reconciler.core.sizing.decide import Evaluator, decide
+from reconciler.core.sizing.memory import estimate
+from reconciler.core.sizing.question import Question
+from reconciler.core.sizing.remedies import Remedies, Remedy, SavingKind, Situation, find_remedies
+from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Strategy
+from tests.core.sizing.remedies.trainings import framework, question, situations, training
+from tests.core.sizing.tables import GPU_TABLE
+
+ALL = tuple(GPU_TABLE)
+
+
+def remedies(asked: Question, layout: Layout, situation: Situation) -> Remedies:
+    rejected = Evaluator(asked).evaluate(layout)
+    assert not rejected.fits, rejected.text
+    found = find_remedies(asked, [rejected], situation)
+    assert found is not None
+    return found
+
+
+def samples(remedy: Remedy) -> int:
+    """Return the samples of an update: context parallelism gives one sample to several GPUs."""
+    layout = remedy.after.layout
+    return layout.gpus // remedy.training.context * layout.batch * layout.accumulation
+
+
+def kinds(found: tuple[Remedy, ...]) -> list[tuple[str, ...]]:
+    return [tuple(str(kind) for kind in one.kinds) for one in found]
+
+
+@settings(max_examples=25, deadline=None)
+@given(situations())
+def test_every_remedy_is_what_it_says(case: tuple[Question, Layout, Framework | None]) -> None:
+    asked, layout, known = case
+    rejected = Evaluator(asked).evaluate(layout)
+    found = find_remedies(asked, [rejected], Situation(offered=ALL, framework=known))
+    if rejected.fits:
+        assert found is None
+        return
+    if found is None:  # not for its memory
+        return
+    effective = layout.gpus // asked.training.context * layout.batch * layout.accumulation
+    for remedy in (*found.enough, *found.not_enough, *found.refused):
+        after = remedy.after
+        fresh = estimate(remedy.training, after.layout, after.gpu)
+        assert after.estimate is not None
+        assert after.estimate.need_gib == fresh.need_gib
+        assert after.estimate.peak_gib == fresh.peak_gib
+        assert samples(remedy) == effective
+        assert (
+            after.fits == Evaluator(replace(asked, training=remedy.training, gpu=after.gpu)).evaluate(after.layout).fits
+        )
+        assert remedy.after.fits or after.estimate.need_gib < (rejected.estimate or fresh).need_gib
+        assert not (remedy.edits and remedy.refusal)
+        assert bool(remedy.refusal) <= (known is not None)
+    assert all(one.is_enough for one in found.enough)
+    assert not any(one.after.fits for one in found.not_enough)
+    ranks = [(not one.keeps_training, one.cost is None, round(one.cost or 0, 2)) for one in found.enough]
+    assert ranks == sorted(ranks)
+
+
+def test_what_a_remedy_is_called_and_what_it_costs() -> None:
+    """8 B parameters in full on 4 GPUs with TRL: checkpointing computes a third more, accumulation next to nothing."""
+    layout = Layout(gpus=4, batch=4)
+    one = training(checkpointing=False, framework="trl", sequence=8192)
+    found = remedies(question(one, layout), layout, Situation(framework=framework("trl")))
+    by_kind = {remedy.kinds: remedy for remedy in found.enough}
+    checkpointing = by_kind[SavingKind.CHECKPOINTING,]
+    assert [(edit.name, edit.value) for edit in checkpointing.edits] == [("gradient_checkpointing", "true")]
+    assert checkpointing.cost is not None
+    assert 1.2 < checkpointing.cost < 1.4
+    assert checkpointing.after.estimate is not None
+    assert found.base.estimate is not None
+    assert checkpointing.after.estimate.need_gib < found.base.estimate.need_gib / 2
+    assert checkpointing.keeps_training
+    assert all(not remedy.after.fits for remedy in found.not_enough)
+
+
+def test_accumulation_takes_the_largest_batch_that_fits() -> None:
+    layout = Layout(gpus=1, batch=16, accumulation=2)
+    asked = question(training(method=Method.LORA), layout)
+    found = remedies(asked, layout, Situation(framework=framework("trl")))
+    remedy = next(one for one in found.enough if one.kinds == (SavingKind.ACCUMULATION,))
+    chosen = remedy.after.layout
+    assert chosen.batch * chosen.accumulation == 32
+    larger = next(batch for batch in range(chosen.batch + 1, 17) if 32 % batch == 0)
+    assert not Evaluator(asked).evaluate(replace(layout, batch=larger, accumulation=32 // larger)).fits
+    assert {edit.name: edit.value for edit in remedy.edits} == {
+        "per_device_train_batch_size": str(chosen.batch),
+        "gradient_accumulation_steps": str(chosen.accumulation),
+    }
+
+
+def test_pairs_are_tried_when_nothing_alone_is_enough() -> None:
+    layout = Layout(gpus=2, batch=8)
+    one = training(method=Method.LORA, checkpointing=False, sequence=16384)
+    found = remedies(question(one, layout), layout, Situation(framework=framework("axolotl"), most_gpus=2))
+    assert not any(len(kind) == 1 for kind in kinds(found.enough))
+    assert ("accumulation", "checkpointing") in kinds(found.enough)
+    pair = next(one for one in found.enough if set(one.kinds) == {SavingKind.ACCUMULATION, SavingKind.CHECKPOINTING})
+    assert {edit.name for edit in pair.edits} == {
+        "gradient_checkpointing",
+        "micro_batch_size",
+        "gradient_accumulation_steps",
+    }
+
+
+def test_pairs_are_not_tried_when_one_change_is_enough() -> None:
+    layout = Layout(gpus=4, batch=4)
+    found = remedies(question(training(checkpointing=False), layout), layout, Situation(offered=ALL))
+    assert all(len(kind) == 1 for kind in kinds(found.enough))
+
+
+def test_adapters_come_last_although_they_are_cheap() -> None:
+    layout = Layout(gpus=1, batch=1)
+    found = remedies(question(training(), layout), layout, Situation(framework=framework("trl"), offered=ALL))
+    keeps = [one.keeps_training for one in found.enough]
+    assert keeps == sorted(keeps, reverse=True)
+    assert found.enough[-1].kinds[0] in {SavingKind.LORA, SavingKind.QLORA}
+    assert {edit.name: edit.value for edit in found.enough[-1].edits}["use_peft"] == "true"
+
+
+def test_what_a_framework_cannot_do_is_refused() -> None:
+    layout = Layout(gpus=1, batch=1)
+    found = remedies(question(training(), layout), layout, Situation(framework=framework("torchtune")))
+    assert ("lora",) in kinds(found.refused)
+    refused = next(one for one in found.refused if one.kinds == (SavingKind.LORA,))
+    assert refused.refusal == "no setting of torchtune for it is known"
+    assert refused.edits == ()
+    assert not refused.is_enough
+
+
+def test_an_unknown_framework_refuses_nothing_and_names_nothing() -> None:
+    layout = Layout(gpus=1, batch=1)
+    found = remedies(question(training(), layout), layout, Situation())
+    assert found.refused == ()
+    assert all(one.edits == () for one in found.enough)
+
+
+def test_the_framework_decides_between_fsdp_and_zero() -> None:
+    layout = Layout(gpus=8, batch=1)
+    asked = question(training(strategy=Strategy.DDP, sequence=512), layout, "NVIDIA-L40S")
+
+    def strategies(name: str) -> set[Strategy]:
+        found = remedies(asked, layout, Situation(framework=framework(name)))
+        listed = (*found.enough, *found.not_enough, *found.refused)
+        return {one.training.strategy for one in listed if one.kinds == (SavingKind.SHARDING,)}
+
+    assert strategies("trl") == {Strategy.FSDP_FULL}
+    assert strategies("llama-factory") <= {Strategy.ZERO2, Strategy.ZERO3}
+    assert strategies("llama-factory")
+
+
+def test_host_memory_limits_offloading() -> None:
+    layout = Layout(gpus=8, batch=1)
+    asked = question(training("llama3.1-70b"), layout, "NVIDIA-L40S")
+    offloading = (SavingKind.OFFLOAD,)
+
+    def offload(host_gib: int) -> Remedy | None:
+        small = replace(asked, gpu=replace(asked.gpu, host_gib=host_gib))
+        found = remedies(small, layout, Situation(framework=framework("fms-hf-tuning")))
+        return next((one for one in (*found.enough, *found.not_enough) if one.kinds == offloading), None)
+
+    enough, little = offload(2000), offload(64)
+    assert enough is not None
+    assert enough.after.fits
+    assert enough.training.offload is Offload.ALL
+    assert enough.after.estimate is not None
+    assert 500 < enough.after.estimate.host_gib < 2000
+    assert enough.cost is None  # nobody measured its speed
+    assert little is not None
+    assert (little.after.fits, little.after.reason) == (False, "host-memory")
+
+
+def test_more_gpus_and_another_card_keep_the_batch() -> None:
+    layout = Layout(gpus=2, batch=4)
+    found = remedies(question(training(), layout, "NVIDIA-L40S"), layout, Situation(offered=ALL))
+    more = next(one for one in (*found.enough, *found.not_enough) if one.kinds == (SavingKind.MORE_GPUS,))
+    assert more.after.layout == Layout(gpus=4, batch=2)
+    others = [one for one in found.enough if one.kinds == (SavingKind.OTHER_GPU,)]
+    assert 1 <= len(others) <= 2
+    assert all(one.after.gpu.memory_gib > 45 and one.after.layout == layout for one in others)
+
+
+def test_eager_attention_is_a_remedy_of_its_own() -> None:
+    layout = Layout(gpus=8, batch=1)
+    one = training(attention=Attention.EAGER, sequence=16384)
+    found = remedies(question(one, layout), layout, Situation(framework=framework("trl")))
+    assert ("attention",) in kinds(found.enough)
+
+
+def test_a_decision_without_a_size_is_remedied_on_the_fewest_gpus() -> None:
+    asked = question(training(checkpointing=False, sequence=8192), Layout(gpus=1, batch=64), max_gpus=8)
+    decision = decide(asked)
+    assert decision.chosen is None
+    found = find_remedies(asked, decision.candidates, Situation(framework=framework("trl"), most_gpus=8))
+    assert found is not None
+    assert found.enough
+    for remedy in found.enough:
+        fewer = [one for one in decision.candidates if one.layout.gpus < remedy.before.layout.gpus]
+        again = Evaluator(replace(asked, training=remedy.training))
+        if SavingKind.ACCUMULATION not in remedy.kinds:
+            assert not any(again.evaluate(one.layout).fits for one in fewer)
+
+
+def test_the_line_decides_what_follows_from_an_edit() -> None:
+    """The training is the one that is read from the line with the edits; without one, the change itself counts."""
+    layout = Layout(gpus=4, batch=4)
+    asked = question(training(checkpointing=False, framework="trl"), layout)
+    other = replace(asked.training, checkpointing=True, sequence=1024)
+    read = Situation(framework=framework("trl"), reread=lambda _: other)
+    unread = Situation(framework=framework("trl"), reread=lambda _: None)
+    kind = (SavingKind.CHECKPOINTING,)
+    by_line = next(one for one in remedies(asked, layout, read).enough if one.kinds == kind)
+    alone = next(one for one in remedies(asked, layout, unread).enough if one.kinds == kind)
+    assert (by_line.training, by_line.is_sized) == (other, True)
+    assert (alone.training.sequence, alone.training.checkpointing, alone.is_sized) == (4096, True, False)
