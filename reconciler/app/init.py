@@ -7,9 +7,6 @@ from reconciler.app.requirements import REQUIREMENTS
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.schemas import Catalogue
 
-_PRINTED = frozenset({"SizeReport"})
-"""Kinds that are only printed, and that no file has."""
-
 
 def repository_files(
     template: Mapping[str, bytes], kinds: Kinds, catalogue: Catalogue, requirements: str
@@ -17,7 +14,7 @@ def repository_files(
     """Return the files of a new config repository: the template, the requirements, the schemas its files refer to."""
     contents = {**template, REQUIREMENTS: requirements.encode()}
     for name in catalogue.kinds():
-        if name.group in kinds.own_groups and name.kind not in _PRINTED:
+        if name.group in kinds.own_groups:
             text = json.dumps(catalogue.json_schema(name.kind), indent=2) + "\n"
             contents[f".schemas/{name.kind.lower()}.json"] = text.encode()
     return contents
