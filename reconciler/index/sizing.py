@@ -18,6 +18,7 @@ from reconciler.core.values import mapping, text, value_at
 from reconciler.index.dependencies import RecordingLookup
 
 if TYPE_CHECKING:
+    from reconciler.core.sized.cards import Offered
     from reconciler.core.sized.job import SizedJob, SizingContext
     from reconciler.core.sizing.gpus import Gpu
 
@@ -112,8 +113,10 @@ def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContex
     )
 
 
-def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[tuple[Gpu, ...], tuple[Origin, ...]]":
+def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[Offered, tuple[Origin, ...]]":
     """Return the GPUs of the job's queue, else all measured ones of the cluster's vendor, and where that is written."""
+    from reconciler.core.sized.cards import Offered
+
     table, inventory = lookup.tables.gpus, lookup.inventory()
     measured = table.offered(inventory) if inventory is not None else ()
     gpus: list[Gpu] = []
@@ -123,10 +126,12 @@ def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[tuple
         if gpu is not None:
             gpus.append(gpu)
             origins.append(offer.origin)
+    by_queue = bool(gpus)
     if not gpus and inventory is not None and inventory.document is not None:
         gpus = [gpu for gpu in measured if gpu.vendor is lookup.cluster.vendor]
         origins = [Origin(document=inventory.document, field=("spec", "nodes"))]
-    return tuple(gpus), tuple(origins)
+    nodes = inventory.gpu_shapes if inventory is not None else ()
+    return Offered(gpus=tuple(gpus), by_queue=by_queue, nodes=nodes), tuple(origins)
 
 
 def _offers(lookup: RecordingLookup, namespace: str, name: str) -> tuple[Offer, ...]:

@@ -147,7 +147,7 @@ def test_nodes_share_gpus_evenly(fleet: Fleet) -> None:
     [
         ("operator: In, values: [NVIDIA-A100-SXM4-80GB, NVIDIA-H100-80GB-HBM3]", "NVIDIA-A100-SXM4-80GB"),
         ("operator: NotIn, values: [NVIDIA-L40S]", "NVIDIA-A100-SXM4-80GB"),
-        ("operator: Exists", "NVIDIA-A100-SXM4-80GB"),
+        ("operator: Exists", "NVIDIA-L40S"),
         ("operator: In, values: [NVIDIA-L40S, NVIDIA-H100-80GB-HBM3]", "NVIDIA-L40S"),
     ],
 )

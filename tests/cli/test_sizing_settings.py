@@ -82,20 +82,24 @@ def test_only_jobs_of_the_named_namespaces_are_sized(fleet: Fleet, settings: str
     assert ("annotations" in body["metadata"]) is sized
 
 
-@pytest.mark.parametrize(
-    ("settings", "product", "gpus"),
-    [
-        ("", "NVIDIA-H100-80GB-HBM3", 2),
-        ("defaultGpuModel: NVIDIA-L40S", "NVIDIA-L40S", 4),
-        ("defaultGpuModel: NVIDIA-B200", "NVIDIA-B200", 1),
-    ],
-)
-def test_jobs_that_name_no_card_are_sized_for_the_default(fleet: Fleet, settings: str, product: str, gpus: int) -> None:
-    """F-017: the default GPU model wins over what the queue offers, and decides how many GPUs it takes."""
+@pytest.mark.parametrize("settings", ["", "defaultGpuModel: NVIDIA-H100-80GB-HBM3", "defaultGpuModel: H100-80GB"])
+def test_jobs_that_name_no_card_are_sized_for_the_default(fleet: Fleet, settings: str) -> None:
+    """F-017: the default GPU model counts among what the pods can get, which the queue and the evidence say."""
     body = rendered_with(fleet, settings)
-    assert (note(body)["gpu"], note(body)["gpus"]) == (product, gpus)
-    assert container(body)["resources"]["limits"]["nvidia.com/gpu"] == gpus
+    product = "NVIDIA-H100-80GB-HBM3"
+    assert (note(body)["gpu"], note(body)["gpus"]) == (product, 2)
+    assert container(body)["resources"]["limits"]["nvidia.com/gpu"] == 2
     assert {"name": "AUTOCONF_GPU_MODEL", "value": product} in container(body)["env"]
+
+
+def test_a_default_that_no_node_has_is_an_error(fleet: Fleet) -> None:
+    """F-017: a job is never sized for a GPU product that its pods cannot get."""
+    path = fleet.root / "reconciler.yaml"
+    path.write_text(f"{path.read_text()}  sizing: {{defaultGpuModel: NVIDIA-H200}}\n")
+    planned = fleet.run("plan", "--width", "250")
+    assert planned.code == 3
+    told = "spec.sizing.defaultGpuModel is NVIDIA-H200, but the pods can only get NVIDIA-H100-80GB-HBM3"
+    assert told in planned.out + planned.err
 
 
 def test_an_unknown_default_card_is_said(fleet: Fleet) -> None:

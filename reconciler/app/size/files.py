@@ -13,6 +13,7 @@ from reconciler.core.kinds.training import is_training_kind, training_kind_names
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sized.apply import Sized, mark_waiting
+from reconciler.core.sized.cards import Offered
 from reconciler.core.sized.job import SizedJob, SizingContext, size_job
 from reconciler.core.sized.splice import edit_source
 from reconciler.core.sizing.answers import Answers
@@ -256,13 +257,14 @@ def _repository_targets(context: Context, *, selected: bool, again: bool = False
 
 
 def _with_gpu(targets: _Targets, product: str) -> _Targets:
-    """Use a GPU product for jobs that name none (empty: leave them as they are)."""
+    """Use a GPU product for jobs that name none, whatever the cluster has (empty: leave them as they are)."""
     if not product:
         return targets
 
     def with_gpu(document: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
         for cluster, surrounding in targets(document):
-            yield cluster, replace(surrounding, settings=replace(surrounding.settings, default_gpu_model=product))
+            settings = replace(surrounding.settings, default_gpu_model=product)
+            yield cluster, replace(surrounding, settings=settings, offered=Offered())
 
     return with_gpu
 
@@ -272,7 +274,6 @@ def _standalone_targets(scope: SizingScope, file: InputFile) -> _Targets:
 
     def targets(_: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
         settings, siblings = scope.settings, file.siblings()
-        offered = tuple(filter(None, [scope.tables.gpus.find(settings.default_gpu_model)]))
         yield (
             None,
             SizingContext(
@@ -280,7 +281,6 @@ def _standalone_targets(scope: SizingScope, file: InputFile) -> _Targets:
                 kinds=scope.kinds,
                 settings=settings,
                 answers=Answers(),
-                offered=offered,
                 paths=tuple(siblings),
                 file=lambda path: siblings.get(path) or siblings.get(path.removeprefix(f"{file.folder}/")),
             ),

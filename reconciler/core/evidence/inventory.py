@@ -73,6 +73,12 @@ class Inventory(Struct, frozen=True, kw_only=True, dict=True):
         return counts
 
     @cached_property
+    def gpu_shapes(self) -> tuple[Node, ...]:
+        """The schedulable nodes with GPUs, one of each combination of product, labels and taints."""
+        shapes = {(node.product, frozenset(node.labels.items()), node.taints): node for node in self._schedulable}
+        return tuple(shapes.values())
+
+    @cached_property
     def _schedulable(self) -> Sequence[Node]:
         return [node for node in self.nodes if node.gpus > 0 and node.is_open]
 

@@ -27,6 +27,7 @@ from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
 from reconciler.core.sized.apply import Sized, apply_decision, mark_refused
+from reconciler.core.sized.cards import Offered, cards
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide_cheapest, format_gpus
 from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason
@@ -34,14 +35,13 @@ from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.job_questions import JobQuestions, build_questions
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.remedies import Remedy, Situation, find_remedies
-from reconciler.core.sizing.resolve import OFFERED
+from reconciler.core.sizing.resolve import OFFERED, SELECTED
 from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.sizing.training import Training
 from reconciler.core.training import (
     Container,
     TrainingJob,
-    allows_product,
     is_done,
     is_watched,
     named_product,
@@ -55,8 +55,8 @@ _READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulatio
 class SizingContext(Struct, frozen=True, kw_only=True):
     """What a job is sized against.
 
-    `answers` are those of external engines, which are looked up one by one; `offered` are the GPUs of the job's queue
-    or the cluster; `evidence` are the origins of both. `paths` are the configurations that launch lines may name,
+    `answers` are those of external engines, which are looked up one by one; `offered` is what the job's queue or the
+    cluster has; `evidence` are the origins of both. `paths` are the configurations that launch lines may name,
     `file` returns their content, or None.
     """
 
@@ -64,7 +64,7 @@ class SizingContext(Struct, frozen=True, kw_only=True):
     kinds: Kinds
     tables: SizingTables
     answers: Answers
-    offered: tuple[Gpu, ...] = ()
+    offered: Offered = Offered()
     evidence: tuple[Origin, ...] = ()
     paths: tuple[str, ...] = ()
     file: FileReader
@@ -110,17 +110,20 @@ def size_job(document: Document, context: SizingContext, *, named: bool = False)
     diagnostics = parsed_launch.diagnostics + review.refused
     if launch is None or diagnostics:
         return SizedJob(document=document, problems=tuple(_problems(job, diagnostics)))
-    job_questions = _build_questions(job, launch, context, files, is_uncertain=bool(review.warnings))
+    found = cards(job, launch, context.offered, context.settings, context.tables.gpus)
+    if found.problems:
+        return SizedJob(document=document, problems=found.problems)
+    job_questions = _build_questions(job, launch, context, files, found.gpus, is_uncertain=bool(review.warnings))
     if job_questions.diagnostics:
         return SizedJob(document=document, problems=tuple(_problems(job, job_questions.diagnostics)))
     situation = Situation(
-        offered=context.offered,
+        offered=context.offered.gpus,
         most_gpus=context.settings.max_gpus,
         framework=launch.framework,
         launch=launch,
-        reread=partial(_reread, job, context, files, is_done=done, is_uncertain=bool(review.warnings)),
+        reread=partial(_reread, job, context, files, found.gpus, is_done=done, is_uncertain=bool(review.warnings)),
     )
-    result = _decided(job, launch, job_questions, context, situation)
+    result = _decided(job, launch, job_questions, context, situation, found.gpus)
     warnings = (replace(problem, severity=Severity.WARNING) for problem in _problems(job, review.warnings))
     return replace(result, problems=(*warnings, *result.problems))
 
@@ -131,7 +134,13 @@ def _names_model(parsed_launch: ParsedLaunch) -> bool:
 
 
 def _build_questions(
-    job: TrainingJob, launch: Launch, context: SizingContext, files: "_JobFiles", *, is_uncertain: bool
+    job: TrainingJob,
+    launch: Launch,
+    context: SizingContext,
+    files: "_JobFiles",
+    gpus: tuple[Gpu, ...],
+    *,
+    is_uncertain: bool,
 ) -> JobQuestions:
     """Return the questions of a job, one for each GPU product that it may get."""
     selected = named_product(job)
@@ -141,7 +150,7 @@ def _build_questions(
         context.tables,
         requested_gpus=requested_gpus(job),
         selected_gpu=selected[0] if selected else "",
-        offered=tuple(gpu for gpu in context.offered if allows_product(job, gpu.vendor, gpu.product)),
+        offered=gpus,
         files=files.exact,
         folder=job.document.source.path.rpartition("/")[0],
         starts_processes=job.format.has_process_per_gpu,
@@ -176,6 +185,7 @@ def _reread(
     job: TrainingJob,
     context: SizingContext,
     files: "_JobFiles",
+    gpus: tuple[Gpu, ...],
     edits: Sequence[SettingEdit],
     *,
     is_done: bool,
@@ -186,12 +196,17 @@ def _reread(
     launch = parsed.launch
     if launch is None or parsed.diagnostics or review_flags(launch, context.tables.flags).refused:
         return None
-    built = _build_questions(job, launch, context, files, is_uncertain=is_uncertain)
+    built = _build_questions(job, launch, context, files, gpus, is_uncertain=is_uncertain)
     return built.questions[0].training if built.questions else None
 
 
-def _decided(
-    job: TrainingJob, launch: Launch, job_questions: JobQuestions, context: SizingContext, situation: Situation
+def _decided(  # noqa: PLR0917 - what a job is decided by
+    job: TrainingJob,
+    launch: Launch,
+    job_questions: JobQuestions,
+    context: SizingContext,
+    situation: Situation,
+    gpus: tuple[Gpu, ...],
 ) -> SizedJob:
     settings, document = context.settings, job.document
     decision = _decide(job_questions.questions, context.answers)
@@ -204,7 +219,7 @@ def _decided(
         situation=situation,
     )
     if decision.chosen is not None:
-        pin_gpu = any(name == "gpu" and fact.origin == OFFERED for name, fact in job_questions.facts)
+        pin_gpu = _may_differ(job_questions, decision.chosen.gpu, gpus)
         sized = apply_decision(job, launch, question, decision, settings, context.evidence, pin_gpu=pin_gpu)
         is_valid = not any(problem.severity is Severity.ERROR for problem in sized.problems)
         return replace(result, sized=sized if is_valid else None, problems=sized.problems)
@@ -215,6 +230,13 @@ def _decided(
     marked = None if blocks else mark_refused(document, decision, settings, context.evidence)
     problem = _unanswered(job, decision, question, situation, severity, has_gpus=has_gpus)
     return replace(result, sized=marked, problems=(problem,))
+
+
+def _may_differ(job_questions: JobQuestions, chosen: Gpu, gpus: tuple[Gpu, ...]) -> bool:
+    """Return whether the pods could get another product than the chosen one unless they are bound to it."""
+    origin = dict(job_questions.facts)["gpu"].origin
+    products = {gpu.product for gpu in gpus}
+    return origin == OFFERED or (origin != SELECTED and len(products) > 1 and chosen.product in products)
 
 
 def _summarize(job: TrainingJob, question: Question, decision: Decision, job_questions: JobQuestions) -> SizingSummary:

@@ -135,6 +135,16 @@ class GpuTable:
             )
         return self._found[query]
 
+    def agree(self, one: str, other: str) -> bool:
+        """Return whether two names may mean the same product: `A100-80GB` agrees with `NVIDIA-A100-80GB-PCIe`."""
+        first, second = self.find(one), self.find(other)
+        if one == other or first is None or second is None:
+            return one == other
+        if first.product == second.product:
+            return True
+        meant = [{gpu.product for gpu in self._containing(_key(name))} for name in (one, other)]
+        return bool(meant[0] & meant[1] & {first.product, second.product})
+
     def closest(self, product: str) -> tuple[str, ...]:
         """Return products for a hint: those whose name contains `product`, else misspellings of it."""
         key = _key(product)

@@ -16,6 +16,8 @@ from reconciler.core.sizing.training import Architecture
 
 OFFERED = "what the cluster offers"
 """Origin of GPU products that neither the job nor the settings name."""
+SELECTED = "node selection"
+"""Origin of a GPU product that node selector or affinity name, so that the pods can get no other."""
 
 _MAX_SHOWN_GPU = 60
 _MAX_SHOWN_MODEL = 80
@@ -40,7 +42,7 @@ def resolve_gpus(
     offered: Sequence[Gpu] = (),
     prices: Sequence[tuple[str, float]] = (),
 ) -> GpuChoice | Diagnostic:
-    """Return the GPU product that is named, else all that are offered.
+    """Return the GPU product that is named (several if a short name agrees with several), else all that are offered.
 
     The order is: `variable` (AUTOCONF_GPU_MODEL), `selected` (node selector, or an affinity that allows exactly one
     product), `default` of the settings, then `offered` (by the queue's flavors and the measured nodes). Measured values
@@ -48,7 +50,7 @@ def resolve_gpus(
     """
     named = (
         (variable, "env AUTOCONF_GPU_MODEL"),
-        (selected, "node selection"),
+        (selected, SELECTED),
         (default, "spec.sizing.defaultGpuModel"),
     )
     price_of = dict(prices)
@@ -59,10 +61,11 @@ def resolve_gpus(
     for product, origin in named:
         if product:
             known = table.find(product)
-            names = {product} if known is None else {product, known.product}
-            gpu = next((gpu for gpu in offered if gpu.product in names), known)
+            gpus = tuple(gpu for gpu in offered if table.agree(gpu.product, product)) or ((known,) if known else ())
             return (
-                _unknown_gpu(table, product, origin) if gpu is None else GpuChoice(gpus=(priced(gpu),), origin=origin)
+                GpuChoice(gpus=tuple(map(priced, gpus)), origin=origin)
+                if gpus
+                else _unknown_gpu(table, product, origin)
             )
     if offered:
         return GpuChoice(gpus=tuple(map(priced, offered)), origin=OFFERED)
