@@ -8,6 +8,7 @@ import click
 from reconciler.cli.size.ask import ask, table
 from reconciler.cli.size.files import file_, record, write
 from reconciler.cli.size.line import line
+from reconciler.cli.size.serve import serve
 
 _SHORT_FORMS = {"--record": "record", "--write": "write", "--model": "ask"}
 _TABLE_FLAG = "--from-csv"
@@ -70,6 +71,7 @@ Examples:
   reconciler size write jobs/language/llama-lora.yaml
   reconciler size record
   reconciler size table runs.csv
+  reconciler size serve deployment.yaml --gpu NVIDIA-L40S
 
 \b
 Short forms: `size FILE` is `size file FILE`, `size --model NAME` is `size ask --model NAME`, `size --write` is
@@ -80,5 +82,5 @@ def command() -> None:
     """Choose the number of GPUs for a training job, and show which alternatives were considered."""
 
 
-for _command in (ask, file_, line, write, record, table):
+for _command in (ask, file_, line, serve, write, record, table):
     command.add_command(_command)

@@ -250,7 +250,8 @@ def _module_invocation(fields: Sequence[Field], at: int, frameworks: tuple[Frame
     module = fields[at].text
     if (launcher := _MODULES.get(module)) is not None:
         return _launcher_invocation(launcher, fields, at + 1, frameworks)
-    if module.partition(".")[0] in _OTHER_MODULES:
+    is_named = any(row.programs is not None and row.programs.fullmatch(module) for row in frameworks)
+    if not is_named and module.partition(".")[0] in _OTHER_MODULES:
         return None
     return Invocation(PYTHON, fields, at - 1, at, Arguments(stop=at), is_module=True)
 

@@ -75,6 +75,8 @@ class Architecture(Struct, frozen=True, kw_only=True, cache_hash=True):
     experts: int = 0
     active_experts: int = 0  # experts per token, including shared ones
     attention_layers: int = 0
+    windowed_layers: int = 0  # layers that attend to the last `window` tokens alone
+    window: int = 0
     layer_norms: int = 2  # in a layer: 4 with norms after the blocks, 1 if both blocks share one
     softcap: bool = False  # logits, and scores of attention, go through a tanh (Gemma 2, arXiv 2408.00118)
     autoconf: str = ""  # name in ado-autoconf; empty if it has none

@@ -40,6 +40,7 @@ def parse_decoder(config: ConfigKeys, name: str, kind: str) -> Architecture:
     sharing = mix.shared // mix.width if mix.experts else 0
     crossing, gates = _cross_attention(config, heads)
     special = _IMAGE_TOKENS * heads.hidden if crossing else 0
+    windowed, window = _windows(config, layers, traits)
     return Architecture(
         name=name,
         layers=layers,
@@ -56,6 +57,8 @@ def parse_decoder(config: ConfigKeys, name: str, kind: str) -> Architecture:
         experts=mix.experts,
         active_experts=mix.chosen + sharing,
         attention_layers=layers - states if states else 0,
+        windowed_layers=windowed,
+        window=window,
         layer_norms=_layer_norms(config, traits) or 2,
         softcap=_is_capped(config, traits),
         source=f"config.json of type {kind}"
@@ -126,6 +129,16 @@ def _blocks(config: ConfigKeys, hidden: int, layers: tuple[int, Mixture], traits
 def _layer_norms(config: ConfigKeys, traits: Traits) -> int:
     """Return the norms with parameters in a layer."""
     return 1 if config.flag("use_parallel_residual", default=False) else traits.norms
+
+
+def _windows(config: ConfigKeys, layers: int, traits: Traits) -> tuple[int, int]:
+    """Return how many layers have a sliding window, and its tokens: as listed, or by the family."""
+    some, of, tokens = traits.windowed
+    window = config.count("sliding_window", default=tokens, least=0, most=100_000_000)
+    kinds = config.items("layer_types")
+    if kinds:
+        return sum(kind == "sliding_attention" for kind in kinds), window
+    return layers * some // of, window
 
 
 def _is_capped(config: ConfigKeys, traits: Traits) -> bool:

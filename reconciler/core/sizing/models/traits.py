@@ -53,11 +53,12 @@ class Traits(Struct, frozen=True, kw_only=True):
     head_bias: bool = False
     gated_queries: bool = False  # the projection of queries also makes a gate of the output
     softcap: bool = False  # logits go through a tanh, unless `final_logit_softcapping` says otherwise
+    windowed: tuple[int, int, int] = (0, 1, 0)  # layers with a sliding window, of how many, and its tokens
     activation: int = 0  # learned parameters of the activation function in one layer
 
 
-_GEMMA2 = Traits(tied=True, norms=4, softcap=True)
-_GEMMA3 = Traits(tied=True, norms=4, qk_norm=QkNorm.HEAD)
+_GEMMA2 = Traits(tied=True, norms=4, softcap=True, windowed=(1, 2, 4096))
+_GEMMA3 = Traits(tied=True, norms=4, qk_norm=QkNorm.HEAD, windowed=(5, 6, 1024))
 _QWEN2 = Traits(qkv_bias=True, out_bias=False)
 _QWEN3 = Traits(qk_norm=QkNorm.HEAD)
 _OLMO2 = Traits(qk_norm=QkNorm.FULL)
@@ -98,14 +99,14 @@ TRAITS = {
     "granitemoehybrid": replace(_GRANITE_MOE, dense_keys=("shared_intermediate_size",)),
     "olmo": Traits(norms=0),
     "olmo2": _OLMO2,
-    "olmo3": _OLMO2,
+    "olmo3": replace(_OLMO2, windowed=(3, 4, 4096)),
     "olmoe": Traits(qk_norm=QkNorm.FULL),
     "smollm3": Traits(tied=True),
     "stablelm": Traits(
         norm_bias=True, bias_keys=("use_qkv_bias",), out_bias=False, qk_norm=QkNorm.EACH, qk_norm_key="qk_layernorm"
     ),
     "cohere": _COHERE,
-    "cohere2": _COHERE,
+    "cohere2": replace(_COHERE, windowed=(3, 4, 4096)),
     "starcoder2": Traits(
         tied=True,
         qkv_bias=True,
@@ -134,7 +135,13 @@ TRAITS = {
         qkv_bias=True, out_bias=False, qk_norm=QkNorm.HEAD, qk_norm_key="use_qk_norm", router_module=False
     ),
     "gpt_oss": Traits(
-        qkv_bias=True, mlp_bias=True, experts=Experts.FUSED, router="router", router_module=False, sinks=True
+        qkv_bias=True,
+        mlp_bias=True,
+        experts=Experts.FUSED,
+        router="router",
+        router_module=False,
+        sinks=True,
+        windowed=(1, 2, 128),
     ),
     "llama4_text": Traits(
         experts=Experts.FUSED,

@@ -1,0 +1,95 @@
+"""Check the servers of language models in files against the memory of their GPUs."""
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.app.size.files import InputFile
+from reconciler.core.documents import Document, read
+from reconciler.core.launch import resolve_file
+from reconciler.core.problems import Problem
+from reconciler.core.serving import FoundServer, estimate_server, find_servers
+from reconciler.core.serving.memory import smallest_layout
+from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.tables import SizingTables
+from reconciler.errors import ConfigError, InvalidInput
+from reconciler.outputs.servers import ServerAnswer
+
+_HINT = "set the node selector nvidia.com/gpu.product, or --gpu PRODUCT"
+
+
+def check_servers(files: Sequence[InputFile], tables: SizingTables, *, gpu: str = "") -> list[ServerAnswer]:
+    """Return an answer for each container of the files that serves a model.
+
+    gpu: product of servers whose pods select none.
+
+    Raises `InvalidInput` with the errors of all lines, and `ConfigError` if no container serves a model.
+    """
+    answers: list[ServerAnswer] = []
+    problems: list[Problem] = []
+    for file in files:
+        reading = read(file.path, file.content)
+        problems += reading.problems
+        for document in reading.documents:
+            for found in find_servers(document, tables, _Siblings(file)):
+                problems += _problems(document, found)
+                if found.parsed.server is not None:
+                    answers.append(_answer(document, found, _gpu(tables, found.product or gpu)))
+    if problems:
+        raise InvalidInput(problems)
+    if not answers:
+        paths = ", ".join(file.path for file in files)
+        raise ConfigError(f"{paths}: no container starts vLLM or SGLang", hint="name a manifest of a server")
+    return answers
+
+
+class _Siblings:
+    """The files beside a manifest that a line may name."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = file
+
+    def __call__(self, written: str) -> bytes | None:
+        siblings = self._file.siblings()
+        path = resolve_file(written, siblings, self._file.path)
+        return siblings.get(path) if path else None
+
+
+def _gpu(tables: SizingTables, product: str) -> Gpu:
+    if not product:
+        raise ConfigError("the GPU product is unknown: nothing names it", hint=_HINT)
+    found = tables.gpus.find(product)
+    if found is None:
+        near = tables.gpus.closest(product)
+        raise ConfigError(
+            f"unknown GPU product {product!r}", hint=f"did you mean {' or '.join(near)}?" if near else _HINT
+        )
+    return found
+
+
+def _problems(document: Document, found: FoundServer) -> Iterator[Problem]:
+    """Return the errors of a line, and a request of fewer GPUs than the server takes."""
+    place = document.at((*found.container.path, "args"))
+    for error in found.parsed.errors:
+        yield Problem(rule=error.rule, place=place, message=error.message, hint=error.hint)
+    server = found.parsed.server
+    if server is not None and found.gpus and server.gpus > found.gpus * max(1, server.pipeline):
+        message = f"the server takes {server.gpus} GPUs, and its container requests {found.gpus}"
+        yield Problem(
+            rule="serving.gpus",
+            place=place,
+            message=message,
+            hint="request as many GPUs as the parallel sizes multiply to",
+        )
+
+
+def _answer(document: Document, found: FoundServer, gpu: Gpu) -> ServerAnswer:
+    server = found.parsed.server
+    if server is None:
+        raise TypeError(f"{document.source} has no server")
+    return ServerAnswer(
+        name=f"{document.key}  {document.at(found.container.path)}",
+        server=server,
+        gpu=gpu,
+        estimate=estimate_server(server, gpu),
+        smallest=smallest_layout(server, gpu),
+        warnings=tuple(warning.message for warning in found.parsed.warnings),
+    )

@@ -1,0 +1,22 @@
+"""Servers of language models (vLLM, SGLang): what a container serves, and whether it fits its GPUs.
+
+`find_servers` reads the containers of a document, `estimate_server` predicts the memory of one GPU.
+"""
+
+from reconciler.core.serving.containers import FoundServer, find_servers
+from reconciler.core.serving.line import ParsedServer, parse_server
+from reconciler.core.serving.memory import ServerEstimate, Verdict, estimate_server
+from reconciler.core.serving.server import Engine, Server, WeightType
+
+__all__ = [
+    "Engine",
+    "FoundServer",
+    "ParsedServer",
+    "Server",
+    "ServerEstimate",
+    "Verdict",
+    "WeightType",
+    "estimate_server",
+    "find_servers",
+    "parse_server",
+]

@@ -1,0 +1,72 @@
+"""Find the servers in a document of any kind: its containers, their GPUs, and the product that their pods select."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.documents import Document
+from reconciler.core.launch import FileReader
+from reconciler.core.objects import FieldPath
+from reconciler.core.serving.line import ParsedServer, parse_server, server_command
+from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.training.container import Container, parse_container
+from reconciler.core.values import mapping, sequence, text
+
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
+_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+_MAX_DEPTH = 24
+
+
+class FoundServer(Struct, frozen=True, kw_only=True):
+    """A container that serves a model. `gpus` are those that it requests, `product` what its pod selects (or empty)."""
+
+    container: Container
+    parsed: ParsedServer
+    gpus: int = 0
+    product: str = ""
+
+
+def find_servers(document: Document, tables: SizingTables, files: FileReader) -> list[FoundServer]:
+    """Return the servers of a document, wherever its kind has pod templates (Deployment, KaiwoService, LWS, ...)."""
+    folder = document.source.path.rpartition("/")[0]
+    found = []
+    for pod, path in _pods(document.data, ()):
+        for index, item in enumerate(sequence(pod.get("containers"))):
+            if not isinstance(item, dict):
+                continue
+            container = parse_container(item, (*path, "containers", index))
+            command = server_command(text(item.get("image")), container.command, container.args)
+            parsed = parse_server(command, container.args, dict(container.env), files, tables, folder=folder)
+            if parsed is not None:
+                gpus, product = _gpus(container.resources), _product(pod)
+                found.append(FoundServer(container=container, parsed=parsed, gpus=gpus, product=product))
+    return found
+
+
+def _pods(value: Any, path: FieldPath, depth: int = 0) -> Iterator[tuple[Mapping[str, Any], FieldPath]]:
+    """Return all mappings with containers, and their paths."""
+    if depth > _MAX_DEPTH:
+        return
+    if isinstance(value, dict):
+        if isinstance(value.get("containers"), list):
+            yield value, path
+        for key, inner in value.items():
+            yield from _pods(inner, (*path, key), depth + 1)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _pods(inner, (*path, index), depth + 1)
+
+
+def _gpus(resources: Mapping[str, Any]) -> int:
+    for section in ("limits", "requests"):
+        for name in _GPUS:
+            amount = str(mapping(resources.get(section)).get(name, ""))
+            if amount.isdecimal():
+                return int(amount)
+    return 0
+
+
+def _product(pod: Mapping[str, Any]) -> str:
+    selector = mapping(pod.get("nodeSelector"))
+    return next((text(selector[label]) for label in PRODUCT_LABELS if label in selector), "")

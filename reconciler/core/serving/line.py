@@ -1,0 +1,216 @@
+"""Read the command line of a server. A value that is unknown or not modelled is an error, never a guess."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from reconciler.core.launch import Diagnostic, Fact, FileReader, find_launch_line
+from reconciler.core.launch.container import expand_env
+from reconciler.core.launch.framework import Extraction
+from reconciler.core.launch.settings import Setting, is_true, read_file
+from reconciler.core.serving.engines import HARMLESS, OTHER_MODELS, SERVERS
+from reconciler.core.serving.server import Engine, Server, WeightType
+from reconciler.core.sizing.resolve import resolve_model
+from reconciler.core.sizing.tables import SizingTables
+
+_COUNTS = ("sequences", "batched", "tensor", "pipeline", "data")
+_NAMES = (
+    (re.compile(r".*(?:fp8|int8|w8a8|w8a16|8bit|8-bit)(?:[-_.].*)?", re.IGNORECASE), WeightType.INT8),
+    (re.compile(r".*(?:mxfp4)(?:[-_.].*)?", re.IGNORECASE), WeightType.MXFP4),
+    (re.compile(r".*(?:awq|gptq|int4|w4a16|4bit|4-bit|nvfp4|fp4)(?:[-_.].*)?", re.IGNORECASE), WeightType.INT4),
+)
+"""Names of repositories by the type of their weights; the first that matches counts."""
+_NATIVE = (("deepseek-v3", WeightType.INT8), ("deepseek-r1", WeightType.INT8), ("gpt-oss", WeightType.MXFP4))
+"""Models that are published in fewer bits, by the beginning of their names (`quantization_config` of their files)."""
+_QUANTIZATIONS = {
+    WeightType.INT8: "fp8 w8a8_int8 w8a8_fp8 fbgemm_fp8 modelopt modelopt_fp8 ptpc_fp8 experts_int8 int8",
+    WeightType.INT4: "awq awq_marlin gptq_marlin_24 bitsandbytes modelopt_fp4 nvfp4 marlin moe_wna16 petit_nvfp4",
+    WeightType.MXFP4: "mxfp4",
+}
+_BY_NAME = frozenset({"gptq", "gptq_marlin", "compressed-tensors", "auto-round", "quark"})
+"""Methods with 4 or 8 bits, which the model's name tells."""
+_CACHES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0}
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
+_UNITS = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
+_HINT = "remove the flag, or check the server by hand"
+_MAX_DIGITS = 12
+
+
+class ParsedServer(Struct, frozen=True, kw_only=True):
+    """A server, or the errors that keep it from being read. `warnings` are flags that widen the estimate."""
+
+    server: Server | None = None
+    errors: tuple[Diagnostic, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+def parse_server(
+    command: Sequence[str],
+    args: Sequence[str],
+    env: Mapping[str, str | None],
+    files: FileReader,
+    tables: SizingTables,
+    *,
+    folder: str = "",
+) -> ParsedServer | None:
+    """Return the server that a container starts; None if it starts none."""
+    line = find_launch_line(tuple(command), tuple(args), expand_env(env), files, SERVERS)
+    if isinstance(line, Diagnostic):
+        return None
+    framework = line.invocation.framework or next(
+        (row for row in SERVERS if row.programs is not None and row.programs.fullmatch(line.invocation.name)), None
+    )
+    if framework is None:
+        return None
+    reader = _Reader(Extraction(line, framework, files))
+    return reader.read(files, tables, folder)
+
+
+class _Reader:
+    """Reads the settings of one line, and collects what is wrong with them."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        self._from = extraction
+        self._engine = Engine(extraction.framework.name)
+        self._errors: list[Diagnostic] = []
+        self._warnings: list[Diagnostic] = []
+
+    def read(self, files: FileReader, tables: SizingTables, folder: str) -> ParsedServer:
+        extraction = self._from
+        self._read_file()
+        word = next(iter(extraction.arguments.words), None)
+        if word is not None and self._engine is Engine.VLLM:
+            extraction.script.add_word("model_tag", word.text, word)
+        model = extraction.resolve("model", extraction.find("model"))
+        if model is None and not extraction.unresolved:
+            self._error(None, "the line does not name the model", "name it with --model")
+        for name in _COUNTS:
+            extraction.add_number(name, extraction.find(name))
+        found = resolve_model(tables.models, model.text, files, folder) if model is not None else None
+        if isinstance(found, Diagnostic):
+            self._errors.append(found)
+        name = "" if model is None else model.text.rstrip("/").rpartition("/")[2]
+        known = found[0].name if isinstance(found, tuple) else ""
+        weights, cache, length, fraction = self._weights(name, known), self._cache(), self._length(), self._fraction()
+        experts = extraction.find("experts")
+        eager = extraction.find("eager")
+        self._judge_flags()
+        errors = (*extraction.diagnostics, *extraction.unresolved.values(), *self._errors)
+        if errors or not isinstance(found, tuple) or model is None:
+            return ParsedServer(errors=tuple(dict.fromkeys(errors)), warnings=tuple(self._warnings))
+        counts = {name: int(extraction.facts[name].value) for name in _COUNTS if name in extraction.facts}
+        server = Server(
+            model=model.text,
+            architecture=found[0],
+            engine=self._engine,
+            weights=weights,
+            cache_width=cache,
+            length=length,
+            fraction=fraction,
+            divides_experts=experts is not None and experts.text not in {"1", "false"},
+            captures=not is_true(eager),
+            is_uncertain=bool(self._warnings),
+            **counts,
+        )
+        return ParsedServer(server=server, warnings=tuple(self._warnings))
+
+    def _read_file(self) -> None:
+        """Read the file of `--config`, whose keys are the names of flags with hyphens."""
+        extraction = self._from
+        config = extraction.script.find(extraction.framework.config_flags)
+        if config is None:
+            return
+        values, problem = read_file(config.text, extraction.read_bytes, "configuration of the server")
+        extraction.script.add_file({name.replace("-", "_"): text for name, text in values.items()}, config.text)
+        if problem is not None:
+            self._errors.append(problem)
+
+    def _weights(self, name: str, known: str) -> WeightType:
+        """Return the type of the weights: by the flag, by the model's name, by what its vendor publishes."""
+        by_name = next((kind for pattern, kind in _NAMES if pattern.fullmatch(name)), None)
+        native = next((kind for start, kind in _NATIVE if known.startswith(start) and "distill" not in known), None)
+        setting = self._from.resolve("weights", self._from.find("weights"))
+        dtype = self._from.resolve("dtype", self._from.find("dtype"))
+        if "gguf" in name.lower() or (setting is not None and setting.text == "gguf"):
+            self._error(setting, "GGUF files have weights of several types, which are not modelled", _HINT)
+        if setting is not None and setting.text.lower() not in {"", "none", "null"}:
+            text = setting.text.lower()
+            found = next((kind for kind, words in _QUANTIZATIONS.items() if text in words.split()), None)
+            if found is None and text not in _BY_NAME:
+                self._error(setting, f"`{setting.fact.snippet}`: the format is not modelled", _HINT)
+            return found or by_name or WeightType.INT4
+        is_wide = dtype is not None and dtype.text in {"float", "float32"}
+        return by_name or native or (WeightType.FP32 if is_wide else WeightType.BF16)
+
+    def _cache(self) -> float:
+        setting = self._from.resolve("cache", self._from.find("cache"))
+        width = 2.0 if setting is None else _CACHES.get(setting.text.lower())
+        if width is None and setting is not None:
+            self._error(setting, f"`{setting.fact.snippet}`: the format of the cache is not modelled", _HINT)
+        return width or 2.0
+
+    def _length(self) -> int:
+        """Return the longest request in tokens (`32k` is 32,000, `32K` is 32,768); 0 if the engine decides."""
+        setting = self._from.resolve("length", self._from.find("length"))
+        if setting is None or setting.text in {"auto", "-1"}:
+            return 0
+        match = _LENGTH.fullmatch(setting.text) if len(setting.text) < _MAX_DIGITS else None
+        length = int(float(match[1]) * _UNITS[match[2]]) if match is not None else 0
+        if length <= 0:
+            self._error(setting, f"`{setting.fact.snippet}`: expected a number of tokens", "correct the value")
+        return length
+
+    def _fraction(self) -> float:
+        setting = self._from.resolve("fraction", self._from.find("fraction"))
+        if setting is None:
+            return 0.0
+        try:
+            value = float(setting.text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value <= 1:
+            self._error(setting, f"`{setting.fact.snippet}`: expected a fraction from 0 to 1", "correct the value")
+        return value
+
+    def _judge_flags(self) -> None:
+        """Judge the flags that nobody read: an error, nothing, or a warning by name."""
+        unknown: list[str] = []
+        place: Fact | None = None
+        for name, text, fact in self._from.script.unread():
+            if text.lower() in {"false", "none", "0", ""} or HARMLESS.fullmatch(name):
+                continue
+            if OTHER_MODELS.fullmatch(name):
+                self._errors.append(
+                    _diagnostic(fact, f"`{fact.snippet}` changes the memory in a way that is not modelled")
+                )
+            else:
+                unknown.append(name)
+                place = place or fact
+        if unknown and place is not None:
+            named = ", ".join(f"`--{name.replace('_', '-')}`" for name in unknown)
+            message = f"{named}: the effect on memory is unknown; the range of the estimate is wider"
+            self._warnings.append(_diagnostic(place, message))
+
+    def _error(self, setting: Setting | None, message: str, hint: str) -> None:
+        span = None if setting is None else setting.fact.span
+        self._errors.append(Diagnostic(rule="serving.line", message=message, hint=hint, span=span))
+
+
+def _diagnostic(fact: Fact, message: str) -> Diagnostic:
+    return Diagnostic(rule="serving.flag", message=message, hint=_HINT, span=fact.span)
+
+
+_ENTRY_POINTS = (
+    (re.compile(r"(?:.*/)?vllm(?:-openai\w*|-inference)?(?:[:@].*)?"), ("vllm", "serve")),
+    (re.compile(r"(?:.*/)?sglang(?:[:@].*)?"), ("python3", "-m", "sglang.launch_server")),
+)
+"""Images whose entry point is the server, so that a container has arguments alone."""
+
+
+def server_command(image: str, command: Sequence[str], args: Sequence[str]) -> tuple[str, ...]:
+    """Return the command of a container, with the entry point of a known image if it has none."""
+    has_arguments = bool(args) and (args[0].startswith("-") or "/" in args[0])
+    if command or not has_arguments:
+        return tuple(command)
+    return next((words for pattern, words in _ENTRY_POINTS if pattern.fullmatch(image)), ())

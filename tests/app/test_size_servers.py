@@ -1,0 +1,67 @@
+"""The use case of `size serve` without the command line."""
+
+import pytest
+
+from reconciler.app.size.files import InputFile
+from reconciler.app.size.serve import check_servers
+from reconciler.errors import ConfigError, InvalidInput
+from reconciler.outputs.servers import render_server, server_json
+from tests.core.sizing.tables import TABLES
+
+SERVER = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: qwen}
+spec:
+  template:
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: PRODUCT}
+      containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.11.0
+          args: [--model=Qwen/Qwen2.5-72B-Instruct, --tensor-parallel-size=4, --max-model-len=LENGTH]
+          resources: {limits: {nvidia.com/gpu: 4}}
+"""
+
+
+def file(product: str = "NVIDIA-A100-SXM4-80GB", length: str = "32768", text: str = SERVER) -> InputFile:
+    return InputFile(path="a.yaml", content=text.replace("PRODUCT", product).replace("LENGTH", length).encode())
+
+
+def test_a_server_that_fits() -> None:
+    (answer,) = check_servers([file()], TABLES)
+    data = server_json(answer)
+    assert (data["fits"], data["gpus"], data["smallest_tensor"], data["length"]) == (True, 4, 4, 32768)
+    assert data["concurrency"] > 10
+    text = render_server(answer)
+    assert text.splitlines()[0] == "Deployment/qwen  a.yaml:9:11"
+    assert text.rstrip().endswith("fits")
+
+
+def test_a_server_that_does_not_fit_says_what_would() -> None:
+    (answer,) = check_servers([file("NVIDIA-L40S")], TABLES)
+    assert not server_json(answer)["fits"]
+    assert "tensor parallelism over 8 GPUs fits" in render_server(answer)
+
+
+def test_without_a_length_the_longest_request_is_said() -> None:
+    (answer,) = check_servers([file(length="auto")], TABLES)
+    assert "fits with requests of up to" in render_server(answer)
+
+
+def test_too_few_gpus_and_bad_lines_are_errors_of_the_file() -> None:
+    with pytest.raises(InvalidInput) as raised:
+        check_servers([file(text=SERVER.replace("gpu: 4", "gpu: 2")), file(length="no")], TABLES)
+    assert [(problem.rule, problem.place.line) for problem in raised.value.problems] == [
+        ("serving.gpus", 11),
+        ("serving.line", 11),
+    ]
+
+
+def test_what_is_not_known_is_named() -> None:
+    with pytest.raises(ConfigError, match="no container starts vLLM or SGLang"):
+        check_servers([file(text="apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")], TABLES)
+    with pytest.raises(ConfigError, match="unknown GPU product 'toaster'"):
+        check_servers([file("toaster")], TABLES)
+    with pytest.raises(ConfigError, match="nothing names it"):
+        check_servers([file(text=SERVER.replace("nodeSelector: {nvidia.com/gpu.product: PRODUCT}", ""))], TABLES)
