@@ -39,7 +39,7 @@ def test_a_server_that_fits() -> None:
 
 
 def test_a_server_that_does_not_fit_says_what_would() -> None:
-    (answer,) = check_servers([file("NVIDIA-L40S")], TABLES)
+    (answer,) = check_servers([file("NVIDIA-L40S", "131072")], TABLES)
     assert not server_json(answer)["fits"]
     assert "tensor parallelism over 8 GPUs fits" in render_server(answer)
 
