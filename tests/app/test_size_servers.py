@@ -41,7 +41,7 @@ def test_a_server_that_fits() -> None:
 def test_a_server_that_does_not_fit_says_what_would() -> None:
     (answer,) = check_servers([file("NVIDIA-L40S", "131072")], TABLES)
     assert not server_json(answer)["fits"]
-    assert "tensor parallelism over 8 GPUs fits" in render_server(answer)
+    assert "tensor parallelism over 8 GPUs fits" in render_server(answer, width=200)
 
 
 def test_without_a_length_the_longest_request_is_said() -> None:
