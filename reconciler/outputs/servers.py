@@ -4,15 +4,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.serving import Server, ServerEstimate, Verdict
+from reconciler.core.serving import Server, ServerEstimate, ServerVerdict
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.outputs.terminal.page import Page, Style, Styled
 from reconciler.outputs.terminal.sections import write_facts
 
-_STYLES = {Verdict.FITS: Style.SUCCESS, Verdict.TIGHT: Style.WARNING, Verdict.DOES_NOT_FIT: Style.ERROR}
+_STYLES = {
+    ServerVerdict.FITS: Style.SUCCESS,
+    ServerVerdict.TIGHT: Style.WARNING,
+    ServerVerdict.DOES_NOT_FIT: Style.ERROR,
+}
 
 
-class ServerAnswer(Struct, frozen=True, kw_only=True):
+class CheckedServer(Struct, frozen=True, kw_only=True):
     """A server on a GPU product, and the same server on the fewest GPUs of one node that fit (None: none do)."""
 
     name: str
@@ -23,7 +27,7 @@ class ServerAnswer(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def render_server(answer: ServerAnswer, *, width: int = 80, color: bool = False, unicode: bool = True) -> str:
+def render_server(answer: CheckedServer, *, width: int = 80, color: bool = False, unicode: bool = True) -> str:
     """Render the answer for one server."""
     page = Page(width=width, color=color, unicode=unicode)
     page.write(Styled(answer.name, Style.STRONG))
@@ -37,7 +41,7 @@ def render_server(answer: ServerAnswer, *, width: int = 80, color: bool = False,
     return page.text()
 
 
-def _read(answer: ServerAnswer) -> str:
+def _read(answer: CheckedServer) -> str:
     server, model = answer.server, answer.server.architecture
     ways = [f"{name} {size}" for name, size in _ways(server) if size > 1]
     length = f"{server.length:,} tokens" if server.length else "requests as long as the model's context"
@@ -50,7 +54,7 @@ def _ways(server: Server) -> tuple[tuple[str, int], ...]:
     return (("tensor", server.tensor), ("pipeline", server.pipeline), ("data", server.data))
 
 
-def _memory(answer: ServerAnswer) -> str:
+def _memory(answer: CheckedServer) -> str:
     found = answer.estimate
     return (
         f"{found.limit_gib:.1f} of {answer.gpu.memory_gib:.1f} GiB: weights {found.weights_gib:.1f}, activations "
@@ -66,15 +70,15 @@ def _cache(found: ServerEstimate) -> str:
     return text
 
 
-def _sentence(answer: ServerAnswer) -> str:
+def _sentence(answer: CheckedServer) -> str:
     found = answer.estimate
-    if found.verdict is Verdict.FITS and answer.server.length:
+    if found.verdict is ServerVerdict.FITS and answer.server.length:
         return "fits"
-    if found.verdict is Verdict.FITS:
+    if found.verdict is ServerVerdict.FITS:
         return (
             f"fits with requests of up to {found.longest:,} tokens; the server does not start if the context is longer"
         )
-    text = "may not start" if found.verdict is Verdict.TIGHT else "does not fit"
+    text = "may not start" if found.verdict is ServerVerdict.TIGHT else "does not fit"
     if found.longest:
         text += f"; a length of {found.longest:,} tokens does"
     if answer.smallest is not None:
@@ -82,7 +86,7 @@ def _sentence(answer: ServerAnswer) -> str:
     return text
 
 
-def server_json(answer: ServerAnswer) -> dict[str, Any]:
+def server_json(answer: CheckedServer) -> dict[str, Any]:
     """Return the answer as plain values: GiB of one GPU, rounded to a thousandth."""
     server, found = answer.server, answer.estimate
     return {
@@ -91,7 +95,7 @@ def server_json(answer: ServerAnswer) -> dict[str, Any]:
         "engine": server.engine.value,
         "product": answer.gpu.product,
         "gpus": server.gpus,
-        "fits": found.verdict is Verdict.FITS,
+        "fits": found.verdict is ServerVerdict.FITS,
         "verdict": found.verdict.value,
         "weights_gib": round(found.weights_gib, 3),
         "activations_gib": round(found.activations_gib, 3),

@@ -11,19 +11,19 @@ from reconciler.core.serving.memory import smallest_layout
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.errors import ConfigError, InvalidInput
-from reconciler.outputs.servers import ServerAnswer
+from reconciler.outputs.servers import CheckedServer
 
 _HINT = "set the node selector nvidia.com/gpu.product, or --gpu PRODUCT"
 
 
-def check_servers(files: Sequence[InputFile], tables: SizingTables, *, gpu: str = "") -> list[ServerAnswer]:
+def check_servers(files: Sequence[InputFile], tables: SizingTables, *, gpu: str = "") -> list[CheckedServer]:
     """Return an answer for each container of the files that serves a model.
 
     gpu: product of servers whose pods select none.
 
     Raises `InvalidInput` with the errors of all lines, and `ConfigError` if no container serves a model.
     """
-    answers: list[ServerAnswer] = []
+    answers: list[CheckedServer] = []
     problems: list[Problem] = []
     for file in files:
         reading = read(file.path, file.content)
@@ -81,11 +81,11 @@ def _problems(document: Document, found: FoundServer) -> Iterator[Problem]:
         )
 
 
-def _answer(document: Document, found: FoundServer, gpu: Gpu) -> ServerAnswer:
+def _answer(document: Document, found: FoundServer, gpu: Gpu) -> CheckedServer:
     server = found.parsed.server
     if server is None:
         raise TypeError(f"{document.source} has no server")
-    return ServerAnswer(
+    return CheckedServer(
         name=f"{document.key}  {document.at(found.container.path)}",
         server=server,
         gpu=gpu,

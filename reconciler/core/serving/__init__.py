@@ -5,16 +5,16 @@
 
 from reconciler.core.serving.containers import FoundServer, find_servers
 from reconciler.core.serving.line import ParsedServer, parse_server
-from reconciler.core.serving.memory import ServerEstimate, Verdict, estimate_server
-from reconciler.core.serving.server import Engine, Server, WeightType
+from reconciler.core.serving.memory import ServerEstimate, ServerVerdict, estimate_server
+from reconciler.core.serving.server import Server, ServingEngine, WeightType
 
 __all__ = [
-    "Engine",
     "FoundServer",
     "ParsedServer",
     "Server",
     "ServerEstimate",
-    "Verdict",
+    "ServerVerdict",
+    "ServingEngine",
     "WeightType",
     "estimate_server",
     "find_servers",

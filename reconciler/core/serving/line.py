@@ -10,7 +10,7 @@ from reconciler.core.launch.container import expand_env
 from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import Setting, is_true, read_file
 from reconciler.core.serving.engines import HARMLESS, OTHER_MODELS, SERVERS
-from reconciler.core.serving.server import Engine, Server, WeightType
+from reconciler.core.serving.server import Server, ServingEngine, WeightType
 from reconciler.core.sizing.resolve import resolve_model
 from reconciler.core.sizing.tables import SizingTables
 
@@ -72,7 +72,7 @@ class _Reader:
 
     def __init__(self, extraction: Extraction) -> None:
         self._from = extraction
-        self._engine = Engine(extraction.framework.name)
+        self._engine = ServingEngine(extraction.framework.name)
         self._errors: list[Diagnostic] = []
         self._warnings: list[Diagnostic] = []
 
@@ -80,7 +80,7 @@ class _Reader:
         extraction = self._from
         self._read_file()
         word = next(iter(extraction.arguments.words), None)
-        if word is not None and self._engine is Engine.VLLM:
+        if word is not None and self._engine is ServingEngine.VLLM:
             extraction.script.add_word("model_tag", word.text, word)
         model = extraction.resolve("model", extraction.find("model"))
         if model is None and not extraction.unresolved:

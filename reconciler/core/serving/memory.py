@@ -10,13 +10,13 @@ from math import ceil
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.serving.server import Engine, Server, WeightType
+from reconciler.core.serving.server import Server, ServingEngine, WeightType
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.models.lora import EMBEDDINGS
 from reconciler.core.sizing.training import Linear
 
 GIB = float(1 << 30)
-FRACTION = {Engine.VLLM: 0.9, Engine.SGLANG: 0.88}
+FRACTION = {ServingEngine.VLLM: 0.9, ServingEngine.SGLANG: 0.88}
 """Defaults of `--gpu-memory-utilization`, and the usual one of `--mem-fraction-static`, which SGLang derives."""
 BLOCK = 16
 """Tokens of a block of vLLM's cache."""
@@ -37,7 +37,7 @@ _UNCERTAIN = 0.15
 """What flags of unknown effect add to it."""
 
 
-class Verdict(StrEnum):
+class ServerVerdict(StrEnum):
     """Whether a server starts with the longest request that its line allows."""
 
     FITS = "fits"
@@ -52,7 +52,7 @@ class ServerEstimate(Struct, frozen=True, kw_only=True):
     holds, `concurrency` how many requests of full length, and `longest` the longest request that surely fits.
     """
 
-    verdict: Verdict
+    verdict: ServerVerdict
     weights_gib: float
     activations_gib: float
     overhead_gib: float
@@ -74,7 +74,7 @@ def estimate_server(server: Server, gpu: Gpu) -> ServerEstimate:
     activations = _activations(server, gpu)
     overhead = (CONTEXT + (LINKS if server.tensor * server.pipeline > 1 else 0.0)) * GIB
     limit = fraction * gpu.memory_gib * GIB
-    inside = activations if server.engine is Engine.VLLM else 0.0
+    inside = activations if server.engine is ServingEngine.VLLM else 0.0
     cache = limit - weights - inside - overhead
     doubt = _DOUBT_OF_EXPERTS if server.architecture.experts else _DOUBT
     spread = 0.5 * (inside + overhead) + weights * (doubt + (_UNCERTAIN if server.is_uncertain else 0.0))
@@ -82,7 +82,7 @@ def estimate_server(server: Server, gpu: Gpu) -> ServerEstimate:
     if activations + GRAPHS * GIB * server.captures > (1 - fraction) * gpu.memory_gib * GIB + inside:
         low = min(low, 0.0)  # graphs, or SGLang's activations, are outside of the fraction
     need = cached_bytes(server, server.length) if server.length else cached_bytes(server, BLOCK)
-    verdict = Verdict.FITS if low >= need else Verdict.TIGHT if high >= need else Verdict.DOES_NOT_FIT
+    verdict = ServerVerdict.FITS if low >= need else ServerVerdict.TIGHT if high >= need else ServerVerdict.DOES_NOT_FIT
     tokens = _tokens(server, max(0.0, cache))
     return ServerEstimate(
         verdict=verdict,
@@ -105,7 +105,7 @@ def smallest_layout(server: Server, gpu: Gpu, per_node: int = 8) -> Server | Non
     """Return the server with the fewest GPUs of one node that fits; None if none does. Replicas stay."""
     ways = [ways for ways in range(1, per_node + 1) if server.architecture.heads % ways == 0 and not ways & (ways - 1)]
     layouts = (replace(server, tensor=tensor, pipeline=1) for tensor in ways)
-    return next((one for one in layouts if estimate_server(one, gpu).verdict is Verdict.FITS), None)
+    return next((one for one in layouts if estimate_server(one, gpu).verdict is ServerVerdict.FITS), None)
 
 
 def weight_bytes(server: Server) -> float:

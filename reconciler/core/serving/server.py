@@ -7,7 +7,7 @@ from msgspec import Struct
 from reconciler.core.sizing.training import Architecture
 
 
-class Engine(StrEnum):
+class ServingEngine(StrEnum):
     """The program that serves."""
 
     VLLM = "vllm"
@@ -39,7 +39,7 @@ class Server(Struct, frozen=True, kw_only=True, cache_hash=True):
 
     model: str  # as written
     architecture: Architecture
-    engine: Engine
+    engine: ServingEngine
     weights: WeightType = WeightType.BF16
     cache_width: float = 2.0
     tensor: int = 1

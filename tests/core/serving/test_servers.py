@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from reconciler.core.documents import read
 from reconciler.core.serving import (
-    Engine,
     ServerEstimate,
-    Verdict,
+    ServerVerdict,
+    ServingEngine,
     WeightType,
     estimate_server,
     find_servers,
@@ -100,20 +100,20 @@ def test_the_cache_holds_as_many_tokens_as_the_engine_printed(line: str, product
 def test_what_vllm_refused_to_start_does_not_fit() -> None:
     """vllm-project/vllm#13061: 131,072 tokens do not fit two cards with 24 GB; 40,000 do with a smaller fraction."""
     line = "vllm serve DeepSeek-R1-Distill-Qwen-14B -tp 2 --gpu_memory_utilization {} --max-model-len {}"
-    assert estimated(line.format(0.98, 131_072), SMALL).verdict is Verdict.DOES_NOT_FIT
-    assert estimated(line.format(0.9, 40_000), SMALL).verdict is Verdict.FITS
+    assert estimated(line.format(0.98, 131_072), SMALL).verdict is ServerVerdict.DOES_NOT_FIT
+    assert estimated(line.format(0.9, 40_000), SMALL).verdict is ServerVerdict.FITS
 
 
 def test_a_server_that_leaves_nothing_for_graphs_may_not_start() -> None:
     line = "vllm serve meta-llama/Meta-Llama-3-8B --max-model-len 2048 --gpu-memory-utilization 0.99"
-    assert estimated(line, L40S).verdict is Verdict.TIGHT
-    assert estimated(f"{line} --enforce-eager", L40S).verdict is Verdict.FITS
+    assert estimated(line, L40S).verdict is ServerVerdict.TIGHT
+    assert estimated(f"{line} --enforce-eager", L40S).verdict is ServerVerdict.FITS
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("vllm serve Qwen/Qwen2.5-7B --max-model-len=32k", {"length": 32_000, "engine": Engine.VLLM}),
+        ("vllm serve Qwen/Qwen2.5-7B --max-model-len=32k", {"length": 32_000, "engine": ServingEngine.VLLM}),
         ("vllm serve Qwen/Qwen2.5-7B --max-model-len 32K --kv-cache-dtype fp8", {"length": 32_768, "cache_width": 1.0}),
         ("vllm serve Qwen/Qwen2.5-7B --max-model-len auto", {"length": 0}),
         ("vllm serve Qwen/Qwen2.5-7B-Instruct-AWQ", {"weights": WeightType.INT4}),
@@ -184,7 +184,7 @@ def test_the_smallest_layout_is_the_first_that_fits(line: str) -> None:
     found = smallest_layout(server(line), gpu(A100))
     assert found is not None
     assert found.tensor == 4
-    assert estimate_server(replace(found, tensor=2), gpu(A100)).verdict is not Verdict.FITS
+    assert estimate_server(replace(found, tensor=2), gpu(A100)).verdict is not ServerVerdict.FITS
 
 
 def test_more_gpus_and_shorter_requests_never_hurt() -> None:
