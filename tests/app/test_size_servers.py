@@ -5,7 +5,7 @@ import pytest
 from reconciler.app.size.files import InputFile
 from reconciler.app.size.serve import check_servers
 from reconciler.errors import ConfigError, InvalidInput
-from reconciler.outputs.servers import render_server, server_json
+from reconciler.outputs.sections.servers import render_server, server_json
 from tests.core.sizing.tables import TABLES
 
 SERVER = """\

@@ -11,7 +11,7 @@ from reconciler.core.serving.memory import smallest_layout
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.errors import ConfigError, InvalidInput
-from reconciler.outputs.servers import CheckedServer
+from reconciler.outputs.sections.servers import CheckedServer
 
 _HINT = "set the node selector nvidia.com/gpu.product, or --gpu PRODUCT"
 

@@ -33,7 +33,7 @@ def serve(files: tuple[Path, ...], gpu: str, **flags: Any) -> int:
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.size.serve import check_servers  # noqa: PLC0415
     from reconciler.cli.display import terminal  # noqa: PLC0415
-    from reconciler.outputs.servers import render_server, server_json  # noqa: PLC0415
+    from reconciler.outputs.sections.servers import render_server, server_json  # noqa: PLC0415
 
     settings = wiring.resolve_settings(options.setting_flags(flags), options.environment())
     answers = check_servers([wiring.input_file(path, None) for path in files], wiring.sizing_tables(), gpu=gpu)
