@@ -23,6 +23,7 @@ class FrameworkDefaults(Struct, frozen=True, kw_only=True):
     offload: Offload = Offload.NONE
     rank: int = 8
     targets: tuple[str, ...] = ("q_proj", "v_proj")
+    sequence_parallel: bool = False
 
 
 class RunKind(Struct, frozen=True):
@@ -85,5 +86,6 @@ _FRAMEWORKS: dict[str, Callable[[RunKind], FrameworkDefaults]] = {
     "qwen": _qwen,
     "torchtune": _torchtune,
     "llama-recipes": lambda _: FrameworkDefaults(checkpointing=False),
+    "torchtitan": lambda _: FrameworkDefaults(sequence_parallel=True),  # parallelize.py: norms are SequenceParallel
 }
 """By the first word of `Training.framework`, in lower case."""

@@ -81,7 +81,7 @@ def _parse(row: Mapping[str, str], tables: SizingTables, known: Architecture | N
         tensor=parallelism.tensor,
         pipeline=parallelism.pipeline,
         context=parallelism.context,
-        sequence_parallel=parallelism.sequence_parallel,
+        sequence_parallel=parallelism.sequence_parallel or defaults.sequence_parallel,
         lora_rank=_count(row, "lora_rank", defaults.rank),
         lora_targets=tuple(row.get("lora_targets", "").replace(",", " ").split()) or defaults.targets,
         fused_loss=bool(_lookup(row, "fused_loss", CHECKPOINTING)),

@@ -117,7 +117,11 @@ class _Resident(NamedTuple):
 
 
 def _resident(training: Training, layout: Layout, terms: Terms, shards: Shards) -> _Resident:
-    """Divide the states of a training by its strategy."""
+    """Divide the states of a training by its strategy.
+
+    A pipeline keeps gathered weights between its microbatches, and sums gradients before it shards them, in fp32 if the
+    weights are (torchtitan's `parallelize.py`; PyTorch's `FSDPParam.to_accumulated_grad_if_needed`).
+    """
     weights, gradients, optimizer, temporary = _divide(terms.states, shards)
     unsharded = buckets = 0.0
     if training.strategy is Strategy.DDP and layout.gpus > training.ways:
@@ -125,7 +129,10 @@ def _resident(training: Training, layout: Layout, terms: Terms, shards: Shards) 
     if layout.accumulation > 1 and layout.gpus > 1 and not terms.adapters and training.strategy in FSDP:
         unsharded = terms.half if terms.stack.accumulates else 0.0
     gathered, gathers = terms.copy, False
-    if shards.weights > 1 or training.offload is Offload.ALL:
+    if training.pipeline > 1 and training.strategy in FSDP:
+        gathered, gathers = terms.half, True
+        unsharded = terms.half * (2.0 if terms.cast else 1.0)
+    elif shards.weights > 1 or training.offload is Offload.ALL:
         gathered = _gathered(training, terms, shards)
         if training.strategy in DEEPSPEED:
             temporary = min(ZERO3_GROUP, temporary)

@@ -432,3 +432,13 @@ def test_a_preference_objective_may_do_without_its_reference() -> None:
     wide = replace(card(), memory_gib=10_000.0)
     both, one = (estimate(each, Layout(gpus=1), wide) for each in (run, replace(run, has_reference=False)))
     assert part(both, "weights") == pytest.approx(2 * part(one, "weights"))
+
+
+def test_a_pipeline_keeps_gathered_weights_and_summed_gradients() -> None:
+    """FSDP frees neither between the microbatches; gradients are summed in fp32 if the weights are."""
+    run = training(strategy=Strategy.FSDP_FULL, precision=Precision.BF16_MIXED)
+    flat, staged = (
+        estimate(each, Layout(gpus=8), replace(card(), memory_gib=1000.0)) for each in (run, replace(run, pipeline=2))
+    )
+    assert part(staged, "transients") >= (2 + 4) * P / 2 / GIB
+    assert part(flat, "transients") < part(staged, "transients")
