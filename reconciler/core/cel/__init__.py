@@ -2,8 +2,8 @@
 
 from reconciler.core.cel.access import LiveMap
 from reconciler.core.cel.checker import Checked, CompileError, Declarations, check
-from reconciler.core.cel.evaluator import build
 from reconciler.core.cel.program import Activation, Program
+from reconciler.core.cel.translation import build
 from reconciler.core.cel.types import CelType, type_of
 from reconciler.core.cel.values import CelError
 

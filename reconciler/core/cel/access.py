@@ -1,9 +1,9 @@
 """FieldMap of maps and items of lists, of plain and of optional values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.core.cel.values import MISSING, NONE, CelError, FieldMap, Optional, kind_of, lookup
+from reconciler.core.cel.values import MISSING, NONE, CelError, FieldMap, Optional, kind_of, lookup, no_overload
 
 
 class LiveMap(dict[str, Any]):
@@ -33,10 +33,15 @@ def _field(value: Any, name: str) -> Any:
     raise CelError(f"no such overload: {kind_of(value)} has no field {name!r}")
 
 
+def wrap(found: Any) -> Optional:
+    """Return an optional value: of a value, or of MISSING."""
+    return NONE if found is MISSING else Optional(found)
+
+
 def select(value: Any, name: str) -> Any:
     """Return `value.name`."""
     if isinstance(value, Optional):
-        return optional_select(value, name)
+        return wrap(find(value, name))
     found = _field(value, name)
     if found is MISSING:
         raise CelError(f"no such key: {name}")
@@ -53,15 +58,15 @@ def has(value: Any, name: str) -> bool:
     return found is not MISSING and (found is not None or not isinstance(value, FieldMap))
 
 
-def optional_select(value: Any, name: str) -> Optional:
-    """Return `value.?name`."""
-    if type(value) is Optional:
-        return optional_select(value.value, name) if value.present else NONE
+def find(value: Any, name: str) -> Any:
+    """Return what is in `value.?name`, or MISSING."""
     if type(value) is dict:
-        found = value.get(name, MISSING)
-    else:
-        found = _field(value, name) if isinstance(value, Mapping) else MISSING
-    return NONE if found is MISSING else Optional(found)
+        return value.get(name, MISSING)
+    if value is MISSING:
+        return MISSING
+    if type(value) is Optional:
+        return find(value.value, name) if value.present else MISSING
+    return _field(value, name) if isinstance(value, Mapping) else MISSING
 
 
 def _position(key: Any, size: int) -> int | None:
@@ -89,7 +94,7 @@ def index(value: Any, key: Any) -> Any:
     if type(value) is dict and type(key) is str:
         found = value.get(key, MISSING)
     elif isinstance(value, Optional):
-        return optional_index(value, key)
+        return wrap(find_item(value, key))
     else:
         found = _item(value, key)
     if found is MISSING:
@@ -98,11 +103,30 @@ def index(value: Any, key: Any) -> Any:
     return found
 
 
-def optional_index(value: Any, key: Any) -> Optional:
-    """Return `value[?key]`."""
+def find_item(value: Any, key: Any) -> Any:
+    """Return what is in `value[?key]`, or MISSING."""
     if isinstance(value, Optional):
-        return optional_index(value.value, key) if value.present else NONE
-    if value is None:
-        return NONE
-    found = _item(value, key)
-    return NONE if found is MISSING else Optional(found)
+        return find_item(value.value, key) if value.present else MISSING
+    return MISSING if value is None or value is MISSING else _item(value, key)
+
+
+def check_items(value: Any) -> None:
+    """Raise CelError for a value that has no items."""
+    kind = kind_of(value)
+    if kind not in ("list", "map"):
+        raise no_overload(f"{kind} has no items")
+
+
+def pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the keys and values of a map, or the positions and items of a list."""
+    return value.items() if kind_of(value) == "map" else enumerate(value)
+
+
+def merge(found: dict[Any, Any], entry: Any) -> None:
+    """Add the keys of a map to another one. Raises CelError for one that is there."""
+    if kind_of(entry) != "map":
+        raise no_overload("cel.@mapInsert")
+    for key, value in entry.items():
+        if key in found:
+            raise CelError(f"insert failed: key {key} already exists")
+        found[key] = value

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reconciler.core.cel.cost import LIMIT
-from reconciler.core.cel.values import CelError
+from reconciler.core.cel.values import MISSING, CelError
 
 _PARAMS = "params"
 
@@ -38,7 +38,7 @@ class Activation:
 
 
 Run = Callable[[list[Any]], Any]
-"""Evaluates a node: the first item is the activation, the second is the cost, the others are variables of folds."""
+"""Evaluates an expression: the first item is the activation, the second is the cost."""
 
 
 class CostExceededError(Exception):
@@ -53,18 +53,20 @@ def charge(env: list[Any], cost: int) -> None:
 
 
 class Program:
-    """An expression that can be evaluated. `reads` are the variables that it reads, directly or not."""
+    """An expression that can be evaluated. `reads` are the variables that it reads, directly or not.
 
-    __slots__ = ("_depends", "_run", "_slots", "reads")
+    constant: its value, if it is the same always; otherwise MISSING.
+    """
 
-    def __init__(self, run: Run, slots: int, reads: frozenset[str]) -> None:
-        self._run, self._slots, self.reads = run, slots, reads
+    __slots__ = ("_depends", "_run", "constant", "reads")
+
+    def __init__(self, run: Run, reads: frozenset[str], constant: Any = MISSING) -> None:
+        self._run, self.reads, self.constant = run, reads, constant
         self._depends = _PARAMS in reads
 
     def evaluate(self, activation: Activation) -> Any:
         """Return the value. Raises CelError."""
-        env: list[Any] = [None] * (self._slots + 2)
-        env[0], env[1] = activation, 0
+        env: list[Any] = [activation, 0]
         try:
             return self._run(env)
         except CostExceededError:

@@ -10,6 +10,10 @@ from reconciler.core.cel.types import OPTIONAL
 INT64, UINT64 = range(-(2**63), 2**63), range(2**64)
 
 
+MISSING: Any = object()
+"""Stands for a value that there is not, such as that of a key which a map does not have."""
+
+
 class CelError(Exception):
     """An expression has no value. `unanswerable` names the value that is unknown offline, if that is why."""
 
@@ -21,6 +25,11 @@ class CelError(Exception):
 def more_telling(one: CelError | None, other: CelError) -> CelError:
     """Return the error to report of two: what is unknown offline might decide otherwise on a server."""
     return other if one is None or (other.unanswerable and not one.unanswerable) else one
+
+
+def no_overload(what: str = "") -> CelError:
+    """Return the error of values that a function does not take."""
+    return CelError(f"no such overload: {what}" if what else "no such overload")
 
 
 class UInt(int):
@@ -55,6 +64,20 @@ class Optional(Struct, frozen=True):
 
 
 NONE = Optional(present=False)
+
+
+def present(value: Any) -> bool:
+    """Whether an optional entry of a list or a map has a value. Raises CelError for a value that is not optional."""
+    if not isinstance(value, Optional):
+        raise CelError("cannot initialize optional entry from non-optional value")
+    return value.present
+
+
+def unwrap(value: Any, function: str = "") -> Any:
+    """Return what is in an optional value, or MISSING. Raises CelError for a value that `function` does not take."""
+    if type(value) is not Optional:
+        raise no_overload(function)
+    return value.value if value.present else MISSING
 
 
 class Opaque(Struct, frozen=True):
@@ -128,6 +151,15 @@ def type_value(value: Any) -> TypeValue:
     return TypeValue(_FULL_NAMES.get(kind, kind))
 
 
+_KEYS = ("bool", "int", "uint", "double", "string")
+
+
+def check_key(key: Any) -> None:
+    """Raise CelError for a value that cannot be a key of a map."""
+    if kind_of(key) not in _KEYS:
+        raise CelError(f"unsupported key type: {kind_of(key)}")
+
+
 _PLAIN = frozenset((str, bool, bytes))
 _NUMBERS = frozenset(("int", "uint", "double"))
 
@@ -152,10 +184,6 @@ def equal(one: Any, other: Any) -> bool:  # noqa: PLR0911 - one for each kind of
     if first == OPTIONAL:
         return one.present == other.present and (not one.present or equal(one.value, other.value))
     return bool(one == other)
-
-
-MISSING: Any = object()
-"""What `lookup` returns if a map has no such key."""
 
 
 def lookup(values: Mapping[Any, Any], key: Any) -> Any:

@@ -74,6 +74,9 @@ def _arithmetic(sign: str, run: Callable[[Any, Any], Any]) -> tuple[Signature, .
     )
 
 
+_INLINE = dict.fromkeys(("int", "string"), "{{0}} {} {{1}}")
+
+
 def _comparison(sign: str, run: Callable[[Any, Any], bool]) -> tuple[Signature, ...]:
     name = f"_{sign}_"
     numbers = ("int", "uint", "double")
@@ -86,7 +89,7 @@ def _comparison(sign: str, run: Callable[[Any, Any], bool]) -> tuple[Signature, 
 
     same = ("bool", "int", "uint", "string", "bytes", "timestamp", "duration")
     return (
-        *(function(name, f"{kind} {kind}", "bool", run) for kind in same),
+        *(function(name, f"{kind} {kind}", "bool", run, _INLINE.get(kind, "").format(sign)) for kind in same),
         *(
             function(name, f"{one} {other}", "bool", mixed)
             for one in numbers
@@ -98,6 +101,10 @@ def _comparison(sign: str, run: Callable[[Any, Any], bool]) -> tuple[Signature, 
 
 def _contains(item: Any, items: Any) -> bool:
     return any(equal(item, one) for one in items)
+
+
+def _has_key(key: Any, items: Any) -> bool:
+    return lookup(items, key) is not MISSING
 
 
 def _joined(one: list[Any], other: list[Any]) -> list[Any]:
@@ -112,7 +119,7 @@ SIGNATURES: tuple[Signature, ...] = (
     function("_?_:_", "bool A A", "A"),
     function("_&&_", "bool bool", "bool"),
     function("_||_", "bool bool", "bool"),
-    function("!_", "bool", "bool", lambda one: not one),
+    function("!_", "bool", "bool", lambda one: not one, "not {0}"),
     function("_==_", "A A", "bool"),
     function("_!=_", "A A", "bool"),
     function("_[_]", "list<A> int", "A"),
@@ -124,9 +131,9 @@ SIGNATURES: tuple[Signature, ...] = (
     *_arithmetic("+", add),
     *_arithmetic("-", sub),
     *_arithmetic("*", mul),
-    function("_+_", "string string", "string", add),
+    function("_+_", "string string", "string", add, "{0} + {1}"),
     function("_+_", "bytes bytes", "bytes", add),
-    function("_+_", "list<A> list<A>", "list<A>", _joined),
+    function("_+_", "list<A> list<A>", "list<A>", _joined, "{0} + {1}"),
     function("_+_", "duration duration", "duration", _nanoseconds(length, add)),
     function("_+_", "duration timestamp", "timestamp", _nanoseconds(moment, add)),
     function("_+_", "timestamp duration", "timestamp", _nanoseconds(moment, add)),
@@ -140,12 +147,12 @@ SIGNATURES: tuple[Signature, ...] = (
     function("_%_", "uint uint", "uint", _unsigned(lambda one, other: one % other, "modulus by zero")),
     function("-_", "int", "int", lambda one: checked_int(-one)),
     function("-_", "double", "double", lambda one: -one),
-    function("@in", "A list<A>", "bool", _contains),
-    function("@in", "A map<A,B>", "bool", lambda key, items: lookup(items, key) is not MISSING),
-    *both("size", "string", "int", len),
+    function("@in", "A list<A>", "bool", _contains, "{0} in {1}"),
+    function("@in", "A map<A,B>", "bool", _has_key, "{0} in {1}"),
+    *both("size", "string", "int", len, "len({0})"),
     *both("size", "bytes", "int", len),
-    *both("size", "list<A>", "int", len),
-    *both("size", "map<A,B>", "int", len),
+    *both("size", "list<A>", "int", len, "len({0})"),
+    *both("size", "map<A,B>", "int", len, "len({0})"),
     function("type", "A", "type<A>", type_value),
     function("dyn", "A", "dyn", lambda one: one),
 )

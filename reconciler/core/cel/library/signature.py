@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reconciler.core.cel.types import CelType, type_of
 
@@ -12,6 +12,8 @@ class Signature(Struct, frozen=True, kw_only=True):
     """`name(parameters) -> returns`; a member function takes its receiver as the first parameter.
 
     Without `run` the function is only declared: the evaluator has it built in, or it cannot be evaluated offline.
+    inline: the same as an expression of Python, for arguments whose Python types are those of the parameters; for a
+    parameter of any type, a text.
     """
 
     name: str
@@ -19,21 +21,25 @@ class Signature(Struct, frozen=True, kw_only=True):
     returns: CelType
     is_member: bool = False
     run: Callable[..., Any] | None = None
+    inline: str = ""
 
 
-def function(name: str, parameters: str, returns: str, run: Callable[..., Any] | None = None) -> Signature:
+_Run = Callable[..., Any]
+
+
+def function(name: str, parameters: str, returns: str, run: _Run | None = None, inline: str = "") -> Signature:
     """Declare a global function; `parameters` are separated by spaces."""
-    return Signature(name=name, parameters=_types(parameters), returns=type_of(returns), run=run)
+    return Signature(name=name, parameters=_types(parameters), returns=type_of(returns), run=run, inline=inline)
 
 
-def member(name: str, parameters: str, returns: str, run: Callable[..., Any] | None = None) -> Signature:
+def member(name: str, parameters: str, returns: str, run: _Run | None = None, inline: str = "") -> Signature:
     """Declare a member function; the first of `parameters` is its receiver."""
-    return Signature(name=name, parameters=_types(parameters), returns=type_of(returns), is_member=True, run=run)
+    return structs.replace(function(name, parameters, returns, run, inline), is_member=True)
 
 
-def both(name: str, parameters: str, returns: str, run: Callable[..., Any] | None = None) -> tuple[Signature, ...]:
+def both(name: str, parameters: str, returns: str, run: _Run | None = None, inline: str = "") -> tuple[Signature, ...]:
     """Declare a function that can be called either way."""
-    return (function(name, parameters, returns, run), member(name, parameters, returns, run))
+    return (function(name, parameters, returns, run, inline), member(name, parameters, returns, run, inline))
 
 
 def _types(text: str) -> tuple[CelType, ...]:

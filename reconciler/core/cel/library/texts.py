@@ -81,9 +81,9 @@ def quote(text: str) -> str:
 
 
 SIGNATURES: tuple[Signature, ...] = (
-    member("contains", "string string", "bool", lambda text, part: part in text),
-    member("startsWith", "string string", "bool", str.startswith),
-    member("endsWith", "string string", "bool", str.endswith),
+    member("contains", "string string", "bool", lambda text, part: part in text, "{1} in {0}"),
+    member("startsWith", "string string", "bool", str.startswith, "{0}.startswith({1})"),
+    member("endsWith", "string string", "bool", str.endswith, "{0}.endswith({1})"),
     member("charAt", "string int", "string", _char_at),
     member("indexOf", "string string", "int", _index_of),
     member("indexOf", "string string int", "int", _index_of),

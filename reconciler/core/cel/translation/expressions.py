@@ -1,0 +1,226 @@
+"""`build`: the program of a checked expression, and the translation of each kind of node."""
+
+from collections.abc import Container, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from reconciler.core.cel.checker import TYPE_NAMES, Checked
+from reconciler.core.cel.parser import TOO_DEEP
+from reconciler.core.cel.program import Program, Run
+from reconciler.core.cel.syntax import (
+    Call,
+    Constant,
+    Fold,
+    Identifier,
+    ListLiteral,
+    MapLiteral,
+    Message,
+    Node,
+    Select,
+    children,
+    walk,
+)
+from reconciler.core.cel.translation import folds, operators
+from reconciler.core.cel.translation.code import FunctionBody, Operand
+from reconciler.core.cel.translation.dispatch import call
+from reconciler.core.cel.values import MISSING, CelError, TypeValue, UInt
+
+_DEEPEST = 12
+"""How deep blocks are in a function; Python allows 20 loops in each other. What is deeper becomes one of its own."""
+_SMALL = 16
+"""Nodes of a branch of a condition that is no function of its own."""
+
+
+def build(checked: Checked, variables: Mapping[str, Program] | None = None) -> Program:
+    """Return the program of an expression; `variables` are the programs of `variables.<name>`."""
+    variables = variables or {}
+    run = _Function(checked, variables, checked.tree, {})
+    return Program(run, frozenset(_reads(checked, variables)), _constant(checked.tree))
+
+
+def _reads(checked: Checked, variables: Mapping[str, Program]) -> Iterator[str]:
+    """Yield the names of what an expression reads besides the variables of its macros."""
+    waiting: list[tuple[Node, frozenset[str]]] = [(checked.tree, frozenset())]
+    while waiting:
+        node, scope = waiting.pop()
+        name = node.name if isinstance(node, Identifier) else checked.names.get(id(node), "")
+        program = _variable_of(node, variables, scope)
+        if program is not None:
+            yield from program.reads
+        elif name and isinstance(node, Identifier | Select):
+            plain = name.removeprefix(".")
+            if name not in scope and plain not in TYPE_NAMES:
+                yield plain
+        elif isinstance(node, Fold):
+            waiting.append((node.target, scope))
+            waiting += ((body, scope | {*node.names}) for body in node.bodies)
+        elif isinstance(node, Call) and name:
+            waiting += ((argument, scope) for argument in node.arguments)
+        else:
+            waiting += ((child, scope) for child in children(node))
+
+
+def _variable_of(node: Node, variables: Mapping[str, Program], scope: Container[str]) -> Program | None:
+    """Return the program of `variables.name`, or None for another node."""
+    match node:
+        case Select(operand=Identifier(name="variables"), field=field) if "variables" not in scope:
+            return variables.get(field)
+    return None
+
+
+def _constant(node: Node) -> Any:
+    """Return the value of a constant, or of a list of them; MISSING for other nodes."""
+    match node:
+        case Constant(kind=kind, value=value):
+            return UInt(value) if kind == "uint" else value
+        case ListLiteral(items=items, optional=()) if all(isinstance(item, Constant) for item in items):
+            return [_constant(item) for item in items]
+    return MISSING
+
+
+class _Function:
+    """A node as a function, which is translated when it is first called: few branches of a policy are ever taken."""
+
+    def __init__(
+        self, checked: Checked, variables: Mapping[str, Program], node: Node, scope: Mapping[str, Operand]
+    ) -> None:
+        self._checked, self._variables, self._node, self._scope = checked, variables, node, scope
+        self._run: Run | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Evaluate the node: for the environment, and the variables of macros in the order of the scope."""
+        run = self._run or self._translated()
+        return run(*arguments)
+
+    def _translated(self) -> Run:
+        translation = Translation(self._checked, self._variables, self._scope)
+        try:
+            translation.code.line(f"return {translation.operand(self._node).value}")
+            self._run = translation.code.compiled(("env", *(operand.text for operand in self._scope.values())))
+        except RecursionError:
+            raise CelError(TOO_DEEP) from None
+        return self._run
+
+
+class Translation:
+    """The body of a function on its way to Python. `scope` has the variables of macros."""
+
+    def __init__(self, checked: Checked, variables: Mapping[str, Program], scope: Mapping[str, Operand]) -> None:
+        self._checked, self._variables = checked, variables
+        self.code = FunctionBody()
+        self.scope = scope
+
+    def operand(self, node: Node) -> Operand:  # noqa: PLR0911 - one for each kind of node
+        """Add the lines that evaluate a node, and return its value."""
+        if self.code.depth > _DEEPEST and not isinstance(node, Constant | Identifier):
+            return self._called(node)
+        constant = _constant(node)
+        if constant is not MISSING:
+            return self.code.constant(constant)
+        match node:
+            case Identifier(name=name):
+                return self._name(name)
+            case Select():
+                return self._select(node)
+            case Call():
+                return self._call(node)
+            case ListLiteral():
+                return self._list(node)
+            case MapLiteral():
+                return self._map([self.operand(key) for key in node.keys], node)
+            case Message():
+                return self._map([self.code.constant(field) for field in node.fields], node)
+            case Fold():
+                return folds.translate(self, node)
+        raise TypeError(f"{node} is no node of an expression")
+
+    def branch(self, node: Node, most: int = _SMALL) -> Operand:
+        """Translate what is not always evaluated: what has more than `most` nodes as a function of its own."""
+        is_small = sum(1 for _ in islice(walk(node), most + 1)) <= most
+        return self.operand(node) if is_small else self._called(node)
+
+    def _called(self, node: Node) -> Operand:
+        """Translate a call of a function that evaluates a node, given the variables of macros that it reads."""
+        names = {found.name for found in walk(node) if isinstance(found, Identifier)}
+        taken = [name for name in self.scope if name in names]
+        scope = {name: self.scope[name]._replace(text=f"taken{place}") for place, name in enumerate(taken)}
+        function = self.code.name(_Function(self._checked, self._variables, node, scope), "function")
+        return self.code.assigned(f"{function}({', '.join(('env', *(self.scope[name].text for name in taken)))})")
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    def _name(self, name: str) -> Operand:
+        if name in self.scope:
+            return self.scope[name]
+        plain = name.removeprefix(".")
+        if plain in TYPE_NAMES:
+            return self.code.constant(TypeValue(plain))
+        if plain == "params":
+            return self.code.assigned("env[0].params")
+        found = self.code.assigned(f"env[0].values.get({plain!r}, MISSING)")
+        self.code.line(f"if {found.text} is MISSING: raise env[0].missing({plain!r})")
+        return found
+
+    def _variable(self, program: Program) -> Operand:
+        if program.constant is not MISSING:
+            return self.code.constant(program.constant)
+        return self.code.assigned(f"{self.code.name(program.value, 'variable')}(env[0])")
+
+    def _select(self, node: Select) -> Operand:
+        name = self._checked.names.get(id(node))
+        if name is not None:
+            return self._name(name)
+        operand, field = node.operand, node.field
+        program = _variable_of(node, self._variables, self.scope)
+        if program is not None:
+            found = self._variable(program)
+            if node.is_test:
+                return self.code.constant(value=True)
+            return operators.optional_of(self.code, found) if node.is_optional else found
+        value = self.operand(operand)
+        if node.is_test:
+            return operators.has(self.code, value, field)
+        if node.is_optional or value.is_optional:
+            return operators.find(self.code, value, field)
+        return operators.select(self.code, value, field)
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    def _call(self, node: Call) -> Operand:
+        name = self._checked.names.get(id(node), node.function.removeprefix("."))
+        lazy = operators.LAZY.get(name)
+        if lazy is not None:
+            return lazy(self, node)
+        arguments = [self.operand(argument) for argument in self._arguments(node)]
+        special = operators.SPECIAL.get(name)
+        if special is not None:
+            return special(self.code, *arguments)
+        return call(self.code, name, self._checked.overloads[id(node)], arguments)
+
+    def _arguments(self, node: Call) -> tuple[Node, ...]:
+        """Return the arguments of a call; the first of a member call is its target."""
+        if node.target is None or id(node) in self._checked.names:
+            return node.arguments
+        return (node.target, *node.arguments)
+
+    # --- literals -------------------------------------------------------------------------------------------
+
+    def _list(self, node: ListLiteral) -> Operand:
+        if not node.optional:
+            items = [self.operand(item).value for item in node.items]
+            return self.code.assigned(f"[{', '.join(items)}]", "list", can_fail=False)
+        found = self.code.assigned("[]", "list", can_fail=False)
+        for position, item in enumerate(node.items):
+            with operators.entry(self.code, self.operand(item), is_optional=position in node.optional) as value:
+                self.code.line(f"{found.text}.append({value})", can_fail=False)
+        return found
+
+    def _map(self, keys: list[Operand], node: MapLiteral | Message) -> Operand:
+        found = self.code.assigned("{}", "map", can_fail=False)
+        for position, (key, item) in enumerate(zip(keys, node.values, strict=True)):
+            value = self.operand(item)
+            if key.kind not in ("string", "int", "bool"):
+                self.code.line(f"check_key({key.value})")
+            with operators.entry(self.code, value, is_optional=position in node.optional) as text:
+                self.code.line(f"{found.text}[{key.value}] = {text}", can_fail=False)
+        return found
