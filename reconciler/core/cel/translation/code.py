@@ -1,4 +1,4 @@
-"""`FunctionBody`: a function of Python, line by line, and `Operand`: a value in it."""
+"""`FunctionBody`: a function of Python, line by line, and `TranslatedValue`: a value in it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ _KINDS = {str: "string", bool: "bool", int: "int", list: "list", dict: "map"}
 _WRITTEN = (str, bool, int, type(None))
 
 
-class Operand(NamedTuple):
+class TranslatedValue(NamedTuple):
     """A value in generated code: a variable or a constant.
 
     kind: its CEL type, if it is certain that the value has the Python type of it; empty: unknown.
@@ -60,7 +60,7 @@ class Operand(NamedTuple):
         return self.constant is not MISSING
 
 
-def unless(operand: Operand, kind: str, special: str, general: str) -> str:
+def unless(operand: TranslatedValue, kind: str, special: str, general: str) -> str:
     """Return an expression: `special` if the operand is of a kind, otherwise `general`."""
     if operand.kind == kind:
         return special
@@ -71,12 +71,12 @@ class Translator(Protocol):
     """Translates nodes as parts of a function. `scope` has the variables of macros."""
 
     code: "FunctionBody"
-    scope: Mapping[str, Operand]
+    scope: Mapping[str, TranslatedValue]
 
-    def operand(self, node: Node) -> Operand:
+    def operand(self, node: Node) -> TranslatedValue:
         """Add the lines that evaluate a node, and return its value."""
 
-    def branch(self, node: Node, most: int = ...) -> Operand:
+    def branch(self, node: Node, most: int = ...) -> TranslatedValue:
         """Translate what is not always evaluated: what has more than `most` nodes as a function of its own."""
 
 
@@ -101,11 +101,13 @@ class FunctionBody:
         self._lines.append((self.depth, text))
         self.can_fail |= can_fail
 
-    def assigned(self, expression: str, kind: str = "", *, is_optional: bool = False, can_fail: bool = True) -> Operand:
+    def assigned(
+        self, expression: str, kind: str = "", *, is_optional: bool = False, can_fail: bool = True
+    ) -> TranslatedValue:
         """Add a line that assigns an expression to a new variable."""
         name = self.new()
         self.line(f"{name} = {expression}", can_fail=can_fail)
-        return Operand(name, kind, is_optional)
+        return TranslatedValue(name, kind, is_optional)
 
     def name(self, value: Any, prefix: str) -> str:
         """Return a name for a value."""
@@ -113,11 +115,11 @@ class FunctionBody:
         self._names[name] = value
         return name
 
-    def constant(self, value: Any) -> Operand:
+    def constant(self, value: Any) -> TranslatedValue:
         """Return a constant."""
         kind = _KINDS.get(type(value), "")
         text = repr(value) if type(value) in _WRITTEN else self.name(value, "constant")
-        return Operand(text, kind, constant=value)
+        return TranslatedValue(text, kind, constant=value)
 
     @contextmanager
     def block(self, head: str, *, can_fail: bool = False) -> Iterator[None]:
@@ -127,7 +129,7 @@ class FunctionBody:
         yield
         self.depth -= 1
 
-    def attempt(self, failure: Operand, add: Callable[[], None]) -> bool:
+    def attempt(self, failure: TranslatedValue, add: Callable[[], None]) -> bool:
         """Let `add` add lines, keep the more telling error of them in `failure`. Return whether there can be one."""
         (outer, could_fail), self._lines, self.can_fail = (self._lines, self.can_fail), [], False
         self.depth += 1

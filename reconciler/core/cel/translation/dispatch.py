@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reconciler.core.cel.library import Signature
-from reconciler.core.cel.translation.code import TYPES, FunctionBody, Operand
+from reconciler.core.cel.translation.code import TYPES, FunctionBody, TranslatedValue
 from reconciler.core.cel.types import CelType
 from reconciler.core.cel.values import CelError, Opaque, kind_of
 
@@ -62,7 +62,9 @@ def _takes(parameter: CelType, value: Any) -> bool:
     return True
 
 
-def call(code: FunctionBody, name: str, signatures: Sequence[Signature], arguments: Sequence[Operand]) -> Operand:
+def call(
+    code: FunctionBody, name: str, signatures: Sequence[Signature], arguments: Sequence[TranslatedValue]
+) -> TranslatedValue:
     """Translate a call."""
     chosen = _Chosen(name, signatures)
     folded = _folded(chosen, arguments)
@@ -83,7 +85,7 @@ def call(code: FunctionBody, name: str, signatures: Sequence[Signature], argumen
     return code.assigned(expression, kind if kind in TYPES else "", can_fail="call" in expression)
 
 
-def _folded(chosen: _Chosen, arguments: Sequence[Operand]) -> str | int | None:
+def _folded(chosen: _Chosen, arguments: Sequence[TranslatedValue]) -> str | int | None:
     """Return the result of a call of constants, such as two texts that are joined, if it is short."""
     constants = [argument.constant for argument in arguments]
     if not constants or not all(type(constant) in _FOLDED for constant in constants):
@@ -95,7 +97,7 @@ def _folded(chosen: _Chosen, arguments: Sequence[Operand]) -> str | int | None:
     return result if type(result) in _FOLDED and len(str(result)) <= _LONGEST_FOLDED else None
 
 
-def _condition(signature: Signature, arguments: Sequence[Operand]) -> str | None:
+def _condition(signature: Signature, arguments: Sequence[TranslatedValue]) -> str | None:
     """Return when the inline expression of an overload applies; empty: always, None: never, or it has none."""
     if not signature.inline:
         return None

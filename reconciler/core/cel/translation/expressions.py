@@ -21,7 +21,7 @@ from reconciler.core.cel.syntax import (
     walk,
 )
 from reconciler.core.cel.translation import folds, operators
-from reconciler.core.cel.translation.code import FunctionBody, Operand
+from reconciler.core.cel.translation.code import FunctionBody, TranslatedValue
 from reconciler.core.cel.translation.dispatch import call
 from reconciler.core.cel.values import MISSING, CelError, TypeValue, UInt
 
@@ -82,7 +82,7 @@ class _Function:
     """A node as a function, which is translated when it is first called: few branches of a policy are ever taken."""
 
     def __init__(
-        self, checked: Checked, variables: Mapping[str, Program], node: Node, scope: Mapping[str, Operand]
+        self, checked: Checked, variables: Mapping[str, Program], node: Node, scope: Mapping[str, TranslatedValue]
     ) -> None:
         self._checked, self._variables, self._node, self._scope = checked, variables, node, scope
         self._run: Run | None = None
@@ -105,12 +105,14 @@ class _Function:
 class Translation:
     """The body of a function on its way to Python. `scope` has the variables of macros."""
 
-    def __init__(self, checked: Checked, variables: Mapping[str, Program], scope: Mapping[str, Operand]) -> None:
+    def __init__(
+        self, checked: Checked, variables: Mapping[str, Program], scope: Mapping[str, TranslatedValue]
+    ) -> None:
         self._checked, self._variables = checked, variables
         self.code = FunctionBody()
         self.scope = scope
 
-    def operand(self, node: Node) -> Operand:  # noqa: PLR0911 - one for each kind of node
+    def operand(self, node: Node) -> TranslatedValue:  # noqa: PLR0911 - one for each kind of node
         """Add the lines that evaluate a node, and return its value."""
         if self.code.depth > _DEEPEST and not isinstance(node, Constant | Identifier):
             return self._called(node)
@@ -134,12 +136,12 @@ class Translation:
                 return folds.translate(self, node)
         raise TypeError(f"{node} is no node of an expression")
 
-    def branch(self, node: Node, most: int = _SMALL) -> Operand:
+    def branch(self, node: Node, most: int = _SMALL) -> TranslatedValue:
         """Translate what is not always evaluated: what has more than `most` nodes as a function of its own."""
         is_small = sum(1 for _ in islice(walk(node), most + 1)) <= most
         return self.operand(node) if is_small else self._called(node)
 
-    def _called(self, node: Node) -> Operand:
+    def _called(self, node: Node) -> TranslatedValue:
         """Translate a call of a function that evaluates a node, given the variables of macros that it reads."""
         names = {found.name for found in walk(node) if isinstance(found, Identifier)}
         taken = [name for name in self.scope if name in names]
@@ -149,7 +151,7 @@ class Translation:
 
     # --- names ----------------------------------------------------------------------------------------------
 
-    def _name(self, name: str) -> Operand:
+    def _name(self, name: str) -> TranslatedValue:
         if name in self.scope:
             return self.scope[name]
         plain = name.removeprefix(".")
@@ -161,12 +163,12 @@ class Translation:
         self.code.line(f"if {found.text} is MISSING: raise env[0].missing({plain!r})")
         return found
 
-    def _variable(self, program: Program) -> Operand:
+    def _variable(self, program: Program) -> TranslatedValue:
         if program.constant is not MISSING:
             return self.code.constant(program.constant)
         return self.code.assigned(f"{self.code.name(program.value, 'variable')}(env[0])")
 
-    def _select(self, node: Select) -> Operand:
+    def _select(self, node: Select) -> TranslatedValue:
         name = self._checked.names.get(id(node))
         if name is not None:
             return self._name(name)
@@ -186,7 +188,7 @@ class Translation:
 
     # --- calls ----------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> Operand:
+    def _call(self, node: Call) -> TranslatedValue:
         name = self._checked.names.get(id(node), node.function.removeprefix("."))
         lazy = operators.LAZY.get(name)
         if lazy is not None:
@@ -205,7 +207,7 @@ class Translation:
 
     # --- literals -------------------------------------------------------------------------------------------
 
-    def _list(self, node: ListLiteral) -> Operand:
+    def _list(self, node: ListLiteral) -> TranslatedValue:
         if not node.optional:
             items = [self.operand(item).value for item in node.items]
             return self.code.assigned(f"[{', '.join(items)}]", "list", can_fail=False)
@@ -215,7 +217,7 @@ class Translation:
                 self.code.line(f"{found.text}.append({value})", can_fail=False)
         return found
 
-    def _map(self, keys: list[Operand], node: MapLiteral | Message) -> Operand:
+    def _map(self, keys: list[TranslatedValue], node: MapLiteral | Message) -> TranslatedValue:
         found = self.code.assigned("{}", "map", can_fail=False)
         for position, (key, item) in enumerate(zip(keys, node.values, strict=True)):
             value = self.operand(item)

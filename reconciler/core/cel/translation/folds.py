@@ -2,14 +2,14 @@
 
 from reconciler.core.cel.cost import step_cost
 from reconciler.core.cel.syntax import Fold, ListLiteral, Node
-from reconciler.core.cel.translation.code import Operand, Translator
+from reconciler.core.cel.translation.code import TranslatedValue, Translator
 from reconciler.core.cel.translation.operators import decide, unwrapped
 
 _SMALL = 40
 """Nodes of the body of a loop that is no function of its own."""
 
 
-def translate(translation: Translator, node: Fold) -> Operand:
+def translate(translation: Translator, node: Fold) -> TranslatedValue:
     """Translate a macro."""
     return _MacroTranslation(translation, node).result()
 
@@ -23,7 +23,7 @@ class _MacroTranslation:
         self._variables = [self._code.new("v") for _ in node.names]
         self._item_kind = ""
 
-    def result(self) -> Operand:
+    def result(self) -> TranslatedValue:
         """Add the lines of the macro and return its value."""
         match self._node:
             case Fold(macro="optMap" | "optFlatMap"):
@@ -43,11 +43,11 @@ class _MacroTranslation:
         if cost:
             self._code.line(f"charge(env, {cost}{times})", can_fail=False)
 
-    def _body(self, node: Node, *, is_branch: bool = True) -> Operand:
+    def _body(self, node: Node, *, is_branch: bool = True) -> TranslatedValue:
         """Translate a body, which can read the variables of the macro."""
         outer = self._translation.scope
         variables = {
-            name: Operand(variable, self._item_kind)
+            name: TranslatedValue(variable, self._item_kind)
             for name, variable in zip(self._node.names, self._variables, strict=True)
         }
         self._translation.scope = {**outer, **variables}
@@ -55,7 +55,7 @@ class _MacroTranslation:
         self._translation.scope = outer
         return found
 
-    def _of_one(self, item: Node) -> Operand:
+    def _of_one(self, item: Node) -> TranslatedValue:
         """Translate a macro about a list of one item, by which policies give a value a name."""
         code, macro, bodies = self._code, self._node.macro, self._node.bodies
         value = self._translation.operand(item)
@@ -70,14 +70,14 @@ class _MacroTranslation:
         if chosen is None:
             return code.assigned(f"[{self._body(bodies[-1], is_branch=False).value}]", "list", can_fail=False)
         if macro in ("all", "exists"):
-            return Operand(chosen.value, "bool")
+            return TranslatedValue(chosen.value, "bool")
         result = code.assigned("[]", "list", can_fail=False)
         with code.block(f"if {chosen.value}:"):
             kept = self._variables[0] if macro == "filter" else self._body(bodies[-1]).value
             code.line(f"{result.text}.append({kept})", can_fail=False)
         return result
 
-    def _visited(self) -> Operand:
+    def _visited(self) -> TranslatedValue:
         """Return the list or the map that is visited, as a variable."""
         target = self._translation.operand(self._node.target)
         if target.is_constant and type(target.constant) is list and {*map(type, target.constant)} == {str}:
@@ -88,12 +88,12 @@ class _MacroTranslation:
             self._code.line(f"if type({target.text}) is not list: check_items({target.text})")
         return target
 
-    def _each(self, target: Operand) -> str:
+    def _each(self, target: TranslatedValue) -> str:
         if len(self._variables) == 1:
             return f"for {self._variables[0]} in {target.text}:"
         return f"for {', '.join(self._variables)} in pairs({target.text}):"
 
-    def _quantifier(self, target: Operand, *, decisive: bool) -> Operand:
+    def _quantifier(self, target: TranslatedValue, *, decisive: bool) -> TranslatedValue:
         """Translate `all` and `exists`: an item that decides outweighs errors of others."""
         code = self._code
         visited, failure = code.assigned("0", can_fail=False), code.assigned("None", can_fail=False)
@@ -108,10 +108,10 @@ class _MacroTranslation:
             code.line(f"if {failure.text} is not None and {result.text} is {not decisive}: raise {failure.text}")
         return result
 
-    def _decide(self, failure: Operand, *, decisive: bool) -> None:
+    def _decide(self, failure: TranslatedValue, *, decisive: bool) -> None:
         decide(self._code, self._body(self._node.bodies[0]), failure, decisive=decisive)
 
-    def _collected(self, target: Operand) -> Operand:
+    def _collected(self, target: TranslatedValue) -> TranslatedValue:
         """Translate the macros that make a list or a map of all items, or of those for which a body is true."""
         macro, bodies, code = self._node.macro, self._node.bodies, self._code
         kind = "map" if macro in ("transformMap", "transformMapEntry") else "list"
@@ -132,7 +132,7 @@ class _MacroTranslation:
                 code.line(f"{result.text}.append({value})", can_fail=False)
         return code.assigned(f"len({result.text}) == 1", "bool", can_fail=False) if macro == "exists_one" else result
 
-    def _sorted(self, target: Operand) -> Operand:
+    def _sorted(self, target: TranslatedValue) -> TranslatedValue:
         code = self._code
         code.line(f"if kind_of({target.text}) != 'list': raise no_overload('sortBy')")
         keys = code.assigned("[]", "list", can_fail=False)
@@ -140,12 +140,12 @@ class _MacroTranslation:
             code.line(f"{keys.text}.append({self._body(self._node.bodies[0]).value})")
         return code.assigned(f"sort_by(list({target.text}), {keys.text})", "list")
 
-    def _optional(self) -> Operand:
+    def _optional(self) -> TranslatedValue:
         """Translate `optMap` and `optFlatMap`."""
         code = self._code
         target = unwrapped(code, self._translation.operand(self._node.target), "hasValue")
         flattens = self._node.macro == "optFlatMap"
-        result = Operand(code.new(), is_optional=not flattens)
+        result = TranslatedValue(code.new(), is_optional=not flattens)
         code.line(f"{result.text} = {'NONE' if flattens else 'MISSING'}", can_fail=False)
         with code.block(f"if {target.text} is not MISSING:"):
             code.line(f"{self._variables[0]} = {target.text}", can_fail=False)

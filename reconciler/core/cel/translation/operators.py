@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from reconciler.core.cel.syntax import Call, Node
-from reconciler.core.cel.translation.code import FunctionBody, Operand, Translator, unless
+from reconciler.core.cel.translation.code import FunctionBody, TranslatedValue, Translator, unless
 
 _COMPARED = ("string", "int", "bool")
 """Types whose values are equal if Python says so."""
@@ -14,7 +14,7 @@ _COMPARED = ("string", "int", "bool")
 # --- fields and items -----------------------------------------------------------------------------------------------
 
 
-def select(code: FunctionBody, value: Operand, field: str) -> Operand:
+def select(code: FunctionBody, value: TranslatedValue, field: str) -> TranslatedValue:
     """Translate `value.field`."""
     text, general = value.text, f"select({value.value}, {field!r})"
     if value.kind == "map":
@@ -22,18 +22,18 @@ def select(code: FunctionBody, value: Operand, field: str) -> Operand:
     return code.assigned(f"{text}[{field!r}] if type({text}) is dict and {field!r} in {text} else {general}")
 
 
-def find(code: FunctionBody, value: Operand, field: str) -> Operand:
+def find(code: FunctionBody, value: TranslatedValue, field: str) -> TranslatedValue:
     """Translate `value.?field`."""
     expression = unless(value, "map", f"{value.text}.get({field!r}, MISSING)", f"find({value.text}, {field!r})")
     return code.assigned(expression, is_optional=True)
 
 
-def has(code: FunctionBody, value: Operand, field: str) -> Operand:
+def has(code: FunctionBody, value: TranslatedValue, field: str) -> TranslatedValue:
     """Translate `has(value.field)`."""
     return code.assigned(unless(value, "map", f"{field!r} in {value.text}", f"has({value.value}, {field!r})"), "bool")
 
 
-def _index(code: FunctionBody, value: Operand, key: Operand) -> Operand:
+def _index(code: FunctionBody, value: TranslatedValue, key: TranslatedValue) -> TranslatedValue:
     if value.is_optional:
         return _find_item(code, value, key)
     text, at = value.text, key.text
@@ -49,14 +49,14 @@ def _index(code: FunctionBody, value: Operand, key: Operand) -> Operand:
     return code.assigned(f"{text}[{at}] if {condition} else {general}" if condition else general)
 
 
-def _find_item(code: FunctionBody, value: Operand, key: Operand) -> Operand:
+def _find_item(code: FunctionBody, value: TranslatedValue, key: TranslatedValue) -> TranslatedValue:
     general = f"find_item({value.text}, {key.value})"
     if key.kind == "string":
         general = unless(value, "map", f"{value.text}.get({key.text}, MISSING)", general)
     return code.assigned(general, is_optional=True)
 
 
-def _equals(code: FunctionBody, one: Operand, other: Operand) -> Operand:
+def _equals(code: FunctionBody, one: TranslatedValue, other: TranslatedValue) -> TranslatedValue:
     first, second = one.value, other.value
     general = f"equal({first}, {second})"
     kinds = {operand.kind for operand in (one, other)}
@@ -71,39 +71,39 @@ def _equals(code: FunctionBody, one: Operand, other: Operand) -> Operand:
     return code.assigned(general, "bool", can_fail=False)
 
 
-def _differs(code: FunctionBody, one: Operand, other: Operand) -> Operand:
+def _differs(code: FunctionBody, one: TranslatedValue, other: TranslatedValue) -> TranslatedValue:
     return code.assigned(f"not {_equals(code, one, other).text}", "bool", can_fail=False)
 
 
 # --- optional values ------------------------------------------------------------------------------------------------
 
 
-def optional_of(code: FunctionBody, value: Operand) -> Operand:
+def optional_of(code: FunctionBody, value: TranslatedValue) -> TranslatedValue:
     """Translate `optional.of(value)`."""
     return code.assigned(value.value, is_optional=True, can_fail=False)
 
 
-def unwrapped(code: FunctionBody, value: Operand, function: str = "") -> Operand:
+def unwrapped(code: FunctionBody, value: TranslatedValue, function: str = "") -> TranslatedValue:
     """Return an optional value as a variable that has what is in it, or MISSING. `function` is named in the error."""
     if value.is_optional:
         return value
     return code.assigned(f"unwrap({value.text}, {function!r})", is_optional=True)
 
 
-def _has_value(code: FunctionBody, value: Operand) -> Operand:
+def _has_value(code: FunctionBody, value: TranslatedValue) -> TranslatedValue:
     return code.assigned(f"{unwrapped(code, value, 'hasValue').text} is not MISSING", "bool", can_fail=False)
 
 
-def _or_value(translation: Translator, node: Call) -> Operand:
+def _or_value(translation: Translator, node: Call) -> TranslatedValue:
     """Translate `target.orValue(otherwise)`."""
     code = translation.code
     target = unwrapped(code, _target(translation, node))
     with code.block(f"if {target.text} is MISSING:"):
         code.line(f"{target.text} = {translation.branch(node.arguments[0]).value}", can_fail=False)
-    return Operand(target.text)
+    return TranslatedValue(target.text)
 
 
-def _or(translation: Translator, node: Call) -> Operand:
+def _or(translation: Translator, node: Call) -> TranslatedValue:
     """Translate `target.or(otherwise)`."""
     code = translation.code
     target = unwrapped(code, _target(translation, node))
@@ -113,14 +113,14 @@ def _or(translation: Translator, node: Call) -> Operand:
     return result
 
 
-def _target(translation: Translator, node: Call) -> Operand:
+def _target(translation: Translator, node: Call) -> TranslatedValue:
     if node.target is None:
         raise TypeError(f"{node.function} is no global function")
     return translation.operand(node.target)
 
 
 @contextmanager
-def entry(code: FunctionBody, value: Operand, *, is_optional: bool) -> Iterator[str]:
+def entry(code: FunctionBody, value: TranslatedValue, *, is_optional: bool) -> Iterator[str]:
     """Yield what to add to a list or a map. Lines in this context are for entries that have a value."""
     if not is_optional:
         yield value.value
@@ -148,7 +148,7 @@ def _terms(node: Node, function: str) -> list[Node]:
     return found
 
 
-def _logical(translation: Translator, node: Call) -> Operand:
+def _logical(translation: Translator, node: Call) -> TranslatedValue:
     """Translate `&&` and `||`: an operand that decides outweighs errors of others."""
     code = translation.code
     decisive = node.function == "_||_"
@@ -165,18 +165,18 @@ def _logical(translation: Translator, node: Call) -> Operand:
     return result
 
 
-def _decide(translation: Translator, node: Node, failure: Operand, *, decisive: bool) -> None:
+def _decide(translation: Translator, node: Node, failure: TranslatedValue, *, decisive: bool) -> None:
     decide(translation.code, translation.branch(node), failure, decisive=decisive)
 
 
-def decide(code: FunctionBody, value: Operand, failure: Operand, *, decisive: bool) -> None:
+def decide(code: FunctionBody, value: TranslatedValue, failure: TranslatedValue, *, decisive: bool) -> None:
     """Leave the loop if a value decides; one that is no bool is a failure."""
     code.line(f"if {value.value} is {decisive}: break", can_fail=False)
     if value.kind != "bool":
         code.line(f"if {value.value} is not {not decisive}: {failure.text} = {failure.text} or no_overload()")
 
 
-def _conditional(translation: Translator, node: Call) -> Operand:
+def _conditional(translation: Translator, node: Call) -> TranslatedValue:
     """Translate `condition ? chosen : otherwise`, where `otherwise` can be another one."""
     code = translation.code
     result, otherwise = code.new(), node
@@ -194,10 +194,10 @@ def _conditional(translation: Translator, node: Call) -> Operand:
             otherwise = rest
         code.line(f"{result} = {translation.branch(rest).value}", can_fail=False)
         code.line("break", can_fail=False)
-    return Operand(result)
+    return TranslatedValue(result)
 
 
-LAZY: dict[str, Callable[[Translator, Call], Operand]] = {
+LAZY: dict[str, Callable[[Translator, Call], TranslatedValue]] = {
     "_&&_": _logical,
     "_||_": _logical,
     "_?_:_": _conditional,
@@ -205,7 +205,7 @@ LAZY: dict[str, Callable[[Translator, Call], Operand]] = {
     "or": _or,
 }
 """Operators that do not evaluate all their operands."""
-SPECIAL: dict[str, Callable[..., Operand]] = {
+SPECIAL: dict[str, Callable[..., TranslatedValue]] = {
     "_==_": _equals,
     "_!=_": _differs,
     "_[_]": _index,
