@@ -35,6 +35,7 @@ class QueueUsage(Struct, kw_only=True):
     queues: dict[QueueKey, ObjectSummary] = field(default_factory=dict)
     aliases: dict[tuple[KindId, str, str], QueueKey] = field(default_factory=dict)  # by kind, namespace and name
     flavors: dict[str, str] = field(default_factory=dict)  # flavor -> product; empty: any
+    dispatchers: dict[str, str] = field(default_factory=dict)  # check -> the clusters that it sends workloads to
     node_labels: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # flavor -> labels of its nodes
     requested: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # GPUs by queue and product
     growth: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # GPUs that autoscalers may add to them
@@ -98,6 +99,12 @@ class QueueUsage(Struct, kw_only=True):
         row = self.queues.get(queue)
         return row is not None and row.queue_role is QueueRole.FLAVORED
 
+    def dispatched_to(self, queue: QueueKey) -> str:
+        """Return the name of the clusters that workloads of a queue are sent to; empty if they run in this one."""
+        row = self.queues.get(queue)
+        names = (reference.name for reference in (row.references if row is not None else ()))
+        return next((self.dispatchers[name] for name in names if name in self.dispatchers), "")
+
     def quotas(self, queue: QueueKey) -> tuple[Quota, ...]:
         """Return the quotas of a queue by product; those of several flavors of one product are added up."""
         row = self.queues.get(queue)
@@ -138,6 +145,7 @@ class QueueUsage(Struct, kw_only=True):
             flavors={**self.flavors},
             priorities={**self.priorities},
             providers={**self.providers},
+            dispatchers={**self.dispatchers},
             node_labels={**self.node_labels},
             requested={**self.requested} if with_requests else {},
             growth={**self.growth} if with_requests else {},
@@ -154,6 +162,8 @@ class QueueUsage(Struct, kw_only=True):
         elif role is QueueRole.FLAVOR:
             self.flavors[row.name] = row.product
             self.node_labels[row.name] = row.labels
+        elif role is QueueRole.CHECK and row.parent:
+            self.dispatchers[row.name] = row.parent
         elif row.priority is not None:
             self.priorities[row.name] = row.priority
         elif row.provides:

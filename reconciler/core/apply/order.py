@@ -37,7 +37,7 @@ def phase_of(kinds: Kinds, summary: ObjectSummary) -> ApplyPhase:
         return ApplyPhase.NAMESPACES
     if row.defines_kinds:
         return ApplyPhase.DEFINITIONS
-    if row.queue_role and row.queue_role is not QueueRole.FLAVOR:
+    if row.queue_role and row.queue_role not in (QueueRole.FLAVOR, QueueRole.CHECK):
         return ApplyPhase.QUOTAS
     if summary.is_workload:
         return ApplyPhase.WORKLOADS

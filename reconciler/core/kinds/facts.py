@@ -89,6 +89,7 @@ class QueueRole(StrEnum):
     COHORT = "cohort"  # adds its quota to that of its members, and never bounds them
     ALIAS = "alias"  # a namespaced name for another queue (Kueue's LocalQueue)
     FLAVOR = "flavor"  # nodes of one product
+    CHECK = "check"  # decides besides the quota; with a parent, it sends workloads to other clusters (MultiKueue)
 
 
 class Relations(Struct, frozen=True, kw_only=True):

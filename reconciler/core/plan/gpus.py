@@ -171,7 +171,7 @@ def _capacity(
 def with_queue(edit: Edit, before: Usage, after: Usage) -> Edit:
     """Return the edit with the queue of its workload, or the name of the queue that it is."""
     row = edit.row_after or edit.row_before
-    if row is None or not (row.is_workload or row.queue_role is not QueueRole.NONE):
+    if row is None or not (row.is_workload or row.queue_role not in (QueueRole.NONE, QueueRole.CHECK)):
         return edit
     usage = (after if edit.row_after else before).get(row.cluster, _EMPTY)
     queue = usage.queue_of(row).name if row.is_workload else row.name

@@ -46,7 +46,7 @@ def found(
     **settings: RuleSetting,
 ) -> tuple[Verdict, ...]:
     named = {name.replace("__", ".").replace("_", "-"): setting for name, setting in settings.items()}
-    return evaluate(BUILT_IN, rows(bodies), cluster, nodes, {"quota.leaf-queue": OFF} | named)
+    return evaluate(BUILT_IN, rows(bodies), cluster, nodes, {"quota.leaf-queue": OFF, "quota.root-queue": OFF} | named)
 
 
 def rules(bodies: Iterable[Body], **keywords: Any) -> list[tuple[str, str]]:
@@ -368,11 +368,12 @@ def test_workloads_are_at_the_bottom_of_kai_s_tree() -> None:
         rules([job(queue="elsewhere")], cluster=replace(MAIN, external=("Queue/elsewhere",)), quota__leaf_queue=leaf)
         == []
     )
-    (alone,) = found([kai_queue("team-a"), job("a"), job("b")], quota__leaf_queue=leaf)
-    assert (alone.rule, alone.result, alone.key.name) == ("quota.leaf-queue", Result.WARN, "a")
+    (alone,) = found([kai_queue("team-a"), job("a"), job("b")], quota__root_queue=leaf)
+    assert (alone.rule, alone.result, alone.key.name) == ("quota.root-queue", Result.DENY, "a")
     assert alone.message == "is in queue team-a, which has no parent, so KAI schedules nothing from it; so are 1 more"
     below = kai_queue("below", 8, parent="team-a")
-    (beside,) = found([root, team, below, job()], quota__leaf_queue=leaf)
+    (beside,) = found([root, team, below, job()], quota__leaf_queue=leaf, quota__root_queue=leaf)
+    assert (beside.rule, beside.result) == ("quota.leaf-queue", Result.WARN)
     assert beside.message == "is in queue team-a, which has children (below)"
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.core.devices import product_label
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations, Users
@@ -23,6 +25,12 @@ WORKLOAD = (GROUP, "Workload")
 COHORT = (GROUP, "Cohort")
 RESOURCE_FLAVOR = (GROUP, "ResourceFlavor")
 TOPOLOGY = (GROUP, "Topology")
+ADMISSION_CHECK = (GROUP, "AdmissionCheck")
+MULTI_KUEUE_CONFIG = (GROUP, "MultiKueueConfig")
+MULTI_KUEUE_CLUSTER = (GROUP, "MultiKueueCluster")
+MULTI_KUEUE = "kueue.x-k8s.io/multikueue"
+"""`controllerName` of the checks, and `managedBy` of the jobs, that Kueue runs on worker clusters."""
+_PARAMETERS = frozenset(("MultiKueueConfig", "ProvisioningRequestConfig"))
 
 DELETION = Deletion(
     rule="risk.queue-delete",
@@ -34,12 +42,47 @@ DELETION = Deletion(
 
 def _cluster_queue(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
-    return _granting(spec, text(spec.get("cohortName")) or text(spec.get("cohort")))
+    granting = _granting(spec, text(spec.get("cohortName")) or text(spec.get("cohort")))
+    return replace(granting, references=(*granting.references, *_checks(spec)))
 
 
 def _cohort(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
     return _granting(spec, text(spec.get("parentName")) or text(spec.get("parent")))
+
+
+def _checks(spec: Mapping[str, Any]) -> Iterator[Reference]:
+    for index, name in enumerate(sequence(spec.get("admissionChecks"))):
+        if text(name):
+            yield Reference(*ADMISSION_CHECK, "", text(name), f"spec.admissionChecks[{index}]")
+    checks = sequence(mapping(spec.get("admissionChecksStrategy")).get("admissionChecks"))
+    for index, check in enumerate(map(mapping, checks)):
+        if text(check.get("name")):
+            field = f"spec.admissionChecksStrategy.admissionChecks[{index}].name"
+            yield Reference(*ADMISSION_CHECK, "", text(check.get("name")), field)
+
+
+def _admission_check(body: Body) -> Relations:
+    """Read a check. That of MultiKueue names the clusters that workloads are sent to."""
+    spec = mapping(body.get("spec"))
+    parameters = mapping(spec.get("parameters"))
+    kind, name = text(parameters.get("kind")), text(parameters.get("name"))
+    is_known = kind in _PARAMETERS and bool(name)
+    return Relations(
+        parent=name if spec.get("controllerName") == MULTI_KUEUE else "",
+        references=(Reference(GROUP, kind, "", name, "spec.parameters.name"),) if is_known else (),
+    )
+
+
+def _worker_clusters(body: Body) -> Relations:
+    clusters = sequence(mapping(body.get("spec")).get("clusters"))
+    return Relations(
+        references=tuple(
+            Reference(*MULTI_KUEUE_CLUSTER, "", text(name), f"spec.clusters[{index}]")
+            for index, name in enumerate(clusters)
+            if text(name)
+        )
+    )
 
 
 def _granting(spec: Mapping[str, Any], parent: str) -> Relations:
@@ -225,7 +268,30 @@ KINDS = (
     Kind(
         group=GROUP,
         kind="AdmissionCheck",
+        relations=_admission_check,
         immutable=while_set("spec.controllerName"),
+        reference_rule="reference.admission-check",
+        is_cluster_scoped=True,
+        queue_role=QueueRole.CHECK,
+        parent_kind=MULTI_KUEUE_CONFIG,
+    ),
+    Kind(
+        group=GROUP,
+        kind=MULTI_KUEUE_CONFIG[1],
+        relations=_worker_clusters,
+        reference_rule="reference.admission-check",
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=GROUP,
+        kind="ProvisioningRequestConfig",
+        reference_rule="reference.admission-check",
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=GROUP,
+        kind=MULTI_KUEUE_CLUSTER[1],
+        reference_rule="reference.admission-check",
         is_cluster_scoped=True,
     ),
     Kind(group=GROUP, kind=WORKLOAD[1], has_group_in_path=True),

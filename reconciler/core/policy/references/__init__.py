@@ -13,6 +13,7 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.policy.references.age import evaluate_age, evidence_ages, utc_date
 from reconciler.core.policy.references.capacity import check_overcommit, evaluate_shrinks
 from reconciler.core.policy.references.counting import check_counted
+from reconciler.core.policy.references.dispatch import check_dispatch
 from reconciler.core.policy.references.existence import ReferenceTargets, check_existence, check_references
 from reconciler.core.policy.references.identity import check_identity
 from reconciler.core.policy.references.products import check_products
@@ -86,7 +87,7 @@ def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
     check_queues(evaluation, usage)
     check_counted(evaluation, rows)
     check_quotas(evaluation, rows, usage)
-    check_products(evaluation, rows, inventory)
+    check_products(evaluation, check_dispatch(evaluation, rows, usage), inventory)
     check_overcommit(evaluation, usage, inventory)
     return tuple(evaluation.verdicts)
 
@@ -120,7 +121,7 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
         resolved = [_as_started(usage.resolve(row)) for row in rows]
         check_counted(evaluation, resolved)
         check_quotas(evaluation, resolved, usage)
-        check_products(evaluation, resolved, inventory)
+        check_products(evaluation, check_dispatch(evaluation, resolved, usage), inventory)
         verdicts.append(evaluation.verdicts)
     old, new = ([verdict for verdict in side if verdict.rule in COLLECTIVE] for side in verdicts)
     return tuple(verdict for verdict in verdicts[1] if verdict.rule not in COLLECTIVE) if old == new else None

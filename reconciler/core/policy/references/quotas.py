@@ -132,7 +132,9 @@ def _check_leaves(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
             continue
         rows = by_queue[queue]
         below = sorted(child.name for child in children.get(queue, ()))
+        rule, hint = "quota.leaf-queue", "use a queue below it, and create a child queue for its own workloads"
         if not usage.queues[queue].parent:
+            rule, hint = "quota.root-queue", "use a queue below it, or give it a parent"
             message = f"is in queue {queue.name}, which has no parent, so KAI schedules nothing from it"
         elif below:
             message = f"is in queue {queue.name}, which has children ({_names(below)})"
@@ -141,8 +143,7 @@ def _check_leaves(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
         if len(rows) > 1:
             message += f"; so are {len(rows) - 1} more"
         first = min(rows, key=lambda row: row.place)
-        hint = "use a queue below it, and create a child queue for its own workloads"
-        evaluation.report("quota.leaf-queue", first, message, hint=hint, field=first.references[0].field)
+        evaluation.report(rule, first, message, hint=hint, field=first.references[0].field)
 
 
 def _names(names: Sequence[str]) -> str:

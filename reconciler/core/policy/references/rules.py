@@ -53,6 +53,10 @@ RULES: Mapping[str, Rule] = {
         title="The flavors of a ClusterQueue exist",
         reason="Kueue deactivates a ClusterQueue if one of its flavors does not exist",
     ),
+    "reference.admission-check": Rule(
+        title="The admission checks of a ClusterQueue exist, with their parameters",
+        reason="Kueue deactivates a ClusterQueue if one of its checks does not exist, or is not active",
+    ),
     "reference.topology": Rule(
         title="The topology of a flavor exists",
         reason="Kueue admits nothing to a flavor whose topology does not exist",
@@ -94,10 +98,13 @@ RULES: Mapping[str, Rule] = {
         title="Child queues are guaranteed no more than their parent",
         reason="guarantees that exceed the parent's in total cannot all be kept",
     ),
+    "quota.root-queue": Rule(
+        title="Workloads are in KAI queues that have a parent",
+        reason="KAI schedules nothing from a queue without a parent (kai-scheduler/KAI-Scheduler#621)",
+    ),
     "quota.leaf-queue": Rule(
         title="Workloads are in KAI queues at the bottom of the tree",
-        reason="KAI schedules nothing from a queue without a parent (kai-scheduler/KAI-Scheduler#621), and workloads in"
-        " a queue with children compete with the children outside every share",
+        reason="workloads in a queue with children compete with the children outside every share",
         action=Result.WARN,
     ),
     "quota.cohort": Rule(
@@ -163,6 +170,16 @@ RULES: Mapping[str, Rule] = {
         reason="a policy that would have taken more than 1 % of the nodes in a week, nodes that the present one leaves"
         " alone, or that would have tripped the breaker, is more likely wrong than the nodes",
     ),
+    "quota.multikueue": Rule(
+        title="MultiKueue can run the workload",
+        reason="Kueue rejects workloads of kinds that it does not copy to worker clusters",
+    ),
+    "quota.workers": Rule(
+        title="Workloads of worker clusters are visible",
+        reason="what MultiKueue sends to worker clusters runs on their nodes, which the evidence of this cluster does"
+        " not describe",
+        action=Result.WARN,
+    ),
     "quota.daemon-set": Rule(
         title="GPUs of DaemonSets are visible",
         reason="a DaemonSet takes GPUs on every node that it matches, and no figure of a queue includes them",
@@ -192,7 +209,9 @@ ALWAYS = frozenset(("identity.duplicate", "identity.path-collision"))
 COLLECTIVE = frozenset(
     (
         "quota.leaf-queue",
+        "quota.root-queue",
         "quota.no-evidence",
+        "quota.workers",
         "quota.max-gpus-per-namespace",
         "quota.max-gpus-per-queue",
     )

@@ -69,6 +69,7 @@ class TorchrunQueue(Struct, frozen=True, kw_only=True, eq=False):
     queue_name: Traced
     parent: Traced | None = None
     topology: Traced | None = None
+    multikueue: Traced | None = None
     shares: tuple[tuple[str, Share], ...] = ()
     node: NodeResources = NodeResources()
     vendor: Vendor | None = None  # by the resource key that the pod template asks for
@@ -103,6 +104,7 @@ def queue_intent(document: Document) -> Parsed[TorchrunQueue]:
         or copied(document, ("metadata", "name"), name),
         parent=fields.agree(fields.text("parentKaiQueue"), fields.text("queue", "parentQueue")),
         topology=fields.text("queue", "topologyName"),
+        multikueue=fields.text("queue", "multiKueue"),
         shares=tuple((resource, _share(fields, resource)) for resource in ("cpu", "gpu", "memory")),
         node=_node(fields, pod_gpus),
         vendor=vendor,

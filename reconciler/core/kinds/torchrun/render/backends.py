@@ -78,6 +78,8 @@ def kueue_objects(template: Template, labels: dict[str, Any], problems: list[Pro
             }
         ],
     }
+    if queue.multikueue:
+        spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": queue.multikueue}]}
     local = {"name": template.job_queue, "namespace": template.namespace, "labels": labels}
     return [
         flavor,

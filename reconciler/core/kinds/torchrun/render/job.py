@@ -13,6 +13,7 @@ from reconciler.core.kinds.torchrun.intent.sections import Claim, Storage, Works
 from reconciler.core.kinds.torchrun.network.networks import Network, find_network
 from reconciler.core.kinds.torchrun.render.code import DIGEST, Code, forward_environment, resolve_code, sync_container
 from reconciler.core.kinds.torchrun.render.command import Rendezvous, find_rendezvous, trainer_command
+from reconciler.core.kinds.torchrun.render.dispatch import check_dispatch
 from reconciler.core.kinds.torchrun.render.pods import Pod, code_folder, pod_template
 from reconciler.core.kinds.torchrun.render.shape import (
     INDEXED_JOB,
@@ -55,7 +56,7 @@ def render_objects(
     if shape is None:
         return
     wanted = job.workload or template.queue.workload
-    workload = workload_for(template.cluster.backend, shape.nodes.value, wanted)
+    workload = workload_for(template, shape.nodes.value, wanted)
     job = replace(job, generation=generation(_key(workload, job.name, _namespace(job, template))))
     storage = merge_storage(job.storage, template.queue.storage)
     code = _code(job, template, storage.workspace, problems)
@@ -79,6 +80,7 @@ def render_objects(
         mounted=tuple(_volumes(job, template, storage, shape, network, problems)),
         labels=labels | _pod_labels(job, template),
     )
+    problems += check_dispatch(pod)
     trees = [
         *_claims(job, template, storage, shape, code, labels, problems),
         *([_service(job, template, rendezvous, labels)] if rendezvous and workload.service else []),

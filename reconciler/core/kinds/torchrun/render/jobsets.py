@@ -9,6 +9,7 @@ from typing import Any
 
 from reconciler.core.config import Backend
 from reconciler.core.kinds.rendered import problem_at
+from reconciler.core.kinds.torchrun.render.dispatch import managed_by
 from reconciler.core.kinds.torchrun.render.pods import Pod
 from reconciler.core.kinds.torchrun.render.shape import JOB_SET, NODES
 from reconciler.core.problems import Problem, Severity
@@ -29,11 +30,11 @@ def job_set_trees(
 ) -> list[dict[str, Any]]:
     """Return a JobSet, or a TrainingRuntime and its TrainJob. `job` is the spec of the Job that runs the nodes."""
     ttl = job.pop("ttlSecondsAfterFinished", None)
-    suspend: dict[str, Any] = {}
+    control: dict[str, Any] = dict(managed_by(pod))
     if pod.template.cluster.backend is not Backend.KUEUE:  # Kueue itself suspends and resumes what it queues
-        suspend["suspend"] = pod.job.suspend or _RUNS
+        control["suspend"] = pod.job.suspend or _RUNS
     if pod.workload is JOB_SET:
-        spec = _job_set(job, {}) | suspend | ({"ttlSecondsAfterFinished": ttl} if ttl else {})
+        spec = _job_set(job, {}) | control | ({"ttlSecondsAfterFinished": ttl} if ttl else {})
         return [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}]
     if ttl is not None:
         message = "a TrainJob has no time to live: it stays until it leaves the repository"
@@ -46,7 +47,7 @@ def job_set_trees(
             "apiVersion": _TRAINER,
             "kind": "TrainJob",
             "metadata": metadata,
-            "spec": {"runtimeRef": reference, "trainer": {"numNodes": pod.shape.nodes}, **suspend},
+            "spec": {"runtimeRef": reference, "trainer": {"numNodes": pod.shape.nodes}, **control},
         },
     ]
 

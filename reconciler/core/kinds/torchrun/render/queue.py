@@ -62,6 +62,10 @@ def _backend(template: Template, problems: list[Problem]) -> list[dict[str, Any]
         hint = "for KAI, set the annotations kai.scheduler/topology and kai.scheduler/topology-required-placement"
         found = problem_at(topology, "torchrun.unsupported", message, hint, severity=Severity.WARNING)
         problems.append(found)
+    if template.queue.multikueue and backend is not Backend.KUEUE:
+        message = f"cluster {template.cluster.name} does not use Kueue, so its jobs run in this cluster"
+        found = problem_at(template.queue.multikueue, "torchrun.unsupported", message, severity=Severity.WARNING)
+        problems.append(found)
     if backend is Backend.KAI:
         return [kai_queue(template.queue, _labels(template))]
     if backend is Backend.KUEUE:

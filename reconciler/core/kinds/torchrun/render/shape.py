@@ -82,12 +82,15 @@ TRAIN_JOB = replace(JOB_SET, group="trainer.kubeflow.org", kind="TrainJob", cont
 _BY_NAME = {JOB_SET.kind: JOB_SET, TRAIN_JOB.kind: TRAIN_JOB}
 
 
-def workload_for(backend: Backend, nodes: int, wanted: Traced | None = None) -> WorkloadKind:
+def workload_for(template: Template, nodes: int, wanted: Traced | None = None) -> WorkloadKind:
     """Return the kind that is `wanted`, else the one that starts all pods or none.
 
-    Under KAI that is a PyTorchJob, and not a Job of several pods.
+    Under KAI that is a PyTorchJob, and not a Job of several pods. On a worker cluster there is no Service of ours.
     """
-    automatic = PYTORCH_JOB if backend is Backend.KAI and nodes > 1 else INDEXED_JOB
+    automatic = INDEXED_JOB
+    if nodes > 1:
+        automatic = PYTORCH_JOB if template.cluster.backend is Backend.KAI else automatic
+        automatic = JOB_SET if template.multikueue else automatic
     return _BY_NAME.get(wanted.value, automatic) if wanted else automatic
 
 

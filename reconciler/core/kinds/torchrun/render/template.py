@@ -74,6 +74,11 @@ class Template(Struct, frozen=True, kw_only=True, eq=False):
     scheduler_queue: Traced
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def multikueue(self) -> Traced | None:
+        """The check by which Kueue runs the jobs on worker clusters; None if they run in this one."""
+        return self.queue.multikueue if self.cluster.backend is Backend.KUEUE else None
+
 
 def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | None) -> Template:
     """Resolve a queue for a cluster."""
@@ -99,7 +104,7 @@ def resolve_template(queue: TorchrunQueue, cluster: Cluster, inventory: Inventor
         kinds=kinds,
         per_node=per_node,
         per_node_origins=origins,
-        measured=_measured(matching, inventory),
+        measured=None if queue.multikueue else _measured(matching, inventory),  # its jobs run on other nodes
         gpu_type=queue.node.gpu_type,
         pod={key: copied(queue.document, (*_POD, key), value) for key, value in spec.items() if key not in _LEFT_OUT}
         | ({"serviceAccountName": queue.service_account} if queue.service_account else {}),

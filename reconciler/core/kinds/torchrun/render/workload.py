@@ -8,6 +8,7 @@ from reconciler.core.kinds.kueue.labels import MIN_PARALLELISM
 from reconciler.core.kinds.rendered import problem_at
 from reconciler.core.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.core.kinds.torchrun.render.command import max_restarts
+from reconciler.core.kinds.torchrun.render.dispatch import managed_by
 from reconciler.core.kinds.torchrun.render.gangs import check_gang
 from reconciler.core.kinds.torchrun.render.jobsets import job_set_trees
 from reconciler.core.kinds.torchrun.render.pods import Pod
@@ -50,7 +51,8 @@ def workload_trees(
     problems += check_gang(pod)
     if pod.workload is PYTORCH_JOB:
         return [_pytorch_job(pod, template, metadata, problems)]
-    if pod.workload is INDEXED_JOB:
+    is_sent = pod.template.multikueue is not None
+    if pod.workload is INDEXED_JOB and not (is_sent and pod.job.is_suspended):
         return [_indexed_job(pod, template, metadata, problems)]
     if pod.job.is_suspended and pod.template.cluster.backend is Backend.KUEUE:
         problems.append(_deleted(pod))
@@ -70,6 +72,7 @@ def _indexed_job(
     spec = _job_spec(pod, template) | _limits(pod)
     if is_paused:
         spec["parallelism"] = Traced(0, _paused(pod.job))
+    spec |= managed_by(pod)
     if backend is not Backend.KUEUE:  # Kueue itself suspends and resumes what it queues
         spec["suspend"] = pod.job.suspend or SUSPEND
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
