@@ -2,25 +2,10 @@
 
 from collections.abc import Sequence
 
-from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kueue.workers import COPIED
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.queues import QueueUsage
 from reconciler.core.summary import ObjectSummary
-
-_COPIED: frozenset[KindId] = frozenset(
-    (
-        ("", "Pod"),
-        ("apps", "StatefulSet"),
-        ("batch", "Job"),
-        ("jobset.x-k8s.io", "JobSet"),
-        ("ray.io", "RayCluster"),
-        ("ray.io", "RayJob"),
-        ("trainer.kubeflow.org", "TrainJob"),
-        ("workload.codeflare.dev", "AppWrapper"),
-        *(("kubeflow.org", f"{name}Job") for name in ("JAX", "MPI", "Paddle", "PyTorch", "TF", "XGBoost")),
-    )
-)
-"""Kinds with an adapter in Kueue 0.16.1 (pkg/controller/jobs, MultiKueueAdapter)."""
 
 
 def check_dispatch(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: QueueUsage) -> Sequence[ObjectSummary]:
@@ -36,7 +21,7 @@ def check_dispatch(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage:
             here.append(row)
             continue
         sent.setdefault(clusters, []).append(row)
-        if (row.group, row.kind) not in _COPIED:
+        if (row.group, row.kind) not in COPIED:
             message = f"queue {queue.name} runs its workloads on worker clusters, and MultiKueue copies no {row.kind}"
             hint = "use a Job, a JobSet or a queue without MultiKueue; or configure Kueue's external frameworks"
             evaluation.report("quota.multikueue", row, message, hint=hint, field=row.references[0].field)
