@@ -18,6 +18,7 @@ from reconciler.app.size.files import (
     size_selected,
     standalone_settings,
 )
+from reconciler.app.size.prune import Pruned, prune
 from reconciler.app.size.record import record
 from reconciler.app.size.table import predict_table
 from reconciler.app.size.write import edited_files
@@ -200,6 +201,65 @@ def test_record_without_an_external_engine() -> None:
     engine = FakeEngine(Outcome.ERROR)
     assert record(opened.index, size_selected(opened), ask=engine, write=lambda _path, _raw: None) == []
     assert engine.asked == []
+
+
+def recorded(repository: MemoryRepository) -> bytes:
+    """Ask a script about every selected job, and commit what it says."""
+    opened = scope(repository)
+    assert opened.index is not None
+    written: dict[str, bytes] = {}
+    record(opened.index, size_selected(opened), ask=FakeEngine(Outcome.ERROR), write=written.__setitem__)
+    repository.save(written)
+    return written["evidence/main/sizing.yaml"]
+
+
+def pruned(repository: MemoryRepository) -> list[Pruned]:
+    opened = scope(repository)
+    assert opened.index is not None
+    return prune(opened.index, size_selected(opened, again=True))
+
+
+def test_answers_that_jobs_ask_for_stay(wrapped: MemoryRepository) -> None:
+    wrapped.save({"jobs/llama.yaml": JOB.encode()})
+    recorded(wrapped)
+    assert pruned(wrapped) == []
+    done = JOB.replace("    team: vision\n", "    team: vision\n    autoconf-plugin-done: 'yes'\n", 1)
+    wrapped.save({"jobs/llama.yaml": done.encode()})
+    assert pruned(wrapped) == []  # a sized job asks again with --again
+
+
+def test_answers_that_nobody_asks_for_are_found(wrapped: MemoryRepository) -> None:
+    """The file without them is what would be recorded now."""
+    only = recorded(wrapped)
+    wrapped.save({"jobs/llama.yaml": JOB.encode()})
+    both = recorded(wrapped)
+    assert both != only
+    wrapped.save({"jobs/llama.yaml": JOB.replace("max_seq_length 4096", "max_seq_length 2048").encode()})
+    (found,) = pruned(wrapped)
+    assert (found.path, found.kept, found.content) == ("evidence/main/sizing.yaml", 1, only)
+    assert [answer.question.tokens_per_sample for answer in found.removed] == [4096]
+    wrapped.save({found.path: found.content})
+    assert pruned(wrapped) == []
+
+
+def test_without_an_engine_no_answer_is_needed(wrapped: MemoryRepository) -> None:
+    recorded(wrapped)
+    config = (
+        wrapped.work["reconciler.yaml"].decode().replace("{engine: wrapper, wrapper: {script: tools/wrapper.py}}", "{}")
+    )
+    wrapped.save({"reconciler.yaml": config.encode()})
+    (found,) = pruned(wrapped)
+    assert (found.kept, len(found.removed)) == (0, 1)
+
+
+def test_nothing_is_pruned_while_a_question_may_be_hidden(wrapped: MemoryRepository) -> None:
+    """A file that cannot be read, or a line that cannot be sized, may ask for any answer."""
+    wrapped.save({"jobs/llama.yaml": JOB.encode()})
+    recorded(wrapped)
+    for broken in ("a: [\n", JOB.replace("--max_seq_length 4096", "--max_seq_length many")):
+        wrapped.save({"jobs/llama.yaml": broken.encode()})
+        with pytest.raises(InvalidInput):
+            pruned(wrapped)
 
 
 def test_table() -> None:

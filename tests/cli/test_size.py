@@ -193,7 +193,7 @@ def test_a_short_form_is_its_command(size: Any, folder: Path, short: tuple[str, 
 
 
 def test_each_command_explains_itself(size: Any) -> None:
-    for name in ("ask", "file", "line", "write", "record", "table"):
+    for name in ("ask", "file", "line", "write", "record", "prune", "table"):
         ran = size(name, "--help")
         assert ran.code == 0
         assert f"Usage: reconciler size {name}" in ran.out

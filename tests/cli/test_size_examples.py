@@ -10,7 +10,7 @@ import pytest
 from reconciler.cli.main import run
 from tests.cli.fleet import Fleet, run_verb
 
-COMMANDS = ("", "ask", "file", "line", "write", "record", "table")
+COMMANDS = ("", "ask", "file", "line", "write", "record", "prune", "table")
 NOT_RUN = {
     "--python": "needs an interpreter with ado-autoconf",
     "--table": "needs a table that ado-autoconf was compiled into",

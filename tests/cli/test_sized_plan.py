@@ -234,6 +234,13 @@ def test_a_wrapper_answers_as_evidence(fleet: Fleet) -> None:
     told = rendered(fleet)["metadata"]["annotations"]
     assert json.loads(told["ado-autoconf.ibm.com/recommendation"]) == {"recommendation": {"workers": 1, "gpus": 4}}
     assert fleet.run("size", "record").out == "evidence/main/sizing.yaml: no new questions\n"
+    assert fleet.run("size", "prune", "--exit-code").out == "every recorded answer is needed\n"
+    (fleet.root / "jobs/llama.yaml").unlink()
+    shown = fleet.run("size", "prune", "--exit-code")
+    assert shown.code == 1
+    assert shown.out.startswith("--- evidence/main/sizing.yaml\n+++ evidence/main/sizing.yaml\n")
+    assert fleet.run("size", "prune", "--write").out == "wrote evidence/main/sizing.yaml: removed 1 answer, kept 0\n"
+    assert fleet.run("size", "prune").out == "every recorded answer is needed\n"
 
 
 def test_a_job_that_waits_keeps_what_is_rendered(fleet: Fleet) -> None:

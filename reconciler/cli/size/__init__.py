@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli.size.ask import ask, table
-from reconciler.cli.size.files import file_, record, write
+from reconciler.cli.size.files import file_, prune, record, write
 from reconciler.cli.size.line import line
 from reconciler.cli.size.serve import serve
 
@@ -70,6 +70,7 @@ Examples:
   reconciler size line --gpu NVIDIA-L40S --gpus 4 - < train.sh
   reconciler size write jobs/language/llama-lora.yaml
   reconciler size record
+  reconciler size prune
   reconciler size table runs.csv
   reconciler size serve deployment.yaml --gpu NVIDIA-L40S
 
@@ -82,5 +83,5 @@ def command() -> None:
     """Choose the number of GPUs for a training job, and show which alternatives were considered."""
 
 
-for _command in (ask, file_, line, serve, write, record, table):
+for _command in (ask, file_, line, serve, write, record, prune, table):
     command.add_command(_command)

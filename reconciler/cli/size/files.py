@@ -1,4 +1,4 @@
-"""`reconciler size file`, `write` and `record`: the training jobs in files."""
+"""`reconciler size file`, `write`, `record` and `prune`: the training jobs in files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
 from reconciler.cli.size.limits import allow_paged, gpus, max_gpus, safety
+from reconciler.core.values import plural
 from reconciler.errors import OutsideError
 
 if TYPE_CHECKING:
@@ -168,6 +169,48 @@ def _recorded_line(result: "Recorded") -> str:
     if result.failures:
         parts.append(f"{len(result.failures)} failed: {result.failures[0]}")
     return f"{result.path}: {', '.join(parts)}"
+
+
+@click.command(
+    "prune",
+    short_help="Remove recorded answers that no job needs.",
+    epilog="""\b
+Examples:
+  reconciler size prune             show what would be removed, as a diff
+  reconciler size prune --write     remove it from evidence/<cluster>/sizing.yaml
+""",
+)
+@click.option("--write", is_flag=True, help="Write the evidence files.")
+@options.exit_code
+@options.repo
+@options.cluster
+@options.run_options
+def prune(*, write: bool, exit_code: bool, **flags: Any) -> int:
+    """Remove the answers of sizing engines that no job of the repository asks for any more.
+
+    An answer stays if spec.sizing selects a job that asks its question, also one that is already sized. Errors in the
+    sources are reported first, because they may hide a question.
+    """
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.size import prune as use_case  # noqa: PLC0415
+    from reconciler.app.size.files import size_selected  # noqa: PLC0415
+    from reconciler.outputs.live.drift import render_diff  # noqa: PLC0415
+
+    scope, run, _ = _open((), flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
+    if run is None or scope.index is None:
+        raise click.UsageError("size prune requires a config repository; name one with --repo DIR")
+    found = use_case.prune(scope.index, size_selected(scope, again=True))
+    root = run.workspace.runtime.repository.root
+    for pruned in found:
+        if write:
+            wiring.write_edits({pruned.path: pruned.content}, run)
+            emit(f"wrote {pruned.path}: removed {plural(len(pruned.removed), 'answer')}, kept {pruned.kept}")
+        else:
+            before = wiring.read_input(root / pruned.path)
+            emit("".join(render_diff(pruned.path, before, pruned.content)), nl=False)
+    if not found:
+        emit("every recorded answer is needed")
+    return 1 if exit_code and found else 0
 
 
 def _open(files: Sequence[Path], flags: dict[str, Any]) -> "tuple[SizingScope, Run | None, list[InputFile]]":

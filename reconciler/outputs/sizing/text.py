@@ -81,7 +81,8 @@ def _safely(most: int, safe: int) -> str:
 
 
 def _write_remedies(page: Page, answer: SizeAnswer, remedies: Remedies) -> None:
-    page.heading("Remedies", Styled("" if remedies.enough else " (no change, nor two together, is enough)", Style.DIM))
+    remark = "" if remedies.enough else " (no change is enough, nor are two or three together)"
+    page.heading("Remedies", Styled(remark, Style.DIM))
     shown = [*remedies.enough, *([] if remedies.enough else remedies.not_enough)]
     table: list[list[Piece]] = [_remedy_row(answer, remedy) for remedy in shown]
     header = ("change", "GPUs", "batch", "GiB needed", "of", "tokens/s", "cost", "set")

@@ -119,25 +119,6 @@ def test_nothing_fits() -> None:
     )
 
 
-def test_what_would_help_is_told() -> None:
-    def estimator(training: Training, layout: Layout, __: Gpu) -> Estimate:
-        return estimate(40 if training.checkpointing and layout.gpus > 1 else 200)
-
-    asking = question(training=training(checkpointing=False))
-    decision = decide(asking, estimator=estimator, speed=steady)
-    assert decision.chosen is None
-    assert decision.text.endswith("; with gradient checkpointing, 2 GPUs are enough")
-    more = replace(asking, batch=8, training=training(checkpointing=False, sequence=64))
-    larger = decide(
-        more, estimator=lambda one, layout, _: estimate(50 if one.checkpointing else 160 / layout.gpus), every=True
-    )
-    assert "4 GPUs" in larger.text
-    assert larger.text.endswith("; with gradient checkpointing, 1 GPU is enough")
-    ddp = question(training=training(strategy=Strategy.DDP))
-    sharded = decide(ddp, estimator=lambda one, *_: estimate(200 if one.strategy is Strategy.DDP else 40), speed=steady)
-    assert sharded.text.endswith("; with sharding (FSDP or ZeRO-3), 1 GPU is enough")
-
-
 # --- the requested number -------------------------------------------------------------------------------
 
 

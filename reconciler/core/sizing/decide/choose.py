@@ -1,7 +1,6 @@
 """Choose a layout: from a question and the recorded answers of external engines to a decision."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,11 +21,9 @@ from reconciler.core.sizing.decision import Candidate, Confidence, Decision, Dec
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Goal, Question
 from reconciler.core.sizing.throughput.forecast import throughput
-from reconciler.core.sizing.training import Layout, Method, Precision, Strategy, Training
+from reconciler.core.sizing.training import Layout, Precision
 
 _ANALYTIC = ("analytic", "1")
-_MEMORY_REASONS = (DecisionReason.DOES_NOT_FIT, DecisionReason.VETO, DecisionReason.BAND, DecisionReason.PAGED)
-_SHARDED = (Strategy.FSDP_FULL, Strategy.FSDP_HYBRID, Strategy.ZERO3)
 _Rank = Callable[[Candidate], tuple[bool, float, float, int, str]]
 _MAX_BATCH = 10_000_000
 _MAX_TOKENS = 10_000_000
@@ -43,8 +40,7 @@ def decide(
     """Choose the layout for a question, or explain why there is none. Pure: equal arguments give equal decisions.
 
     `answers` are the recorded answers of external engines, and which engine is configured. Layouts after the chosen one
-    are evaluated only if the goal needs them, or for `every`, which also adds a suggestion of what would need fewer
-    GPUs.
+    are evaluated only if the goal needs them, or for `every`.
     """
     error = _validate(question)
     if error:
@@ -60,8 +56,6 @@ def decide(
     chosen = _choose(question, candidates)
     if chosen is None:
         reason, text = explain_rejection(question, candidates)
-        if reason in _MEMORY_REASONS:
-            text += _suggestion(question, question.max_gpus + 1, estimator, other_weights=True)
         return _no_decision(question, candidates, reason, text, opinion)
     if question.goal is Goal.THROUGHPUT and chosen.tokens_per_s is None and chosen.fits:
         text = f"the speed of {question.gpu.product} is unknown; {explain_chosen(question, candidates, chosen)}"
@@ -70,11 +64,7 @@ def decide(
         accepted = replace(chosen, fits=True, confidence=Confidence.LOW)
         candidates = tuple(accepted if candidate is chosen else candidate for candidate in candidates)
         chosen = accepted
-    requested = max(question.processes, question.requested_gpus or 0)
-    suggestion = ""
-    if every and question.goal is not Goal.THROUGHPUT and chosen.layout.gpus > requested:
-        suggestion = _suggestion(question, chosen.layout.gpus, estimator, other_weights=False)
-    return _decision(question, candidates, chosen, opinion, suggestion)
+    return _decision(question, candidates, chosen, opinion, "")
 
 
 def decide_cheapest(
@@ -193,40 +183,6 @@ def _memory_model_choice(question: Question, candidates: Sequence[Candidate]) ->
     if chosen is None:
         return ""
     return f"; the memory model alone chooses {explain_chosen(question, (chosen,), chosen)}"
-
-
-def _suggestion(question: Question, most: int, estimator: Estimator, *, other_weights: bool) -> str:
-    """Return the first change of the training that fits on fewer than `most` GPUs."""
-    for description, changed in _alternatives(question, other_weights=other_weights):
-        evaluator = Evaluator(changed, estimator, None, NO_OPINION)
-        chosen = _choose(changed, tuple(_evaluate_all(evaluator, every=False)))
-        if chosen is not None and chosen.layout.gpus < most:
-            verb = "is" if chosen.layout.gpus == 1 else "are"
-            return f"; with {description}, {format_gpus(chosen.layout)} {verb} enough"
-    return ""
-
-
-def _alternatives(question: Question, *, other_weights: bool) -> Iterator[tuple[str, Question]]:
-    """Yield changes that keep the training result, simplest first; for `other_weights` LoRA as the last one."""
-    training, combined, names = question.training, question.training, []
-    for name, change in _changes(training):
-        changed = replace(training, **change)
-        if changed != training:
-            yield name, replace(question, training=changed)
-            combined = replace(combined, **change)
-            names.append(name)
-    if len(names) > 1:
-        yield f"{', '.join(names[:-1])} and {names[-1]}", replace(question, training=combined)
-    if other_weights and training.method is Method.FULL:
-        lora = replace(combined, method=Method.LORA, lora_targets=("all-linear",))
-        yield "LoRA instead of full fine-tuning", replace(question, training=lora)
-
-
-def _changes(training: Training) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "gradient checkpointing", {"checkpointing": True}
-    if training.strategy not in _SHARDED:
-        yield "sharding (FSDP or ZeRO-3)", {"strategy": Strategy.FSDP_FULL}
-    yield "a fused loss (Liger kernel)", {"fused_loss": True}
 
 
 def _validate(question: Question) -> str:

@@ -18,7 +18,9 @@ from reconciler.core.sizing.throughput.forecast import throughput
 from reconciler.core.sizing.training import Layout, Training
 
 _MOST_TIMES_GPUS = 8
-_MAX_PAIRS = 3
+_COMBINED = (2, 3)
+"""Numbers of changes that are combined, if fewer are not enough."""
+_MAX_COMBINED = 3
 _MAX_PRODUCTS = 2
 _LEAST_SAVED = 0.01
 """Fraction of the need below which a change is not a remedy."""
@@ -105,7 +107,8 @@ class Remedy(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The changes in words."""
-        return " and ".join(saving.text for saving in self.savings)
+        texts = [saving.text for saving in self.savings]
+        return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
     @property
     def keeps_training(self) -> bool:
@@ -131,7 +134,8 @@ def find_remedies(question: Question, rejected: Sequence[Candidate], situation: 
     """Return what would make a training fit on the GPUs of one of the `rejected` candidates, fewest first.
 
     Every change is evaluated with the memory model, and keeps the effective batch. If no change is enough that trains
-    the same weights on the same GPUs, pairs are tried. None if no candidate was rejected for its memory.
+    the same weights on the same GPUs at a similar speed, two are tried together, and then three. None if no candidate
+    was rejected for its memory.
     """
     tried = tuple(one for one in rejected if one.reason in _MEMORY_REASONS and not one.fits)
     return _RemedySearch(question, tried, situation).run() if tried else None
@@ -149,15 +153,16 @@ class _RemedySearch:
             savings.append(Saving(kind=SavingKind.MORE_GPUS, text="more GPUs"))
         singles = list(self._remedies((saving,) for saving in savings))
         others = sorted((one for gpu in situation.offered if (one := self._on_other(gpu)) is not None), key=_rank)
-        pairs: list[Remedy] = []
-        if not any(one.is_enough and one.keeps_training and SavingKind.MORE_GPUS not in one.kinds for one in singles):
-            helpful = [one.savings[0] for one in singles if not one.refusal and not one.is_enough]
-            pairs = sorted(self._remedies(_pairs(helpful)), key=_rank)
-        found = [*singles, *others[:_MAX_PRODUCTS]]
-        enough = [*found, *[pair for pair in pairs if pair.is_enough][:_MAX_PAIRS]]
+        combined: list[Remedy] = []
+        helpful = [one.savings[0] for one in singles if not one.refusal and not one.is_enough]
+        for size in _COMBINED:
+            if not any(_settles(one) for one in (*singles, *combined)):
+                combined += [one for one in self._remedies(_combinations(helpful, size)) if one.is_enough]
+        combined = sorted(combined, key=_rank)[:_MAX_COMBINED]
+        enough = [one for one in singles if one.is_enough]
         return Remedies(
             base=self._base,
-            enough=tuple(sorted((one for one in enough if one.is_enough), key=_rank)),
+            enough=tuple(sorted([*enough, *others[:_MAX_PRODUCTS], *combined], key=_rank)),
             not_enough=tuple(sorted((one for one in singles if not one.after.fits and not one.refusal), key=_need)),
             refused=tuple(sorted((one for one in singles if one.refusal), key=_rank)),
         )
@@ -286,11 +291,17 @@ def _smaller_batches(layout: Layout) -> Iterator[Layout]:
             yield replace(layout, batch=batch, accumulation=in_all // batch)
 
 
-def _pairs(savings: Sequence[Saving]) -> Iterator[tuple[Saving, ...]]:
-    for pair in combinations(sorted(savings, key=lambda one: _KINDS.index(one.kind)), 2):
-        kinds = {saving.kind for saving in pair}
-        if len(kinds) == len(pair) and not any(kinds <= group for group in _EXCLUSIVE):
-            yield pair
+def _settles(remedy: Remedy) -> bool:
+    """Return whether a remedy is enough on the same GPUs, without training something else or running much slower."""
+    is_mild = not {SavingKind.MORE_GPUS, SavingKind.OFFLOAD} & set(remedy.kinds)
+    return remedy.is_enough and remedy.keeps_training and is_mild
+
+
+def _combinations(savings: Sequence[Saving], size: int) -> Iterator[tuple[Saving, ...]]:
+    for combined in combinations(sorted(savings, key=lambda one: _KINDS.index(one.kind)), size):
+        kinds = {saving.kind for saving in combined}
+        if len(kinds) == size and not any(len(kinds & group) > 1 for group in _EXCLUSIVE):
+            yield combined
 
 
 def _saves(before: Candidate, after: Candidate) -> bool:

@@ -110,6 +110,18 @@ def test_pairs_are_tried_when_nothing_alone_is_enough() -> None:
     }
 
 
+def test_three_are_tried_when_two_are_not_enough() -> None:
+    layout = Layout(gpus=1, batch=4)
+    one = training(strategy=Strategy.DDP, checkpointing=False, sequence=8192)
+    found = remedies(question(one, layout), layout, Situation(framework=framework("trl"), most_gpus=1))
+    kept = [remedy for remedy in found.enough if remedy.keeps_training]
+    assert kept
+    assert {len(remedy.kinds) for remedy in kept} == {3}
+    assert len(kept) <= 3
+    assert kept[0].text.count(", ") == 1
+    assert kept[0].text.count(" and ") == 1
+
+
 def test_pairs_are_not_tried_when_one_change_is_enough() -> None:
     layout = Layout(gpus=4, batch=4)
     found = remedies(question(training(checkpointing=False), layout), layout, Situation(offered=ALL))
