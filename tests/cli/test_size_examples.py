@@ -10,18 +10,34 @@ import pytest
 from reconciler.cli.main import run
 from tests.cli.fleet import Fleet, run_verb
 
-COMMANDS = ("", "ask", "file", "line", "write", "record", "prune", "table")
+COMMANDS = ("", "ask", "file", "line", "serve", "write", "record", "prune", "table")
 NOT_RUN = {
     "--python": "needs an interpreter with ado-autoconf",
     "--table": "needs a table that ado-autoconf was compiled into",
     "kubectl": "needs a cluster",
     "cat runs.csv": "reads standard input; the same file is read by name",
-    "< train.sh": "reads standard input, as tests/cli/test_size_line.py does",
+    "< train.sh": "reads standard input, as tests/cli/test_size_questions.py does",
 }
 LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024, "intermediate_size": 2816,
     "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 32000,
 }  # fmt: skip
+
+SERVER = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat}
+spec:
+  selector: {matchLabels: {app: chat}}
+  template:
+    metadata: {labels: {app: chat}}
+    spec:
+      containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.11.0
+          args: [--model, meta-llama/Llama-3.1-8B-Instruct, --max-model-len, "8192"]
+          resources: {limits: {nvidia.com/gpu: 1}}
+"""
 
 
 def examples(capture: pytest.CaptureFixture[str]) -> set[str]:
@@ -36,6 +52,7 @@ def test_every_example_runs(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> No
     fleet.write(
         "runs.csv", "id,model,method,gpu_model,gpus,seq,per_gpu_batch\na,llama3.1-8b,lora,NVIDIA-L40S,1,512,1\n"
     )
+    fleet.write("deployment.yaml", SERVER)
     ran = 0
     for example in sorted(examples(fleet.capture)):
         if any(part in example for part in NOT_RUN):
