@@ -279,6 +279,18 @@ lists.range(300).all(a, lists.range(300).exists(b, a == b))
 [].sum() == 0
 [].map(x, double(x)).sum() == 0.0
 [].max() == 1
+[dyn(1), dyn('a')].min() == 1 && [dyn('a'), dyn(1)].max() == 'a' && [dyn(1), dyn('a'), dyn(0)].min() == 0
+[dyn(1), dyn('a')].isSorted() && ![dyn(3), dyn('a'), dyn(4), dyn(1)].isSorted() && ![dyn(3), dyn(1), dyn([2])].isSorted()
+[dyn(1), dyn([2])].min() == 1
+[dyn([1])].isSorted()
+[dyn({}), dyn(1)].max() == 1
+[0.0 / 0.0, 1.0].min() == 1.0
+[1.0, 0.0 / 0.0].min() == 1.0
+[1.0, 0.0 / 0.0].max() == 1.0
+0.0 / 0.0 == 1.0
+[0.0 / 0.0, 1.0].isSorted()
+[1.0, 0.0 / 0.0].isSorted()
+[0.0 / 0.0].min() > 0.0
 ['a', 'b'].max() == 'b' && [true, false].min() == false
 [1, 2].indexOf(1.0) == 0
 [1, 2].reverse() == [2, 1] && [1, 1.0].size() == 2

@@ -60,6 +60,7 @@ object.data.text.findAll('a(b)c') == ['abc', 'abc'] && object.data.text.findAll(
 '1(2)'.find('[(](?P<n>[0-9])[)]') == '(2)' && 'a]b'.find('[]]b') == ']b' && 'x(y'.find('\\\\(y') == '(y'
 object.data.text.matches('^(abc)+$') && !object.data.text.matches('^b')
 [1, 2, 3].isSorted() && !['b', 'a'].isSorted() && [].map(x, int(x)).isSorted()
+[dyn(1), dyn('a')].min() == 1 && [dyn('a'), dyn(1)].max() == 'a' && [dyn(1), dyn('a')].isSorted()
 [1, 2, 3].sum() == 6 && [1.5, 2.5].sum() == 4.0 && [].map(x, int(x)).sum() == 0 && [7].sum() == 7
 [[1, 2].sum(), [3].sum()].sum() == 6 && ['b', 'a'].min() == 'a' && [1, 3, 2].max() == 3
 [1, 2, 2].indexOf(2) == 1 && [1, 2, 2].lastIndexOf(2) == 2 && ['a'].indexOf('z') == -1

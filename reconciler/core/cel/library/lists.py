@@ -1,6 +1,6 @@
 """Functions on lists and sets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any
@@ -63,13 +63,29 @@ def _summed(zero: Any) -> Callable[[list[Any]], Any]:
     return run
 
 
+def _order(one: Any, other: Any) -> int | None:
+    """Return -1, 0 or 1; None for values that have no order with each other, which no function of Kubernetes minds."""
+    try:
+        return compare(one, other)
+    except CelError:
+        return None
+
+
+def _with_order(items: list[Any], name: str) -> Iterator[Any]:
+    """Yield items. Raises CelError at one of a type without an order, such as a list."""
+    for item in items:
+        if kind_of(item) not in COMPARABLE:
+            raise _no_overload(name)
+        yield item
+
+
 def _extreme(name: str, sign: int) -> Callable[[list[Any]], Any]:
     def run(items: list[Any]) -> Any:
         if not items:
             raise CelError(f"{name} called on empty list")
-        best = items[0]
-        for item in items[1:]:
-            if compare(best, item) == sign:
+        best, *others = _with_order(items, name)
+        for item in others:
+            if _order(best, item) == sign:
                 best = item
         return best
 
@@ -77,7 +93,7 @@ def _extreme(name: str, sign: int) -> Callable[[list[Any]], Any]:
 
 
 def _is_sorted(items: list[Any]) -> bool:
-    return all(compare(one, other) <= 0 for one, other in pairwise(items))
+    return all(_order(one, other) != 1 for one, other in pairwise(_with_order(items, "isSorted")))
 
 
 def _index(items: Iterable[tuple[int, Any]], wanted: Any) -> int:
