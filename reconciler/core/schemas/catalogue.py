@@ -11,7 +11,7 @@ from reconciler.core.patterns import is_kind
 from reconciler.core.problems import Problem, Severity, Violation
 from reconciler.core.schemas import messages
 from reconciler.core.schemas.builtins import builtin_violations
-from reconciler.core.schemas.compiled import CompiledKind, KindName, Unusable
+from reconciler.core.schemas.compiled import CompiledKind, KindName, RuleAllowance, Unusable
 from reconciler.core.schemas.metadata import metadata_violations
 from reconciler.core.schemas.schema import (
     Schema,
@@ -48,6 +48,7 @@ class Catalogue:
         self._external = external
         self._shipped: dict[KindName, CompiledKind] = {} if shipped is None else shipped
         self._compiled: dict[KindName, CompiledKind] = {}  # of definitions
+        self._allowance = RuleAllowance()  # of their rules
         self._by_type: dict[tuple[str, str], CompiledKind] = {}  # by apiVersion and kind
         self._metadata_only: dict[KindName, CompiledKind] = {}
         self._kinds_by_group: dict[str, dict[str, Served] | None] = {}
@@ -159,10 +160,10 @@ class Catalogue:
         compiled = known.get(name)
         if compiled is None:
             if custom is not None:
-                schema = custom.schemas[name.version]
+                schema, allowance = custom.schemas[name.version], self._allowance
             else:
-                schema = self._archive.load(name.group, name.kind, name.version)
-            compiled = known[name] = CompiledKind(name, schema, namespaced=namespaced)
+                schema, allowance = self._archive.load(name.group, name.kind, name.version), None
+            compiled = known[name] = CompiledKind(name, schema, namespaced=namespaced, allowance=allowance)
         return compiled
 
     def stored(self, body: Mapping[str, Any]) -> Mapping[str, Any]:

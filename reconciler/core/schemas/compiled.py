@@ -26,11 +26,28 @@ class Unusable(Struct, frozen=True):
     reason: str
 
 
-class CompiledKind:
-    """The schema of one kind, compiled on first use."""
+_MOST_OF_A_REPOSITORY = 300_000_000
+"""About five minutes of processor time."""
 
-    def __init__(self, name: KindName, schema: Schema, *, namespaced: bool | None) -> None:
+
+class RuleAllowance:
+    """What is left of what the rules of a repository's definitions may cost on all its objects together.
+
+    A server judges one object at a time, and gives each up to ten million.
+    """
+
+    def __init__(self, most: int = _MOST_OF_A_REPOSITORY) -> None:
+        self.left = most
+
+
+class CompiledKind:
+    """The schema of one kind, compiled on first use. `allowance` is what the rules of a repository share."""
+
+    def __init__(
+        self, name: KindName, schema: Schema, *, namespaced: bool | None, allowance: RuleAllowance | None = None
+    ) -> None:
         self.name, self.schema, self.namespaced = name, schema, namespaced
+        self._allowance = allowance
 
     @cached_property
     def engine(self) -> Any:
@@ -50,7 +67,7 @@ class CompiledKind:
             return None
         from reconciler.core.schemas.rules import KindRules  # noqa: PLC0415 - many runs need no engine for them
 
-        return KindRules(self.schema)
+        return KindRules(self.schema, allowance=self._allowance)
 
     @cached_property
     def lists(self) -> KeyedLists:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.adapters import bundle
 from reconciler.core.documents import read
-from reconciler.core.schemas import Catalogue
+from reconciler.core.schemas import Catalogue, compiled
 from reconciler.core.schemas.rules.shape import escape
 
 SHIPPED = Catalogue(bundle)
@@ -237,3 +237,16 @@ def test_rules_that_a_server_finds_too_expensive_are_a_problem(schema: str, word
     found = [one for one in problems(written, SHIPPED) if "more" in one or "together" in one]
     assert bool(found) == bool(words), found
     assert all(words in one for one in found), found
+
+
+def test_the_rules_of_a_repository_share_an_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server judges one object at a time, a plan all of them: what is not evaluated is an error, never a pass."""
+    monkeypatch.setattr(compiled.RuleAllowance.__init__, "__defaults__", (30,))
+    loops = DEFINITION.replace("self.token != 'x'", "[1, 2, 3].all(one, one < self.most)")
+    known = catalogue(loops)
+    found = [[*known.violations(body(size=1))] for _ in range(40)]
+    assert found[0] == []
+    (told,) = found[-1]
+    assert (told.rule, told.severity) == ("schema.rule", "error")
+    assert "have cost too much before this object" in told.message
+    assert [*catalogue(loops).violations(body(size=1))] == []

@@ -11,6 +11,7 @@ from reconciler.core.cel.program import CostExceededError
 from reconciler.core.cel.values import MISSING, UnorderedList
 from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Severity, Violation
+from reconciler.core.schemas.compiled import RuleAllowance
 from reconciler.core.schemas.rules.rule import DefinitionRule, RuleBudget
 from reconciler.core.schemas.rules.shape import ObjectValue, Shape, repr_of
 from reconciler.core.schemas.schema import RULES, Schema, children, read_shared
@@ -34,9 +35,10 @@ class _RuleEvaluation(Struct, frozen=True, kw_only=True):
 
 
 class KindRules:
-    """All rules of a kind, or of a `part` of its schema."""
+    """All rules of a kind, or of a `part` of its schema. `allowance`: what they share with other kinds, if limited."""
 
-    def __init__(self, root: Schema, part: Schema | None = None) -> None:
+    def __init__(self, root: Schema, part: Schema | None = None, allowance: RuleAllowance | None = None) -> None:
+        self._allowance = allowance
         self._shape = Shape(root, part or root, _SELF)
         self._place = _places(root, part or root, {})
 
@@ -64,10 +66,13 @@ class KindRules:
     def _evaluate(self, data: Any, old: Any, is_meant: Callable[[DefinitionRule, Any], bool]) -> Iterator[Violation]:
         if self._place is None:
             return
+        if self._allowance is not None and self._allowance.left < 0:
+            message = "the rules of definitions have cost too much before this object, so they are not evaluated on it"
+            yield Violation(rule="schema.rule", path=(), message=message, hint="make the rules or the objects simpler")
+            return
+        run = _RuleEvaluation(is_meant=is_meant, budget=RuleBudget(self._allowance))
         try:
-            yield from _walk(
-                self._place, self._shape.value(data), old, (), _RuleEvaluation(is_meant=is_meant, budget=RuleBudget())
-            )
+            yield from _walk(self._place, self._shape.value(data), old, (), run)
         except CostExceededError:
             message = "the rules of the definition cost more than an API server allows, so not all are evaluated"
             yield Violation(rule="schema.rule", path=(), message=message, hint="make the rules or the object simpler")

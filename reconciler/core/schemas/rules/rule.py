@@ -10,6 +10,7 @@ from reconciler.core.cel.types import optional_of, type_of
 from reconciler.core.cel.values import MISSING, NONE, Optional
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import later
+from reconciler.core.schemas.compiled import RuleAllowance
 from reconciler.core.schemas.rules.shape import Shape
 
 _OLD = "oldSelf"
@@ -29,12 +30,14 @@ _LONGEST = 120  # characters of a rule that a hint shows
 class RuleBudget:
     """What all rules of one object may cost."""
 
-    def __init__(self) -> None:
-        self._left = _MOST
+    def __init__(self, allowance: RuleAllowance | None = None) -> None:
+        self._left, self._allowance = _MOST, allowance
 
     def spend(self, cost: int) -> None:
         """Take a cost away. Raises CostExceededError if nothing is left."""
         self._left -= cost
+        if self._allowance is not None:
+            self._allowance.left -= cost
         if self._left < 0:
             raise CostExceededError
 
