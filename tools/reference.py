@@ -231,6 +231,8 @@ def _definitions() -> str:
         "A definition in the repository decides instead of the shipped one. Where a cluster has another version and",
         "the repository lacks it, list it as `CustomResourceDefinition/<name>` under `external` of the cluster: of its",
         "kinds only metadata is validated then, and that is said.\n",
+        "Of Notebook, CloneSet and the Job of Volcano, whose definitions no Go module publishes, and of Rollout and",
+        "Knative Service, only the names are known: keep their definitions in the repository to have them validated.\n",
         "| Module | Version |",
         "|---|---|",
         *(f"| `{name}` | {version} |" for name, version in versions.items()),

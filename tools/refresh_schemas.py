@@ -20,7 +20,7 @@ from reconciler.core.schemas.schema import Schema
 from reconciler.core.schemas.sources import CustomKind, member_name, parse_definition
 from tests.cluster.build import control_plane, crds, to_stderr
 from tests.cluster.openapi import dump
-from tests.cluster.parts import KUBERNETES, SHIPPED_MODULES
+from tests.cluster.parts import KUBERNETES, NAMED_MODULES, SHIPPED_MODULES, Module
 from tests.cluster.server import api_server
 from tools.schemas.builtin import strict_builtin
 from tools.schemas.defaults import learn
@@ -32,20 +32,40 @@ _ONE_OBJECT = re.compile(
 )
 
 
-_WELL_KNOWN = {
+_WRITTEN = {
     "apps.kruise.io": {"CloneSet": "clonesets"},
-    "argoproj.io": {"Rollout": "rollouts"},
     "batch.volcano.sh": {"Job": "jobs"},
     "kubeflow.org": {"Notebook": "notebooks"},
-    "serving.knative.dev": {"Service": "services"},
 }
-"""Names in URLs of kinds that the shipped rules match and whose schemas are not shipped, as their definitions say."""
+"""Names in URLs of kinds that the shipped rules match, whose definitions are in no module that the Go proxy serves.
+
+Sources: config/crd/bases/apps.kruise.io_clonesets.yaml in github.com/openkruise/kruise,
+config/crd/volcano/bases/batch.volcano.sh_jobs.yaml in github.com/volcano-sh/volcano, and
+components/notebook-controller/config/crd/bases/kubeflow.org_notebooks.yaml in github.com/kubeflow/kubeflow.
+"""
 
 
-def refresh(documents: Iterable[Mapping[str, Any]], definitions: Iterable[dict[str, Any]], target: Path) -> int:
-    """Write `kinds.zip`, `resources.json` and `versions.json`; return the number of schemas."""
+def names_in_urls(definitions: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return the names of kinds by group and kind: those of namespaced definitions, and those that are written here."""
+    found = {group: dict(kinds) for group, kinds in _WRITTEN.items()}
+    for spec in (body["spec"] for body in definitions):
+        if spec["scope"] == "Namespaced":
+            found.setdefault(spec["group"], {})[spec["names"]["kind"]] = spec["names"]["plural"]
+    return found
+
+
+def refresh(
+    documents: Iterable[Mapping[str, Any]],
+    definitions: Iterable[dict[str, Any]],
+    target: Path,
+    named: Iterable[Mapping[str, Any]] = (),
+) -> int:
+    """Write `kinds.zip`, `resources.json` and `versions.json`; return the number of schemas.
+
+    Of the definitions in `named` only the names of their kinds are kept.
+    """
     schemas: dict[str, Schema] = {}
-    plurals = {group: dict(kinds) for group, kinds in _WELL_KNOWN.items()}
+    plurals = names_in_urls(named)
     index: dict[str, dict[str, dict[str, Any]]] = {}
     bodies = list(definitions)
     crd_groups = {body["spec"]["group"] for body in bodies}
@@ -116,9 +136,9 @@ def _custom(bodies: Iterable[dict[str, Any]], configmap: Schema) -> Iterator[Cus
         yield kind
 
 
-def shipped_definitions() -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinitions that ship with the package."""
-    folder = crds(modules=SHIPPED_MODULES)
+def definitions_of(modules: tuple[Module, ...] = SHIPPED_MODULES) -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions of modules: those that ship with the package."""
+    folder = crds(modules=modules)
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
 
 
@@ -151,7 +171,8 @@ def main() -> int:
                 dump(server, folder)
                 write_forms(learn(server.client, specimens()), TARGET)
         documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    to_stderr(f"{refresh(documents, shipped_definitions(), TARGET)} schemas in {TARGET}")
+    number = refresh(documents, definitions_of(), TARGET, definitions_of(NAMED_MODULES))
+    to_stderr(f"{number} schemas in {TARGET}")
     return 0
 
 

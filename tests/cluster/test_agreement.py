@@ -20,7 +20,7 @@ from tests import sizes
 from tests.cluster.client import Cause, Result
 from tests.cluster.mutations import Mutation, mutations
 from tests.cluster.server import ApiServer
-from tools.refresh_schemas import refresh, shipped_definitions, specimens
+from tools.refresh_schemas import definitions_of, refresh, specimens
 from tools.schemas.defaults import learn
 
 SPECIMENS = [
@@ -33,6 +33,9 @@ SERVING = {"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io"}
 """Groups whose definitions ship, and are not on this server."""
 OF_THE_CHART = {"gpureconciler.io", "monitoring.coreos.com"}
 """Groups whose definitions other tests install on the same server."""
+RESOURCES = "schemas/kubernetes/resources.json"
+NAMED_GROUPS = {"argoproj.io", "autoscaling.internal.knative.dev", "serving.knative.dev"}
+"""Groups with kinds of which only the names in URLs are known, from definitions (`NAMED_MODULES`)."""
 
 
 def test_the_shipped_schemas_are_those_of_this_server(api_server: ApiServer) -> None:
@@ -51,13 +54,18 @@ def test_the_shipped_schemas_are_those_of_this_server(api_server: ApiServer) -> 
 def test_the_shipped_schemas_are_what_this_server_gives(api_server: ApiServer, tmp_path: Path) -> None:
     """`make schemas` would change nothing: same kinds, same schemas."""
     documents = {path: body for path, body in api_server.openapi().items() if path.split("/")[1] not in OF_THE_CHART}
-    refresh(documents.values(), shipped_definitions(), tmp_path)
+    refresh(documents.values(), definitions_of(), tmp_path)
     with zipfile.ZipFile(tmp_path / "kinds.zip") as fresh:
         shipped = zipfile.ZipFile(io.BytesIO(bundle.read("schemas/kubernetes/kinds.zip")))
         assert {name: json.loads(fresh.read(name)) for name in fresh.namelist()} == {
             name: json.loads(shipped.read(name)) for name in shipped.namelist()
         }
     assert (tmp_path / "versions.json").read_bytes() == bundle.read("schemas/kubernetes/versions.json")
+    names, known = json.loads((tmp_path / "resources.json").read_text()), json.loads(bundle.read(RESOURCES))
+    assert {group: {kind: known[group][kind] for kind in kinds} for group, kinds in names.items()} == names
+    more = {group: {kind: name for kind, name in kinds.items() if kind not in names.get(group, {})}
+            for group, kinds in known.items()}  # fmt: skip
+    assert {group for group, kinds in more.items() if kinds} == NAMED_GROUPS
 
 
 def test_the_shipped_defaults_are_those_of_this_server(api_server: ApiServer) -> None:

@@ -242,6 +242,23 @@ def test_a_group_of_several_projects_has_kinds_that_nobody_ships() -> None:
         assert "did you mean" in problem.hint
 
 
+def test_a_notebook_is_judged_by_the_definition_of_the_repository() -> None:
+    """No module publishes it; without it, a warning says that only metadata is validated."""
+    notebook = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": {"name": "a", "namespace": "b"}}
+    definition = copy.deepcopy(SPECIMENS["apiextensions.k8s.io/v1/CustomResourceDefinition"])
+    definition["metadata"]["name"] = "notebooks.kubeflow.org"
+    definition["spec"] |= {
+        "group": "kubeflow.org",
+        "names": {"kind": "Notebook", "plural": "notebooks"},
+        "scope": "Namespaced",
+    }
+    known = CATALOGUE.with_definitions([definition])
+    found = body_problems(known, {**notebook, "apiVersion": "kubeflow.org/v1", "bogus": 1})
+    assert [one.severity for one in found] == [Severity.ERROR] * len(found)
+    assert "bogus" in {one.field for one in found}
+    assert known.served("kubeflow.org", "PyTorchJob") == CATALOGUE.served("kubeflow.org", "PyTorchJob")
+
+
 def test_a_definition_in_the_cluster_alone_decides_instead_of_the_shipped_one() -> None:
     """The cluster has Trainer 2.0, whose TrainJob has other fields: the repository's definition, or nobody, judges."""
     job = {
