@@ -11,9 +11,10 @@ from reconciler.core.patterns import is_kind
 from reconciler.core.problems import Problem, Severity, Violation
 from reconciler.core.schemas import messages
 from reconciler.core.schemas.builtins import builtin_violations
-from reconciler.core.schemas.compiled import CompiledKind, KindName, RuleAllowance, Unusable
+from reconciler.core.schemas.compiled import CompiledKind, KindName, Unusable
 from reconciler.core.schemas.metadata import metadata_violations
 from reconciler.core.schemas.schema import (
+    RuleAllowance,
     Schema,
     at,
     find_duplicates,

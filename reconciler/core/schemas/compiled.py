@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.core.schemas.schema import KeyedLists, Schema, has_rules, keyed_lists
+from reconciler.core.schemas.schema import KeyedLists, RuleAllowance, Schema, has_rules, keyed_lists
 from reconciler.core.schemas.stored import Defaults
 
 if TYPE_CHECKING:
@@ -24,20 +24,6 @@ class Unusable(Struct, frozen=True):
     """Why the engine refuses a schema, which happens only for a definition from the repository."""
 
     reason: str
-
-
-_MOST_OF_A_REPOSITORY = 300_000_000
-"""About five minutes of processor time."""
-
-
-class RuleAllowance:
-    """What is left of what the rules of a repository's definitions may cost on all its objects together.
-
-    A server judges one object at a time, and gives each up to ten million.
-    """
-
-    def __init__(self, most: int = _MOST_OF_A_REPOSITORY) -> None:
-        self.left = most
 
 
 class CompiledKind:

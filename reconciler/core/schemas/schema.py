@@ -12,6 +12,20 @@ Schema = dict[str, Any]
 _Found = TypeVar("_Found")
 RULES = "x-kubernetes-validations"
 """The keyword of rules in CEL."""
+_MOST_OF_A_REPOSITORY = 300_000_000
+"""About five minutes of processor time."""
+
+
+class RuleAllowance:
+    """What is left of what the rules of a repository's definitions may cost on all its objects together.
+
+    A server judges one object at a time, and gives each up to ten million.
+    """
+
+    def __init__(self, most: int = _MOST_OF_A_REPOSITORY) -> None:
+        self.left = most
+
+
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from reconciler.adapters import bundle
 from reconciler.core.documents import read
-from reconciler.core.schemas import Catalogue, compiled
+from reconciler.core.schemas import Catalogue
 from reconciler.core.schemas.rules.shape import escape
+from reconciler.core.schemas.schema import RuleAllowance
 
 SHIPPED = Catalogue(bundle)
 DEFINITION = """\
@@ -241,7 +242,7 @@ def test_rules_that_a_server_finds_too_expensive_are_a_problem(schema: str, word
 
 def test_the_rules_of_a_repository_share_an_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server judges one object at a time, a plan all of them: what is not evaluated is an error, never a pass."""
-    monkeypatch.setattr(compiled.RuleAllowance.__init__, "__defaults__", (30,))
+    monkeypatch.setattr(RuleAllowance.__init__, "__defaults__", (30,))
     loops = DEFINITION.replace("self.token != 'x'", "[1, 2, 3].all(one, one < self.most)")
     known = catalogue(loops)
     found = [[*known.violations(body(size=1))] for _ in range(40)]

@@ -11,10 +11,9 @@ from reconciler.core.cel.program import CostExceededError
 from reconciler.core.cel.values import MISSING, UnorderedList
 from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Severity, Violation
-from reconciler.core.schemas.compiled import RuleAllowance
 from reconciler.core.schemas.rules.rule import DefinitionRule, RuleBudget
 from reconciler.core.schemas.rules.shape import ObjectValue, Shape, repr_of
-from reconciler.core.schemas.schema import RULES, Schema, children, read_shared
+from reconciler.core.schemas.schema import RULES, RuleAllowance, Schema, children, read_shared
 
 _SELF = "selfType"
 

@@ -10,8 +10,8 @@ from reconciler.core.cel.types import optional_of, type_of
 from reconciler.core.cel.values import MISSING, NONE, Optional
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import later
-from reconciler.core.schemas.compiled import RuleAllowance
 from reconciler.core.schemas.rules.shape import Shape
+from reconciler.core.schemas.schema import RuleAllowance
 
 _OLD = "oldSelf"
 _MAX_MESSAGE_BYTES = 5 * 1024
