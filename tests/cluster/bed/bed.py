@@ -33,6 +33,7 @@ _CONTROLLERS = (
     "node-lifecycle-controller",  # takes the taint "not ready" off a node that kwok made ready
     "persistentvolume-binder-controller",
     "persistentvolumeclaim-protection-controller",
+    "pod-garbage-collector-controller",  # deletes the pods of a node that is gone
     "replicaset-controller",
     "resourcequota-controller",
     "serviceaccount-controller",

@@ -96,7 +96,7 @@ def test_under_kueue_a_suspended_one_is_deleted(kind: str) -> None:
 def test_kueue_admits_an_elastic_one_as_a_whole(kind: str) -> None:
     """F-053: it may lose nodes, and ends with the first pod that ends well; it never starts with fewer."""
     result = target(kind, more="\n  distributed: {minNodes: 1}")
-    assert result.rules == ["torchrun.elastic-whole"]
+    assert result.rules == ["torchrun.elastic-host", "torchrun.elastic-whole"]
     text = str([manifest.body for manifest in result.manifests])
     assert "--nnodes=1:2" in text
     assert "'succeededCount': 1" in text
@@ -113,3 +113,17 @@ def test_a_train_job_has_no_time_to_live() -> None:
     more = "\n  reliability: {ttlSecondsAfterFinished: 3600}"
     assert target("TrainJob", more=more).rules == ["torchrun.unsupported"]
     assert target("JobSet", more=more).one("JobSet")["spec"]["ttlSecondsAfterFinished"] == 3600
+
+
+@pytest.mark.parametrize(
+    ("backend", "more", "expected"),
+    [
+        ("kueue", "", ["torchrun.elastic-host", "torchrun.elastic-sync", "torchrun.elastic-growth"]),
+        ("kai", "", ["torchrun.elastic-host"]),
+        ("kai", ", rdzvBackend: etcd-v2, rdzvEndpoint: 'etcd:2379'", []),
+    ],
+)
+def test_what_an_elastic_job_cannot_do(backend: str, more: str, expected: list[str]) -> None:
+    """F-053: grow under Kueue, and go on without the pod that serves its rendezvous."""
+    result = target("auto", backend, more=f"\n  distributed: {{minNodes: 1{more}}}")
+    assert result.rules == expected

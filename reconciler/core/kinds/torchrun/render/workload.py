@@ -68,7 +68,7 @@ def _indexed_job(
     if backend is Backend.KUEUE and pod.shape.min_nodes and not is_paused:
         own = {MIN_PARALLELISM: _text(pod.shape.min_nodes), **_CREATED_ONCE}
         metadata["annotations"] = metadata.get("annotations", {}) | own
-        problems.append(_elastic_sync(pod.shape.min_nodes))
+        problems += [_elastic_sync(pod.shape.min_nodes), _elastic_growth(pod.shape.min_nodes)]
     spec = _job_spec(pod, template) | _limits(pod)
     if is_paused:
         spec["parallelism"] = Traced(0, _paused(pod.job))
@@ -106,6 +106,17 @@ def _elastic_sync(least: Traced) -> Problem:
     message += " Flux and `apply` create it and never update it"
     hint = "in Argo CD, ignore /spec/parallelism of the Job (ignoreDifferences, RespectIgnoreDifferences=true)"
     return problem_at(least, "torchrun.elastic-sync", message, hint, severity=Severity.WARNING)
+
+
+def _elastic_growth(least: Traced) -> Problem:
+    """Return the warning that a Job keeps the nodes that it starts with.
+
+    Kueue's own elastic jobs (ElasticJobsViaWorkloadSlices, alpha in 0.16) follow a `parallelism` that somebody changes,
+    and nobody changes that of a job that was admitted in part.
+    """
+    message = "the job keeps the number of nodes that Kueue admits it with, also when more become free"
+    hint = "to give it more, delete the Job: it is created and admitted again, and goes on from its checkpoint"
+    return problem_at(least, "torchrun.elastic-growth", message, hint, severity=Severity.WARNING)
 
 
 def _is_paused(pod: Pod) -> bool:
