@@ -139,6 +139,7 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     # The objective and the method.
     other_objectives: re.Pattern[str] | None = None  # programs and recipes other than supervised fine-tuning
     objective_settings: Names = ()
+    read_rollout: Read | None = None  # of reinforcement learning
     objectives: Mapping[str, str] = {}  # its words for objectives (a verb, script, recipe or setting), by ours
     adapters_from_flags: bool = False  # a LoRA rank or the like implies LoRA
     qlora_method: str = "qlora"  # what `--q_lora` means

@@ -54,6 +54,10 @@ def read_objective(extraction: Extraction) -> bool:
         extraction.reject("method", f"`{named.snippet}` {_PROBLEM}", named.span, _HINT)
         return False
     fact = setting.fact if setting is not None else Fact(value="", snippet=name)
+    if objective == "grpo" and framework.read_rollout is not None:
+        extraction.facts["objective"] = replace(fact, value=objective)
+        framework.read_rollout(extraction)
+        return "method" not in extraction.unresolved
     loss = extraction.script.find(("pref_loss", "loss_type")) if objective == "dpo" else None
     if loss is not None and loss.text.lower() in _REFERENCE_FREE_LOSSES:
         objective, fact = "orpo", loss.fact

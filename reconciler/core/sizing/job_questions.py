@@ -215,6 +215,12 @@ class _QuestionBuilder:
             dora=method.has_adapters and self._flag("dora"),
             wide_base=method.has_adapters and self._flag("wide_base"),
             has_reference=self._value("reference", "true") == "true",
+            scored=self._scored(),
+            critic=self._flag("critic"),
+            generates=self._flag("generates"),
+            rollout=float(self._stated("rollout") or 0.0),
+            rollout_sleeps=self._flag("rollout_sleeps"),
+            rollout_alone=self._flag("rollout_alone"),
             offloads_activations=self._flag("offloads_activations"),
             upcast=None if not upcast else upcast == "true",
             fused_loss=self._flag("fused_loss"),
@@ -249,6 +255,11 @@ class _QuestionBuilder:
             origin = "PEFT's default for the model type"
             self._facts["lora_targets"] = Fact(value=",".join(targets), snippet="", origin=origin)
         return targets
+
+    def _scored(self) -> float:
+        """Return the fraction of a sample's tokens in the loss: all but those of a prompt."""
+        prompt, sequence = int(self._stated("prompt") or 0), int(self._value("sequence", "") or 1)
+        return max(0.0, sequence - prompt) / sequence
 
     def _saved_modules(self, architecture: Architecture) -> tuple[str, ...]:
         """Return the modules that are trained whole beside the adapters."""

@@ -169,17 +169,18 @@ class Objective(StrEnum):
     KTO = "kto"  # arXiv 2402.01306
     ORPO = "orpo"  # arXiv 2403.07691; SimPO and CPO are like it
     REWARD = "reward"  # a head of one output instead of the vocabulary
+    GRPO = "grpo"  # arXiv 2402.03300; RLOO (arXiv 2402.14740) and others without a value model are like it
     VALUE_HEAD = "value-head"  # a head of one output beside the vocabulary's, whose logits exist but are not trained
 
     @property
     def answers(self) -> int:
         """Sequences of a sample: chosen and rejected answer go through the model together."""
-        return 1 if self in {Objective.SFT, Objective.KTO} else 2
+        return 1 if self in {Objective.SFT, Objective.KTO, Objective.GRPO} else 2
 
     @property
     def has_reference(self) -> bool:
         """Whether a frozen copy of the model scores the answers, too. With adapters it is the base without them."""
-        return self in {Objective.DPO, Objective.KTO}
+        return self in {Objective.DPO, Objective.KTO, Objective.GRPO}
 
 
 class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -206,6 +207,12 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     dora: bool = False  # adapters also learn magnitudes (DoRA, arXiv 2402.09353)
     wide_base: bool = False  # the frozen base of adapters is loaded in fp32, and autocast casts it
     has_reference: bool = True  # False: a preference objective runs without its reference model
+    scored: float = 1.0  # fraction of a sample's tokens in the loss
+    critic: bool = False  # a value model of the same size is trained, too (PPO, arXiv 1707.06347)
+    generates: bool = False  # the model itself writes the answers that it learns from
+    rollout: float = 0.0  # fraction of the GPU's memory that an engine beside it reserves to write them
+    rollout_sleeps: bool = False  # the engine frees its memory while the model trains
+    rollout_alone: bool = False  # the states of the training are in host memory while the engine writes
     offloads_activations: bool = False  # what layers keep for the backward pass is in host memory
     fused_loss: bool = False  # Liger and similar kernels never hold all logits at once
     upcast: bool | None = None  # whether PEFT casts what a 4-bit base leaves in 16 bits to fp32; None: as the framework

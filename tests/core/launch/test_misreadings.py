@@ -265,11 +265,20 @@ REFUSED = {
         {},
         "divides the model or the samples",
     ),
-    "an objective with more models": (f"trl grpo {QWEN}", {}, "not supervised"),
+    "a reward model beside the policy": (
+        f"trl grpo {QWEN} --reward_model_name_or_path org/reward",
+        {},
+        "adds another one",
+    ),
+    "a fraction that is none": (
+        f"trl grpo {QWEN} --use_vllm --vllm_gpu_memory_utilization 30",
+        {},
+        "expected a fraction below 1",
+    ),
     "an objective of another name": (f"python examples/scripts/online_dpo.py {QWEN}", {}, "not supervised"),
     "another objective in the script's name": (f"torchrun train_simpo2_8k.py {QWEN}", {}, "not supervised"),
     "another objective in the module's name": (
-        f"deepspeed --module openrlhf.cli.train_dpo {QWEN}",
+        f"deepspeed --module openrlhf.cli.train_ppo_ray {QWEN}",
         {},
         "not supervised",
     ),

@@ -16,8 +16,8 @@ def rules(script: str, files: dict[str, bytes] | None = None) -> list[str]:
 @pytest.mark.parametrize(
     "script",
     [
-        f"trl grpo {FLAGS}",
-        f"torchrun --nproc-per-node 8 trl/scripts/grpo.py {FLAGS}",
+        f"trl distillation {FLAGS}",
+        f"torchrun --nproc-per-node 8 examples/scripts/online_dpo.py {FLAGS}",
         f"python run_dpo.py {FLAGS}",
         f"llamafactory-cli train --stage ppo {FACTORY}",
         f"accelerate launch src/train_bash.py --stage=ppo {FACTORY}",
@@ -34,6 +34,8 @@ def test_other_objectives_are_rejected(script: str) -> None:
     [
         (f"trl dpo {FLAGS}", "dpo"),
         (f"trl kto {FLAGS}", "kto"),
+        (f"trl grpo {FLAGS}", "grpo"),
+        (f"torchrun --nproc-per-node 8 trl/scripts/rloo.py {FLAGS}", "grpo"),
         (f"trl reward {FLAGS}", "reward"),
         (f"accelerate launch -m trl.scripts.dpo {FLAGS}", "dpo"),
         (f"accelerate launch --num_processes 8 examples/scripts/dpo.py {FLAGS}", "dpo"),

@@ -15,6 +15,8 @@ from reconciler.core.launch.frameworks.llama_factory import LLAMA_FACTORY
 from reconciler.core.launch.frameworks.llama_recipes import LLAMA_RECIPES
 from reconciler.core.launch.frameworks.ms_swift import MEGATRON_SWIFT, MS_SWIFT
 from reconciler.core.launch.frameworks.qwen import QWEN
+from reconciler.core.launch.frameworks.reinforcement.openrlhf import OPENRLHF
+from reconciler.core.launch.frameworks.reinforcement.verl import VERL, VERL_SFT
 from reconciler.core.launch.frameworks.script import SCRIPT, TRAINER_SCRIPT
 from reconciler.core.launch.frameworks.torchtune import TORCHTUNE
 from reconciler.core.launch.frameworks.transformers import TRANSFORMERS
@@ -35,6 +37,9 @@ FRAMEWORKS: tuple[Framework, ...] = (
     MEGATRON,
     TORCHTITAN,
     NEMO,
+    OPENRLHF,
+    VERL,
+    VERL_SFT,
     DEEPSPEED_CHAT,
     FASTCHAT,
     TRANSFORMERS,

@@ -4,6 +4,7 @@ from reconciler.core.launch.framework import Command, Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import count_per_node
 from reconciler.core.launch.objective import OTHER_OBJECTIVES, PREFERENCES
+from reconciler.core.launch.rollout import RolloutFlags, read_rollout
 from reconciler.core.patterns import later
 
 _read_counts = count_per_node((), (), ("NPROC_PER_NODE", "NNODES"))
@@ -20,6 +21,21 @@ def _read_processes(extraction: Extraction) -> None:
         )
         extraction.reject("processes", message, None, "set NPROC_PER_NODE")
 
+
+_ROLLOUT = RolloutFlags(
+    prompt=("max_length",),
+    answer=("max_completion_length",),
+    prompt_tokens="2048",
+    answer_tokens="512",
+    engine=("use_vllm",),
+    mode=("vllm_mode",),
+    fraction=("vllm_gpu_memory_utilization",),
+    default_fraction="0.9",
+    sleep=("sleep_level",),
+    alone=("offload_model", "offload_optimizer"),
+    beta=("beta",),
+    has_reference=True,
+)
 
 MEGATRON_SWIFT = Framework(
     name="megatron-swift",
@@ -50,7 +66,8 @@ MS_SWIFT = Framework(
     | {"method": "lora", "precision": "bf16"},  # torch_dtype is the model's own, and bf16 follows it
     other_objectives=later(rf"swift(?: |\.cli\.){OTHER_OBJECTIVES}"),
     objective_settings=("rlhf_type",),
-    objectives=PREFERENCES | {"rm": "reward", "rlhf": "dpo"},
+    objectives=PREFERENCES | {"rm": "reward", "rlhf": "dpo", "grpo": "grpo"},
+    read_rollout=lambda extraction: read_rollout(extraction, _ROLLOUT),
     # Configurations in its package (swift/config), by the names that `--deepspeed` accepts.
     deepspeed_presets={
         "zero0": ("0", "none"),

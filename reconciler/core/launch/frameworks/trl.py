@@ -6,6 +6,7 @@ from reconciler.core.launch.framework import Command, Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import read_script_processes
 from reconciler.core.launch.objective import OTHER_OBJECTIVES, PREFERENCES
+from reconciler.core.launch.rollout import RolloutFlags, read_rollout
 from reconciler.core.patterns import later
 
 # Its own configurations of accelerate (trl/accelerate_configs, trl 0.9 to 1.16), by the names of `--accelerate_config`.
@@ -28,7 +29,7 @@ _COPIES = frozenset({"sft.py", "run_sft.py", "dpo.py", "kto.py", "orpo.py", "cpo
 _OBJECTIVES = (
     PREFERENCES
     | {"reward": "reward", "reward_modeling": "reward", "dpo_vlm": "dpo", "dpo_visual": "dpo"}
-    | {"run_dpo": "dpo", "run_orpo": "orpo"}
+    | {"run_dpo": "dpo", "run_orpo": "orpo", "grpo": "grpo", "rloo": "grpo"}
 )
 
 # https://huggingface.co/docs/trl/distributing_training (context parallelism, which needs FSDP 2)
@@ -38,6 +39,20 @@ _CONTEXT = {
     "--use_parallelism_config": "",
     "--parallelism_config_cp_size": "{degree}",
 }
+_ROLLOUT = RolloutFlags(
+    prompt=("max_prompt_length",),
+    answer=("max_completion_length",),
+    prompt_tokens="512",
+    answer_tokens="512",
+    engine=("use_vllm",),
+    mode=("vllm_mode",),
+    fraction=("vllm_gpu_memory_utilization",),
+    default_fraction="0.3",
+    sleep=("vllm_enable_sleep_mode",),
+    beta=("beta",),
+)
+"""GRPOConfig of trl 1.16; the length of prompts is the default of 0.15 to 0.26."""
+
 _OWN_FLAGS = frozenset({"dataset_name", "use_peft", "dataset_train_split", "dataset_text_field", "assistant_only_loss"})
 
 
@@ -79,7 +94,7 @@ TRL = Framework(
     ),
     programs=later(
         r"trl\.scripts\.\w+|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?examples/scripts/"
-        r"(?:sft\w*|dpo|dpo_vlm|kto|orpo|cpo|reward_modeling)\.py"
+        r"(?:sft\w*|dpo|dpo_vlm|kto|orpo|cpo|grpo|rloo|reward_modeling)\.py"
     ),
     matches=_matches,
     settings=TRAINER_SETTINGS
@@ -92,6 +107,7 @@ TRL = Framework(
     config_flags=("config",),
     config_keys=frozenset({"model_name_or_path"}),
     objectives=_OBJECTIVES,
+    read_rollout=lambda extraction: read_rollout(extraction, _ROLLOUT),
     loads_fp32=True,
     other_objectives=later(rf"trl(?: |\.scripts\.){OTHER_OBJECTIVES}"),
     changes=TRAINER_CHANGES

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from reconciler.core.sizing.decision import Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.memory.rollout import rollout_bytes
 from reconciler.core.sizing.memory.stacks import Stack
 from reconciler.core.sizing.memory.states import DEEPSPEED, FSDP, Shards, StateBytes, shards_of
 from reconciler.core.sizing.memory.terms import Terms, terms_of
@@ -62,10 +63,17 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
     if peak > limit:
         allocated = max(need, need + RETAINED * (limit - need), full - paged - transient.returnable)
         peak = min(peak, allocated)
+    states = resident.weights + resident.optimizer - paged
+    beside, generated = rollout_bytes(training, layout, gpu, states, terms.half if shards.weights > 1 else 0.0)
+    alone = peak
+    peak, need, floor = max(peak + beside, generated), max(need + beside, generated), floor + beside
     resident = resident._replace(optimizer=resident.optimizer - paged)
     host = (sum(_divide(terms.host, shards)) + tokens * terms.activations.host) * layout.gpus_per_worker
     return _estimate(
-        terms, resident, transient, _PeakTotals(peak, need, floor, full if paged > PAGING_THRESHOLD else None, host)
+        terms,
+        resident,
+        transient,
+        _PeakTotals(peak, need, floor, full if paged > PAGING_THRESHOLD else None, host, peak - alone),
     )
 
 
@@ -258,22 +266,26 @@ def _need(
 
 
 class _PeakTotals(NamedTuple):
-    """Bytes of one GPU; `unpaged` is set if the peak relies on paging; `host` are bytes of a node."""
+    """Bytes of one GPU; `unpaged` is set if the peak relies on paging; `host` are bytes of a node.
+
+    `rollout` is the part of the peak that the training itself does not need.
+    """
 
     peak: float
     need: float
     floor: float
     unpaged: float | None
     host: float
+    rollout: float
 
 
 def _estimate(terms: Terms, resident: _Resident, transient: _Transient, totals: _PeakTotals) -> Estimate:
     """Combine the parts. What the allocator returned is subtracted from all transient parts in proportion."""
-    peak, need, floor, unpaged, host = totals
+    peak, need, floor, unpaged, host, rollout = totals
     states = resident.weights + resident.gradients + resident.optimizer
     fraction = 1.0
     if transient.returnable:
-        fraction = max(0.0, (peak - states - transient.context) / transient.returnable)
+        fraction = max(0.0, (peak - rollout - states - transient.context) / transient.returnable)
     sizes = (
         ("weights", resident.weights),
         ("gradients", resident.gradients),
@@ -282,6 +294,7 @@ def _estimate(terms: Terms, resident: _Resident, transient: _Transient, totals: 
         ("activations", transient.activations * fraction),
         ("logits", transient.logits * fraction),
         ("overhead", transient.context),
+        *([("rollout", rollout)] if rollout else []),
     )
     return Estimate(
         peak_gib=peak / GIB,

@@ -245,7 +245,8 @@ def _states(training: Training, method: Method, stack: Stack, *, cast: bool, upc
     """Return the states on a GPU that holds all of them, without what is offloaded to the host.
 
     The reference model of preference training is a second set of weights, unless the base of adapters is one. Matrices
-    that are trained whole beside adapters are copies of the frozen ones (PEFT's `ModulesToSaveWrapper`).
+    that are trained whole beside adapters are copies of the frozen ones (PEFT's `ModulesToSaveWrapper`). A value model
+    has weights and states of its own; its gradients exist when those of the policy are freed.
     DeepSpeed's stages 1 and 2 cast the gradients of a partition to fp32 and keep a flat copy of its weights.
     """
     model, deepspeed = training.architecture, training.strategy in DEEPSPEED
@@ -273,6 +274,8 @@ def _states(training: Training, method: Method, stack: Stack, *, cast: bool, upc
     if stack.live and is_paged(training.optimizer):
         optimizer = 0.0
     temporary = 3 * trained * each.weight if deepspeed else trained * each.temporary
+    if training.critic:
+        weights, optimizer = 2 * weights, 2 * optimizer
     return StateBytes(weights, gradients / ways, optimizer / ways, temporary / ways)
 
 
@@ -325,7 +328,9 @@ def _loss(training: Training, stack: Stack) -> LossBytes:
     on_head = training.method.has_adapters and ALL_LINEAR in training.lora_targets
     logits = stack.logits_adapted if on_head else stack.logits
     entries = training.architecture.vocabulary / ways
-    scored = entries * REFERENCE_LOGITS if training.holds_reference else 0.0
+    compares = training.holds_reference and training.objective is not Objective.GRPO  # whose reference comes first
+    entries *= training.scored
+    scored = entries * REFERENCE_LOGITS if compares else 0.0
     scored += entries * SOFTCAP if training.architecture.softcap else 0.0
     uneven = 1 + min(1.0, stack.uneven / training.sequence)
     return LossBytes(

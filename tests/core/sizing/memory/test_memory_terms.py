@@ -279,6 +279,7 @@ def test_gradients_take_the_blocks_of_the_loss(batch: int, share: float) -> None
         (Objective.ORPO, 1, 2),
         (Objective.REWARD, 1, 2),
         (Objective.VALUE_HEAD, 1, 2),
+        (Objective.GRPO, 2, 1),
     ],
 )
 def test_preference_training_holds_a_reference_and_pairs(objective: Objective, copies: int, answers: int) -> None:
@@ -297,7 +298,7 @@ def test_preference_training_holds_a_reference_and_pairs(objective: Objective, c
     elif objective is Objective.VALUE_HEAD:
         assert part(preferred, "logits") < part(tuned, "logits")
     else:
-        scored = 6.0 if copies > 1 else 0.0
+        scored = 6.0 if copies > 1 and objective is not Objective.GRPO else 0.0
         assert part(preferred, "logits") == pytest.approx(answers * part(tuned, "logits") * (13.5 + scored) / 13.5)
     sharded = estimate(replace(run, strategy=Strategy.FSDP_FULL), Layout(gpus=4), wide)
     assert part(sharded, "weights") == pytest.approx(part(two, "weights") / 4)
@@ -442,3 +443,43 @@ def test_a_pipeline_keeps_gathered_weights_and_summed_gradients() -> None:
     )
     assert part(staged, "transients") >= (2 + 4) * P / 2 / GIB
     assert part(flat, "transients") < part(staged, "transients")
+
+
+def test_an_engine_beside_the_training_reserves_its_fraction() -> None:
+    run = training(objective=Objective.GRPO, has_reference=False, strategy=Strategy.FSDP_FULL)
+    wide = replace(card(), memory_gib=400.0)
+    plain, beside = (estimate(each, Layout(gpus=8), wide) for each in (run, replace(run, rollout=0.25)))
+    assert part(beside, "rollout") == pytest.approx(100.0)
+    assert beside.need_gib - plain.need_gib == pytest.approx(100.0)
+    assert beside.confidence is Confidence.LOW
+
+
+def test_a_sleeping_engine_takes_turns_with_the_training() -> None:
+    """While answers are generated, the states stay on the GPU unless they are offloaded."""
+    run = training(objective=Objective.GRPO, has_reference=False, strategy=Strategy.FSDP_FULL, rollout=0.5)
+    wide = replace(card(), memory_gib=400.0)
+    asleep = estimate(replace(run, rollout_sleeps=True), Layout(gpus=8), wide)
+    alone = estimate(replace(run, rollout_sleeps=True, rollout_alone=True), Layout(gpus=8), wide)
+    assert asleep.need_gib == pytest.approx(200.0 + (2 + 4) * P / 8 / GIB, rel=1e-6)
+    assert alone.need_gib == pytest.approx(200.0)
+
+
+def test_a_policy_that_generates_holds_all_weights_and_the_cache_of_its_answers() -> None:
+    run = training(objective=Objective.GRPO, has_reference=False, strategy=Strategy.ZERO3, generates=True)
+    found = estimate(run, Layout(gpus=8, batch=64), replace(card(), memory_gib=4000.0))
+    cache = 64 * 2048 * 4 * 32 * 32 * 128
+    assert found.need_gib >= (2 * P + cache) / GIB
+
+
+def test_a_value_model_doubles_weights_and_states() -> None:
+    run = training(objective=Objective.GRPO, has_reference=False, strategy=Strategy.FSDP_FULL)
+    wide = replace(card(), memory_gib=400.0)
+    policy, both = (estimate(each, Layout(gpus=8), wide) for each in (run, replace(run, critic=True)))
+    for name, times in (("weights", 2), ("optimizer", 2), ("gradients", 1)):
+        assert part(both, name) == pytest.approx(times * part(policy, name))
+
+
+def test_the_loss_leaves_out_prompts() -> None:
+    run = training(objective=Objective.GRPO, has_reference=False, method=Method.LORA)
+    all_tokens, half = (estimate(each, Layout(gpus=1, batch=8), card()) for each in (run, replace(run, scored=0.5)))
+    assert part(half, "logits") == pytest.approx(part(all_tokens, "logits") / 2)

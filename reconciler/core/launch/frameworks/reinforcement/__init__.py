@@ -1,0 +1,1 @@
+"""Frameworks for reinforcement learning, with their own supervised and preference training."""

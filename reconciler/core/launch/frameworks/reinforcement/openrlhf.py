@@ -1,0 +1,79 @@
+"""OpenRLHF: https://github.com/OpenRLHF/OpenRLHF (`openrlhf/cli/train_*.py`)."""
+
+from reconciler.core.launch.facts import Fact
+from reconciler.core.launch.framework import Extraction, Framework
+from reconciler.core.launch.settings import is_true
+from reconciler.core.patterns import later
+
+
+def _read_method(extraction: Extraction) -> None:
+    """Read `--lora_rank` and `--load_in_4bit`."""
+    script = extraction.script
+    rank = extraction.resolve("method", script.find(("lora_rank",)))
+    quantized = script.find(("load_in_4bit",))
+    if rank is None or rank.text == "0":
+        if quantized is not None and is_true(quantized):
+            message = f"`{quantized.fact.snippet}` quantizes the weights; only adapters can be trained on them"
+            extraction.reject("method", message, quantized.fact.span, "set --lora_rank")
+        return
+    if quantized is not None and is_true(quantized):
+        extraction.add("quantisation", quantized, "4bit")
+    extraction.add("method", rank, "qlora" if "quantisation" in extraction.facts else "lora")
+
+
+def _read_sharding(extraction: Extraction) -> None:
+    """Read the stage of ZeRO, 2 by default, and `--adam_offload`. DeepSpeed keeps weights in fp32."""
+    stage = extraction.resolve("strategy", extraction.script.find(("zero_stage",)))
+    if stage is not None and stage.text in {"0", "1", "2", "3"}:
+        extraction.add("strategy", stage, "ddp" if stage.text == "0" else f"zero-{stage.text}")
+    elif stage is not None:
+        extraction.reject("strategy", f"`{stage.fact.snippet}`: the stages of ZeRO are 0 to 3", stage.fact.span)
+    elif "strategy" not in extraction.unresolved:
+        extraction.set_framework_default("strategy", "zero-2")
+    offload = extraction.script.find(("adam_offload",))
+    if offload is not None and is_true(offload):
+        extraction.add("offload", offload, "optimizer")
+
+
+def _complete(extraction: Extraction) -> None:
+    """Read the length, the steps of `--train_batch_size`, and `--ref_offload`: the reference model is on the host."""
+    is_supervised = "train_sft" in extraction.invocation.name
+    extraction.set_framework_default("sequence", "2048" if is_supervised else "512")
+    setting = extraction.script.find(("train_batch_size",))
+    text = "128" if setting is None else setting.text
+    batch, processes = extraction.number("batch"), extraction.number("processes")
+    if batch and processes and text.isdecimal() and int(text) % (batch * processes) == 0:
+        origin = f"a batch of {text} over {processes} x {batch}"
+        extraction.facts["accumulation"] = Fact(value=str(int(text) // (batch * processes)), snippet="", origin=origin)
+    reference = extraction.script.find(("ref_pretrain",))
+    if reference is not None and reference.text != extraction.script.text("pretrain"):
+        message = f"`{reference.fact.snippet}`: a reference model of another shape is not in the memory model"
+        extraction.reject("method", message, reference.fact.span, "exclude the job from sizing")
+    offload = extraction.script.find(("ref_offload",))
+    if offload is not None and is_true(offload):
+        extraction.add("reference", offload, "false")
+
+
+OPENRLHF = Framework(
+    name="openrlhf",
+    source="OpenRLHF",
+    programs=later(r"openrlhf\.cli\.train_(?:sft|dpo|kto|rm)|(?:.*/)?openrlhf/cli/train_(?:sft|dpo|kto|rm)\.py"),
+    settings={
+        "model": ("pretrain",),
+        "batch": ("micro_train_batch_size",),
+        "sequence": ("max_len",),
+        "checkpointing": ("gradient_checkpointing",),
+        "attention": ("attn_implementation", "flash_attn"),
+        "fused_loss": ("use_liger_kernel",),
+        "lora_rank": ("lora_rank",),
+        "lora_targets": ("target_modules",),
+        "context": ("ring_attn_size",),
+        "tensor": ("ds_tensor_parallel_size",),
+    },
+    defaults={"batch": "8", "checkpointing": "false", "precision": "bf16-mixed", "optimizer": "adamw_torch_fused"}
+    | {"attention": "sdpa", "fused_loss": "false", "lora_targets": "all-linear"},
+    objectives={"train_dpo": "dpo", "train_kto": "kto", "train_rm": "reward"},
+    read_method=_read_method,
+    read_sharding=_read_sharding,
+    complete=_complete,
+)

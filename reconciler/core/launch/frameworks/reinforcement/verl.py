@@ -1,0 +1,170 @@
+"""verl: https://github.com/volcengine/verl (`verl/trainer/config/ppo_trainer.yaml`, `sft_trainer.yaml`)."""
+
+from reconciler.core.launch.facts import Fact
+from reconciler.core.launch.framework import Extraction, Framework, Overrides
+from reconciler.core.launch.rollout import RolloutFlags, read_rollout
+from reconciler.core.launch.settings import Setting, is_true, parse_boolean
+from reconciler.core.patterns import later
+
+_ACTOR, _MODEL, _ROLLOUT = "actor_rollout_ref.actor.", "actor_rollout_ref.model.", "actor_rollout_ref.rollout."
+_LENGTHS = RolloutFlags(
+    prompt=("data.max_prompt_length",),
+    answer=("data.max_response_length",),
+    prompt_tokens="512",
+    answer_tokens="512",
+    engine=(f"{_ROLLOUT}name",),
+    fraction=(f"{_ROLLOUT}gpu_memory_utilization",),
+    default_fraction="0.5",
+    sleep=(f"{_ROLLOUT}free_cache_engine",),
+    alone=(f"{_ACTOR}fsdp_config.param_offload", f"{_ACTOR}fsdp_config.optimizer_offload"),
+)
+_HINT = "exclude the job from sizing, and set its number of GPUs"
+
+
+def _read_words(extraction: Extraction) -> None:
+    """Read `+name=value` words, which add a key that the configuration does not have."""
+    for field in extraction.arguments.words:
+        name, separator, text = field.text.partition("=")
+        if separator and name.startswith("+"):
+            extraction.script.add_word(name.lstrip("+"), text, field)
+
+
+def _read_ppo(extraction: Extraction) -> None:
+    """Read the policy. The reference model is always in host memory; the engine frees its memory while it trains."""
+    script = extraction.script
+    estimator = script.find(("algorithm.adv_estimator",))
+    if is_true(script.find(("reward_model.enable",))) or script.text("config_name"):
+        extraction.reject("method", "a reward model, or another configuration, is not in the memory model", None, _HINT)
+        return
+    extraction.facts["objective"] = Fact(value="grpo", snippet=extraction.invocation.name)
+    read_rollout(extraction, _LENGTHS)
+    extraction.discard("prompt")  # the logits of all tokens exist
+    if script.text(f"{_ROLLOUT}name") == "hf":
+        extraction.set_framework_default("generates", "true")
+    elif not script.has(f"{_ROLLOUT}name"):
+        extraction.discard("generates")
+        setting = extraction.resolve("rollout", script.find(_LENGTHS.fraction))
+        extraction.facts["rollout"] = Fact(value=setting.text, snippet="") if setting else Fact(value="0.5", snippet="")
+    if (free := script.find(_LENGTHS.sleep)) is None or parse_boolean(free.text) is not False:
+        extraction.set_framework_default("rollout_sleeps", "true")
+    if all(is_true(script.find((name,))) for name in _LENGTHS.alone):
+        extraction.facts["rollout_alone"] = Fact(value="true", snippet="")
+    if estimator is None or estimator.text == "gae":
+        _read_critic(extraction, estimator)
+    _read_adapters(extraction, _MODEL)
+    _read_tokens(extraction)
+
+
+def _read_critic(extraction: Extraction, estimator: Setting | None) -> None:
+    """Read the value model: of the policy's shape, and on the GPU unless it is offloaded between its updates."""
+    script = extraction.script
+    path = script.find(("critic.model.path",))
+    if path is None or path.text != script.text(f"{_MODEL}path"):
+        span = None if estimator is None else estimator.fact.span
+        extraction.reject("method", "a value model of another shape is not in the memory model", span, _HINT)
+        return
+    names = ("critic.model.fsdp_config.param_offload", "critic.model.fsdp_config.optimizer_offload")
+    if not all(is_true(script.find((name,))) for name in names):
+        extraction.facts["critic"] = Fact(value="true", snippet=path.fact.snippet, span=path.fact.span)
+
+
+def _read_adapters(extraction: Extraction, prefix: str) -> None:
+    rank = extraction.script.find((f"{prefix}lora_rank",))
+    if rank is not None and rank.text not in {"0", ""} and extraction.add_number("lora_rank", rank) is not None:
+        extraction.add("method", rank, "lora")
+        targets = extraction.script.find((f"{prefix}target_modules",))
+        if targets is not None:
+            extraction.add("lora_targets", targets, targets.text.strip("[]").replace(" ", ""))
+
+
+def _read_tokens(extraction: Extraction) -> None:
+    """Read a step of so many tokens instead of so many samples."""
+    if is_true(extraction.script.find((f"{_ACTOR}use_dynamic_bsz",))):
+        tokens = extraction.script.find((f"{_ACTOR}ppo_max_token_len_per_gpu",))
+        extraction.discard("batch")
+        extraction.facts["batch"] = Fact(value="1", snippet="")
+        extraction.add_number("sequence", tokens)
+        if tokens is None:
+            extraction.facts["sequence"] = Fact(value="16384", snippet="")
+
+
+def _read_processes(extraction: Extraction) -> None:
+    """Read the GPUs of the trainer, and shard fully."""
+    script = extraction.script
+    extraction.set_framework_default("processes", "8")
+    extraction.set_framework_default("machines", "1")
+    per_node, nodes = script.find(("trainer.n_gpus_per_node",)), script.find(("trainer.nnodes",))
+    each = extraction.add_number("processes", per_node) or 8
+    machines = extraction.add_number("machines", nodes) or 1
+    if per_node is not None and "processes" in extraction.facts:
+        extraction.add("processes", per_node, str(each * machines))
+    strategy = script.find((f"{_ACTOR}strategy",))
+    if strategy is not None and strategy.text not in {"fsdp", "fsdp2"}:
+        extraction.reject("strategy", f"`{strategy.fact.snippet}` is not modelled", strategy.fact.span, _HINT)
+    extraction.set_framework_default("strategy", "fsdp-full")
+
+
+def _complete(extraction: Extraction) -> None:
+    """Divide the answers of an update (`ppo_mini_batch_size` prompts, each `n` times) into accumulation steps."""
+    script = extraction.script
+    of_all = script.find((f"{_ACTOR}ppo_micro_batch_size",))  # before 0.3
+    if of_all is not None and "batch" not in extraction.facts and (whole := extraction.add_number("batch", of_all)):
+        extraction.add("batch", of_all, str(max(1, whole // (extraction.number("processes") or 1))))
+    counts = [script.text(f"{_ACTOR}ppo_mini_batch_size") or "256", script.text(f"{_ROLLOUT}n") or "1"]
+    batch, processes = extraction.number("batch"), extraction.number("processes")
+    if not batch or not processes or not all(text.isdecimal() for text in counts):
+        return
+    answers = int(counts[0]) * int(counts[1])
+    if answers % (batch * processes) == 0:
+        origin = f"{answers} answers over {processes} x {batch}"
+        extraction.facts["accumulation"] = Fact(value=str(answers // (batch * processes)), snippet="", origin=origin)
+
+
+def _read_sft(extraction: Extraction) -> None:
+    _read_adapters(extraction, "model.")
+    if is_true(offload := extraction.script.find(("model.fsdp_config.cpu_offload",))) and offload is not None:
+        extraction.add("offload", offload, "all")
+    extraction.set_framework_default("strategy", "fsdp-full")
+
+
+_DEFAULTS = {"optimizer": "adamw_torch", "precision": "bf16-mixed", "attention": "flash-attn-2", "accumulation": "1"}
+
+VERL = Framework(
+    name="verl",
+    source="verl",
+    programs=later(r"verl\.trainer\.main_ppo|(?:.*/)?verl/trainer/main_ppo\.py"),
+    settings={
+        "model": (f"{_MODEL}path",),
+        "batch": (f"{_ACTOR}ppo_micro_batch_size_per_gpu",),
+        "sequence": ("data.max_prompt_length",),  # with the answer's: `read_rollout`
+        "checkpointing": (f"{_MODEL}enable_gradient_checkpointing",),
+        "fused_loss": (f"{_MODEL}use_liger", f"{_MODEL}use_fused_kernels"),
+        "context": (f"{_ACTOR}ulysses_sequence_parallel_size",),
+    },
+    defaults=_DEFAULTS | {"checkpointing": "true", "fused_loss": "false"},
+    single_values=True,
+    overrides=Overrides.ALWAYS,
+    objectives={"main_ppo": "grpo"},
+    read_words=_read_words,
+    read_rollout=_read_ppo,
+    read_sharding=_read_processes,
+    complete=_complete,
+)
+VERL_SFT = Framework(
+    name="verl",
+    source="verl",
+    programs=later(r"verl\.trainer\.fsdp_sft_trainer|(?:.*/)?verl/trainer/fsdp_sft_trainer\.py"),
+    settings={
+        "model": ("model.partial_pretrain",),
+        "batch": ("data.micro_batch_size_per_gpu",),
+        "sequence": ("data.max_length",),
+        "checkpointing": ("model.enable_gradient_checkpointing",),
+        "fused_loss": ("model.use_liger",),
+        "context": ("ulysses_sequence_parallel_size",),
+    },
+    defaults=_DEFAULTS | {"batch": "4", "sequence": "1024", "checkpointing": "false", "fused_loss": "false"},
+    single_values=True,
+    overrides=Overrides.ALWAYS,
+    read_words=_read_words,
+    read_sharding=_read_sft,
+)
