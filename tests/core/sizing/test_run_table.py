@@ -174,11 +174,12 @@ def test_no_cell_makes_it_stumble(cells: dict[str, str]) -> None:
         ("kto", Objective.KTO),
         ("simpo", Objective.ORPO),
         ("rm", Objective.REWARD),
+        ("grpo", Objective.GRPO),
     ],
 )
 def test_objectives(written: str, objective: Objective) -> None:
     assert read(objective=written)[0].objective is objective
-    assert "objective: unknown value 'grpo'" in error(objective="grpo")
+    assert "objective: unknown value 'ppo'" in error(objective="ppo")
 
 
 def test_degrees_of_parallelism() -> None:
