@@ -110,7 +110,7 @@ EIGHT_B = ("size", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40S",
     [
         (
             (*EIGHT_B, "--goal", "throughput"),
-            "no such option '--goal'; it is an option of `size file` and `size write`\n",
+            "no such option '--goal'; it is an option of `size file`, `size line` and `size write`\n",
         ),
         ((*EIGHT_B, "--nodes", "2"), "--nodes requires --gpus"),
         (("size", "JOB", "--seq", "128"), "no such option '--seq'; it is an option of `size ask`\n"),

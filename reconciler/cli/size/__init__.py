@@ -39,8 +39,12 @@ class SizeCommands(click.Group):
             ]
             if not owners:
                 raise
-            message = f"no such option {error.option_name!r}; it is an option of {' and '.join(owners)}"
+            message = f"no such option {error.option_name!r}; it is an option of {_enumerated(owners)}"
             raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _expand(args: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.sizing.models.lora import adapter_parameters_or_default
 from reconciler.core.sizing.training import Attention, Method, Offload, Strategy, Training
 
 RANK = 16
@@ -33,6 +34,8 @@ _NAMES = {
     Strategy.ZERO3: "ZeRO-3",
 }
 _MAX_DEGREE = 8
+_LEAST_TRAINED = 0.02
+"""Fraction of trained parameters from which the optimizer's states matter."""
 
 
 class SavingKind(StrEnum):
@@ -86,12 +89,20 @@ def savings_of(training: Training, gpus: int, known: Collection[str] | None = No
         yield _saving(SavingKind.FUSED_LOSS, "fused loss", "fused-loss", fused_loss=True)
     if not training.checkpointing:
         yield _saving(SavingKind.CHECKPOINTING, "gradient checkpointing", "checkpointing", checkpointing=True)
-    if training.optimizer in _FULL_ADAMS:
+    if training.optimizer in _FULL_ADAMS and _trained_share(training) >= _LEAST_TRAINED:
         yield _saving(SavingKind.OPTIMIZER, "8-bit optimizer", "8-bit-optimizer", optimizer=EIGHT_BIT)
     yield Saving(kind=SavingKind.ACCUMULATION, text="gradient accumulation")
     yield from _sharding(training, gpus, known)
     yield from _context(training, gpus)
     yield from _adapters(training)
+
+
+def _trained_share(training: Training) -> float:
+    """Return the trained parameters as a fraction of the model's."""
+    if not training.method.has_adapters:
+        return 1.0
+    adapters = adapter_parameters_or_default(training.architecture, training.lora_rank, training.lora_targets)
+    return adapters / training.architecture.parameters
 
 
 def _saving(kind: SavingKind, text: str, *changes: str, **fields: Any) -> Saving:

@@ -200,6 +200,20 @@ def test_more_gpus_and_another_card_keep_the_batch() -> None:
     assert all(one.after.gpu.memory_gib > 45 and one.after.layout == layout for one in others)
 
 
+def test_the_optimizer_of_small_adapters_is_no_remedy() -> None:
+    """Its states are a thousandth of the weights; those of adapters of a high rank are not."""
+    layout = Layout(gpus=1, batch=16)
+
+    def offers(rank: int) -> bool:
+        one = training(method=Method.LORA, lora_rank=rank, lora_targets=("all-linear",), framework="trl")
+        found = remedies(question(one, layout, "NVIDIA-L40S"), layout, Situation(framework=framework("trl")))
+        listed = [kind for remedy in (*found.enough, *found.not_enough) for kind in remedy.kinds]
+        return SavingKind.OPTIMIZER in listed
+
+    assert not offers(16)
+    assert offers(512)
+
+
 def test_eager_attention_is_a_remedy_of_its_own() -> None:
     layout = Layout(gpus=8, batch=1)
     one = training(attention=Attention.EAGER, sequence=16384)
