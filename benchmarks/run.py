@@ -1,10 +1,10 @@
 """Measure what a user waits for, beside a floor and peers in the same run: `make bench`.
 
-Per corpus: cold plan; plans with a warm cache after one changed file, after one job that moves GPUs, and after
-evidence that is only newer; a change of all queues, which updates a fifth of all objects; lint, first commit; once:
-`--help`. The floor is the bare event scan of the same bytes by libyaml through PyYAML. Peers run where they are found:
-`kubectl kustomize` (build only) and `kubeconform` (schema check only). Processor time is that of all processes
-together, the least of all runs as the wall time is: it tells more where neighbours share the machine.
+Per corpus: cold plan; plans with a warm cache after one changed file, after one job that moves GPUs, after one changed
+queue, and after evidence that is only newer; a change of all queues, which updates a fifth of all objects; lint, first
+commit; once: `--help`. The floor is the bare event scan of the same bytes by libyaml through PyYAML. Peers run where
+they are found: `kubectl kustomize` (build only) and `kubeconform` (schema check only). Processor time is that of all
+processes together, the least of all runs as the wall time is: it tells more where neighbours share the machine.
 """
 
 import argparse
@@ -162,6 +162,7 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
         job.write_text(text.replace("maxRestarts: ", f"maxRestarts: {next(number)}"))
 
     rows["one file changed, warm"] = call("plan", times=runs * _SHORT_RUNS, before=(change,))
+    rows["one file changed, warm, -o json"] = call("plan", "-o", "json", times=runs * _SHORT_RUNS, before=(change,))
     job.write_text(text)
     moves = iter((16, 24, 32, 40) * 100)
     gpus = _gpus(job)
@@ -171,12 +172,23 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
 
     rows["one job moves GPUs, warm"] = call("plan", times=runs * _SHORT_RUNS, before=(move_gpus,))
     job.write_text(text)
+    queue = min(repository.glob("queues/*.yaml"))
+    queue_text = queue.read_text()
+
+    def change_queue() -> None:
+        queue.write_text(queue_text.replace("cpus: 96", f"cpus: {94 - next(number) % 40}"))
+
+    rows["one queue changed, warm"] = call("plan", times=runs, before=(change_queue,))
+    queue.write_text(queue_text)
     newer = (lambda: _observe(repository, next(number)),)
     rows["time of the evidence changed, warm"] = call("plan", times=runs * _SHORT_RUNS, before=newer)
+    git(repository, "checkout", "--quiet", "--", "evidence")
     settle(repository)
+    call("plan", times=1)
     rows["nothing changed, warm"] = call("plan", times=runs * _SHORT_RUNS)
     _change_queues(repository)
     rows["all queues changed, cold"] = call("plan", times=1, before=(forget,))
+    rows["all queues changed, cold, -o json"] = call("plan", "-o", "json", times=1, before=(forget,))
     git(repository, "checkout", "--quiet", "--", ".")
     print(f"\n{size:,} documents, {mix} mix, {sources / 1e6:.1f} MB of sources")
     _row("floor: libyaml event scan", floor, floor)

@@ -28,6 +28,8 @@ class Update(Struct, frozen=True, array_like=True):
 
 
 _decoder = msgspec.msgpack.Decoder(dict[str, Update])
+_MOST_AT_ONCE = 1_200
+"""Source files that the same workers compare: their memory grows with each file that they read."""
 
 
 def compare_updates(
@@ -58,14 +60,17 @@ def compare_updates(
             by_source[source][path] = update
         return list(by_source.values())
 
-    def work(positions: range) -> list[bytes]:
-        return [encode_updates(found) for found in compare_files([sources[position] for position in positions])]
-
     updates: dict[str, Update] = {}
     with runtime.progress("comparing", len(sources)) as advance:
-        results = in_parallel(work, len(sources), processes=runtime.processes, advance=advance)
-        for source, raw in zip(sources, results, strict=True):
-            updates.update(_decoder.decode(raw) if raw else compare_files([source])[0])
+        for start in range(0, len(sources), _MOST_AT_ONCE):
+            batch = sources[start : start + _MOST_AT_ONCE]
+
+            def work(positions: range, batch: list[str] = batch) -> list[bytes]:
+                return [encode_updates(found) for found in compare_files([batch[position] for position in positions])]
+
+            results = in_parallel(work, len(batch), processes=runtime.processes, advance=advance)
+            for source, raw in zip(batch, results, strict=True):
+                updates.update(_decoder.decode(raw) if raw else compare_files([source])[0])
     return updates
 
 

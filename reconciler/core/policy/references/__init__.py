@@ -16,7 +16,7 @@ from reconciler.core.policy.references.counting import check_counted
 from reconciler.core.policy.references.dispatch import check_dispatch
 from reconciler.core.policy.references.existence import ReferenceTargets, check_existence, check_references
 from reconciler.core.policy.references.identity import check_identity
-from reconciler.core.policy.references.products import check_products
+from reconciler.core.policy.references.products import check_products, count_stock
 from reconciler.core.policy.references.quotas import check_queues, check_quotas
 from reconciler.core.policy.references.rules import ALWAYS, COLLECTIVE, RULES, Evaluation, Rule
 from reconciler.core.policy.verdict import Verdict
@@ -116,12 +116,13 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
     workloads by themselves have the same ones before and after, so do all workloads.
     """
     verdicts: list[list[Verdict]] = []
+    stock = count_stock(inventory.nodes) if inventory is not None else None
     for rows, usage in zip((before, after), usages, strict=True):
         evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
         resolved = [_as_started(usage.resolve(row)) for row in rows]
         check_counted(evaluation, resolved)
         check_quotas(evaluation, resolved, usage)
-        check_products(evaluation, check_dispatch(evaluation, resolved, usage), inventory)
+        check_products(evaluation, check_dispatch(evaluation, resolved, usage), inventory, stock)
         verdicts.append(evaluation.verdicts)
     old, new = ([verdict for verdict in side if verdict.rule in COLLECTIVE] for side in verdicts)
     return tuple(verdict for verdict in verdicts[1] if verdict.rule not in COLLECTIVE) if old == new else None

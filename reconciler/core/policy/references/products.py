@@ -17,7 +17,7 @@ _MAX_NAMES = 5  # products that a hint names
 _MAX_SUGGESTED = 50  # products that a wrong one is compared with; every workload may select a wrong one
 
 
-class _Stock(Struct, kw_only=True):
+class Stock(Struct, kw_only=True):
     """Nodes that have a product, by their number of GPUs: all of them, and those that are schedulable."""
 
     nodes: Counter[int] = field(default_factory=Counter)
@@ -25,6 +25,7 @@ class _Stock(Struct, kw_only=True):
     pods: dict[int, tuple[int, int]] = field(default_factory=dict)  # remembers `fits`
 
     def add(self, gpus: int, count: int, *, unschedulable: bool) -> None:
+        """Add nodes with so many GPUs each."""
         self.nodes[gpus] += count
         if not unschedulable:
             self.schedulable[gpus] += count
@@ -50,8 +51,13 @@ def _total(nodes: Mapping[int, int]) -> int:
     return sum(size * count for size, count in nodes.items())
 
 
-def check_products(evaluation: Evaluation, rows: Sequence[ObjectSummary], inventory: Inventory | None) -> None:
-    """Check every workload with GPUs, including suspended ones, and every flavor."""
+def check_products(
+    evaluation: Evaluation,
+    rows: Sequence[ObjectSummary],
+    inventory: Inventory | None,
+    stock: Mapping[str, Stock] | None = None,
+) -> None:
+    """Check every workload with GPUs, including suspended ones, and every flavor. `stock` is that of the inventory."""
     workloads = [row for row in rows if row.demands and not row.provides]
     flavors = [row for row in rows if row.queue_role is QueueRole.FLAVOR and row.product]
     for row in workloads:
@@ -59,7 +65,7 @@ def check_products(evaluation: Evaluation, rows: Sequence[ObjectSummary], invent
             hint = "leave them out of the quotas, or run it without GPUs"
             evaluation.report("quota.daemon-set", row, _on_each_node(row, inventory), hint=hint)
     if inventory is not None:
-        _check_stock(evaluation, workloads, flavors, _stock(inventory.nodes))
+        _check_stock(evaluation, workloads, flavors, count_stock(inventory.nodes) if stock is None else stock)
     elif workloads or flavors:
         _report_unknown(evaluation, workloads or flavors)
 
@@ -114,7 +120,7 @@ def _check_stock(
     evaluation: Evaluation,
     workloads: Sequence[ObjectSummary],
     flavors: Sequence[ObjectSummary],
-    stock: Mapping[str, _Stock],
+    stock: Mapping[str, Stock],
 ) -> None:
     for row in flavors:
         if row.product not in stock:
@@ -145,29 +151,25 @@ def _report_unknown(evaluation: Evaluation, rows: Sequence[ObjectSummary], resou
     evaluation.report("quota.no-evidence", first, f"{message} (this object{others})", hint=hint)
 
 
-def _stock(nodes: Iterable[Node]) -> dict[str, _Stock]:
+def count_stock(nodes: Iterable[Node]) -> dict[str, Stock]:
     """Return the nodes by every name that a pod may select their product by; the empty name has all nodes.
 
     The resource key of a vendor has the vendor's nodes, and those whose vendor is unknown.
     """
-    stock: dict[str, _Stock] = {"": _Stock(), **{vendor.resource: _Stock() for vendor in Vendor}}
+    stock: dict[str, Stock] = {"": Stock(), **{vendor.resource: Stock() for vendor in Vendor}}
     alike = Counter(
-        (
-            node.product,
-            tuple([(label, node.labels[label]) for label in PRODUCT_LABELS if label in node.labels]),
-            node.gpus,
-            not node.is_open,
-        )
+        (node.product, tuple(map(node.labels.get, PRODUCT_LABELS)), node.gpus, node.is_open)
         for node in nodes
         if node.gpus
     )
-    for (product, labels, gpus, unschedulable), count in alike.items():
+    for (product, values, gpus, is_open), count in alike.items():
+        labels = [(label, value) for label, value in zip(PRODUCT_LABELS, values, strict=True) if value is not None]
         texts = [text for label in labels for text in label]
         vendor = vendor_in((product, *texts))
         keys = [each.resource for each in Vendor if vendor in (each, None)]
         names = {product, *(value for _, value in labels)} - {""}
         for name in ("", *keys, *sorted(names)):
-            stock.setdefault(name, _Stock()).add(gpus, count, unschedulable=unschedulable)
+            stock.setdefault(name, Stock()).add(gpus, count, unschedulable=not is_open)
     return stock
 
 
@@ -180,7 +182,7 @@ _RESOURCES = frozenset(vendor.resource for vendor in Vendor)
 
 
 def _report_missing_product(
-    evaluation: Evaluation, row: ObjectSummary, product: str, stock: Mapping[str, _Stock]
+    evaluation: Evaluation, row: ObjectSummary, product: str, stock: Mapping[str, Stock]
 ) -> None:
     names = sorted(name for name in stock if name and name not in _RESOURCES)
     listed = f"products in the evidence: {', '.join(names[:_MAX_NAMES])}" if names else "the evidence has no GPUs"
@@ -188,7 +190,7 @@ def _report_missing_product(
     evaluation.report("quota.product", row, message, hint=suggest(product, names[:_MAX_SUGGESTED]) or listed)
 
 
-def _check_demand(evaluation: Evaluation, row: ObjectSummary, demand: Demand, stock: Mapping[str, _Stock]) -> None:
+def _check_demand(evaluation: Evaluation, row: ObjectSummary, demand: Demand, stock: Mapping[str, Stock]) -> None:
     nodes, cluster = stock.get(_stock_key(demand)), evaluation.cluster.name
     if nodes is None:
         _report_missing_product(evaluation, row, demand.product, stock)
