@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,7 +104,16 @@ def _nothing_outside(seen: tuple[tuple[str, str], ...], root: Path) -> None:
     programs = {name for event, name in seen if event in {"subprocess.Popen", "os.posix_spawn", "os.exec"}}
     assert {os.path.basename(name) for name in programs} <= {"git"}  # noqa: PTH119 - an argument, not a path
     assert not {event for event, _ in seen} & {"os.system", "socket.connect"}
-    ours = (str(root), str(root.parent / "cache"), str(ROOT), "/dev/null", "/dev/urandom", "/proc/", "/tmp", "/usr/lib")
+    ours = (
+        str(root),
+        str(root.parent / "cache"),
+        str(ROOT),
+        "/dev/null",
+        "/dev/urandom",
+        "/proc/",
+        tempfile.gettempdir(),
+        "/usr/lib",
+    )
     for event, name in seen:
         if event not in {"open", "os.listdir"} or not name.startswith("/"):
             continue
