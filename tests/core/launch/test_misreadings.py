@@ -194,6 +194,13 @@ READ = {
         {},
         "method=int8-lora quantisation=8bit",
     ),
+    "Unsloth: how it saves is not how it loads": (
+        "python unsloth-cli.py --model_name org/model --quantization q4_k_m",
+        {},
+        "method=lora checkpointing=true offloads_activations=true lora_rank=16",
+    ),
+    "Unsloth: its command loads 4 bits": ("unsloth train --model org/model", {}, "method=qlora lora_rank=64"),
+    "TRL: RLOO has a reference model": (f"trl rloo {QWEN}", {}, "objective=grpo reference=true"),
     "context parallelism by accelerate": (
         f"accelerate launch --use_fsdp --parallelism_config_cp_size 4 examples/scripts/sft.py {QWEN}",
         {},
@@ -242,7 +249,7 @@ REFUSED = {
     "ms-swift: device_map": ("swift sft --model Qwen/Qwen2.5-7B --max_length 9 --device_map auto", {}, "one by one"),
     "ms-swift: Unsloth": ("swift sft --model Qwen/Qwen2.5-7B --max_length 9 --tuner_backend unsloth", {}, "kernels"),
     "ms-swift: Megatron": ("megatron sft --load Qwen2.5-7B-mcore --tensor_model_parallel_size 4", {}, "Megatron"),
-    "Unsloth's command": ("python unsloth-cli.py --model_name unsloth/llama-3-8b --max_seq_length 2048", {}, "Unsloth"),
+    "a script with Unsloth": ("python train_unsloth.py --model_name org/model --max_seq_length 9", {}, "Unsloth"),
     "torchtitan": ("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file c.toml", {}, "torchtitan"),
     "TRL: a missing file of accelerate": (f"trl sft {QWEN} --accelerate_config my.yaml", {}, "not in the repository"),
     "transformers: a missing file of FSDP": (

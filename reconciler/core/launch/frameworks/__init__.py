@@ -5,7 +5,8 @@ from functools import cache
 from typing import Any
 
 from reconciler.core.launch.framework import Framework, Invocation
-from reconciler.core.launch.frameworks.alpaca_lora import ALPACA_LORA
+from reconciler.core.launch.frameworks.adapters.alpaca_lora import ALPACA_LORA
+from reconciler.core.launch.frameworks.adapters.unsloth import UNSLOTH
 from reconciler.core.launch.frameworks.axolotl import AXOLOTL
 from reconciler.core.launch.frameworks.deepspeed_chat import DEEPSPEED_CHAT
 from reconciler.core.launch.frameworks.fastchat import FASTCHAT
@@ -21,7 +22,7 @@ from reconciler.core.launch.frameworks.script import SCRIPT, TRAINER_SCRIPT
 from reconciler.core.launch.frameworks.torchtune import TORCHTUNE
 from reconciler.core.launch.frameworks.transformers import TRANSFORMERS
 from reconciler.core.launch.frameworks.trl import TRL
-from reconciler.core.launch.frameworks.unsupported import MEGATRON, NEMO, TORCHTITAN, UNSLOTH
+from reconciler.core.launch.frameworks.unsupported import MEGATRON, NEMO, TORCHTITAN, UNSLOTH_SCRIPT
 from reconciler.core.launch.settings import script_arguments
 
 FRAMEWORKS: tuple[Framework, ...] = (
@@ -34,6 +35,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
     MS_SWIFT,
     MEGATRON_SWIFT,
     UNSLOTH,
+    UNSLOTH_SCRIPT,
     MEGATRON,
     TORCHTITAN,
     NEMO,

@@ -2,6 +2,8 @@
 
 from collections.abc import Set as AbstractSet
 
+from msgspec.structs import replace
+
 from reconciler.core.launch.framework import Command, Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import read_script_processes
@@ -52,6 +54,13 @@ _ROLLOUT = RolloutFlags(
     beta=("beta",),
 )
 """GRPOConfig of trl 1.16; the length of prompts is the default of 0.15 to 0.26."""
+
+
+def _read_rollout(extraction: Extraction) -> None:
+    """Read the rollout. RLOO's `beta` is 0.05 by default (RLOOConfig), so that it has a reference model."""
+    is_rloo = "rloo" in extraction.invocation.name.rpartition("/")[2]
+    read_rollout(extraction, replace(_ROLLOUT, has_reference=is_rloo))
+
 
 _OWN_FLAGS = frozenset({"dataset_name", "use_peft", "dataset_train_split", "dataset_text_field", "assistant_only_loss"})
 
@@ -107,7 +116,7 @@ TRL = Framework(
     config_flags=("config",),
     config_keys=frozenset({"model_name_or_path"}),
     objectives=_OBJECTIVES,
-    read_rollout=lambda extraction: read_rollout(extraction, _ROLLOUT),
+    read_rollout=_read_rollout,
     loads_fp32=True,
     other_objectives=later(rf"trl(?: |\.scripts\.){OTHER_OBJECTIVES}"),
     changes=TRAINER_CHANGES

@@ -6,12 +6,10 @@ from reconciler.core.patterns import later
 
 _SETTINGS = {"model": ("model", "model_name"), "batch": ("batch_size",), "sequence": ("max_seq_length",)}
 
-UNSLOTH = Framework(
-    name="unsloth",
+UNSLOTH_SCRIPT = Framework(
+    name="unsloth script",
     source="",
-    unsupported="trains with Unsloth, whose kernels and offloading are not modelled",
-    commands=(Command(program="unsloth", verbs=later("train"), read_processes=read_script_processes),),
-    programs=later(r"(?:.*/)?unsloth[-_]cli\.py|unsloth_cli(?:\..*)?"),
+    unsupported="trains with Unsloth by flags of its own",
     matches=lambda script, _flags: "unsloth" in script.lower(),
     settings=_SETTINGS,
     defaults={},

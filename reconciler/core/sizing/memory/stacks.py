@@ -139,6 +139,8 @@ STACKS: Mapping[str, Stack] = MappingProxyType(
         "llama-factory": Stack(upcast=False),  # casts the norms alone, and only with `upcast_layernorm`
         "axolotl": Stack(upcast=False),  # casts embedding, head and norms back to the type of computation
         # Cross entropy works in place on logits in 2 bytes (verl/utils/torch_functional.py); entropies are in fp32.
+        # Its cross entropy works in place on logits in 2 bytes (unsloth/kernels/cross_entropy_loss.py).
+        "unsloth": Stack(upcast=False, logits=4.0, logits_live=4.0, logits_adapted=4.0),
         "verl": Stack(upcast=False, logits=6.0, logits_live=6.0, logits_adapted=6.0),
         "llama-recipes": Stack(low=0.85, high=1.2, links=0.0, across=0.0, reserved=0.0),
     }
