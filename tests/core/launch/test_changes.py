@@ -176,9 +176,10 @@ def test_the_launchers_names_are_known() -> None:
     assert {name for name in names if TABLES.flags.effect("accelerate", name) == "unknown"} == set()
 
 
-def test_every_framework_that_is_sized_names_changes() -> None:
+def test_every_framework_for_fine_tuning_names_changes() -> None:
+    """Bases of alpaca-lora are in 8 bits; verl and OpenRLHF train by rewards, where nobody has tested the changes."""
     silent = {row.name for row in FRAMEWORKS if row.name and not row.unsupported and not row.changes}
-    assert silent == {"alpaca-lora"}  # its bases are in 8 bits, which are refused
+    assert silent == {"alpaca-lora", "verl", "openrlhf"}
 
 
 def test_accelerate_comes_before_a_framework_without_a_file() -> None:
