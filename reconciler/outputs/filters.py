@@ -69,6 +69,7 @@ def apply_filters(plan: Plan, filters: Filters) -> Filtered:
         changes=changes,
         jobs=tuple(job for job in plan.jobs if (job.cluster, job.key) in keys),
         capacity=tuple(line for line in plan.capacity if _wanted(filters, "cluster", line.cluster)),
+        costs=tuple(line for line in plan.costs if _wanted(filters, "cluster", line.cluster)),
         evidence_changes=tuple(one for one in plan.evidence_changes if _wanted(filters, "cluster", one.cluster)),
         quarantines=tuple(one for one in plan.quarantines if _wanted(filters, "cluster", one.cluster)),
         health_policies=tuple(one for one in plan.health_policies if _wanted(filters, "cluster", one.cluster)),

@@ -12,6 +12,7 @@ from reconciler.core.config.config import (
     Vendor,
     parse_config,
 )
+from reconciler.core.config.prices import NO_PRICES, Prices
 from reconciler.core.config.sizing import (
     Goal,
     Labels,
@@ -22,6 +23,7 @@ from reconciler.core.config.sizing import (
 )
 
 __all__ = [
+    "NO_PRICES",
     "Backend",
     "Budgets",
     "Cluster",
@@ -29,6 +31,7 @@ __all__ = [
     "Goal",
     "Labels",
     "OnImmutableChange",
+    "Prices",
     "Requester",
     "RuleSetting",
     "Selector",

@@ -5,9 +5,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.config.drift import DriftPolicy, drift_violations, parse_drift
 from reconciler.core.config.pod_paths import DeclaredPods, parse_pod_paths, pod_path_violations
+from reconciler.core.config.prices import NO_PRICES, Prices, parse_prices
 from reconciler.core.config.sizing import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.core.objects import FieldPath, SourceRef
 from reconciler.core.problems import Problem, Violation
@@ -77,6 +79,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     external: tuple[str, ...] = ()
     applied_by: Requester | None = None  # None: unknown
     sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
+    prices: Prices = NO_PRICES  # the cluster's own, else those of the repository
 
 
 class RuleSetting(Struct, frozen=True, kw_only=True):
@@ -141,7 +144,9 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
     shipped = Config(clusters=())
     return (
         Config(
-            clusters=tuple(_cluster(entry, spec.get("sizing", {})) for entry in spec["clusters"]),
+            clusters=tuple(
+                _cluster(entry, spec.get("sizing", {}), spec.get("prices", {})) for entry in spec["clusters"]
+            ),
             name=text(document.metadata.get("name")),
             sources=tuple(_normalize(written) for written in spec.get("sources", shipped.sources)),
             policies=tuple(_normalize(written) for written in spec.get("policies", shipped.policies)),
@@ -165,8 +170,9 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
     )
 
 
-def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any]) -> Cluster:
+def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any], prices: Mapping[str, Any]) -> Cluster:
     select = entry.get("select", {})
+    own_prices = parse_prices(prices, entry.get("prices"))
     return Cluster(
         name=entry["name"],
         backend=Backend(entry.get("backend", Backend.KAI)),
@@ -178,7 +184,8 @@ def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any]) -> Cluster:
         ),
         external=tuple(entry.get("external", ())),
         applied_by=_requester(entry.get("appliedBy")),
-        sizing=sizing_settings(merge_sizing(sizing, entry.get("sizing", {}))),
+        sizing=replace(sizing_settings(merge_sizing(sizing, entry.get("sizing", {}))), hours=own_prices),
+        prices=own_prices,
     )
 
 
@@ -208,6 +215,13 @@ def _violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _folder_violations(spec)
     yield from drift_violations(spec)
     yield from pod_path_violations(spec)
+    for index, cluster in enumerate(spec["clusters"]):
+        if "prices" in cluster and "prices" not in spec:
+            message = "has no currency: the repository has no prices"
+            hint = "add spec.prices with the currency of the whole repository"
+            yield Violation(
+                rule="config.prices", path=("spec", "clusters", index, "prices"), message=message, hint=hint
+            )
     for path, message, hint in sizing_errors(spec):
         yield Violation(rule="config.sizing", path=path, message=message, hint=hint)
 

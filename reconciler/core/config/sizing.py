@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.config.prices import NO_PRICES, Prices
 from reconciler.core.engines import ANALYTIC, ENGINES, Engine
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import is_label_value, is_qualified_name
@@ -60,7 +61,7 @@ class SizingSettings(Struct, frozen=True, kw_only=True):
 
     `engine_section` holds the engine's own section as key-value pairs, because settings are hashed and stored. `safety`
     is the memory to keep free, as a fraction of the estimate. `prices` are relative costs of one hour that override the
-    shipped ones.
+    shipped ones; `hours` are those in money.
     """
 
     select: SizedJobs = SizedJobs()
@@ -78,6 +79,7 @@ class SizingSettings(Struct, frozen=True, kw_only=True):
     patch_cpu_request: bool = True
     unsuspend: bool = False
     prices: tuple[tuple[str, float], ...] = ()  # (product, price)
+    hours: Prices = NO_PRICES  # `prices` of the repository or the cluster
     write: Write = Write.RENDERED
     labels: Labels = Labels()
     when_pending: Unanswered = Unanswered.BLOCK

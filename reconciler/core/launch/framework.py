@@ -226,6 +226,7 @@ class Extraction:
         self.defaults: dict[str, Fact] = {}
         self.diagnostics: list[Diagnostic] = []
         self.doubts: list[Diagnostic] = []
+        self.length: dict[str, float] = {}
 
     def find(self, fact: str) -> Setting | None:
         """Return the script's setting for a fact, by the framework's names."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.core.launch.facts import Diagnostic, Fact
 from reconciler.core.launch.framework import Framework, Launcher, LaunchLine
@@ -24,7 +24,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     `facts` come from the line and its configuration files, `defaults` from the framework; each names its origin.
     `unresolved` explains facts that are set to a value that is unknown before the job runs; `unread` are all settings
     that say nothing about a fact, of which `review_flags` judges the effect; `doubts` are values whose effect on memory
-    is not modelled.
+    is not modelled. `length` has what ends the run, if stated: `steps` (updates of the weights) or `epochs`.
 
     Facts with whole numbers: `batch` (samples per process and step), `global_batch` (of all processes, from
     AUTOCONF_BATCH_SIZE), `processes` (of all machines), `machines`, `sequence`, `accumulation`, `lora_rank`, `tensor`,
@@ -46,6 +46,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     unresolved: tuple[Diagnostic, ...] = ()
     unread: tuple[UnreadSetting, ...] = ()
     doubts: tuple[Diagnostic, ...] = ()
+    length: Mapping[str, float] = field(default_factory=dict)
     not_editable: str = ""
 
     @property

@@ -64,6 +64,7 @@ def parse_launch(
         unresolved=tuple(extraction.unresolved.values()),
         unread=_unread(extraction),
         doubts=tuple(extraction.doubts),
+        length=extraction.length,
         not_editable=_not_editable(line),
     )
     # A missing fact may be among the unknown words; then only those are reported.

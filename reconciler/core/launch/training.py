@@ -9,7 +9,9 @@ from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.launch.objective import read_objective
 from reconciler.core.launch.parallelism import read_parallelism
 from reconciler.core.launch.settings import Setting, is_true, parse_boolean
+from reconciler.core.patterns import later
 
+_POSITIVE = later(r"[0-9]{1,9}(?:\.[0-9]{1,4})?")
 _NUMBERS = frozenset({"batch", "sequence", "accumulation", "lora_rank", "pipeline"})
 _SWITCHES = frozenset({"fused_loss", "dora"})
 _READ_SEPARATELY = frozenset(
@@ -93,11 +95,28 @@ def read_training(extraction: Extraction) -> None:
         switch = extraction.script.find((flag,))
         if switch is not None and is_true(switch):
             extraction.add("optimizer", switch, optimizer)
+    _read_length(extraction)
     read_parallelism(extraction)
     _read_saved_modules(extraction)
     _read_checkpointing(extraction)
     _read_attention(extraction)
     (extraction.framework.read_precision or _read_precision)(extraction)
+
+
+_LENGTHS = {
+    "steps": ("max_steps", "max_train_steps", "train.max_steps", "training.steps"),
+    "epochs": ("num_train_epochs", "num_epochs", "epochs", "train.epochs"),
+}
+"""Flags and keys of the frameworks that end a run. A step is one update of the weights."""
+
+
+def _read_length(extraction: Extraction) -> None:
+    """Read how long the run is. It does not change the size, so what is unknown or not positive is left out."""
+    for name, flags in _LENGTHS.items():
+        setting = extraction.script.find(flags)
+        text = "" if setting is None or setting.reason else setting.text
+        if setting is not None and _POSITIVE.fullmatch(text) and float(text) > 0:
+            extraction.length[name] = float(text)
 
 
 def _optimizer(framework: Framework, name: str) -> str:

@@ -205,9 +205,16 @@ def job_changes(edits: Iterable[Edit]) -> tuple[JobChange, ...]:
                 source=edit.change.source,
                 key_before=edit.row_before.key if edit.row_before and word in _MOVED else None,
                 cluster_before=edit.row_before.cluster if edit.row_before and word in _MOVED else "",
+                gpu_hours_before=gpu_hours(edit.row_before),
+                gpu_hours_after=gpu_hours(edit.row_after),
             )
         )
     return tuple(_join_resizes(jobs))
+
+
+def gpu_hours(row: ObjectSummary | None) -> float | None:
+    """Return the GPU hours of a job's whole run; None if they are unknown, or it does not run."""
+    return None if row is None or row.suspended or not row.gpu_hours else row.gpu_hours
 
 
 def _join_resizes(jobs: list[JobChange]) -> Iterator[JobChange]:
@@ -219,7 +226,7 @@ def _join_resizes(jobs: list[JobChange]) -> Iterator[JobChange]:
         if old is None or new is None or job not in (old, new):
             yield job
         elif job is new:
-            yield replace(job, word="resized", gpus_before=old.gpus_before)
+            yield replace(job, word="resized", gpus_before=old.gpus_before, gpu_hours_before=old.gpu_hours_before)
 
 
 def _name(job: JobChange) -> tuple[str, str, str]:
@@ -253,10 +260,11 @@ def _word(edit: Edit) -> str:
 
 
 def _resized_word(before: ObjectSummary, after: ObjectSummary) -> str:
-    """Return the word of a job by its GPUs: as many of another product are a change."""
+    """Return the word of a job by its GPUs: as many of another product, or for other hours, are a change."""
     if _size(before) != _size(after):
         return "resized"
-    return "changed" if before.demands != after.demands else ""
+    is_changed = before.demands != after.demands or before.gpu_hours != after.gpu_hours
+    return "changed" if is_changed else ""
 
 
 def _size(row: ObjectSummary) -> tuple[object, ...]:

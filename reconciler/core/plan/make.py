@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from reconciler.core.plan.approvals import apply_approvals
 from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.changed_paths import compare_paths
+from reconciler.core.plan.costs import cost_lines, with_money
 from reconciler.core.plan.digest import approval_digest, digest
 from reconciler.core.plan.edits import Edit, make_edits
 from reconciler.core.plan.gpus import capacity_lines, evidence_changes, gpu_lines, job_changes, queue_lines, with_queue
@@ -28,6 +29,7 @@ def make_plan(inputs: Inputs) -> Plan:
     changes = tuple(_with_version(inputs, edit.change) for edit in edits)
     problems = (*inputs.problems, *inputs.live.problems, *find_refusals(edits, inputs.kinds))
     gpus, queues = gpu_lines(before, after), queue_lines(before, after)
+    jobs = with_money(job_changes(edits), inputs.config)
     measured = inputs.inventories if inputs.inventories_before is None else inputs.inventories_before
     capacity = capacity_lines(after, measured, inputs.inventories, inputs.evidence_ages)
     plan = Plan(
@@ -46,7 +48,8 @@ def make_plan(inputs: Inputs) -> Plan:
         evidence_changes=evidence_changes(measured, inputs.inventories),
         quarantines=inputs.quarantines,
         health_policies=inputs.health_policies,
-        jobs=job_changes(edits),
+        jobs=jobs,
+        costs=cost_lines(gpus, jobs, inputs.config),
         kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),

@@ -156,8 +156,8 @@ class QuarantineLine(Struct, frozen=True, kw_only=True, rename="camel"):
 class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     """A workload that is added, removed, resized, renamed, moved, replaced, suspended, resumed, finished or run again.
 
-    `word` is one of these, `changed` (as many GPUs of another product) or `refused` (it would have to be replaced, and
-    `onImmutableChange: refuse` forbids that).
+    `word` is one of these, `changed` (as many GPUs of another product, or for other GPU hours) or `refused` (it would
+    have to be replaced, and `onImmutableChange: refuse` forbids that).
 
     key_before, cluster_before: what it was, if it is renamed or moved. range_after: the fewest and the most GPUs that
     it may request, if an autoscaler or the job itself changes them.
@@ -174,6 +174,33 @@ class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     source: SourceRef | None = None
     key_before: ObjectKey | None = None
     cluster_before: str = ""
+    gpu_hours_before: float | None = None  # of its whole run; None: unknown
+    gpu_hours_after: float | None = None
+    money_before: float | None = None  # for these hours; None: unknown
+    money_after: float | None = None
+    currency: str = ""
+
+
+class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the GPUs of one product in one queue cost, before and after, at the prices of `reconciler.yaml`.
+
+    Money is None if the product has no price. Per hour are all running jobs of the queue. GPU hours are those of the
+    jobs in this plan whose whole run is known, and None if there is none on that side.
+    """
+
+    cluster: str
+    queue: str  # empty: no queue
+    product: str  # empty: any, whose price is unknown
+    currency: str
+    price: float | None  # of a GPU hour
+    source: str  # of the price
+    date: str  # of the price, YYYY-MM-DD
+    per_hour_before: float | None
+    per_hour_after: float | None
+    gpu_hours_before: float | None = None
+    gpu_hours_after: float | None = None
+    money_before: float | None = None  # for those hours
+    money_after: float | None = None
 
 
 class Harm(StrEnum):
@@ -328,6 +355,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     quarantines: tuple[QuarantineLine, ...] = ()
     health_policies: tuple[PolicyEffect, ...] = ()
     jobs: tuple[JobChange, ...] = ()
+    costs: tuple[CostLine, ...] = ()  # only of clusters with prices
     risks: tuple[Risk, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

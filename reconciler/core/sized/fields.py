@@ -162,6 +162,8 @@ def details(decision: Decision) -> str:
         content |= {"batch": layout.batch, "accumulation": layout.accumulation, "memory_gib": round(gpu.memory_gib, 2)}
         if estimate is not None:
             content |= {f"{name}_gib": round(getattr(estimate, f"{name}_gib"), 2) for name in ("peak", "low", "high")}
+        if decision.run is not None:
+            content |= {"tokens": round(decision.run.tokens), "gpu_hours": round(decision.run.gpu_hours, 2)}
     return _json(content)
 
 

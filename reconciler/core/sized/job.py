@@ -38,6 +38,7 @@ from reconciler.core.sizing.remedies import Remedy, Situation, find_remedies
 from reconciler.core.sizing.resolve import OFFERED, SELECTED
 from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.sizing.throughput.run_length import parse_dataset
 from reconciler.core.sizing.training import Training
 from reconciler.core.training import (
     Container,
@@ -111,8 +112,9 @@ def size_job(document: Document, context: SizingContext, *, named: bool = False)
     if launch is None or diagnostics:
         return SizedJob(document=document, problems=tuple(_problems(job, diagnostics)))
     found = cards(job, launch, context.offered, context.settings, context.tables.gpus)
-    if found.problems:
-        return SizedJob(document=document, problems=found.problems)
+    invalid = tuple(_not_a_number(job, key) for key in parse_dataset(job.annotations)[1])
+    if found.problems or invalid:
+        return SizedJob(document=document, problems=(*found.problems, *invalid))
     job_questions = _build_questions(job, launch, context, files, found.gpus, is_uncertain=bool(review.warnings))
     if job_questions.diagnostics:
         return SizedJob(document=document, problems=tuple(_problems(job, job_questions.diagnostics)))
@@ -143,6 +145,7 @@ def _build_questions(
     is_uncertain: bool,
 ) -> JobQuestions:
     """Return the questions of a job, one for each GPU product that it may get."""
+    dataset, _ = parse_dataset(job.annotations)
     selected = named_product(job)
     return build_questions(
         launch,
@@ -155,6 +158,8 @@ def _build_questions(
         folder=job.document.source.path.rpartition("/")[0],
         starts_processes=job.format.has_process_per_gpu,
         is_uncertain=is_uncertain,
+        one_node=not job.has_rendezvous,
+        dataset=dataset,
     )
 
 
@@ -225,11 +230,18 @@ def _decided(  # noqa: PLR0917 - what a job is decided by
         return replace(result, sized=sized if is_valid else None, problems=sized.problems)
     unanswered = settings.when_pending if decision.is_pending else settings.when_refused
     has_gpus = bool(job.format.total_gpus) or requested_gpus(job) is not None
-    blocks = unanswered is Unanswered.BLOCK or not has_gpus  # as written it would run without GPUs
+    is_stranded = decision.reason == DecisionReason.ONE_NODE
+    blocks = unanswered is Unanswered.BLOCK or not has_gpus or is_stranded  # as written it would run without GPUs
     severity = Severity.ERROR if blocks and not decision.is_pending else Severity.WARNING
     marked = None if blocks else mark_refused(document, decision, settings, context.evidence)
     problem = _unanswered(job, decision, question, situation, severity, has_gpus=has_gpus)
     return replace(result, sized=marked, problems=(problem,))
+
+
+def _not_a_number(job: TrainingJob, key: str) -> Problem:
+    message = f"{job.annotations[key]!r} is not a positive whole number"
+    hint = 'write the size of one epoch as digits in quotes, such as "52000"'
+    return _problem(job, "sizing.dataset", ("metadata", "annotations", key), message, hint)
 
 
 def _may_differ(job_questions: JobQuestions, chosen: Gpu, gpus: tuple[Gpu, ...]) -> bool:
@@ -296,6 +308,9 @@ def _unanswered(
     hint = "ask the engine: reconciler size record"
     if not decision.is_pending:
         hint = f"{_best_remedy(decision, question, situation)}; see: reconciler size {job.document.source.path}"
+    if decision.reason == DecisionReason.ONE_NODE:
+        rule = "sizing.rendezvous"
+        hint = "use a PyTorchJob, TrainJob or TorchrunJob, or set the address of the main process in the launch line"
     text = decision.text
     if not has_gpus and not decision.is_pending:
         text += "; the job itself requests no GPUs, so it is not rendered"

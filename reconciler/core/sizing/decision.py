@@ -61,6 +61,7 @@ class DecisionReason(StrEnum):
     PENDING = "pending"  # an engine has not answered yet
     REFUSED = "refused"  # an engine gives no recommendation
     ENGINE_ERROR = "engine-error"  # an engine failed
+    ONE_NODE = "one-node"  # needs several nodes, whose pods could not find each other
     UNKNOWN_SPEED = "unknown-speed"  # the goal is throughput, and the speed of the GPU is unknown
     INVALID = "invalid-input"  # numbers that no run can have
 
@@ -98,11 +99,31 @@ class Candidate(Struct, frozen=True, kw_only=True):
         return layout_cost(self.gpu, self.layout.gpus, self.speed, relative=True)
 
 
+class RunCost(Struct, frozen=True, kw_only=True):
+    """What a whole run takes: GPU hours with their range, and money; None if the GPU has no price.
+
+    `tokens` are those that it trains on, at the full length of its samples, so that the figures are upper bounds if
+    samples are shorter.
+    """
+
+    tokens: float
+    gpu_hours: float
+    low_gpu_hours: float
+    high_gpu_hours: float
+    money: float | None = None
+    currency: str = ""
+
+    def __str__(self) -> str:
+        """Return GPU hours with their range, and the money."""
+        money = "" if self.money is None else f", {self.money:,.2f} {self.currency}"
+        return f"{self.gpu_hours:,.1f} GPU hours ({self.low_gpu_hours:,.1f} to {self.high_gpu_hours:,.1f}){money}"
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     """The answer to a question. `chosen` is None if there is no recommendation; the job is then left unchanged.
 
     `candidates` are in the order of their evaluation. `engines` are (name, version) of all that contributed. `others`
-    are the best layouts on other GPU products, cheapest first.
+    are the best layouts on other GPU products, cheapest first. `total_tokens` are those of the whole run, if known.
     """
 
     goal: Goal
@@ -113,6 +134,24 @@ class Decision(Struct, frozen=True, kw_only=True):
     candidates: tuple[Candidate, ...]
     engines: tuple[tuple[str, str], ...]
     others: tuple[Candidate, ...] = ()
+    total_tokens: float | None = None
+
+    @property
+    def run(self) -> RunCost | None:
+        """What the whole run takes in the chosen layout; None if its tokens or the speed are unknown."""
+        chosen = self.chosen
+        if chosen is None or chosen.speed is None or self.total_tokens is None:
+            return None
+        hours = self.total_tokens * chosen.layout.gpus / 3600
+        gpu_hours = hours / chosen.speed.tokens_per_s
+        return RunCost(
+            tokens=self.total_tokens,
+            gpu_hours=gpu_hours,
+            low_gpu_hours=hours / chosen.speed.high,
+            high_gpu_hours=hours / chosen.speed.low,
+            money=round(gpu_hours, 2) * chosen.gpu.hourly if chosen.gpu.currency else None,  # as in plans
+            currency=chosen.gpu.currency,
+        )
 
     @property
     def is_pending(self) -> bool:

@@ -19,6 +19,7 @@ from reconciler.core.sizing.models.lora import (
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.resolve import resolve_gpus, resolve_model
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.sizing.throughput.run_length import NO_DATASET, Dataset, total_tokens
 from reconciler.core.sizing.training import (
     Architecture,
     Attention,
@@ -73,18 +74,29 @@ def build_questions(
     folder: str = "",
     starts_processes: bool = False,
     is_uncertain: bool = False,
+    one_node: bool = False,
+    dataset: Dataset = NO_DATASET,
 ) -> JobQuestions:
     """Build the questions of a job. A value that is written but cannot be resolved is an error, never a guess.
 
     `requested_gpus` is the number over all pods today; `selected_gpu` the product that node selector or affinity names;
     `offered` are the GPUs of the cluster; `files` and `folder` are where the model's configuration may be;
     `starts_processes`: the job's kind starts a process per GPU, whatever the line says; `is_uncertain`: the line has
-    flags whose effect on memory is not known.
+    flags whose effect on memory is not known; `one_node`: pods of several nodes could not find each other; `dataset` is
+    the size that the job states.
     """
     builder = _QuestionBuilder(launch, settings, requested_gpus, starts_processes=starts_processes)
     found = builder.build(tables, selected_gpu, offered, files, folder)
-    questions = tuple(replace(question, is_uncertain=is_uncertain) for question in found.questions)
-    return replace(found, questions=questions) if is_uncertain else found
+    questions = tuple(
+        replace(
+            question,
+            is_uncertain=is_uncertain,
+            one_node=one_node,
+            total_tokens=total_tokens(launch, question, dataset),
+        )
+        for question in found.questions
+    )
+    return replace(found, questions=questions)
 
 
 def _for_gpu(gpu: Gpu, question: Question) -> Question:
@@ -118,6 +130,7 @@ class _QuestionBuilder:
             default=settings.default_gpu_model,
             offered=offered,
             prices=settings.prices,
+            hours=settings.hours,
         )
         if isinstance(model, Diagnostic):
             self._diagnostics.append(replace(model, span=self._span("model")))

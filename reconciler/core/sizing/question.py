@@ -39,6 +39,8 @@ class Question(Struct, frozen=True, kw_only=True):
     allow_paged: bool = False  # accept layouts that fit only by paging (about 20 times slower)
     allow_disagreement: bool = False  # accept, as a last resort, a layout that an external engine expects to fail
     model_version: str = "3.1.0"  # of ado-autoconf's predictor
+    one_node: bool = False  # the pods of several nodes could not find each other
+    total_tokens: float | None = None  # of the whole run, at the full length of samples; None: unknown
 
     @property
     def margin(self) -> float:

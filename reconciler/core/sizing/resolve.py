@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.config import NO_PRICES, Prices
 from reconciler.core.launch import Diagnostic, FileReader
 from reconciler.core.sizing.gpus import Gpu, GpuTable
 from reconciler.core.sizing.models import ModelTable, parse_model_config
@@ -41,12 +42,14 @@ def resolve_gpus(
     default: str = "",
     offered: Sequence[Gpu] = (),
     prices: Sequence[tuple[str, float]] = (),
+    hours: Prices = NO_PRICES,
 ) -> GpuChoice | Diagnostic:
     """Return the GPU product that is named (several if a short name agrees with several), else all that are offered.
 
     The order is: `variable` (AUTOCONF_GPU_MODEL), `selected` (node selector, or an affinity that allows exactly one
     product), `default` of the settings, then `offered` (by the queue's flavors and the measured nodes). Measured values
-    override the table, `prices` of the settings override both. An unknown name is an error; the search stops there.
+    override the table, relative `prices` of the settings override both; `hours` are prices in money. An unknown name is
+    an error; the search stops there.
     """
     named = (
         (variable, "env AUTOCONF_GPU_MODEL"),
@@ -56,6 +59,8 @@ def resolve_gpus(
     price_of = dict(prices)
 
     def priced(gpu: Gpu) -> Gpu:
+        hour = hours.hour(gpu.product)
+        gpu = gpu if hour is None else replace(gpu, hourly=hour, currency=hours.currency)
         return replace(gpu, price=price_of[gpu.product]) if gpu.product in price_of else gpu
 
     for product, origin in named:

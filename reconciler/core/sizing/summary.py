@@ -29,6 +29,9 @@ class CandidateSummary(Struct, frozen=True, kw_only=True, rename="camel"):
     peak_gib: float | None = None
     low_gib: float | None = None
     high_gib: float | None = None
+    tokens_per_s: float | None = None  # of all GPUs; None: unknown, or it does not fit
+    cost_per_million_tokens: float | None = None
+    currency: str = ""  # empty: relative to an A100 with 80 GB
 
 
 class SizingSummary(Struct, frozen=True, kw_only=True):
@@ -56,8 +59,9 @@ def summarize(decision: "Decision", *, read: str, places: tuple[SourceRef, ...] 
 def _chosen(decision: "Decision") -> str:
     if decision.chosen is None:
         return f"no recommendation ({decision.reason}): {decision.text}"
-    gpu = decision.chosen.gpu
-    return f"{decision.text} ({gpu.product}, confidence {decision.confidence})"
+    gpu, run = decision.chosen.gpu, decision.run
+    length = "" if run is None else f"; whole run: {run}"
+    return f"{decision.text}{length} ({gpu.product}, confidence {decision.confidence})"
 
 
 def _rejected(candidates: Sequence["Candidate"]) -> str:
@@ -77,7 +81,7 @@ def _rejected(candidates: Sequence["Candidate"]) -> str:
 
 
 def _summarize_candidate(candidate: "Candidate", chosen: "Candidate | None") -> CandidateSummary:
-    estimate = candidate.estimate
+    estimate, cost = candidate.estimate, candidate.cost.per_million_tokens
     return CandidateSummary(
         gpus=candidate.layout.gpus,
         workers=candidate.layout.workers,
@@ -89,6 +93,9 @@ def _summarize_candidate(candidate: "Candidate", chosen: "Candidate | None") -> 
         peak_gib=estimate.peak_gib if estimate else None,
         low_gib=estimate.low_gib if estimate else None,
         high_gib=estimate.high_gib if estimate else None,
+        tokens_per_s=candidate.tokens_per_s and round(candidate.tokens_per_s, 1),
+        cost_per_million_tokens=cost and round(cost, 4),
+        currency=candidate.cost.currency,
     )
 
 

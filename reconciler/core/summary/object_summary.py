@@ -152,6 +152,7 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     priority: int | None = None  # of a priority class: its value
     priority_class: str = ""  # of a workload in a queue of KAI: what decides its priority
     preemptibility: str = ""  # of a workload in a queue of KAI: what it says itself
+    gpu_hours: float = 0.0  # of a sized job whose whole run is known: what it takes; 0: unknown
 
     @property
     def key(self) -> ObjectKey:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from reconciler.core.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
 from reconciler.core.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from reconciler.core.kinds.kind import ANY_KIND, Body, Kind, Kinds
@@ -21,6 +23,12 @@ from reconciler.core.summary.object_summary import (
 from reconciler.core.summary.pods import PodReading, read_pod, required_labels
 from reconciler.core.summary.uncounted import find_uncounted
 from reconciler.core.values import mapping, sequence, text
+
+_SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.fields`, which only sizing imports
+
+
+class _SizingNote(msgspec.Struct):
+    gpu_hours: float = 0.0
 
 
 def summarize(
@@ -167,7 +175,19 @@ def _workload(
         **(_preemption(row, body, pod_sets, pods) if role is QueueRole.TREE else {}),
         "needs": tuple(_needs(pod_sets, pods, namespace)),
         "uncounted": (*uncounted, *_unknown(pod_sets, pods)),
+        "gpu_hours": _gpu_hours(body),
     }
+
+
+def _gpu_hours(body: Body) -> float:
+    """Return the GPU hours that sizing predicted for the whole run, from its annotation; 0 if there are none."""
+    note = mapping(mapping(body.get("metadata")).get("annotations")).get(_SIZING)
+    if not isinstance(note, str) or '"gpu_hours"' not in note:
+        return 0.0
+    try:
+        return max(0.0, msgspec.json.decode(note, type=_SizingNote).gpu_hours)
+    except msgspec.DecodeError:
+        return 0.0
 
 
 def _nodes(pod_sets: Sequence[PodSet]) -> NodeMatch:

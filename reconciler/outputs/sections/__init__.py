@@ -19,6 +19,7 @@ from reconciler.outputs.sections.checks import (
     spent_approvals,
     warnings,
 )
+from reconciler.outputs.sections.costs import costs
 from reconciler.outputs.sections.gpus import capacity, jobs, queues
 from reconciler.outputs.sections.health import quarantines
 from reconciler.outputs.sections.live import clusters, drift
@@ -50,6 +51,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(quarantines, in_summary=True),
     SectionRow(jobs),
     SectionRow(sizing),
+    SectionRow(costs),
     SectionRow(drift, in_summary=True),
     SectionRow(errors, in_lint=True),
     SectionRow(edited),

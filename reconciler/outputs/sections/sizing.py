@@ -19,8 +19,9 @@ _COLUMNS = (
     Column("peak GiB", Form.NUMBER),
     Column("range", Form.NUMBER),
     Column("GPU GiB", Form.NUMBER),
-    Column("", Form.NOTE),
 )
+_SPEED_COLUMNS = (Column("tokens/s", Form.NUMBER), Column("per M tokens", Form.NUMBER))
+_REASON = Column("", Form.NOTE)
 
 
 def sizing(view: View) -> PageSection | None:
@@ -49,16 +50,20 @@ def sizing_facts(note: SizingSummary) -> tuple[tuple[str, tuple[Piece, ...]], ..
 
 def candidate_table(candidates: Sequence[CandidateSummary]) -> TableBlock:
     """Return the table of candidates. `>` marks the chosen one, `+` one that fits, `-` one that does not."""
-    return TableBlock(columns=_COLUMNS, rows=tuple(map(_candidate, candidates)))
+    has_speed = any(candidate.tokens_per_s is not None for candidate in candidates)
+    columns = (*_COLUMNS, *(_SPEED_COLUMNS if has_speed else ()), _REASON)
+    return TableBlock(columns=columns, rows=tuple(_candidate(one, has_speed=has_speed) for one in candidates))
 
 
-def _candidate(candidate: CandidateSummary) -> Row:
+def _candidate(candidate: CandidateSummary, *, has_speed: bool) -> Row:
+    speed = "" if candidate.tokens_per_s is None else f"{candidate.tokens_per_s:,.0f}"
     return (
         Name(_mark(candidate), Style.SUCCESS if candidate.fits else Style.DELETED),
         Styled(str(candidate.gpus), Style.STRONG if candidate.chosen else Style.PLAIN),
         str(candidate.workers),
         Name(candidate.product),
         *_memory_cells(candidate),
+        *((speed, _token_cost(candidate)) if has_speed else ()),
         candidate.text,
     )
 
@@ -68,6 +73,12 @@ def _memory_cells(candidate: CandidateSummary) -> list[str]:
     low, high = candidate.low_gib, candidate.high_gib
     band = "" if low is None or high is None else f"{low:.1f}-{high:.1f}"
     return ["" if candidate.peak_gib is None else f"{candidate.peak_gib:.1f}", band, f"{candidate.memory_gib:.1f}"]
+
+
+def _token_cost(candidate: CandidateSummary) -> str:
+    """Return the cost of a million tokens; without a price relative to an hour of an A100 with 80 GB."""
+    cost = candidate.cost_per_million_tokens
+    return "" if cost is None else f"{cost:.3f}{f' {candidate.currency}' if candidate.currency else ''}"
 
 
 def _mark(candidate: CandidateSummary) -> str:

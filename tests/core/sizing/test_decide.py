@@ -465,6 +465,25 @@ def test_prices_of_the_repository_count_if_all_cards_have_one() -> None:
     assert chosen(decided(A100, cheap)).gpu is A100
 
 
+def test_two_nodes_are_weighed_against_a_dearer_card() -> None:
+    """F-008: by the cost of a token; pods that cannot find each other stay on one node, and the plan says so."""
+    needs = {L40S.product: 16, H200.product: 8}
+
+    def estimator(training: Training, layout: Layout, gpu: Gpu) -> Estimate:
+        return fits_from(needs[gpu.product])(training, layout, gpu)
+
+    def decided(*, one_node: bool) -> Decision:
+        asked = [question(gpu=gpu, batch=16, max_gpus=16, one_node=one_node) for gpu in (L40S, H200)]
+        return decide_cheapest(asked, estimator=estimator, speed=steady)
+
+    assert (chosen(decided(one_node=False)).gpu, chosen(decided(one_node=False)).layout.workers) == (L40S, 2)
+    stuck = decided(one_node=True)
+    assert (chosen(stuck).gpu, chosen(stuck).layout.workers) == (H200, 1)
+    assert stuck.text.endswith(
+        "only with a rendezvous address: 16 x NVIDIA-L40S on 2 nodes (0.2 times the cost of a token)"
+    )
+
+
 def test_a_card_of_which_there_are_too_few_comes_last() -> None:
     """What was measured counts: eight of the cheaper card would do, and the cluster has four."""
     needs = {"NVIDIA-A100-SXM4-80GB": 2, "NVIDIA-L40S": 4}

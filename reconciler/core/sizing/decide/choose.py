@@ -12,6 +12,7 @@ from reconciler.core.sizing.decide.explain import (
     explain_alternatives,
     explain_chosen,
     explain_rejection,
+    explain_stranded,
     format_gpus,
     is_short,
 )
@@ -96,7 +97,8 @@ def decide_cheapest(
     others = _best_of_others((decision for decision in decisions if decision is not best), rank)
     if pending is not None or not fitting:
         return replace(best, others=others)
-    return replace(best, text=best.text + explain_alternatives(best, fitting[1:]), others=others)
+    text = best.text + explain_alternatives(best, fitting[1:]) + explain_stranded(best, others)
+    return replace(best, text=text, others=others)
 
 
 def _ranks(chosen: Iterable[Candidate], goal: Goal) -> _Rank:
@@ -221,6 +223,7 @@ def _decision(
         confidence=chosen.confidence,
         candidates=candidates,
         engines=_engines(opinion),
+        total_tokens=question.total_tokens,
     )
 
 
@@ -235,4 +238,5 @@ def _no_decision(
         confidence=Confidence.LOW,
         candidates=candidates,
         engines=_engines(opinion),
+        total_tokens=question.total_tokens,
     )

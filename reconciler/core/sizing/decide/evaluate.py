@@ -132,6 +132,8 @@ class Evaluator:
         speed = None
         if result.fits and self._speed is not None:
             speed = self._speed(self.question.training, layout, self.question.gpu)
+        if result.fits and self.question.one_node and layout.workers > 1:
+            result = _reject(DecisionReason.ONE_NODE)
         return Candidate(
             layout=layout,
             gpu=self.question.gpu,

@@ -24,6 +24,7 @@ _CONJUNCTIONS = {
     DecisionReason.DOES_NOT_FIT: "although",
 }
 _BY_RELEVANCE = (
+    DecisionReason.ONE_NODE,
     DecisionReason.PAGED,
     DecisionReason.DISAGREE,
     DecisionReason.BAND,
@@ -43,6 +44,8 @@ def explain_candidate(question: Question, estimate: Estimate, opinion: str, reas
     match reason:
         case DecisionReason.OK:
             text = f"{_peak(question, estimate, of)}: {_largest_parts(estimate)}"
+        case DecisionReason.ONE_NODE:
+            text = f"{_peak(question, estimate, of)}, on several nodes, whose pods have no rendezvous address"
         case DecisionReason.VETO:
             what = "weights" if question.training.method.has_adapters else "weights and gradients"
             text = f"needs {estimate.floor_gib:.1f} {of} for {what} alone"
@@ -185,6 +188,21 @@ def cost_basis(candidates: Iterable[Candidate]) -> CostBasis:
     return CostBasis(
         by_token=all(one.speed is not None for one in listed), in_money=all(one.gpu.currency for one in listed)
     )
+
+
+def explain_stranded(best: Decision, others: Iterable[Candidate]) -> str:
+    """Return the layouts on several nodes of other products that would cost less, if the pods could find each other."""
+    chosen = best.chosen
+    stranded = [one for one in others if one.reason == DecisionReason.ONE_NODE]
+    if chosen is None or not stranded:
+        return ""
+    compared = cost_basis([chosen, *stranded])
+    listed = ", ".join(
+        f"{one.layout.gpus} x {one.gpu.product} on {one.layout.workers} nodes "
+        f"({compared.price(one) / compared.price(chosen):.2g} times {compared.what})"
+        for one in stranded
+    )
+    return f"; only with a rendezvous address: {listed}"
 
 
 def _shortage(candidate: Candidate) -> str:
