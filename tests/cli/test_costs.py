@@ -37,7 +37,8 @@ def test_a_plan_shows_hours_and_money_before_and_after(fleet: Fleet) -> None:
     shown = fleet.run("plan", "--width", "150").out
     assert "Prices in EUR from contract 7, 2026-01-31" in shown
     assert f"{job['gpuHoursBefore']:,.2f} → {job['gpuHoursAfter']:,.2f}" in shown
-    assert f"{job['moneyBefore']:,.2f} → {job['moneyAfter']:,.2f} EUR" in fleet.run("plan", "-o", "markdown").out
+    review = fleet.run("plan", "-o", "markdown").out.replace("&nbsp;", " ")
+    assert f"{job['moneyBefore']:,.2f} → {job['moneyAfter']:,.2f} EUR" in review
 
 
 def test_a_dataset_that_is_no_number_is_an_error(fleet: Fleet) -> None:
