@@ -1,21 +1,47 @@
 """A plan in money: GPUs and GPU hours at the prices of `reconciler.yaml`, before and after."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.config import NO_PRICES, Config, Prices
-from reconciler.core.plan.plan import CostLine, GpuLine, JobChange
+
+if TYPE_CHECKING:
+    from reconciler.core.plan.plan import GpuLine, JobChange
 
 _DIGITS = 2
 
 
-def with_money(jobs: Iterable[JobChange], config: Config) -> tuple[JobChange, ...]:
+class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the GPUs of one product in one queue cost, before and after, at the prices of `reconciler.yaml`.
+
+    Money is None if the product has no price. Per hour are all running jobs of the queue. GPU hours are those of the
+    jobs in this plan whose whole run is known, and None if there is none on that side.
+    """
+
+    cluster: str
+    queue: str  # empty: no queue
+    product: str  # empty: any, whose price is unknown
+    currency: str
+    price: float | None  # of a GPU hour
+    source: str  # of the price
+    date: str  # of the price, YYYY-MM-DD
+    per_hour_before: float | None
+    per_hour_after: float | None
+    gpu_hours_before: float | None = None
+    gpu_hours_after: float | None = None
+    money_before: float | None = None  # for those hours
+    money_after: float | None = None
+
+
+def with_money(jobs: "Iterable[JobChange]", config: Config) -> "tuple[JobChange, ...]":
     """Return the jobs with the money for their GPU hours, where both are known."""
     return tuple(_priced(job, _prices(config, job.cluster)) for job in jobs)
 
 
-def cost_lines(gpus: Iterable[GpuLine], jobs: Sequence[JobChange], config: Config) -> tuple[CostLine, ...]:
+def cost_lines(gpus: "Iterable[GpuLine]", jobs: "Sequence[JobChange]", config: Config) -> tuple[CostLine, ...]:
     """Return what each queue costs by product, for clusters with prices. Both sides have the prices of the head."""
     return tuple(_lines(gpus, jobs, config))
 
@@ -25,7 +51,7 @@ def _prices(config: Config, cluster: str) -> Prices:
     return found.prices if found is not None else NO_PRICES
 
 
-def _priced(job: JobChange, prices: Prices) -> JobChange:
+def _priced(job: "JobChange", prices: Prices) -> "JobChange":
     price = prices.hour(job.product)
     if price is None or (job.gpu_hours_before is None and job.gpu_hours_after is None):
         return job
@@ -37,7 +63,7 @@ def _priced(job: JobChange, prices: Prices) -> JobChange:
     )
 
 
-def _lines(gpus: Iterable[GpuLine], jobs: Sequence[JobChange], config: Config) -> Iterator[CostLine]:
+def _lines(gpus: "Iterable[GpuLine]", jobs: "Sequence[JobChange]", config: Config) -> Iterator[CostLine]:
     for line in gpus:
         prices = _prices(config, line.cluster)
         if not prices.gpu_hours:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.health.effect import PolicyEffect
 from reconciler.core.objects import ObjectKey, SourceRef
+from reconciler.core.plan.costs import CostLine
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
@@ -179,28 +180,6 @@ class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     money_before: float | None = None  # for these hours; None: unknown
     money_after: float | None = None
     currency: str = ""
-
-
-class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the GPUs of one product in one queue cost, before and after, at the prices of `reconciler.yaml`.
-
-    Money is None if the product has no price. Per hour are all running jobs of the queue. GPU hours are those of the
-    jobs in this plan whose whole run is known, and None if there is none on that side.
-    """
-
-    cluster: str
-    queue: str  # empty: no queue
-    product: str  # empty: any, whose price is unknown
-    currency: str
-    price: float | None  # of a GPU hour
-    source: str  # of the price
-    date: str  # of the price, YYYY-MM-DD
-    per_hour_before: float | None
-    per_hour_after: float | None
-    gpu_hours_before: float | None = None
-    gpu_hours_after: float | None = None
-    money_before: float | None = None  # for those hours
-    money_after: float | None = None
 
 
 class Harm(StrEnum):
