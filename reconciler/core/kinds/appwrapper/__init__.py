@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.immutable import differing, every
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.kueue.labels import frozen_labels
 from reconciler.core.objects import FieldPath
@@ -37,6 +38,29 @@ def _declared(body: Body, path: FieldPath) -> list[PodSet]:
     return found
 
 
+def _frozen(before: Body, after: Body) -> list[str]:
+    """Return the components that differ: its webhook refuses every change in them, also while it is suspended.
+
+    Source: appwrapper 1.2, internal/webhook/appwrapper_webhook.go (validateAppWrapperUpdate).
+    """
+    old, new = (sequence(mapping(body.get("spec")).get("components")) for body in (before, after))
+    if len(old) != len(new):
+        return ["spec.components"]
+    fields = []
+    for index, (left, right) in enumerate(zip(map(mapping, old), map(mapping, new), strict=True)):
+        place = f"spec.components[{index}]"
+        if left.get("template") != right.get("template"):
+            fields.append(f"{place}.template")
+        if _pod_sets(left) != _pod_sets(right):
+            fields.append(f"{place}.podSets")
+    return [*fields, *differing(before, after, "spec.managedBy")]
+
+
+def _pod_sets(component: Body) -> list[tuple[int, str]]:
+    found = map(mapping, sequence(component.get("podSets")))
+    return [(count(one.get("replicas"), 1), text(one.get("path"))) for one in found]
+
+
 def _app_wrapper_progress(body: Body) -> "Progress":
     from reconciler.core.kinds.appwrapper.progress import app_wrapper_progress  # noqa: PLC0415 - few commands need it
 
@@ -49,7 +73,7 @@ KINDS = (
         kind="AppWrapper",
         components=_components,
         declared=_declared,
-        immutable=frozen_labels,
+        immutable=every(frozen_labels, _frozen),
         progress=_app_wrapper_progress,
     ),
 )
