@@ -43,6 +43,12 @@ def verdicts(*bodies: Body, gpus: int = 64) -> dict[str, Verdict]:
         ({"priorityClassName": "elsewhere"}, 8, 8, ""),
         ({"priorityClassName": "own", "kai.scheduler/preemptibility": "preemptible"}, 8, 8, ""),
         ({"kai.scheduler/preemptibility": "non-preemptible"}, 8, 8, ", but queue leaf is guaranteed 8"),
+        (
+            {"kai.scheduler/preemptibility": "non-preemptible", "priorityClassName": "no-such-class"},
+            8,
+            8,
+            ", but queue leaf is guaranteed 8",
+        ),
         ({}, 0, 0, ""),
     ],
 )

@@ -35,9 +35,11 @@ def priority_of(kind: KindId, name: str, priorities: Mapping[str, int]) -> int |
     return priorities.get(name, _PRIORITIES.get(name))
 
 
-def is_preemptible(preemptibility: str, priority: int) -> bool:
-    """Return whether KAI may preempt a workload: what it says itself, else by its priority."""
-    return preemptibility == "preemptible" if preemptibility in _SAID else priority < _LEAST_NON_PREEMPTIBLE
+def is_preemptible(preemptibility: str, priority: int | None) -> bool | None:
+    """Return whether KAI may preempt a workload: what it says itself, else by its priority; None if that is unknown."""
+    if preemptibility in _SAID:
+        return preemptibility == "preemptible"
+    return None if priority is None else priority < _LEAST_NON_PREEMPTIBLE
 
 
 def _queue(body: Body) -> Relations:

@@ -193,7 +193,7 @@ def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: Queue
             if gpus <= guaranteed:
                 continue
             priority = priority_of((row.group, row.kind), row.priority_class, usage.priorities)
-            if priority is None or is_preemptible(row.preemptibility, priority):
+            if is_preemptible(row.preemptibility, priority) is not False:
                 continue
             message = f"requests {plural(gpus, 'GPU')} and is not preemptible"
             message += "" if row.preemptibility else f" (priority {priority})"
