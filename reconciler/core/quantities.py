@@ -38,6 +38,7 @@ def parse_quantity(text: str | int | float) -> Fraction | None:  # noqa: PYI041 
     return parsed[0] if parsed else None
 
 
+@lru_cache(maxsize=1024, typed=True)
 def canonical(text: str | int | float) -> str:  # noqa: PYI041 - as above
     """Return the canonical form: no fraction, the largest suffix of the same kind (`1024Mi` is `1Gi`).
 

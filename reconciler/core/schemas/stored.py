@@ -7,6 +7,7 @@ custom kinds are in their schemas. Values that a server makes up for each object
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import is_
 from typing import Any
 
 from msgspec import Struct, field
@@ -52,7 +53,7 @@ class _FieldForm(Struct):
         return found
 
 
-_NOTHING = _FieldForm()
+_NESTED = (dict, list)
 
 
 def as_stored(body: Mapping[str, Any], form: KindForm) -> dict[str, Any]:
@@ -77,24 +78,36 @@ def as_stored(body: Mapping[str, Any], form: KindForm) -> dict[str, Any]:
 
 def _formed(node: Any, form: _FieldForm) -> Any:
     if isinstance(node, dict):
-        fields, every = form.fields, form.fields.get("*")
-        found = {
-            key: _formed(value, every or fields.get(key, _NOTHING))
-            if isinstance(value, dict | list) or fields
-            else value
-            for key, value in node.items()
-            if value is not None and (value or key not in form.drops)
-        }
+        every = form.fields.get("*")
+        found: dict[str, Any] = {}
+        for key, value in node.items():
+            if value is None or (not value and key in form.drops):
+                continue
+            below = every or form.fields.get(key)
+            found[key] = _without_nulls(value) if below is None else _formed(value, below)
         for key, value in form.adds.items():
             found.setdefault(key, value)
         if "image" in found and "name" in found and "terminationMessagePath" in form.adds:
             found.setdefault("imagePullPolicy", _pull_policy(str(found["image"])))
         return found
     if isinstance(node, list):
-        items = form.fields.get("[]", _NOTHING)
-        return [_formed(item, items) for item in node]
+        items = form.fields.get("[]")
+        return _without_nulls(node) if items is None else [_formed(item, items) for item in node]
     if form.is_quantity and isinstance(node, str | int | float):
         return canonical(node)
+    return node
+
+
+def _without_nulls(node: Any) -> Any:
+    """Return a value without the fields in it that are null: the same value if there are none."""
+    if isinstance(node, dict):
+        below = {key: _without_nulls(value) for key, value in node.items() if isinstance(value, _NESTED)}
+        if None not in node.values() and all(map(is_, below.values(), map(node.get, below))):
+            return node
+        return {key: below.get(key, value) for key, value in node.items() if value is not None}
+    if isinstance(node, list):
+        items = [_without_nulls(item) if isinstance(item, _NESTED) else item for item in node]
+        return node if all(map(is_, items, node)) else items
     return node
 
 
@@ -158,15 +171,24 @@ _STRUCTURE = frozenset(("$ref", "properties", "additionalProperties", "items"))
 
 
 def with_defaults(node: Any, defaults: Defaults) -> Any:
-    """Return a value of a custom kind with its defaults, and without nulls in their place."""
+    """Return a value of a custom kind with its defaults, and without nulls in their place.
+
+    Values that are not changed are those of `node`.
+    """
     if isinstance(node, dict):
-        found = {name: value for name, value in node.items() if value is not None or name not in defaults.values}
-        for name, value in defaults.values.items():
-            found.setdefault(name, value)
+        found = node
+        if defaults.values:
+            found = {name: value for name, value in node.items() if value is not None or name not in defaults.values}
+            for name, value in defaults.values.items():
+                found.setdefault(name, value)
+        changed: dict[str, Any] = {}
         for name, value in found.items():
-            if isinstance(value, dict | list) and (below := defaults.below(name)) is not None:
-                found[name] = with_defaults(value, below)
-        return found
+            if isinstance(value, _NESTED) and (below := defaults.below(name)) is not None:
+                new = with_defaults(value, below)
+                if new is not value:
+                    changed[name] = new
+        return {**found, **changed} if changed else found
     if isinstance(node, list) and defaults.items is not None:
-        return [with_defaults(item, defaults.items) for item in node]
+        items = [with_defaults(item, defaults.items) for item in node]
+        return node if all(map(is_, items, node)) else items
     return node

@@ -82,3 +82,19 @@ def test_an_object_without_defaults_is_copied_nowhere() -> None:
 def test_an_object_of_ours_is_what_it_is() -> None:
     body = {"apiVersion": "torchrun.ai/v1", "kind": "TorchrunJob", "metadata": {"name": "a"}, "spec": {"a": None}}
     assert CATALOGUE.stored(body) is body
+
+
+def test_what_a_server_does_not_change_is_shared() -> None:
+    """Nulls are left out at any depth; neither that nor a default changes the object that was given."""
+    labels, template = {"a": "b"}, {"metadata": {"labels": {"a": None, "b": "c"}}, "spec": {"containers": []}}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "a", "labels": labels},
+        "spec": {"template": template},
+    }
+    found = CATALOGUE.stored(body)
+    assert found["metadata"]["labels"] is labels
+    assert found["spec"]["template"]["metadata"] == {"labels": {"b": "c"}}
+    assert template["metadata"] == {"labels": {"a": None, "b": "c"}}
+    assert list(template["spec"]) == ["containers"]
