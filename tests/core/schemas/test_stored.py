@@ -86,7 +86,8 @@ def test_an_object_of_ours_is_what_it_is() -> None:
 
 def test_what_a_server_does_not_change_is_shared() -> None:
     """Nulls are left out at any depth; neither that nor a default changes the object that was given."""
-    labels, template = {"a": "b"}, {"metadata": {"labels": {"a": None, "b": "c"}}, "spec": {"containers": []}}
+    labels: dict[str, Any] = {"a": "b"}
+    template: dict[str, Any] = {"metadata": {"labels": {"a": None, "b": "c"}}, "spec": {"containers": []}}
     body = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
