@@ -191,7 +191,7 @@ def test_the_server_fires_the_same_rules_for_changed_objects(judging: Client) ->
     changed = [one.body for one in mutated(good, CHANGED) if _is_labelled(one.body)]
     asked, fired, different = _compared(judging, changed)
     print(f"rules that fire: {asked} objects, {fired} verdicts, {len(different)} disagreements")  # noqa: T201 -- a figure of docs/correctness.md
-    assert different == []
+    assert different == [], "\n".join(map(str, different))
     assert asked > CHANGED / 4 or CHANGED >= LARGE
     assert fired > asked / 2
 
