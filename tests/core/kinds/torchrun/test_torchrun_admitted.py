@@ -67,7 +67,7 @@ def test_kueue_admits_all_pods_or_none(bed: Bed, kind: str) -> None:
 
     bed.delete(f"/apis/batch/v1/namespaces/{pool}/jobs/first", propagationPolicy="Background")
     bed.wait(lambda: len(nodes(bed, pool)) == 2, "both pods")
-    assert reserved(bed, pool) == 16
+    bed.wait(lambda: reserved(bed, pool) == 16, "the whole quota is taken")
     assert [(pod["spec"]["hostname"], pod["spec"]["subdomain"]) for pod in nodes(bed, pool)] == [
         ("train-node-0-0", "train"),
         ("train-node-0-1", "train"),
@@ -82,6 +82,55 @@ def test_kueue_admits_all_pods_or_none(bed: Bed, kind: str) -> None:
     bed.wait(lambda: not bed.get(path)["spec"]["suspend"], "Kueue resumes what it has admitted")
     bed.delete(path, propagationPolicy="Background")
     bed.wait(lambda: reserved(bed, pool) == 0, "deleted, it holds no quota")
+
+
+@pytest.mark.usefixtures("kueue")
+def test_kueue_counts_a_train_job_by_its_runtime(bed: Bed) -> None:
+    """F-039: both pods with all of their GPUs are one workload, which resumes the TrainJob as a whole."""
+    pool = "runtime-counted"
+    bed.server.client.ensure_namespaces([pool])
+    bed.apply(*bodies(pool, "first", "auto", gpus=8))
+    bed.wait(lambda: reserved(bed, pool) == 8, "the first job takes half of the quota")
+    bed.apply(*bodies(pool, "train", "TrainJob"))
+    bed.wait(lambda: waits(bed, pool), "Kueue says that it does not fit")
+    path = path_of(pool, "train", "TrainJob")
+    assert bed.get(path)["spec"]["suspend"] is True
+    (pods,) = [each for each in pod_sets(bed, pool) if each["name"] == "node"]
+    (container,) = pods["template"]["spec"]["containers"]
+    assert (pods["count"], container["resources"]["requests"][GPU]) == (2, "8")
+    bed.delete(f"/apis/batch/v1/namespaces/{pool}/jobs/first", propagationPolicy="Background")
+    bed.wait(lambda: bed.get(path)["spec"]["suspend"] is False, "it is resumed")
+    bed.wait(lambda: reserved(bed, pool) == 16, "the whole quota is taken")
+
+
+@pytest.mark.usefixtures("kueue", "jobset")
+@pytest.mark.parametrize("gpus", [8, 16])
+def test_kueue_takes_what_runs_on_worker_clusters(bed: Bed, gpus: int) -> None:
+    """F-047: the check of the ClusterQueue, and a job that the controllers of this cluster leave alone."""
+    pool = f"sent-{gpus}"
+    text = TEXT.replace("queue: {{res", "queue: {{multiKueue: workers, res")
+    text = text.format(pool=pool, queue=pool, name="train", gpus=gpus, kind="auto", suspend="false")
+    bed.server.client.ensure_namespaces([pool])
+    bed.apply(*(each.body for each in rendered(text, "kueue").manifests))
+    kind = "JobSet" if gpus == 16 else "Job"
+    path = path_of(pool, "train", kind) if kind == "JobSet" else f"/apis/batch/v1/namespaces/{pool}/jobs/train"
+    assert bed.get(path)["spec"]["managedBy"] == "kueue.x-k8s.io/multikueue"
+    queue = bed.get(f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{pool}")
+    assert queue["spec"]["admissionChecksStrategy"]["admissionChecks"] == [{"name": "workers"}]
+    bed.wait(lambda: inactive(bed, pool), "without its check the queue admits nothing")
+    assert not bed.pods(pool)
+
+
+def inactive(bed: Bed, queue: str) -> bool:
+    """Whether Kueue says that a queue lacks an admission check: what `reference.admission-check` denies."""
+    status = bed.get(f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{queue}").get("status", {})
+    return any(one["reason"] == "AdmissionCheckNotFound" for one in status.get("conditions", ()))
+
+
+def pod_sets(bed: Bed, pool: str) -> list[dict[str, Any]]:
+    """Return the groups of pods of all workloads of a namespace."""
+    workloads = bed.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{pool}/workloads")["items"]
+    return [each for workload in workloads for each in workload["spec"]["podSets"]]
 
 
 def nodes(bed: Bed, pool: str) -> list[dict[str, Any]]:
