@@ -42,7 +42,7 @@ _UNLIMITED = {"cpu": 1_000_000, "memory": "1000Ti", "nvidia.com/gpu": 1_000_000}
 def _specimens() -> Iterator[tuple[str, Body]]:
     for path in _FILES:
         for number, body in enumerate(yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)):
-            if body["kind"] not in _NOT_FOR_US:
+            if body["kind"] not in _NOT_FOR_US and body["kind"] != "AppWrapper":  # its webhook runs in no test
                 yield f"{path.stem}-{number}-{body['kind']}", body
 
 
