@@ -139,5 +139,5 @@ def test_probe_imports_little() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(result.stderr.split())
     assert "reconciler.core.health.judge" in loaded
-    assert not loaded & {"kubernetes", "git", "yaml", "cel_expr_python", "jsonschema_rs", "rich", "urllib3", "pynvml"}
+    assert not loaded & {"kubernetes", "git", "yaml", "re2", "jsonschema_rs", "rich", "urllib3", "pynvml"}
     assert not loaded & {"reconciler.planning.plan", "reconciler.index.build", "reconciler.core.schemas"}

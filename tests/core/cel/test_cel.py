@@ -303,3 +303,8 @@ def test_any_text_gives_faults_or_a_type(text: str) -> None:
     kind, faults = checked(text)
     assert bool(kind) != bool(faults)
     assert all(fault.line >= 1 and fault.column >= 1 and fault.message for fault in faults)
+
+
+def test_regular_expressions_read_past_a_null_character() -> None:
+    """A text does not end there: what follows could be a secret."""
+    assert evaluate("object.matches('b') && object.findAll('[a-c]') == ['a', 'b']", object="a\x00b")

@@ -1,5 +1,6 @@
-"""Regular expressions: RE2, as in Go, through the engine of cel-cpp, never Python's backtracking `re`."""
+"""Regular expressions: RE2, as in Go, never Python's backtracking `re`."""
 
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
 
@@ -8,44 +9,61 @@ from reconciler.core.cel.values import CelError
 from reconciler.core.patterns import later
 
 _ESCAPED = later(r"\\(?:Q[\s\S]*?(?:\\E|\Z)|[\s\S])")
+_MOST_KEPT = 128
 
 
 @cache
-def _programs() -> tuple[Any, Any]:
-    """Return programs that test a text and that replace what matches in it."""
-    from cel_expr_python import cel  # noqa: PLC0415 - few policies use regular expressions
+def _engine() -> tuple[Any, Any]:
+    """Return the module and its options."""
+    import re2  # noqa: PLC0415 - few policies use regular expressions
 
-    string = cel.Type.STRING
-    config = cel.NewEnvConfigFromYaml("extensions:\n- name: optional\n- name: regex\n")
-    environment = cel.NewEnv(config=config, variables={"text": string, "pattern": string, "shape": string})
-    return environment.compile("text.matches(pattern)"), environment.compile("regex.replace(text, pattern, shape)")
+    options = re2.Options()
+    options.log_errors = False
+    return re2, options
 
 
-def _value(program: Any, **data: str) -> Any:
+@lru_cache(maxsize=_MOST_KEPT)
+def _compiled(pattern: str) -> Any:
+    """Return a compiled pattern. Raises CelError for one that Go refuses."""
+    if "\\C" in pattern and "\\C" in _ESCAPED.findall(pattern):  # RE2 has it, and Go has not
+        raise CelError("invalid regular expression: invalid escape sequence: `\\C`")
+    re2, options = _engine()
     try:
-        found = program.eval(data=data)
-        failed = found.type().name() == "ERROR"
-        value = found.value()
-    except (RuntimeError, ValueError) as error:
-        failed, value = True, error
-    if failed:
-        raise CelError(f"invalid regular expression: {str(value).partition(': ')[2] or value}")
-    return value
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise CelError(f"invalid regular expression: {error.args[0].decode(errors='replace')}") from None
+    except UnicodeEncodeError:
+        raise _no_text() from None
+
+
+def _no_text() -> CelError:
+    return CelError("invalid regular expression: the text is not valid Unicode")
 
 
 def matches(text: str, pattern: str) -> bool:
     """Whether a pattern matches anywhere in a text."""
-    _refuse_foreign(pattern)
-    return bool(_value(_programs()[0], text=text, pattern=pattern))
+    try:
+        return _compiled(pattern).search(text) is not None
+    except UnicodeEncodeError:
+        raise _no_text() from None
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     """Return all matches, or the first `limit` if it is not negative."""
-    _refuse_foreign(pattern)
-    opening, closing = _unused(text)
-    marked = _value(_programs()[1], text=text, pattern=pattern, shape=f"{opening}\\0{closing}")
-    found = [part.partition(closing)[0] for part in marked.split(opening)[1:]]
+    try:
+        found = list(_found(text, pattern))
+    except UnicodeEncodeError:
+        raise _no_text() from None
     return found if limit < 0 else found[:limit]
+
+
+def _found(text: str, pattern: str) -> Iterator[str]:
+    """Yield all matches; as in Go, an empty one right after another match does not count."""
+    last = -1
+    for match in _compiled(pattern).finditer(text):
+        if match.end() > match.start() or match.start() != last:
+            yield match.group()
+        last = match.end()
 
 
 def find(text: str, pattern: str) -> str:
@@ -53,31 +71,14 @@ def find(text: str, pattern: str) -> str:
     return next(iter(find_all(text, pattern)), "")
 
 
-def _unused(text: str) -> list[str]:
-    """Return two characters that a text does not contain."""
-    found: list[str] = []
-    for code in range(0xE000, 0xF8FF):  # private use
-        if chr(code) not in text:
-            found.append(chr(code))
-            if len(found) == 2:  # noqa: PLR2004 - before and after a match
-                break
-    return found
-
-
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_MOST_KEPT)
 def pattern_error(pattern: str) -> str:
     """Return why a pattern is no regular expression, or the empty string."""
     try:
-        matches("", pattern)
+        _compiled(pattern)
     except CelError as error:
         return str(error)
     return ""
-
-
-def _refuse_foreign(pattern: str) -> None:
-    """Refuse what RE2 has and Go has not."""
-    if "\\C" in pattern and "\\C" in _ESCAPED.findall(pattern):
-        raise CelError("invalid regular expression: invalid escape sequence: `\\C`")
 
 
 SIGNATURES: tuple[Signature, ...] = (
