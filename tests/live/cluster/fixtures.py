@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
+from reconciler.core.apply.inventory import LABEL as INVENTORY
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey, split_api_version
 from reconciler.ports.cluster import ApiResource, Body, ClusterError
@@ -71,12 +72,14 @@ def private_cluster(private_server: ApiServer) -> Iterator[KubernetesCluster]:
 
 @pytest.fixture
 def empty_cluster(private_cluster: KubernetesCluster) -> KubernetesCluster:
-    """Return a cluster on which we own nothing."""
+    """Return a cluster on which we own nothing, and without inventories: names of sources and clusters come again."""
     resources = {(row.group, row.kind): row for row in reversed(private_cluster.discover(again=True).resources)}
     for row in resources.values():
         if {"list", "delete"} <= row.verbs:
             for body in _listed(private_cluster, row):
                 _remove(private_cluster, body)
+    for body in private_cluster.list(private_cluster.resource("", "ConfigMap"), labels=INVENTORY).objects:
+        _remove(private_cluster, body)
     return private_cluster
 
 
