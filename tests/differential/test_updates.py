@@ -88,10 +88,10 @@ def test_an_update_is_what_the_server_takes(api_server: ApiServer, figures: Figu
     _judge(api_server, specimen, figures)
 
 
-@pytest.mark.usefixtures("kueue", "jobset", "training_operator")
+@pytest.mark.usefixtures("kueue", "jobset", "training_operator", "trainer")
 @pytest.mark.parametrize("specimen", MANAGED)
 def test_an_update_is_what_the_webhooks_take(bed: Bed, figures: Figures, specimen: Body) -> None:
-    """F-062: with the webhooks of Kueue, JobSet and the training operator; Kueue suspends no job without a queue."""
+    """F-062: with the webhooks of Kueue, JobSet and both of Kubeflow's; Kueue suspends no job without a queue."""
     if specimen["kind"] == "TrainJob":
         bed.apply(_runtime(specimen))
     _judge(bed.server, _without_queue(specimen), figures)

@@ -375,6 +375,10 @@ spec:
       labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3, rack: r2}
       cpus: 112
       gpu: {product: NVIDIA-H100-80GB-HBM3, count: 8, memoryMiB: 81559}
+    - name: n3
+      labels: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
+      cpus: 112
+      gpu: {product: NVIDIA-A100-SXM4-80GB, count: 8}
 """
 FILES = {
     "reconciler.yaml": CONFIG,

@@ -1,6 +1,5 @@
 """The plan: what changes from the existing objects to the desired ones, and why."""
 
-from reconciler.core.plan.costs import CostLine
 from reconciler.core.plan.differences import differences
 from reconciler.core.plan.digest import approval_digest, digest
 from reconciler.core.plan.inputs import Inputs
@@ -11,6 +10,7 @@ from reconciler.core.plan.plan import (
     Breach,
     CapacityLine,
     Change,
+    CostLine,
     Drift,
     EvidenceChange,
     FieldChange,

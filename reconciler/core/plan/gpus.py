@@ -1,14 +1,15 @@
-"""A plan in GPUs: requests by queue and product, quotas, the capacity of clusters, and workloads that change."""
+"""A plan in GPUs: requests by queue and product, quotas, capacity, workloads that change, and what they cost."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from reconciler.core.config import NO_PRICES, Config, Prices
 from reconciler.core.devices import is_slice
 from reconciler.core.evidence.inventory import Inventory, Node, with_quarantined
 from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.plan.edits import Edit, running_gpus
-from reconciler.core.plan.plan import CapacityLine, EvidenceChange, GpuLine, JobChange, Operation, QueueLine
+from reconciler.core.plan.plan import CapacityLine, CostLine, EvidenceChange, GpuLine, JobChange, Operation, QueueLine
 from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, guaranteed_by_product, requests_of_quota
 from reconciler.core.summary import ObjectSummary, Quota
 
@@ -16,6 +17,7 @@ Usage = Mapping[str, QueueUsage]
 """Queues and requests by cluster."""
 
 _EMPTY = QueueUsage()
+_DIGITS = 2  # of money
 
 
 def gpu_lines(before: Usage, after: Usage) -> tuple[GpuLine, ...]:
@@ -269,3 +271,64 @@ def _resized_word(before: ObjectSummary, after: ObjectSummary) -> str:
 
 def _size(row: ObjectSummary) -> tuple[object, ...]:
     return (row.pods, *((one.gpus_per_pod, one.pods, *one.bounds) for one in row.demands))
+
+
+def with_money(jobs: Iterable[JobChange], config: Config) -> tuple[JobChange, ...]:
+    """Return the jobs with the money for their GPU hours, where both are known."""
+    return tuple(_priced(job, _prices(config, job.cluster)) for job in jobs)
+
+
+def cost_lines(gpus: Iterable[GpuLine], jobs: Sequence[JobChange], config: Config) -> tuple[CostLine, ...]:
+    """Return what each queue costs by product, for clusters with prices. Both sides have the prices of the head."""
+    return tuple(_cost_lines(gpus, jobs, config))
+
+
+def _prices(config: Config, cluster: str) -> Prices:
+    found = config.cluster(cluster)
+    return found.prices if found is not None else NO_PRICES
+
+
+def _priced(job: JobChange, prices: Prices) -> JobChange:
+    price = prices.hour(job.product)
+    if price is None or (job.gpu_hours_before is None and job.gpu_hours_after is None):
+        return job
+    return replace(
+        job,
+        money_before=_times(job.gpu_hours_before, price),
+        money_after=_times(job.gpu_hours_after, price),
+        currency=prices.currency,
+    )
+
+
+def _cost_lines(gpus: Iterable[GpuLine], jobs: Sequence[JobChange], config: Config) -> Iterator[CostLine]:
+    for line in gpus:
+        prices = _prices(config, line.cluster)
+        if not prices.gpu_hours:
+            continue
+        own = [job for job in jobs if (job.cluster, job.queue, job.product) == (line.cluster, line.queue, line.product)]
+        price = prices.hour(line.product)
+        before, after = _sum(job.gpu_hours_before for job in own), _sum(job.gpu_hours_after for job in own)
+        yield CostLine(
+            cluster=line.cluster,
+            queue=line.queue,
+            product=line.product,
+            currency=prices.currency,
+            price=price,
+            source=prices.source,
+            date=prices.date,
+            per_hour_before=_times(line.before, price),
+            per_hour_after=_times(line.after, price),
+            gpu_hours_before=before,
+            gpu_hours_after=after,
+            money_before=_times(before, price),
+            money_after=_times(after, price),
+        )
+
+
+def _sum(hours: Iterable[float | None]) -> float | None:
+    known = [one for one in hours if one is not None]
+    return round(sum(known), _DIGITS) if known else None
+
+
+def _times(amount: float | None, price: float | None) -> float | None:
+    return None if amount is None or price is None else round(amount * price, _DIGITS)

@@ -8,10 +8,18 @@ from msgspec.structs import replace
 from reconciler.core.plan.approvals import apply_approvals
 from reconciler.core.plan.budgets import breaches
 from reconciler.core.plan.changed_paths import compare_paths
-from reconciler.core.plan.costs import cost_lines, with_money
 from reconciler.core.plan.digest import approval_digest, digest
 from reconciler.core.plan.edits import Edit, make_edits
-from reconciler.core.plan.gpus import capacity_lines, evidence_changes, gpu_lines, job_changes, queue_lines, with_queue
+from reconciler.core.plan.gpus import (
+    capacity_lines,
+    cost_lines,
+    evidence_changes,
+    gpu_lines,
+    job_changes,
+    queue_lines,
+    with_money,
+    with_queue,
+)
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import Breach, Change, GpuLine, Plan, QueueLine
 from reconciler.core.plan.replacements import find_refusals, kept_specs

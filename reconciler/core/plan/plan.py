@@ -8,7 +8,6 @@ from msgspec import Struct
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.health.effect import PolicyEffect
 from reconciler.core.objects import ObjectKey, SourceRef
-from reconciler.core.plan.costs import CostLine
 from reconciler.core.policy.exceptions import ExceptionInForce
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
@@ -88,6 +87,27 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     before: int
     after: int
     most: int | None = None
+
+
+class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the GPUs of one product in one queue cost; None: no price, or no known hours on that side.
+
+    Per hour are all running jobs of the queue. GPU hours are those of the jobs in this plan whose whole run is known.
+    """
+
+    cluster: str
+    queue: str  # empty: no queue
+    product: str  # empty: any, whose price is unknown
+    currency: str
+    price: float | None  # of a GPU hour
+    source: str  # of the price
+    date: str  # of the price, YYYY-MM-DD
+    per_hour_before: float | None
+    per_hour_after: float | None
+    gpu_hours_before: float | None = None
+    gpu_hours_after: float | None = None
+    money_before: float | None = None  # for those hours
+    money_after: float | None = None
 
 
 class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -8,8 +8,7 @@ from reconciler.core.config import Cluster, Config, Prices
 from reconciler.core.config.prices import parse_prices
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.objects import ObjectKey
-from reconciler.core.plan.costs import cost_lines, with_money
-from reconciler.core.plan.gpus import job_changes
+from reconciler.core.plan.gpus import cost_lines, job_changes, with_money
 from reconciler.core.plan.plan import GpuLine, JobChange
 from reconciler.core.summary.summarize import summarize
 

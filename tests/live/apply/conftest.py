@@ -101,11 +101,12 @@ class Site:
         """Write the source of a Job."""
         self.write(f"jobs/{name}.yaml", _JOB.format(name=name, namespace=self.name))
 
-    def queue(self, name: str, quota: int = 8) -> None:
-        """Write the source of a Queue of KAI."""
+    def queue(self, name: str, quota: int = 8, parent: str = "") -> None:
+        """Write the source of a Queue of KAI, which runs jobs only below another one."""
         resources = {"gpu": {"quota": quota, "limit": quota, "overQuotaWeight": 1}}
         body = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}}
-        self.write(f"queues/{name}.yaml", {**body, "spec": {"resources": resources}})
+        spec = {"resources": resources} | ({"parentQueue": parent} if parent else {})
+        self.write(f"queues/{name}.yaml", {**body, "spec": spec})
 
     def metadata(self, name: str) -> dict[str, Any]:
         return {"name": name, "namespace": self.name}

@@ -97,7 +97,8 @@ def jobs(site: Site) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("suspended", [False, True], ids=["running", "suspended"])
 def test_a_new_generation_starts_only_when_the_old_one_is_gone(site: Site, *, suspended: bool) -> None:
     """onImmutableChange: replace. The old gang stops first; one that is suspended does not have to be gone."""
-    site.queue(f"q-{site.name}")
+    site.queue(f"all-{site.name}")
+    site.queue(f"q-{site.name}", parent=f"all-{site.name}")
     site.job("train")
     site.fleet.edit(
         "jobs/train.yaml", "labels:", "annotations: {gpureconciler.io/on-immutable-change: replace}, labels:"

@@ -79,7 +79,8 @@ def test_a_claim_is_never_recreated(site: Site) -> None:
 
 def test_a_run_that_was_killed_between_the_two_requests_is_resumed(site: Site) -> None:
     site.job("train")
-    site.queue(f"q-{site.name}")
+    site.queue(f"all-{site.name}")
+    site.queue(f"q-{site.name}", parent=f"all-{site.name}")
     site.fleet.edit("jobs/train.yaml", "labels:", "annotations: {kustomize.toolkit.fluxcd.io/force: enabled}, labels:")
     ran = site.reconcile()
     assert ran.code == 0, ran.out + ran.err

@@ -126,6 +126,17 @@ def _unapplied(before: Body, after: Body) -> list[str]:
     return fields
 
 
+def _overrides(before: Body, after: Body) -> list[str]:
+    """Return the overrides of a TrainJob's pods if they differ: they change while it is suspended alone.
+
+    So says its webhook: trainer 2.1, pkg/runtime/framework/plugins/jobset/jobset.go.
+    """
+    path = "spec.podTemplateOverrides"
+    if value_of(after, "spec.suspend") is True or (value_of(before, path) or []) == (value_of(after, path) or []):
+        return []
+    return [path]
+
+
 def _operator_job_progress(body: Body) -> "Progress":
     from reconciler.core.kinds.kubeflow.progress import operator_job_progress  # noqa: PLC0415 - few commands need it
 
@@ -138,6 +149,7 @@ def _train_job_progress(body: Body) -> "Progress":
     return train_job_progress(body)
 
 
+_TRAIN_JOB_FIELDS = while_set("spec.runtimeRef", "spec.managedBy")  # transition rules of its CRD
 _QUEUE_OF_POLICY = while_set("spec.runPolicy.schedulingPolicy.queue")  # transition rule of the CRDs
 _RUNTIME_IMMUTABLE = while_set(*(f"spec.template.spec.{field}" for field in POLICIES))
 _IMMUTABLE = every(_QUEUE_OF_POLICY, frozen_labels)
@@ -196,7 +208,7 @@ KINDS = (
         group="trainer.kubeflow.org",
         kind="TrainJob",
         pods=of_spec(_train_job),
-        immutable=every(while_set("spec.runtimeRef", "spec.managedBy"), frozen_labels),  # transition rules of its CRD
+        immutable=every(_TRAIN_JOB_FIELDS, _overrides, frozen_labels),
         has_generations=True,
         training=train_job_training,
         progress=_train_job_progress,
