@@ -18,6 +18,7 @@ from reconciler.core.config import Requester
 FIELD_MANAGER = "reconciler"
 _CONCURRENCY = 8
 _TIMEOUT_SECONDS = 60
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +221,7 @@ class Client:
                 self._namespaces.add(name)
 
     def _apply(self, body: Mapping[str, Any], *, dry_run: bool, text: bytes | None = None) -> Result:
+        attempts = _ATTEMPTS
         name = describe(body)
         if not isinstance(body.get("metadata"), Mapping) or not body["metadata"].get("name"):
             return Result(name=name, ok=False, message="metadata.name: missing")
@@ -231,7 +233,10 @@ class Client:
             query["dryRun"] = "All"
         # Apply patches are declared as YAML, of which JSON is a part.
         target, kind = f"{path}?{urlencode(query)}", "application/apply-patch+yaml"
-        answer = self.request("PATCH", target, body if text is None else text, content_type=kind)
+        content = body if text is None else text
+        answer = self.request("PATCH", target, content, content_type=kind)
+        while answer.status == http.client.GATEWAY_TIMEOUT and (attempts := attempts - 1):  # busy: that is no verdict
+            answer = self.request("PATCH", target, content, content_type=kind)
         if answer.ok:
             return Result(name=name, ok=True, warnings=answer.warnings, body=answer.body)
         details = answer.body.get("details") or {}
