@@ -30,7 +30,7 @@ CERTIFIED_USER = "certified"
 """Whom `client.crt` and `client.key`, beside the logs of the API server, let in."""
 
 _AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 _FIRST_POLL_SECONDS, _POLL_SECONDS = 0.01, 0.1
 _BUSY = HTTPStatus.TOO_MANY_REQUESTS
 # RFC 5915 without the optional public key, on the curve prime256v1: what stands before and after 32 random bytes.
