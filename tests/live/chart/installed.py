@@ -4,15 +4,16 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.cluster.judges import assert_all_accepted
-from tests.cluster.server import AUDIT_LOG, ApiServer
+from tests.cluster.server import AUDIT_LOG, ApiServer, wait_until
 from tests.live.chart.audited import Request, requests
-from tests.live.chart.permissions import Permission, account, permissions
+from tests.live.chart.permissions import Permission, account, are_in_force, permissions
 
 _KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _BY_DEFAULT = {"authorization.k8s.io", "authentication.k8s.io"}
@@ -52,11 +53,16 @@ class Installed:
 
 @contextmanager
 def installed(server: ApiServer, bodies: list[dict[str, Any]], folder: Path) -> Iterator[Installed]:
-    """Create the service account with its roles, and remove them again."""
+    """Create the service account with its roles, wait until they are in force, and remove them again."""
     wanted = [body for body in bodies if body["kind"] in _KINDS]
     assert_all_accepted(server.client.apply(wanted))
     (metadata,) = (body["metadata"] for body in wanted if body["kind"] == "ServiceAccount")
     namespace, name = metadata["namespace"], metadata["name"]
+    for body in wanted:
+        if "rules" in body:
+            place = body["metadata"].get("namespace", namespace)
+            in_force = partial(are_in_force, server.client, account(namespace, name), body["rules"], place)
+            wait_until(in_force, f"the role {body['metadata']['name']}")
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     answer = server.client.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
     assert answer.ok, answer.body

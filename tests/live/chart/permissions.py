@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
+from reconciler.core.config import Requester
 from reconciler.core.objects import ObjectKey
 from reconciler.ports.cluster import ApiResource, ClusterError, Discovery
 from tests.cluster.client import Client
-from tests.cluster.server import ApiServer
+from tests.cluster.server import ApiServer, wait_until
 
 Rule = dict[str, Any]
 _SPECIMENS = Path(__file__).parents[2] / "cluster" / "specimens"
@@ -60,6 +62,19 @@ def account(namespace: str, name: str) -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
+def are_in_force(client: Client, user: str, rules: Iterable[Rule], namespace: str) -> bool:
+    """Tell whether the server grants rules to a user in a namespace: it follows new roles a moment later."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    answer = client.request("POST", path, review, as_user=Requester(user=user))
+    assert answer.ok, answer.body
+    return all(rule in answer.body["status"]["resourceRules"] for rule in rules)
+
+
 @contextmanager
 def granted(client: Client, roles: Mapping[str, list[Rule]], namespace: str, within: str = "") -> Iterator[None]:
     """Grant rules to service accounts of `namespace` by their names: everywhere, or `within` a namespace."""
@@ -80,6 +95,9 @@ def granted(client: Client, roles: Mapping[str, list[Rule]], namespace: str, wit
         ]
     results = client.apply(bodies)
     assert all(result.ok for result in results), [result.message for result in results if not result.ok]
+    for name, rules in roles.items():
+        in_force = partial(are_in_force, client, account(namespace, name), rules, within or namespace)
+        wait_until(in_force, f"the role {name}")
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from reconciler.core.config import Requester
 from reconciler.core.kinds.registry import BUILT_IN
 from tests.cluster.server import ApiServer
 from tests.live.chart.permissions import (
@@ -49,6 +50,20 @@ def test_resources_are_named_as_the_server_names_them(api_server: ApiServer) -> 
 
 _NOT_INSTALLED = {"kubeflow.org/Experiment", "kubeflow.org/Notebook"}
 """Kinds whose definitions the tests do not install, of groups that they do install."""
+
+
+def test_a_role_is_in_force_as_soon_as_it_is_granted(cluster: ApiServer, restricted: str) -> None:
+    """The server follows new roles a moment later: a test's first request comes after that."""
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
+    for within in ("", restricted) * 10:
+        role = f"new-{uuid4().hex[:8]}"
+        with granted(cluster.client, {role: [rule]}, restricted, within):
+            answer = cluster.client.request(
+                "GET",
+                f"/api/v1/namespaces/{restricted}/configmaps?limit=1",
+                as_user=Requester(user=account(restricted, role)),
+            )
+            assert answer.ok, answer.body
 
 
 @pytest.mark.parametrize("mode", MODES)
