@@ -7,7 +7,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
-from reconciler.cli.size.limits import allow_paged, gpus, max_gpus, safety
+from reconciler.cli.size.limits import allow_paged, gpu, gpus, max_gpus, safety
 from reconciler.core.values import plural
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Examples:
 """,
 )
 @click.option("--model", metavar="NAME", required=True, help="Hugging Face model id, or a folder with config.json.")
-@click.option("--gpu", metavar="PRODUCT", default="", help="GPU product, as in the node label nvidia.com/gpu.product.")
+@gpu
 @click.option(
     "--framework",
     metavar="NAME",

@@ -1,9 +1,12 @@
-"""Options that limit a search for a size, shared by the commands of `reconciler size`."""
+"""Options of a search for a size, shared by the commands of `reconciler size`."""
 
 import click
 
 _MAX_GPUS = 65_536
 
+gpu = click.option(
+    "--gpu", metavar="PRODUCT", default="", help="GPU product, as in the node label nvidia.com/gpu.product."
+)
 gpus = click.option(
     "--gpus", metavar="N", type=click.IntRange(1, _MAX_GPUS), help="Number of GPUs to check in addition."
 )

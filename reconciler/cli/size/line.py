@@ -8,7 +8,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
-from reconciler.cli.size.limits import allow_paged, goal, gpus, max_gpus, safety
+from reconciler.cli.size.limits import allow_paged, goal, gpu, gpus, max_gpus, safety
 
 _STANDARD_INPUT = "-"
 
@@ -24,7 +24,7 @@ Examples:
 """,
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- WORD...|-")
-@click.option("--gpu", metavar="PRODUCT", default="", help="GPU product, as in the node label nvidia.com/gpu.product.")
+@gpu
 @gpus
 @click.option(
     "--env", "variables", metavar="NAME=VALUE", multiple=True, help="Variable that the line sees. May be repeated."

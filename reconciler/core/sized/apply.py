@@ -21,7 +21,7 @@ from reconciler.core.sized.launch_line import LaunchWords, line_origins, line_wa
 from reconciler.core.sized.patch import DocumentPatch, ListItem, NotAContainerError, SizingReasons
 from reconciler.core.sizing.decision import Decision
 from reconciler.core.sizing.question import Question
-from reconciler.core.training import TrainingJob
+from reconciler.core.training import TrainingJob, named_product
 from reconciler.core.training.job import PodCounts
 
 
@@ -140,8 +140,8 @@ def apply_decision(  # noqa: PLR0917 - job, decision, settings
 
     `evidence` are the origins of the decision besides the launch line. Errors leave the document unchanged:
     `sizing.effective-batch`, `sizing.rendezvous`, `sizing.one-process`, `sizing.line`, `sizing.shape`. A warning
-    (`sizing.machine-rank`) does not. `pin_gpu`: the job names no GPU product, so its pods get a node selector for the
-    one that it was sized for.
+    (`sizing.machine-rank`) does not. `pin_gpu`: the job does not name the GPU product for all of its pods; they get a
+    node selector for the one that it was sized for.
     """
     origins = (*line_origins(job, launch), *evidence)
     if decision.chosen is None:
@@ -178,8 +178,11 @@ def _set_numbers(
         _set_line(patch, job, container, line, reasons)
     if pin_gpu:
         gpu = reasons.chosen.gpu
-        reason = reasons.because("gpu", f"the job names no GPU product; {reasons.memory}")
-        job.format.select_product(patch, job, PRODUCT_LABEL[gpu.vendor], gpu.product, reason)
+        selected = named_product(job)
+        why = "the job names no GPU product" if selected is None else "only some pods name the GPU product"
+        product = gpu.product if selected is None else selected[0]
+        reason = reasons.because("gpu", f"{why}; {reasons.memory}")
+        job.format.select_product(patch, job, PRODUCT_LABEL[gpu.vendor], product, reason)
     if settings.unsuspend:
         _unsuspend(patch, job, reasons)
 

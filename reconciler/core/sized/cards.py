@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from reconciler.core.config import SizingSettings
+from reconciler.core.config import SizingSettings, Vendor
+from reconciler.core.devices import is_gpu
 from reconciler.core.evidence.inventory import Node
 from reconciler.core.launch import Launch
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem
 from reconciler.core.sizing.gpus import Gpu, GpuTable
-from reconciler.core.training import TrainingJob, allows_product
+from reconciler.core.training import TrainingJob, allows_product, named_product
 from reconciler.core.training.reach import named_products, obstacles
+from reconciler.core.values import mapping
 
 _VARIABLE = "AUTOCONF_GPU_MODEL"
 _MAX_SHOWN = 4
@@ -41,9 +43,9 @@ class Cards(Struct, frozen=True, kw_only=True):
 
 def cards(job: TrainingJob, launch: Launch, offered: Offered, settings: SizingSettings, table: GpuTable) -> Cards:
     """Return the products that a job's pods can get; problems if something names another, or none is left."""
-    slices = tuple(_slices(job))
-    if slices:
-        return Cards(problems=slices)
+    requested, problem = _requested_vendor(job)
+    if problem is not None:
+        return Cards(problems=(problem,))
     allowed = tuple(gpu for gpu in offered.gpus if allows_product(job, gpu.vendor, gpu.product))
     blocked = obstacles(job, offered.nodes, taints=not offered.by_queue)
     reached = {node.product for node, path in zip(offered.nodes, blocked, strict=True) if path is None}
@@ -52,20 +54,55 @@ def cards(job: TrainingJob, launch: Launch, offered: Offered, settings: SizingSe
     problems = [*_selected(job, offered, table), *_named(job, launch, settings, gpus, table)]
     if not problems and offered.gpus and not gpus:
         problems.append(_unreachable(job, offered, [path for path in blocked if path is not None]))
+    if not problems and requested is not None:
+        vendor, path = requested
+        named = _named_gpu(job, launch, settings, gpus, table)
+        of_vendor = tuple(gpu for gpu in ((named,) if named is not None else gpus) if gpu.vendor is vendor)
+        if not of_vendor and (named is not None or gpus):
+            problems.append(_other_vendor(job, vendor, path, named.product if named is not None else _listed(gpus)))
+        gpus = gpus if named is not None else of_vendor
     return Cards(gpus=gpus, problems=tuple(problems))
 
 
-def _slices(job: TrainingJob) -> Iterator[Problem]:
-    """Yield the resources of the lead's container that are slices of a GPU."""
-    container = job.lead.container
-    for section in ("limits", "requests"):
-        amounts = container.resources.get(section)
-        for name in amounts if isinstance(amounts, dict) else ():
-            if str(name).startswith("nvidia.com/mig-"):
-                message = f"requests {name}, a slice of a GPU, but jobs are sized for whole GPUs"
-                hint = "request nvidia.com/gpu, or exclude the job from sizing"
-                yield _problem(job, (*container.path, "resources", section, str(name)), message, hint)
-                return
+def _requested_vendor(job: TrainingJob) -> tuple[tuple[Vendor, FieldPath] | None, Problem | None]:
+    """Return the vendor of the GPUs that the pods request, and where; a problem for anything but whole GPUs of one."""
+    first: tuple[Vendor, FieldPath] | None = None
+    for path, resource in _requested_devices(job):
+        vendor = next((one for one in Vendor if one.resource == resource), None)
+        if vendor is None:
+            what = ", a slice of a GPU" if resource.startswith("nvidia.com/mig-") else ""
+            message = f"requests {resource}{what}, but jobs are sized for whole GPUs of NVIDIA and AMD"
+            hint = "request nvidia.com/gpu or amd.com/gpu, or exclude the job from sizing"
+            return None, _problem(job, path, message, hint)
+        if first is not None and vendor is not first[0]:
+            message = f"requests {resource}, but {format_path(first[1])} requests GPUs of the other vendor"
+            return None, _problem(job, path, message, "request the GPUs of one vendor for all pods")
+        first = first or (vendor, path)
+    return first, None
+
+
+def _requested_devices(job: TrainingJob) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the resources of the training containers that are GPUs, slices of them, or other accelerators."""
+    for pods in job.pods:
+        container = pods.container
+        for section in ("limits", "requests"):
+            for name, amount in mapping(container.resources.get(section)).items():
+                if amount not in (0, "0") and is_gpu(name):
+                    yield (*container.path, job.format.resources, section, str(name)), str(name)
+
+
+def _named_gpu(
+    job: TrainingJob, launch: Launch, settings: SizingSettings, gpus: Sequence[Gpu], table: GpuTable
+) -> Gpu | None:
+    """Return the product that the job or the settings name; None if they name none that is known."""
+    fact, selected = launch.fact("gpu_model"), named_product(job)
+    name = (fact.value if fact is not None else "") or (selected or [""])[0] or settings.default_gpu_model
+    return next((gpu for gpu in gpus if table.agree(gpu.product, name)), None) or table.find(name)
+
+
+def _other_vendor(job: TrainingJob, vendor: Vendor, path: FieldPath, products: str) -> Problem:
+    message = f"requests {vendor.resource}, but the pods can only get {products}"
+    return _problem(job, path, message, "request the resource of those GPUs, or correct what names them")
 
 
 def _selected(job: TrainingJob, offered: Offered, table: GpuTable) -> Iterator[Problem]:

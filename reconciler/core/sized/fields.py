@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.core.config import SizingSettings, Vendor
+from reconciler.core.config import SizingSettings
 from reconciler.core.objects import FieldPath
 from reconciler.core.reasons import Origin, Reason
 from reconciler.core.sized.patch import DocumentPatch, ListItem, SizingReasons, same
@@ -20,14 +20,10 @@ CPUS_PER_GPU = 2
 
 
 def set_resources(patch: DocumentPatch, resources: FieldPath, reasons: SizingReasons, settings: SizingSettings) -> None:
-    """Set GPUs and CPUs of one node as equal requests and limits; remove GPUs of the other vendor and MIG slices."""
+    """Set GPUs and CPUs of one node as equal requests and limits."""
     key, gpus = reasons.chosen.gpu.vendor.resource, reasons.per_worker
     reason = reasons.because("gpus", f"{reasons.spread}; {reasons.memory}")
     for section in _SECTIONS:
-        amounts = patch.get((*resources, section))
-        for other in [name for name in (amounts if isinstance(amounts, dict) else ()) if name != key and _is_gpu(name)]:
-            text = f"the job was sized for whole GPUs: {reasons.chosen.gpu.product}"
-            patch.remove((*resources, section, other), reasons.because("vendor", text))
         path = (*resources, section, key)
         patch.set(path, as_written(patch.get(path), gpus), reason)
     if settings.patch_cpu_request:
@@ -36,10 +32,6 @@ def set_resources(patch: DocumentPatch, resources: FieldPath, reasons: SizingRea
         for section in _SECTIONS:
             path = (*resources, section, "cpu")
             patch.set(path, as_written(patch.get(path), cpus), reason)
-
-
-def _is_gpu(name: str) -> bool:
-    return name in {vendor.resource for vendor in Vendor} or name.startswith("nvidia.com/mig-")
 
 
 NUM_GPUS = "AUTOCONF_NUM_GPUS"

@@ -43,6 +43,7 @@ from reconciler.core.sizing.training import Training
 from reconciler.core.training import (
     Container,
     TrainingJob,
+    binds_all_pods,
     is_done,
     is_watched,
     named_product,
@@ -224,7 +225,7 @@ def _decided(  # noqa: PLR0917 - what a job is decided by
         situation=situation,
     )
     if decision.chosen is not None:
-        pin_gpu = _may_differ(job_questions, decision.chosen.gpu, gpus)
+        pin_gpu = _may_differ(job, job_questions, decision.chosen.gpu, gpus)
         sized = apply_decision(job, launch, question, decision, settings, context.evidence, pin_gpu=pin_gpu)
         is_valid = not any(problem.severity is Severity.ERROR for problem in sized.problems)
         return replace(result, sized=sized if is_valid else None, problems=sized.problems)
@@ -244,11 +245,13 @@ def _not_a_number(job: TrainingJob, key: str) -> Problem:
     return _problem(job, "sizing.dataset", ("metadata", "annotations", key), message, hint)
 
 
-def _may_differ(job_questions: JobQuestions, chosen: Gpu, gpus: tuple[Gpu, ...]) -> bool:
-    """Return whether the pods could get another product than the chosen one unless they are bound to it."""
+def _may_differ(job: TrainingJob, job_questions: JobQuestions, chosen: Gpu, gpus: tuple[Gpu, ...]) -> bool:
+    """Return whether some pods could get another product than the chosen one unless they are bound to it."""
     origin = dict(job_questions.facts)["gpu"].origin
+    if origin == SELECTED:
+        return not binds_all_pods(job)
     products = {gpu.product for gpu in gpus}
-    return origin == OFFERED or (origin != SELECTED and len(products) > 1 and chosen.product in products)
+    return origin == OFFERED or (len(products) > 1 and chosen.product in products)
 
 
 def _summarize(job: TrainingJob, question: Question, decision: Decision, job_questions: JobQuestions) -> SizingSummary:

@@ -1,7 +1,7 @@
 """Training jobs of all kinds as one value: the container that starts the training, and the pods that run it."""
 
 from reconciler.core.training.container import Container
-from reconciler.core.training.gpus import allows_product, named_product, requested_gpus
+from reconciler.core.training.gpus import allows_product, binds_all_pods, named_product, requested_gpus
 from reconciler.core.training.job import JobFormat, Pods, TrainingJob, word_place
 from reconciler.core.training.labels import is_done, is_watched
 from reconciler.core.training.reader import JobReader, Launches
@@ -14,6 +14,7 @@ __all__ = [
     "Pods",
     "TrainingJob",
     "allows_product",
+    "binds_all_pods",
     "is_done",
     "is_watched",
     "named_product",

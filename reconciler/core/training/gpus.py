@@ -1,5 +1,6 @@
 """The GPUs of a training job: how many it requests today, and which products its pods may get."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +12,7 @@ from reconciler.core.training.container import Container
 from reconciler.core.training.job import TrainingJob
 
 _LABELS = frozenset(PRODUCT_LABEL.values())
+_REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
 def requested_gpus(job: TrainingJob) -> int | None:
@@ -43,12 +45,26 @@ def named_product(job: TrainingJob) -> tuple[str, FieldPath] | None:
     An affinity counts only if every one of its terms (they are alternatives) allows exactly one and the same product:
     with two products it is unknown which one the job will get.
     """
-    for selector in _selectors(job):
+    return _named_by(job, _selectors(job), _affinities(job))
+
+
+def binds_all_pods(job: TrainingJob) -> bool:
+    """Return whether node selector or affinity name a product for the pods of each template, not for the lead alone."""
+    if job.node_selectors is not None:
+        return named_product(job) is not None
+    specs = [(*pods.template, "spec") for pods in job.pods]
+    return all(_named_by(job, ((*spec, "nodeSelector"),), [(*spec, *_REQUIRED)]) for spec in specs)
+
+
+def _named_by(
+    job: TrainingJob, selectors: Sequence[FieldPath], affinities: Sequence[FieldPath]
+) -> tuple[str, FieldPath] | None:
+    for selector in selectors:
         for label in PRODUCT_LABEL.values():
             value = job.get(*selector, label)
             if isinstance(value, str) and value:
                 return value, (*selector, label)
-    for affinity in _affinities(job):
+    for affinity in affinities:
         product = _affinity_product(job, affinity)
         if product:
             return product
@@ -86,11 +102,9 @@ def _selectors(job: TrainingJob) -> tuple[FieldPath, ...]:
 
 def _affinities(job: TrainingJob) -> list[FieldPath]:
     """Return the paths of the terms of the required node affinities."""
-    required = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    paths = job.node_affinities
-    if paths is None:
-        paths = ((*job.lead.template, "spec", "affinity"),)
-    return [(*path, *required) for path in paths]
+    if job.node_affinities is None:
+        return [(*job.lead.template, "spec", *_REQUIRED)]
+    return [(*path, *_REQUIRED[1:]) for path in job.node_affinities]
 
 
 def _affinity_product(job: TrainingJob, path: FieldPath) -> tuple[str, FieldPath] | None:

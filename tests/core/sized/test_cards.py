@@ -7,16 +7,19 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.core.config import SizingSettings
+from reconciler.core.documents import write
 from reconciler.core.evidence.inventory import Inventory, Node, Taint
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.sized.cards import Offered
 from reconciler.core.sized.job import SizedJob, SizingContext, size_job
 from reconciler.core.sizing.answers import NO_ANSWERS
-from tests.core.sized.sized_cases import document, no_files
+from reconciler.core.training import binds_all_pods, named_product
+from tests.core.sized.sized_cases import document, job_of, no_files, source
 from tests.core.sizing.tables import TABLES
 
+MI300 = "AMD-Instinct-MI300X"
 A10, A100, H200, L40S = "NVIDIA-A10", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H200", "NVIDIA-L40S"
-_MEMORY = {A10: 23028, A100: 81920, H200: 143771, L40S: 46068}
+_MEMORY = {A10: 23028, A100: 81920, H200: 143771, L40S: 46068, MI300: 196608}
 _LINE = (
     "accelerate launch --num_processes 1 -m tuning.sft_trainer --model_name_or_path meta-llama/Llama-3.1-8B "
     "--peft_method lora --gradient_checkpointing true --max_seq_length 1024 --per_device_train_batch_size 8"
@@ -25,7 +28,8 @@ _LINE = (
 
 def node(product: str, *taints: Taint, **labels: str) -> Node:
     name = f"{product}-{len(taints)}-{'-'.join(labels.values())}"
-    found = {"nvidia.com/gpu.product": product, **{key.replace("_", "/"): value for key, value in labels.items()}}
+    label = "amd.com/gpu.product-name" if product == MI300 else "nvidia.com/gpu.product"
+    found = {label: product, **{key.replace("_", "/"): value for key, value in labels.items()}}
     return Node(
         name=name, labels=found, product=product, gpus=8, memory_mib=_MEMORY[product], taints=taints, allocatable_gpus=8
     )
@@ -55,7 +59,7 @@ def requiring(*expressions: dict[str, Any]) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
-def size(text: str, *nodes: Node, default: str = "", queue: tuple[str, ...] = ()) -> SizedJob:
+def size(text: str, *nodes: Node, default: str = "", queue: tuple[str, ...] = (), named: bool = False) -> SizedJob:
     inventory = Inventory(cluster="main", taken_at="2026-01-31T12:00:00Z", nodes=nodes)
     gpus = TABLES.gpus.offered(inventory)
     if queue:
@@ -68,7 +72,7 @@ def size(text: str, *nodes: Node, default: str = "", queue: tuple[str, ...] = ()
         offered=Offered(gpus=gpus, by_queue=bool(queue), nodes=inventory.gpu_shapes),
         file=no_files,
     )
-    found = size_job(document(text), context)
+    found = size_job(document(text), context, named=named)
     assert found is not None
     return found
 
@@ -195,3 +199,99 @@ def test_a_short_name_means_what_the_cluster_has() -> None:
     assert TABLES.gpus.agree(A100, "A100-80GB")
     assert not TABLES.gpus.agree(A100, "NVIDIA-A100-80GB-PCIe")
     assert not TABLES.gpus.agree(replace(both, product="toaster").product, A100)
+
+
+@pytest.mark.parametrize(
+    ("pod", "default", "products"),
+    [({}, "", f"{A100}, {H200}"), (selecting(A100), "", A100), ({}, H200, H200)],
+)
+def test_gpus_of_another_vendor_are_not_rewritten(pod: dict[str, Any], default: str, products: str) -> None:
+    """F-005: a job that requests AMD's GPUs is not moved to NVIDIA's in silence."""
+    found = size(job(resource="amd.com/gpu", **pod), node(A100), node(H200), default=default)
+    path = f'{_SPEC}.containers[0].resources.limits["amd.com/gpu"]'
+    assert told(found) == [f"{path}: requests amd.com/gpu, but the pods can only get {products}"]
+    assert found.sized is None
+    assert found.problems[0].place.line > 1
+
+
+def test_the_requested_vendor_decides_among_several() -> None:
+    """F-005: nodes of both vendors; the resource says which."""
+    nodes = node(MI300), node(A100)
+    assert product_of(size(job(resource="amd.com/gpu"), *nodes)) == MI300
+    assert product_of(size(job(), *nodes)) == A100
+
+
+def test_a_job_requests_the_gpus_of_one_vendor() -> None:
+    body = yaml.safe_load(job())
+    container = body["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["resources"]["limits"]["amd.com/gpu"] = 1
+    found = size(yaml.safe_dump(body, sort_keys=False), node(A100), node(MI300))
+    assert "requests amd.com/gpu, but" in told(found)[0]
+    assert told(found)[0].endswith("requests GPUs of the other vendor")
+
+
+@pytest.mark.parametrize("resource", ["habana.ai/gaudi", "nvidia.com/gpu.shared"])
+def test_devices_that_no_job_is_sized_for(resource: str) -> None:
+    assert (
+        f"requests {resource}, but jobs are sized for whole GPUs" in told(size(job(resource=resource), node(A100)))[0]
+    )
+
+
+def test_workers_that_select_nothing_get_the_card_of_the_master() -> None:
+    """F-005: the Master selects a product; Workers must not land on a smaller one."""
+    body = yaml.safe_load(job(worker=A100, **selecting(A100)).replace("batch_size 8", "batch_size 128"))
+    body["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"].pop("nodeSelector")
+    small = [replace(node(product), gpus=1, allocatable_gpus=1) for product in (A100, A10)]
+    found = size(yaml.safe_dump(body, sort_keys=False), *small)
+    assert product_of(found) == A100
+    assert found.sized is not None
+    again = job_of(write(found.sized.data))
+    assert len(again.pods) == len(("Master", "Worker"))
+    assert binds_all_pods(again)
+
+
+_CONTAINERS = {
+    "pytorchjob": "pytorchReplicaSpecs/Master/template/spec/containers/0",
+    "appwrapper": "components/0/template/spec/pytorchReplicaSpecs/Master/template/spec/containers/0",
+    "job": "template/spec/containers/1",
+    "jobset": "replicatedJobs/1/template/spec/template/spec/containers/0",
+    "trainjob": "trainer",
+    "rayjob": "rayClusterSpec/headGroupSpec/template/spec/containers/0",
+    "torchrunjob": "",
+}
+
+
+def adapters(name: str) -> dict[str, Any]:
+    """Return a job of a kind that trains adapters of an 8B model and selects no GPU product."""
+    body: dict[str, Any] = yaml.safe_load(source(name).replace("nvidia.com/gpu.product:", "example.com/disk:"))
+    facts = {"MODEL_NAME": "meta-llama/Llama-3.1-8B", "METHOD": "lora", "TOKENS_PER_SAMPLE": "1024", "BATCH_SIZE": "16"}
+    container = body["spec"]
+    for part in filter(None, _CONTAINERS[name].split("/")):
+        container = container[int(part) if part.isdecimal() else part]
+    own = container.get("env", [])
+    container["env"] = [*own, *({"name": f"AUTOCONF_{key}", "value": value} for key, value in facts.items())]
+    return body
+
+
+def test_a_selector_of_an_initializer_binds_no_trainer() -> None:
+    """F-005: what fetches the data may run elsewhere than what trains on it."""
+    body = adapters("trainjob")
+    override = {"targetJobs": [{"name": "dataset-initializer"}], "spec": selecting(A10)}
+    body["spec"]["podTemplateOverrides"] = [override]
+    found = size(yaml.safe_dump(body), node(A100), node(A10), named=True)
+    assert found.sized is not None, found.problems
+    bound = found.sized.data["spec"]["podTemplateOverrides"]
+    assert bound == [override, {"targetJobs": [{"name": "node"}], "spec": selecting(product_of(found))}]
+
+
+@pytest.mark.parametrize("name", _CONTAINERS)
+@pytest.mark.parametrize("default", ["", A100])
+def test_every_kind_is_bound_to_its_card(name: str, default: str) -> None:
+    """F-005: with several products in reach, all pods that train are bound to the one of the estimate."""
+    found = size(yaml.safe_dump(adapters(name)), node(A100), node(H200), default=default, named=True)
+    product = product_of(found)
+    assert product == A100 or not default
+    assert found.sized is not None, found.problems
+    again = job_of(write(found.sized.data))
+    assert (named_product(again) or [""])[0] == product
+    assert binds_all_pods(again)

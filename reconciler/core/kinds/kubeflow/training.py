@@ -16,7 +16,7 @@ from reconciler.core.training.job import (
     as_written,
 )
 from reconciler.core.training.reader import JobReader
-from reconciler.core.values import plural
+from reconciler.core.values import mapping, plural, sequence
 
 _MASTER, _WORKER = "Master", "Worker"
 _SPECS = "pytorchReplicaSpecs"
@@ -26,6 +26,8 @@ SPEC_OVERRIDES = "podSpecOverrides"
 """The same before trainer 2.1: the fields stand beside `targetJobs`."""
 _TRAINER_JOB = "node"
 """Name of the job whose pods train, in the runtimes that ship with the trainer (kubeflow/trainer pkg/constants)."""
+_INITIALIZERS = frozenset({"dataset-initializer", "model-initializer"})
+"""Names of the jobs that fetch what the trainer needs."""
 
 
 class _PyTorchJobFormat(JobFormat):
@@ -194,8 +196,9 @@ def train_job_training(reader: JobReader) -> TrainingJob | None:
 
 
 def _overridden_pods(reader: JobReader) -> Iterator[FieldPath]:
-    """Yield where the overrides have fields of pods."""
-    for index in range(len(reader.items("spec", TEMPLATE_OVERRIDES))):
-        yield "spec", TEMPLATE_OVERRIDES, index, "spec"
-    for index in range(len(reader.items("spec", SPEC_OVERRIDES))):
-        yield "spec", SPEC_OVERRIDES, index
+    """Yield where the overrides have fields of pods that train, not of those that fetch data and model before."""
+    for field, fields_of_pods in ((TEMPLATE_OVERRIDES, ("spec",)), (SPEC_OVERRIDES, ())):
+        for index, override in enumerate(reader.items("spec", field)):
+            targets = {mapping(job).get("name") for job in sequence(mapping(override).get("targetJobs"))}
+            if not targets or targets - _INITIALIZERS:
+                yield "spec", field, index, *fields_of_pods
