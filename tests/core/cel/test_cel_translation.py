@@ -84,3 +84,19 @@ def test_let_bindings_are_lists_of_one_item(value: Any) -> None:
     assert evaluate("[object].map(x, x != object, x) == []", value)
     with pytest.raises(CelError):
         evaluate("[object].all(x, x)", value)
+
+
+@pytest.mark.parametrize("text", ["", "a", "say bc", "bc a", "<\ud800> d.e", "\ud800", "dxe", "é key "])
+@pytest.mark.parametrize("words", [("a", "bc"), ("d.e", "key "), ("(", "a|b", ""), ("bc", "bc")])
+def test_words_of_a_text_are_looked_for_together(words: tuple[str, ...], text: str) -> None:
+    """Result and cost are those of a loop over the words: `dyn` costs one more for each word that is looked for."""
+    expression = f"[string(object)].exists(t, {list(words)}.exists(w, {{}}.contains(w)))"
+    costs = []
+    for target in ("t", "dyn(t)"):
+        checked = check(expression.format(target), DECLARED)
+        assert isinstance(checked, Checked), checked
+        activation = Activation({"object": text})
+        assert build(checked).evaluate(activation) is any(word in text for word in words)
+        costs.append(activation.spent)
+    visited = next((number for number, word in enumerate(words, 1) if word in text), len(words))
+    assert costs[1] - costs[0] == visited

@@ -1,6 +1,7 @@
 """Regular expressions: RE2, as in Go, never Python's backtracking `re`."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
 
@@ -46,6 +47,23 @@ def matches(text: str, pattern: str) -> bool:
         return _compiled(pattern).search(text) is not None
     except UnicodeEncodeError:
         raise _no_text() from None
+
+
+def first_within(text: str, words: tuple[str, ...]) -> int:
+    """Return the position of the first of some words that a text contains; the number of words if there is none.
+
+    Most texts contain none, and RE2 looks for all words at once.
+    """
+    with suppress(UnicodeEncodeError):
+        if _any_of(words).search(text) is None:
+            return len(words)
+    return next((position for position, word in enumerate(words) if word in text), len(words))
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _any_of(words: tuple[str, ...]) -> Any:
+    re2, options = _engine()
+    return re2.compile("|".join(map(re2.escape, words)), options)
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:

@@ -1,7 +1,8 @@
 """Macros: loops that evaluate a body for each item of a list, or each key of a map."""
 
 from reconciler.core.cel.cost import step_cost
-from reconciler.core.cel.syntax import Fold, ListLiteral, Node
+from reconciler.core.cel.library.regexes import first_within
+from reconciler.core.cel.syntax import Call, Fold, Identifier, ListLiteral, Node
 from reconciler.core.cel.translation.code import TranslatedValue, Translator
 from reconciler.core.cel.translation.operators import decide, unwrapped
 
@@ -32,6 +33,12 @@ class _MacroTranslation:
                 macro="all" | "exists" | "filter" | "map", target=ListLiteral(items=(item,), optional=()), names=(_,)
             ):
                 return self._of_one(item)
+            case Fold(
+                macro="exists",
+                names=(name,),
+                bodies=(Call(function="contains", target=Identifier(name=text), arguments=(Identifier(name=word),)),),
+            ) if word == name != text and self._is_text(text):
+                return self._contains_any(text)
             case Fold(macro="all" | "exists" as macro):
                 return self._quantifier(self._visited(), decisive=macro == "exists")
         target = self._visited()
@@ -87,6 +94,20 @@ class _MacroTranslation:
         if target.kind not in ("list", "map"):
             self._code.line(f"if type({target.text}) is not list: check_items({target.text})")
         return target
+
+    def _is_text(self, name: str) -> bool:
+        known = self._translation.scope.get(name)
+        return known is not None and known.kind == "string"
+
+    def _contains_any(self, name: str) -> TranslatedValue:
+        """Translate `words.exists(w, text.contains(w))` of a text that is a variable of a macro."""
+        code, target = self._code, self._visited()
+        if self._item_kind != "string":
+            return self._quantifier(target, decisive=True)
+        text, words = self._translation.scope[name].text, tuple(target.constant)
+        first = code.assigned(f"{code.name(first_within, 'call')}({text}, {words!r})", "int", can_fail=False)
+        self._charge(f" * min({first.text} + 1, {len(words)})")
+        return code.assigned(f"{first.text} < {len(words)}", "bool", can_fail=False)
 
     def _each(self, target: TranslatedValue) -> str:
         if len(self._variables) == 1:
