@@ -171,10 +171,13 @@ def build_index(
     """
     clusters, sources, known = _chosen(revision.config, runtime.cluster), revision.files.sources, store.records
     unknown = [path for path, blob in sources.items() if path not in known or known[path].blob != blob]
-    changed = dict(read_files(runtime.repository, sources, unknown))
     definitions = {path for path, record in known.items() if record.is_definition and path in sources}
-    definitions -= changed.keys()
-    definitions.update(path for path, raw in changed.items() if may_define(raw, runtime.kinds))
+    definitions.difference_update(unknown)
+    changed: dict[str, bytes] = {}
+    for path, raw in read_files(runtime.repository, sources, unknown):  # while git still unpacks the rest
+        changed[path] = raw
+        if may_define(raw, runtime.kinds):
+            definitions.add(path)
     parser = CachedParser(store.parsed, runtime.kinds, runtime.catalogue)
     context = _load_context(runtime, revision, clusters, sorted(definitions), parser)
     context = replace(context, generations=find_generations(revision.files.rendered))

@@ -13,8 +13,10 @@ MASK = "***"
 _NAME_PARTS = (
     "pass", "token", "secret", "key", "pwd", "cred", "auth", "cookie", "jwt", "sig", "salt", "sas", "pat", "psk", "otp",
 )  # fmt: skip
-_ASSIGNMENT = later(
-    rf"(?<![\w.-])(?P<name>[\w.-]{{0,64}}(?:{'|'.join(_NAME_PARTS)})[\w.-]{{0,64}})"
+_ASSIGNMENT = later(  # a sign follows few words, and few letters begin a part: both are looked for first
+    r"(?<![\w.-])(?=[\w.-]{3,134}+\\{0,16}[\"']?\]?[ \t]{0,8}[=:?+])"
+    rf"(?P<name>[\w.-]{{0,64}}(?=[{''.join(sorted({part[0] for part in _NAME_PARTS}))}])"
+    rf"(?:{'|'.join(_NAME_PARTS)})[\w.-]{{0,64}})"
     r"(?P<close>\\{0,16}[\"']?\]?)(?P<sign>[ \t]{0,8}(?:=>|[:?+]?=|:-|:(?!//))[ \t]{0,40})",
     re.IGNORECASE,
 )
