@@ -56,6 +56,14 @@ class Listing(Struct, frozen=True, kw_only=True, eq=False):
     objects: Iterator[Body]
 
 
+class ObjectText(Struct, frozen=True, kw_only=True, eq=False):
+    """An object as YAML that nobody has read, and what it is: its identity and the version of its API."""
+
+    key: ObjectKey
+    version: str
+    content: bytes
+
+
 class Written(Struct, frozen=True, kw_only=True):
     """What the server made of a written object: the object, whether it is new, and the server's warnings."""
 
@@ -199,15 +207,17 @@ class LiveCluster(Protocol):
 
     def apply(
         self,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | ObjectText,
         *,
         manager: str = MANAGER,
         dry_run: bool = False,
         force: bool = False,
         subresource: str = "",
+        metadata_only: bool = False,
     ) -> Written:
         """Apply an object (server-side apply, unknown fields are errors). `force` takes fields from other managers.
 
+        `metadata_only`: the result has no more than the metadata.
         `metadata.resourceVersion` and `metadata.uid` in the body are preconditions: 409 if the object has another
         version, 422 if it has another UID.
         """

@@ -23,14 +23,18 @@ from reconciler.ports.cluster import (
     Discovery,
     Expired,
     Listing,
+    ObjectText,
     UnknownKind,
     Written,
 )
 
 PAGE_SIZE = 500
 _NOT_FOUND, _CREATED = 404, 201
-_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_APPLY, _MERGE, _JSON = (f"application/{name}" for name in ("apply-patch+yaml", "merge-patch+json", "json-patch+json"))
+_JSON = "application/json"
+_METADATA, _METADATA_LIST = (
+    f"{_JSON};as={kind};g=meta.k8s.io;v=v1" for kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
+)
+_APPLY, _MERGE, _PATCH = (f"application/{name}" for name in ("apply-patch+yaml", "merge-patch+json", "json-patch+json"))
 
 
 class KubernetesCluster:
@@ -101,7 +105,7 @@ class KubernetesCluster:
             method="GET",
             path=_collection(resource, namespace),
             query=query,
-            accept=_METADATA_LIST if metadata_only else "application/json",
+            accept=_METADATA_LIST if metadata_only else _JSON,
             is_repeatable=True,
             is_large=True,
         )
@@ -154,25 +158,30 @@ class KubernetesCluster:
 
     def apply(
         self,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | ObjectText,
         *,
         manager: str = MANAGER,
         dry_run: bool = False,
         force: bool = False,
         subresource: str = "",
+        metadata_only: bool = False,
     ) -> Written:
         """Apply an object; carried out twice, it changes nothing more."""
-        key = _key(body)
+        if isinstance(body, ObjectText):
+            key, version, content = body.key, body.version, body.content
+        else:
+            key, version, content = _key(body), _version(body), msgspec.json.encode(body)  # a part of YAML
         query = _query(manager, dry_run=dry_run)
         if force:
             query["force"] = "true"
         call = ApiCall(
             purpose=f"{'dry-run' if dry_run else 'apply'} {key}",
             method="PATCH",
-            path=self._path(key, _version(body), subresource),
+            path=self._path(key, version, subresource),
             query=query,
-            body=msgspec.json.encode(body),
-            content_type=_APPLY,  # declared as YAML, of which JSON is a part
+            body=content,
+            content_type=_APPLY,
+            accept=_METADATA if metadata_only else _JSON,
             is_repeatable=True,
         )
         return _written(self._transport.send(call))
@@ -223,7 +232,7 @@ class KubernetesCluster:
             path=self._path(key, version, subresource),
             query=_query(manager, dry_run=dry_run),
             body=msgspec.json.encode(changes),
-            content_type=_MERGE if isinstance(changes, Mapping) else _JSON,
+            content_type=_MERGE if isinstance(changes, Mapping) else _PATCH,
             is_repeatable=dry_run,
         )
         return _written(self._transport.send(call))

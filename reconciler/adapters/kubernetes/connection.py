@@ -213,6 +213,8 @@ class ConnectionPool:
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self._host = address.authority
+        self._prefix = address.url.path.rstrip("/")
         self._idle: list[Connection] = []
         self._lock = Lock()
         self._context: ssl.SSLContext | None = None
@@ -268,15 +270,15 @@ class ConnectionPool:
     def _request(self, head: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> bytes:
         method, _, target = head.partition(" ")
         address = self.address
-        target = address.url.path.rstrip("/") + target
-        lines = [f"Host: {address.authority}", *(f"{name}: {value}" for name, value in headers)]
+        target = self._prefix + target
+        lines = [f"Host: {self._host}", *(f"{name}: {value}" for name, value in headers)]
         if address.proxy is not None and not address.is_secure:
-            target = f"http://{address.authority}{target}"
+            target = f"http://{self._host}{target}"
             lines += _proxy_lines(address.proxy)
         if body is not None:
             lines.append(f"Content-Length: {len(body)}")
         lines.insert(0, f"{method} {target} HTTP/1.1")
-        if " " in target or any(map(_CONTROL.search, lines)):
+        if " " in target or _CONTROL.search("".join(lines)):
             raise NotConnected from BadAnswer("a header or the path holds a control character or a space")
         return "\r\n".join([*lines, "\r\n"]).encode() + (body or b"")
 
@@ -345,13 +347,13 @@ def _read_head(file: Any) -> tuple[bytes, int, list[tuple[str, str]]]:
     version, _, rest = line.partition(b" ")
     if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
         raise BadAnswer("the answer is not HTTP/1.1")
-    headers: list[tuple[str, str]] = []
+    lines: list[bytes] = []
     while line := _line(file):
-        name, _, value = line.decode("utf-8", "replace").partition(":")
-        headers.append((name.lower(), value.strip()))
-        if len(headers) > _MAX_HEADERS:
+        lines.append(line)
+        if len(lines) > _MAX_HEADERS:
             raise BadAnswer(f"the answer has more than {_MAX_HEADERS} headers")
-    return version, int(rest[:3]), headers
+    fields = (line.partition(":") for line in b"\n".join(lines).decode("utf-8", "replace").split("\n") if line)
+    return version, int(rest[:3]), [(name.lower(), value.strip()) for name, _, value in fields]
 
 
 def _line(file: Any) -> bytes:

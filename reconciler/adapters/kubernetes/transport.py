@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import count
 from threading import Event
 from time import monotonic
@@ -129,7 +130,7 @@ class Transport:
         ]
         if call.body is not None:
             headers.append(("Content-Type", call.content_type))
-        query = f"?{urlencode(call.query)}" if call.query else ""
+        query = _query_string(tuple(call.query.items()))
         try:
             answer = self.access.pool.send(f"{call.method} {call.path}{query}", headers, call.body, read_seconds)
         except (NotConnected, OSError) as error:
@@ -153,6 +154,11 @@ class Transport:
             secrets=self.access.secrets(),
             is_write=call.method != "GET" and "dryRun" not in call.query,
         )
+
+
+@lru_cache
+def _query_string(query: tuple[tuple[str, str], ...]) -> str:
+    return f"?{urlencode(query)}" if query else ""
 
 
 def _may_repeat(call: ApiCall, error: ClusterUnavailable) -> bool:

@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -25,12 +26,12 @@ from reconciler.core.values import mapping, text
 from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.gate import refuse
-from reconciler.planning.live.inventory import Claims, Place, claimants, read_inventories
+from reconciler.planning.live.inventory import Claims, Place, claimants, read_claims, read_inventories
 from reconciler.planning.live.proofs import add_proofs, proof
 from reconciler.planning.live.reading import at_once, read_now
 from reconciler.ports import Cache
 from reconciler.ports.clock import Clock
-from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster
+from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster, ObjectText
 
 _log = Log(__name__)
 _MAX_NAMED = 5  # objects in one message
@@ -59,8 +60,8 @@ class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
 class Work(Struct, frozen=True, kw_only=True, eq=False):
     """What the current plan has to do: its steps, the desired objects, and the versions of live objects.
 
-    body: reads the desired object of a path when it is sent; several threads may call it. waves: positions that
-    annotations set, by path.
+    body: reads the desired object of a path when it is sent; several threads may call it. text: the same as it is
+    written; None if it has to be read. waves: positions that annotations set, by path.
     summaries: all desired objects. keys: the same, by cluster. cache: where later plans look up what is known to be as
     desired. left: paths of objects that keep drifted fields, so that they are not as desired for every policy.
     """
@@ -72,6 +73,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     kinds: Kinds
     steps: Sequence[Step]
     body: Callable[[str], Mapping[str, Any]]
+    text: Callable[[ObjectKey, str], ObjectText | None]
     waves: Mapping[str, tuple[int, int]]
     version_of: Callable[[str, Mapping[str, Any]], str]
     cache: Cache
@@ -169,7 +171,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
     add_record(run.live, run.place, record)
     creations = [step.key for step in work.steps if step.verb is Verb.CREATE]
     inventory = change_inventory(run.live, run.place, begin=creations)
-    claims = read_inventories(run.live, run.place).claims
+    claims = read_claims(run.live, run.place)
     rules = Rules(
         kinds=work.kinds,
         version_of=work.version_of,
@@ -193,8 +195,10 @@ def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
     waiter = _settling(run, work)
 
     def carry(step: Step) -> StepResult:
-        desired = None if step.verb is Verb.DELETE else work.body(step.path)
-        return carry_out(run.live, rules, Target(step=step, desired=desired, planned=planned[step.path]))
+        path = step.path
+        text = work.text(step.key, path) if step.verb is Verb.CREATE else None
+        desired = dict if step.verb is Verb.DELETE else partial(work.body, path)
+        return carry_out(run.live, rules, Target(step=step, desired=desired, planned=planned[path], text=text))
 
     return execute(order(work.kinds, work.steps, work.waves), carry, lambda steps: settle(waiter, steps), run.advance)
 

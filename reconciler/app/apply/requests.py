@@ -18,18 +18,22 @@ from reconciler.core.secrets import KnownSecrets, mask_text, secret_leaves
 from reconciler.core.values import mapping, plural, sequence, text
 from reconciler.errors import one_line
 from reconciler.planning.live.inventory import Claims, InventoryClaim, claimants
-from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster, UnknownKind, Written
+from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster, ObjectText, UnknownKind, Written
 
 _ATTEMPTS = 5  # for an object whose status changes while we write it
 _CONFLICT = 409
 
 
 class Target(Struct, frozen=True, kw_only=True, eq=False):
-    """One step with what it sends: the desired object (None: it is deleted), and the version that was planned on."""
+    """One step with what it sends, and the version that was planned on.
+
+    desired: reads the desired object; an empty one if it is deleted. text: a creation that can be sent without that.
+    """
 
     step: Step
-    desired: Mapping[str, Any] | None
+    desired: Callable[[], Mapping[str, Any]]
     planned: str
+    text: ObjectText | None = None
 
 
 class Rules(Struct, frozen=True, kw_only=True, eq=False):
@@ -60,7 +64,7 @@ def carry_out(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
         result = _failed(target.step, error)
     if not result.message and not result.warnings:
         return result
-    secrets = KnownSecrets(secret_leaves(target.desired or {}))
+    secrets = KnownSecrets(secret_leaves(target.desired()))
     return replace(
         result,
         message=_clean(result.message, secrets),
@@ -96,13 +100,13 @@ def _failed(step: Step, error: ClusterError) -> StepResult:
 
 def _create(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     """Create an object. One that appeared meanwhile is left as it was."""
-    step, desired = target.step, target.desired or {}
+    step = target.step
     if rival := _rival(live, rules, step.key):
         return _result(step, Ending.REFUSED, f"{rival} creates or created it; define it in one of them")
-    if excluded := why_not_applied(desired, None):
+    if target.text is None and (excluded := why_not_applied(target.desired(), None)):
         return _result(step, Ending.EXCLUDED, excluded)
     try:
-        written = live.apply(desired)
+        written = live.apply(target.text or target.desired(), metadata_only=True)
     except ClusterError as error:
         if error.status == _CONFLICT and not error.outcome_unknown:
             return _result(step, Ending.STALE, "another object of this name appeared after the plan was made")
@@ -112,7 +116,7 @@ def _create(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     metadata = mapping(written.body.get("metadata"))
     identity = {name: metadata[name] for name in ("name", "namespace", "uid") if name in metadata}
     # Applying nothing takes back exactly the fields that only we set.
-    live.apply({"apiVersion": desired["apiVersion"], "kind": desired["kind"], "metadata": identity})
+    live.apply({"apiVersion": target.desired()["apiVersion"], "kind": step.key.kind, "metadata": identity})
     return _result(step, Ending.STALE, "another object of this name appeared after the plan was made; it is unchanged")
 
 
@@ -134,7 +138,7 @@ def _is_ours_alone(body: Mapping[str, Any]) -> bool:
 
 def _update(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     """Update an object that still is as planned. Its status may change meanwhile, as it does all the time."""
-    step, desired = target.step, target.desired or {}
+    step, desired = target.step, target.desired()
     for _ in range(_ATTEMPTS):
         body = live.get(step.key, version=text(desired.get("apiVersion")).rpartition("/")[2])
         if body is None:
@@ -146,7 +150,8 @@ def _update(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
         metadata = mapping(body["metadata"])
         exactly = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         try:
-            written = live.apply({**desired, "metadata": {**desired["metadata"], **exactly}}, force=True)
+            body = {**desired, "metadata": {**desired["metadata"], **exactly}}
+            written = live.apply(body, force=True, metadata_only=True)
         except ClusterError as error:
             if error.status == _CONFLICT:
                 continue
@@ -183,7 +188,7 @@ _LONGEST_NAME = 40  # of a name that only a dry run sees
 
 def _recreate(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     """Delete an object and create it again under its name, if a dry run of the new one under another name succeeds."""
-    step, desired = target.step, target.desired or {}
+    step, desired = target.step, target.desired()
     metadata = desired["metadata"]
     try:
         name = f"{metadata['name'][:_LONGEST_NAME].rstrip('-.')}-recreated"

@@ -7,12 +7,17 @@ from typing import Any
 from reconciler.app.apply import Work
 from reconciler.app.plan import plan
 from reconciler.app.workspace import Workspace
-from reconciler.core.apply.annotations import may_set_wave, wave
+from reconciler.core.apply.annotations import may_not_apply, may_set_wave, wave
 from reconciler.core.apply.steps import planned_objects, steps_of
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.live.projection import content_version, without
+from reconciler.core.objects import ObjectKey
+from reconciler.core.patterns import later
 from reconciler.core.plan import Plan
-from reconciler.ports.cluster import LiveCluster
+from reconciler.ports.cluster import LiveCluster, ObjectText
+
+_API_VERSION = later(rb"apiVersion: (?:[a-z0-9.-]+/)?(v[a-z0-9]+)\n")
+"""The first line of every rendered file."""
 
 
 def plan_work(
@@ -42,6 +47,13 @@ def plan_work(
         with reading:
             return without(planned.renderer.body(path, contents[path]), planned.omitted.get(path, ()))
 
+    def unread(key: ObjectKey, path: str) -> ObjectText | None:
+        content = contents[path]
+        has_version = _API_VERSION.match(content)
+        if has_version is None or b"\n---" in content or path in planned.omitted or may_not_apply(content):
+            return None
+        return ObjectText(key=key, version=has_version[1].decode(), content=content)
+
     return Work(
         plan=made,
         summaries=summaries,
@@ -50,6 +62,7 @@ def plan_work(
         kinds=workspace.runtime.kinds,
         steps=steps_of(made, folder, index.summaries(desired), existing),
         body=body,
+        text=unread,
         waves={path: wave(body(path)) for path, content in contents.items() if may_set_wave(content)},
         version_of=lambda path, body: content_version(body, planned.omitted.get(path, ())),
         cache=workspace.runtime.cache,

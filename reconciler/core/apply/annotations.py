@@ -39,6 +39,11 @@ def may_set_wave(content: bytes) -> bool:
     return b"argocd.argoproj.io" in content or b"\\" in content
 
 
+def may_not_apply(content: bytes) -> bool:
+    """Return whether `why_not_applied` can be other than empty for the object that the bytes of a file hold."""
+    return may_set_wave(content) or _FLUX.encode() in content
+
+
 def why_not_applied(desired: Body, live: Body | None) -> str:
     """Return the annotation that keeps an object from being created (`live` is None) or updated; empty if none does."""
     hooks = _listed(_annotations(desired), _HOOK)

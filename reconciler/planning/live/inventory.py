@@ -75,6 +75,16 @@ def read_inventories(live: LiveCluster, place: Place) -> Inventories:
     for body in live.list(live.resource(*CONFIG_MAP), namespace=place.namespace, labels=form.LABEL).objects:
         (ours if _label(body) == place.name else others).append(body)
     require_own(place, ours)
+    return Inventories(own=_members(place.namespace, place.name, ours), claims=_claims(place, others))
+
+
+def read_claims(live: LiveCluster, place: Place) -> Claims:
+    """Return what the inventories of other config repositories in the same namespace list."""
+    labels = f"{form.LABEL},{form.LABEL}!={place.name}"
+    return _claims(place, live.list(live.resource(*CONFIG_MAP), namespace=place.namespace, labels=labels).objects)
+
+
+def _claims(place: Place, others: Iterable[Body]) -> Claims:
     claims: dict[ObjectKey, list[InventoryClaim]] = defaultdict(list)
     for body in others:
         name = _label(body)
@@ -82,8 +92,7 @@ def read_inventories(live: LiveCluster, place: Place) -> Inventories:
         theirs = Place(namespace=place.namespace, name=name, source=source, repository=repository)
         for member in _members(place.namespace, name, [body]).members:
             claims[member.key].append(InventoryClaim(place=theirs, uid=member.uid))
-    found = {key: tuple(sorted(rows, key=str)) for key, rows in claims.items()}
-    return Inventories(own=_members(place.namespace, place.name, ours), claims=found)
+    return {key: tuple(sorted(rows, key=str)) for key, rows in claims.items()}
 
 
 def read_stored(live: LiveCluster, place: Place) -> tuple[ObjectInventory, dict[str, Body]]:

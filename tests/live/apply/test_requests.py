@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.app.apply.requests import Rules, Target, carry_out, what_runs_in
 from reconciler.core.apply.results import Ending, StepResult
@@ -13,7 +14,7 @@ from reconciler.core.apply.steps import Step, Verb
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.objects import ObjectKey
 from reconciler.core.summary import summarize
-from reconciler.ports.cluster import ClusterError, LiveCluster
+from reconciler.ports.cluster import ClusterError, LiveCluster, ObjectText
 from tests.live.cluster.fixtures import config_map, config_map_key
 
 
@@ -34,7 +35,7 @@ def target(verb: Verb, body: Mapping[str, Any], planned: str = "") -> Target:
     namespace, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
     summary = summarize(BUILT_IN, cluster="main", body=body, path=f"main/{namespace}/{name}", digest="1")
     step = Step(verb=verb, summary=summary, before=summary if verb is Verb.UPDATE else None)
-    return Target(step=step, desired=None if verb is Verb.DELETE else body, planned=planned)
+    return Target(step=step, desired=lambda: {} if verb is Verb.DELETE else body, planned=planned)
 
 
 def found(live: LiveCluster, namespace: str, name: str) -> dict[str, Any]:
@@ -66,6 +67,28 @@ def test_create_update_delete(live: LiveCluster, namespace: str) -> None:
 
     assert deleted(live, edited, frozenset({created.uid})).ending is Ending.DONE
     assert deleted(live, edited, frozenset({created.uid})).ending is Ending.UNCHANGED
+
+
+def test_a_rendered_file_is_sent_as_it_is(live: LiveCluster, namespace: str) -> None:
+    """What is written in YAML and not read is created, found again, and refused as an object is that was read."""
+    key = config_map_key(namespace, "text")
+    head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: text\n  namespace: {namespace}\n"
+    written = f"{head}data:\n  a: 'on'\n  b: |\n    two\n    lines\n"
+    wanted = config_map(namespace, "text", a="on", b="two\nlines\n")
+
+    def sent(text: str) -> StepResult:
+        one = ObjectText(key=key, version="v1", content=text.encode())
+        return carry_out(live, rules(), replace(target(Verb.CREATE, wanted), text=one))
+
+    created = sent(written)
+    assert created.ending is Ending.DONE
+    assert found(live, namespace, "text")["data"] == wanted["data"]
+    assert created.resource_version == found(live, namespace, "text")["metadata"]["resourceVersion"]
+    assert sent(written).ending is Ending.DONE
+    refused = sent(f"{head}unknown: 1\n")
+    assert (refused.ending, "unknown" in refused.message) == (Ending.DENIED, True)
+    live.apply(config_map(namespace, "text", c="theirs"), manager="kubectl", force=True)
+    assert sent(written).ending is Ending.STALE
 
 
 def test_a_foreign_object_that_appears_is_left_as_it_was(live: LiveCluster, namespace: str) -> None:
