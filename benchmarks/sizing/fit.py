@@ -18,7 +18,7 @@ STEPS: Mapping[str, Mapping[str, float]] = {
     "ms-swift": {"logits": 1.0, "uneven": 256.0, "context": 0.1},
     "LitGPT": {"logits": 1.0, "logits_adapted": 1.0, "vectors": 0.5, "vectors_quantized": 0.5},
     "Qwen": {"logits": 0.5, "logits_adapted": 0.5, "context": 0.1, "block": 0.1},
-    "fsdp_qlora": {"context": 0.1, "inputs": 0.1},
+    "fsdp_qlora": {"inputs": 0.1, "block": 0.1},
 }
 """What is fitted for each stack, and in which steps; everything else is derived."""
 

@@ -38,14 +38,15 @@ _LIMITS = """## Limits of these figures
 - A measured peak includes memory that PyTorch's allocator keeps; `need` excludes it, and decides whether a run fits.
 - Runs that fit only because the optimizer was paged count as runs that worked.
 - The form of the terms was chosen with all of these runs in view; only the constants are tested on runs outside a fit.
-- Two in five of the fms-acceleration runs use its fast kernels, of which a row says nothing. With a vocabulary below
-  65,536, they need up to 10 % less than predicted.
-- ms-swift's runs have samples of their own lengths, so that peaks of similar runs differ; ChatGLM3 without flash
-  attention needs up to twice the prediction at 8,192 tokens.
+- fms-acceleration subtracts what a GPU used before a run. The driver's 0.6 GiB are added to its figures, so that all
+  peaks are what NVML reports.
+- ms-swift's runs have samples of their own lengths, so that peaks of similar runs differ.
 - The rows of torchtune say "recipe default", and two pairs of them differ in the recipe alone; the defaults of the
   recipes apply. For a 405B model on 8 GPUs, the prediction is a fifth too high.
 - Mixtures of experts need more than predicted if many GPUs gather them: 16 % more in one run on 8 GPUs.
-- The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, without CUDA's context.
+- The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, those of fsdp_qlora the memory that its
+  allocator reserves, all without CUDA's context. As runs of a framework that nobody measured, those of LitGPT,
+  torchtune and fsdp_qlora are predicted without what they do not count.
 - Pipelines are predicted for as many microbatches as stages; the one run does not say how many it had.
 - Speeds of tensor, pipeline and context parallelism rest on one measured run, those of offloaded optimizers on none.
   The speed of mixtures with more than 40 experts depends on the kernels of a framework; it is not predicted.
@@ -131,7 +132,7 @@ def accuracy(runs: Sequence[Run]) -> list[str]:
 
 def foreign(runs: Iterable[Run]) -> tuple[list[float], int]:
     """Return the errors of runs that were not Hugging Face's under its constants, and how many are in the range."""
-    told = [(run.peak or 0.0, run.predict(stack_of(""))) for run in runs if run.counts and run.stack != "fms"]
+    told = [(run.peak or 0.0, run.predict(run.stack_of_others)) for run in runs if run.counts and run.stack != "fms"]
     inside = sum(one.low_gib <= peak <= one.high_gib for peak, one in told)
     return [one.peak_gib / peak - 1 for peak, one in told], inside
 

@@ -4,12 +4,14 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.core.sizing.decision import Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import estimate
-from reconciler.core.sizing.memory.stacks import Stack
+from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.run_table import parse_run
 from reconciler.core.sizing.training import Layout, Training
 from tests.core.sizing.tables import TABLES
@@ -30,9 +32,28 @@ _SOURCES = (
 )
 _FRAMEWORKS = {"fms-hf-tuning": "fms", "litgpt": "LitGPT"}
 
+_SUBTRACTS = frozenset({"fms-acceleration"})
+"""Sources that subtract what the GPU used before the run (`scripts/benchmarks/benchmark.py`)."""
+
+_DRIVER = 0.6
+"""GiB that the driver uses on an idle GPU that counts it in its total."""
+
+_PYTORCH = {"context": 0.1, "links": 0.0, "across": 0.0, "reserved": 0.0}
+_METERS: dict[str, dict[str, Any]] = {
+    "litgpt": {"live": True, **_PYTORCH},
+    "torchtune": {"live": True, **_PYTORCH},
+    "fsdp_qlora": _PYTORCH,
+}
+"""What a source's figures leave out, as constants of a stack: PyTorch's counters say nothing of CUDA's context, and its
+live tensors nothing of cached blocks."""
+
 
 class Run(NamedTuple):
-    """One measured run. `peak` is None if it ran out of memory. `saturated`: the GPU was full, so do not compare it."""
+    """One measured run.
+
+    `peak` is what NVML would report, None if the run ran out of memory. `saturated`: the GPU was full, so do not
+    compare it.
+    """
 
     row: dict[str, str]
     training: Training
@@ -52,6 +73,11 @@ class Run(NamedTuple):
     def group(self) -> str:
         """Stack, method and source: what is averaged together."""
         return f"{self.stack} {self.training.method.value} ({self.source})"
+
+    @property
+    def stack_of_others(self) -> Stack:
+        """The constants for a framework that nobody measured, for figures of this source's kind."""
+        return replace(stack_of(""), **_METERS.get(self.source, {}))
 
     @property
     def inside(self) -> bool:
@@ -119,12 +145,13 @@ def _run(row: dict[str, str]) -> Run:
     training, layout, gpu = read
     first = row["framework"].split()[0]
     source = next((name for name in _SOURCES if name.lower() in row["source"].lower()), first)
+    before = _DRIVER if source in _SUBTRACTS and gpu.memory_gib % 8 == 0 else 0.0
     return Run(
         row=row,
         training=training,
         layout=layout,
         gpu=gpu,
-        peak=float(row["peak_gib"]) if row["outcome"] == "ok" else None,
+        peak=float(row["peak_gib"]) + before if row["outcome"] == "ok" else None,
         saturated=row["saturated"] == "yes",
         stack=_FRAMEWORKS.get(first, first),
         source=source,

@@ -237,6 +237,7 @@ class _QuestionBuilder:
             offloads_activations=self._flag("offloads_activations"),
             upcast=None if not upcast else upcast == "true",
             fused_loss=self._flag("fused_loss"),
+            fast_loss=self._flag("fast_loss"),
             framework=self._launch.framework.name,
         )
 

@@ -123,6 +123,13 @@ CHECKPOINTING: Mapping[str, bool | None] = MappingProxyType(
     | dict.fromkeys(("no", "false", "off", "0", "none"), False)
 )
 
+LOSSES: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(("", "no", "false", "off", "0", "none", "default"), "")
+    | dict.fromkeys(("yes", "true", "on", "1", "liger"), "fused_loss")
+    | dict.fromkeys(("fast", "fast loss", "in place"), "fast_loss")
+)
+"""The kernel of the loss, by the name of its flag in `Training`."""
+
 ATTENTIONS: Mapping[str, Attention | None] = MappingProxyType(
     {"": None, "default": None, "sdpa": Attention.SDPA, "eager": Attention.EAGER, "none": Attention.EAGER}
     | dict.fromkeys(("flash attn 2", "flash attention 2", "flash attn", "flash attention", "flash"), Attention.FLASH)

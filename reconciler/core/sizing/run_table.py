@@ -12,6 +12,7 @@ from reconciler.core.sizing.models import ModelTable
 from reconciler.core.sizing.run_columns import (
     ATTENTIONS,
     CHECKPOINTING,
+    LOSSES,
     METHODS,
     OBJECTIVES,
     OPTIMIZER_NAMES,
@@ -66,6 +67,7 @@ def _parse(row: Mapping[str, str], tables: SizingTables, known: Architecture | N
         framework, RunKind(method, architecture.name, architecture.parameters, layout.gpus, gpu.memory_gib)
     )
     checkpointing = _lookup(row, "checkpointing", CHECKPOINTING)
+    loss = _lookup(row, "fused_loss", LOSSES)
     training = Training(
         model=row["model"],
         architecture=architecture,
@@ -84,7 +86,8 @@ def _parse(row: Mapping[str, str], tables: SizingTables, known: Architecture | N
         sequence_parallel=parallelism.sequence_parallel or defaults.sequence_parallel,
         lora_rank=_count(row, "lora_rank", defaults.rank),
         lora_targets=tuple(row.get("lora_targets", "").replace(",", " ").split()) or defaults.targets,
-        fused_loss=bool(_lookup(row, "fused_loss", CHECKPOINTING)),
+        fused_loss=loss == "fused_loss",
+        fast_loss=loss == "fast_loss",
         upcast=_lookup(row, "upcast", CHECKPOINTING),
         framework=framework,
     )

@@ -79,6 +79,7 @@ class Architecture(Struct, frozen=True, kw_only=True, cache_hash=True):
     window: int = 0
     layer_norms: int = 2  # in a layer: 4 with norms after the blocks, 1 if both blocks share one
     softcap: bool = False  # logits, and scores of attention, go through a tanh (Gemma 2, arXiv 2408.00118)
+    own_scores: int = 0  # bytes for each score of attention that its own code stores, whatever the kernel
     autoconf: str = ""  # name in ado-autoconf; empty if it has none
     source: str = ""
     approximate: bool = False  # the vendor has not published all numbers
@@ -215,6 +216,7 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     rollout_alone: bool = False  # the states of the training are in host memory while the engine writes
     offloads_activations: bool = False  # what layers keep for the backward pass is in host memory
     fused_loss: bool = False  # Liger and similar kernels never hold all logits at once
+    fast_loss: bool = False  # the cross entropy works in place on the logits (Unsloth's kernel)
     upcast: bool | None = None  # whether PEFT casts what a 4-bit base leaves in 16 bits to fp32; None: as the framework
     framework: str = ""  # such as `fms-hf-tuning 2.4.0` or `litgpt`; empty: Hugging Face
 

@@ -34,6 +34,16 @@ READ = {
         {},
         "method=lora lora_rank=128 lora_targets=all-linear",
     ),
+    "fms: the loss of its kernels": (
+        f"{TRAINER} {QWEN} --fast_kernels True True True",
+        {},
+        "fast_loss=true",
+    ),
+    "fms: kernels without the loss": (
+        f"{TRAINER} {QWEN} --fast_kernels False True True",
+        {},
+        "fast_loss=false",
+    ),
     "axolotl: CCE is on by its plugin": (
         "axolotl train a.yaml",
         {"a.yaml": AXOLOTL + "plugins:\n- axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"},

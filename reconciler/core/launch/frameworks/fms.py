@@ -8,7 +8,7 @@ import msgspec
 from reconciler.core.launch.facts import Diagnostic
 from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
-from reconciler.core.launch.settings import flatten, read_file, setting_from_env
+from reconciler.core.launch.settings import flatten, parse_boolean, read_file, setting_from_env
 from reconciler.core.patterns import later
 
 _NAME = "fms-hf-tuning"
@@ -78,6 +78,20 @@ def _read_sharding(extraction: Extraction) -> None:
         extraction.set_default("strategy", "fsdp-full", origin)
 
 
+def _complete(extraction: Extraction) -> None:
+    """Read `--fast_kernels LOSS NORM ROPE` (`FastKernelsConfig` of 3.2.2): whether the loss works in place."""
+    kernels = extraction.resolve("fast_loss", extraction.script.find(("fast_kernels",)))
+    if kernels is None:
+        return
+    loss = parse_boolean((kernels.texts or kernels.text.split(","))[0].strip())
+    if loss is None:
+        message = f"`{kernels.fact.snippet}`: expected three times true or false"
+        extraction.reject("fast_loss", message, kernels.fact.span)
+    else:
+        extraction.add("fast_loss", kernels, "true" if loss else "false")
+        extraction.doubt(kernels, "replaces kernels, which keep other tensors")
+
+
 FMS = Framework(
     name=_NAME,
     source=_NAME,
@@ -89,5 +103,6 @@ FMS = Framework(
     read_environment=_read_environment,
     fp32_master_weights=True,
     read_sharding=_read_sharding,
+    complete=_complete,
     changes=TRAINER_CHANGES | {"lora": {"peft_method": "lora", "r|lora_r": "{rank}", "target_modules": "all-linear"}},
 )

@@ -106,9 +106,9 @@ _MS_SWIFT = Stack(
     low=0.8,
     high=1.3,
     uneven=2048,
-    logits=24.0,
+    logits=22.0,
     logits_live=16.0,
-    logits_adapted=24.0,
+    logits_adapted=22.0,
     context=0.2,
     links=0.0,
     across=0.0,
@@ -134,7 +134,7 @@ STACKS: Mapping[str, Stack] = MappingProxyType(
         "torchtune": _TORCHTUNE,
         "ms-swift": _MS_SWIFT,
         "fsdp_qlora": Stack(
-            low=0.75, high=1.2, upcast=False, inputs=1.0, context=1.2, links=0.0, across=0.0, reserved=0.0
+            low=0.8, high=1.2, upcast=False, inputs=1.0, block=1.4, context=0.1, links=0.0, across=0.0, reserved=0.0
         ),
         "llama-factory": Stack(upcast=False),  # casts the norms alone, and only with `upcast_layernorm`
         "axolotl": Stack(upcast=False),  # casts embedding, head and norms back to the type of computation

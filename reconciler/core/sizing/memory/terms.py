@@ -124,7 +124,7 @@ def _normalize(training: Training, stack: Stack) -> Training:
     The length of samples matters only to the scores of eager attention, to uneven samples, and to confidence.
     """
     sequence = training.sequence
-    if training.attention is not Attention.EAGER and not stack.uneven:
+    if training.attention is not Attention.EAGER and not training.architecture.own_scores and not stack.uneven:
         sequence = MEASURED_SEQUENCE if sequence <= MEASURED_SEQUENCE else MEASURED_SEQUENCE + 1
     return replace(training, model="", sequence=sequence)
 
@@ -295,6 +295,11 @@ whose logits are as large as the head's input: a chunk in 2 bytes, its copy in f
 the input (Liger Kernel, `ops/fused_linear_cross_entropy.py`)."""
 
 
+FAST_LOSS = 6.0
+FAST_LOSS_ENTRIES = 65536
+"""Bytes per token and vocabulary entry if the cross entropy works in place (logits in 2 bytes and a copy in fp32, which
+gradients overwrite), and the largest vocabulary for that (Unsloth, `kernels/cross_entropy_loss.py`)."""
+
 REFERENCE_LOGITS = 6.0
 """Bytes per token and vocabulary entry of a reference model's logits, in 2 bytes and in fp32. They exist while those of
 the policy wait for the backward pass (TRL's `DPOTrainer` and `KTOTrainer`)."""
@@ -324,7 +329,8 @@ def _loss(training: Training, stack: Stack) -> LossBytes:
         fused = FUSED_LOSS * training.architecture.hidden / ways
         return LossBytes(fused, fused)
     is_half = training.strategy in DEEPSPEED and training.method is not Method.LORA
-    most = HALF_LOSS if is_half else math.inf
+    is_fast = training.fast_loss and training.architecture.vocabulary <= FAST_LOSS_ENTRIES
+    most = FAST_LOSS if is_fast else HALF_LOSS if is_half else math.inf
     on_head = training.method.has_adapters and ALL_LINEAR in training.lora_targets
     logits = stack.logits_adapted if on_head else stack.logits
     entries = training.architecture.vocabulary / ways
@@ -356,7 +362,8 @@ def _activations(training: Training, stack: Stack, *, sharded: bool) -> Activati
     width = 4 if training.precision is Precision.FP32 else 2
     heads = 3 * model.heads * model.head_dim
     feed = (4 if model.gated else 2) * model.intermediate * max(1, model.active_experts)
-    scores = (8 + SOFTCAP * model.softcap) * model.heads * training.sequence * (training.attention is Attention.EAGER)
+    eager = (8 + SOFTCAP * model.softcap) * (training.attention is Attention.EAGER)
+    scores = (model.own_scores or eager) * model.heads * training.sequence
     wide = stack.vectors + NORM_VECTORS * (model.layer_norms - 2)
     magnitudes = 2 * target_outputs(model, training.lora_targets) / model.layers if training.dora else 0.0
     vectors = width * (wide * model.hidden + heads + feed + magnitudes) + scores

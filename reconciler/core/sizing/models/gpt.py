@@ -26,6 +26,7 @@ class _Family(Struct, frozen=True, kw_only=True):
     split: bool = False  # queries, keys and values are three matrices
     gate: str = ""  # name of the gate's matrix
     joined: bool = False  # gate and up are one matrix
+    own_scores: int = 0  # see `Architecture`
 
 
 class _Sizes(Struct, frozen=True, kw_only=True):
@@ -61,6 +62,7 @@ def parse_gpt(config: ConfigKeys, name: str, kind: str) -> Architecture:
         parameters=0,
         active_parameters=0,
         gated=family.joined or bool(family.gate),
+        own_scores=family.own_scores,
         source=f"config.json of type {kind}",
         linears=_linears(sizes, family),
         embedding=words + (family.positions + 2 * family.narrow) * sizes.hidden,
@@ -170,7 +172,11 @@ def _qwen(config: ConfigKeys, sizes: _Sizes) -> _Family:
 
 
 def _chatglm(config: ConfigKeys, sizes: _Sizes) -> _Family:
-    """Return what ChatGLM2 and 3 are: only queries, keys and values have a bias (counted with the norms)."""
+    """Return what ChatGLM2 and 3 are: only queries, keys and values have a bias (counted with the norms).
+
+    Their code knows no flash attention. For a batch with a mask it makes scores in 2 bytes, their copy in fp32, that
+    scaled, masked, the softmax, and its cast (modeling_chatglm.py, `CoreAttention`).
+    """
     groups = config.count("multi_query_group_num", default=sizes.heads, most=sizes.heads)
     shared = config.flag("multi_query_attention", default=True)
     keys = groups if shared else sizes.heads
@@ -182,6 +188,7 @@ def _chatglm(config: ConfigKeys, sizes: _Sizes) -> _Family:
         vectors=sizes.hidden * (2 * sizes.layers + 1) + sizes.layers * (sizes.heads + 2 * keys) * sizes.head_dim,
         bias=False,
         joined=True,
+        own_scores=20,
     )
 
 

@@ -6,7 +6,18 @@ import pytest
 
 from benchmarks.sizing.fit import STEPS
 from benchmarks.sizing.peers import peers
-from benchmarks.sizing.report import DOCUMENT, Unseen, accepted, accuracy, errors, groups, refused, unseen, verdicts
+from benchmarks.sizing.report import (
+    DOCUMENT,
+    Unseen,
+    accepted,
+    accuracy,
+    errors,
+    foreign,
+    groups,
+    refused,
+    unseen,
+    verdicts,
+)
 from benchmarks.sizing.runs import Run, measured
 
 FULL = "fms full (LLMFineTuningBench)"
@@ -36,7 +47,7 @@ def test_runs_of_fms_are_predicted_within_three_percent(runs: list[Run], method:
 
 
 @pytest.mark.parametrize(
-    ("stack", "most"), [("fms", 0.04), ("LitGPT", 0.05), ("Qwen", 0.05), ("ms-swift", 0.1), ("fsdp_qlora", 0.09)]
+    ("stack", "most"), [("fms", 0.03), ("LitGPT", 0.05), ("Qwen", 0.05), ("ms-swift", 0.07), ("fsdp_qlora", 0.07)]
 )
 def test_every_framework_is_predicted(runs: list[Run], stack: str, most: float) -> None:
     """F-006: mean absolute error with the shipped constants, over all sources."""
@@ -44,7 +55,7 @@ def test_every_framework_is_predicted(runs: list[Run], stack: str, most: float) 
 
 
 @pytest.mark.parametrize(
-    ("stack", "most"), [("fms", 0.05), ("LitGPT", 0.06), ("Qwen", 0.05), ("ms-swift", 0.09), ("fsdp_qlora", 0.12)]
+    ("stack", "most"), [("fms", 0.03), ("LitGPT", 0.06), ("Qwen", 0.05), ("ms-swift", 0.08), ("fsdp_qlora", 0.10)]
 )
 def test_runs_that_were_not_fitted_are_predicted_as_well(
     held: dict[str, list[Unseen]], stack: str, most: float
@@ -59,6 +70,12 @@ def test_runs_that_were_not_fitted_are_predicted_as_well(
 def test_ranges_hold_nine_of_ten_runs_that_were_not_fitted(held: dict[str, list[Unseen]], stack: str) -> None:
     counted = sum(len(one.errors) for one in held[stack])
     assert sum(one.inside for one in held[stack]) / counted >= 0.9
+
+
+def test_ranges_hold_nine_of_ten_runs_of_frameworks_that_nobody_measured(runs: list[Run]) -> None:
+    told, inside = foreign(runs)
+    assert len(told) > 100
+    assert inside / len(told) >= 0.9
 
 
 def test_runs_that_worked_are_not_refused(runs: list[Run]) -> None:

@@ -7,6 +7,7 @@ from reconciler.core.sizing.decision import Confidence, Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import estimate, fits, is_known_optimizer
 from reconciler.core.sizing.memory.stacks import STACKS, Stack, stack_of
+from reconciler.core.sizing.memory.terms import terms_of
 from reconciler.core.sizing.training import Attention, Layout, Method, Objective, Offload, Precision, Strategy, Training
 from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
@@ -483,3 +484,25 @@ def test_the_loss_leaves_out_prompts() -> None:
     run = training(objective=Objective.GRPO, has_reference=False, method=Method.LORA)
     all_tokens, half = (estimate(each, Layout(gpus=1, batch=8), card()) for each in (run, replace(run, scored=0.5)))
     assert part(half, "logits") == pytest.approx(part(all_tokens, "logits") / 2)
+
+
+def test_a_loss_that_works_in_place_holds_fewer_logits_of_a_small_vocabulary() -> None:
+    """Llama's 32,000 entries fit into the kernel, those of Llama 3 do not."""
+    large = MODEL_TABLE.find("llama3.1-8b")
+    assert large is not None
+    plain, fast = (training(method=Method.LORA, fast_loss=fast) for fast in (False, True))
+    assert [terms_of(one, None, sharded=False).loss.live for one in (plain, fast)] == [11 * 32000, 6 * 32000]
+    plain, fast = (replace(one, architecture=large) for one in (plain, fast))
+    assert terms_of(fast, None, sharded=False).loss == terms_of(plain, None, sharded=False).loss
+
+
+def test_a_model_may_store_scores_with_any_kernel() -> None:
+    """ChatGLM3: 20 bytes for each of 32 heads and each pair of tokens, of one layer at a time."""
+    model = MODEL_TABLE.find("chatglm3-6b")
+    assert model is not None
+    found = training(architecture=model, method=Method.LORA, lora_targets=("query_key_value",), sequence=8192)
+    plain = replace(found, architecture=replace(model, own_scores=0))
+    needs = [estimate(one, Layout(gpus=1), card()).need_gib for one in (found, plain)]
+    assert needs[0] - needs[1] > 0.8 * 20 * 32 * 8192**2 / GIB - 4
+    eager = [estimate(replace(one, attention=Attention.EAGER), Layout(gpus=1), card()) for one in (found, plain)]
+    assert eager[0].need_gib == needs[0] > eager[1].need_gib
