@@ -194,6 +194,7 @@ CASES: tuple[tuple[str, int, Callable[[Fleet], None]], ...] = (
     ("size ask --model nope --gpu NVIDIA-L40S", 2, clean),
     ("size write", 0, clean),
     ("size record", 0, clean),
+    ("size assign", 0, clean),
     ("size table missing.csv", 2, clean),
     ("size table jobs", 2, clean),
     ("show ../plan.json", 0, saved),

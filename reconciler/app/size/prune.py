@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.app.size.files import SizedFile
 from reconciler.app.size.record import questions_of
@@ -45,7 +46,7 @@ def prune(index: CompiledRevision, files: Sequence[SizedFile]) -> list[Pruned]:
         }
         removed = tuple(answer for key, answer in sorted(answers.recorded.items()) if key not in kept)
         if removed:
-            content = write_answers(Answers(recorded=kept), cluster.name)
+            content = write_answers(replace(answers, recorded=kept), cluster.name)
             path = f"{index.context.config.evidence}/{cluster.name}/sizing.yaml"
             found.append(Pruned(path=path, content=content, removed=removed, kept=len(kept)))
     return found

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli.size.ask import ask, table
-from reconciler.cli.size.files import file_, prune, record, write
+from reconciler.cli.size.files import assign, file_, prune, record, write
 from reconciler.cli.size.line import line
 from reconciler.cli.size.serve import serve
 
@@ -74,6 +74,7 @@ Examples:
   reconciler size line --gpu NVIDIA-L40S --gpus 4 - < train.sh
   reconciler size write jobs/language/llama-lora.yaml
   reconciler size record
+  reconciler size assign
   reconciler size prune
   reconciler size table runs.csv
   reconciler size serve deployment.yaml --gpu NVIDIA-L40S
@@ -87,5 +88,5 @@ def command() -> None:
     """Choose the number of GPUs for a training job, and show which alternatives were considered."""
 
 
-for _command in (ask, file_, line, serve, write, record, prune, table):
+for _command in (ask, file_, line, serve, write, record, assign, prune, table):
     command.add_command(_command)

@@ -172,6 +172,49 @@ def _recorded_line(result: "Recorded") -> str:
 
 
 @click.command(
+    "assign",
+    short_help="Choose the GPU products of all jobs together.",
+    epilog="""\b
+Examples:
+  reconciler size assign             give products to jobs that have none recorded
+  reconciler size assign --again     choose for all jobs again
+""",
+)
+@click.option("--again", is_flag=True, help="Choose again for jobs whose product is recorded.")
+@options.repo
+@options.cluster
+@options.run_options
+def assign(*, again: bool, **flags: Any) -> int:
+    """Choose GPU products for the jobs that may get several, and record them in evidence/<cluster>/sizing.yaml.
+
+    The jobs fit the free GPUs of the evidence and the limits of their queues together, at the lowest cost. A job whose
+    product is recorded keeps it.
+    """
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+    from reconciler.app.size.assign import assign_cards  # noqa: PLC0415
+    from reconciler.app.size.files import size_selected  # noqa: PLC0415
+
+    scope, run, _ = _open((), flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
+    if run is None or scope.index is None:
+        raise click.UsageError("size assign requires a config repository; name one with --repo DIR")
+    results = assign_cards(
+        scope.index,
+        size_selected(scope, again=True),
+        write=lambda path, content: wiring.write_edits({path: content}, run),
+        again=again,
+    )
+    for result in results:
+        for name, one in result.jobs.items():
+            given = f"{one.option.gpus} x {one.option.product}" if one.fits or name in result.kept else "not recorded"
+            why = "recorded before" if name in result.kept else one.because
+            emit(f"{name}: {given}{f'; {why}' if why else ''}")
+        emit(f"{result.path}: {plural(len(result.jobs), 'job')}, {len(result.kept)} recorded before")
+    if not results:
+        emit("no job may get several GPU products")
+    return 0
+
+
+@click.command(
     "prune",
     short_help="Remove recorded answers that no job needs.",
     epilog="""\b
