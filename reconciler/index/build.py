@@ -179,7 +179,7 @@ def build_index(
         if may_define(raw, runtime.kinds):
             definitions.add(path)
     parser = CachedParser(store.parsed, runtime.kinds, runtime.catalogue)
-    context = _load_context(runtime, revision, clusters, sorted(definitions), parser)
+    context = _load_context(runtime, revision, clusters, sorted(definitions), parser, read=changed)
     context = replace(context, generations=find_generations(revision.files.rendered))
     digests = DependencyDigests(context)
     stale_sets = {each for each, digest in store.digests.items() if digests.of(each) != digest}
@@ -269,14 +269,18 @@ def _load_context(
     clusters: tuple[Cluster, ...],
     definitions: Iterable[str],
     parser: CachedParser,
+    *,
+    read: Mapping[str, bytes],
 ) -> Context:
+    """Return the context; `read` holds files that have been read already."""
     repository, files = runtime.repository, revision.files
 
     def parse(blobs: BlobIds, paths: Iterable[str]) -> tuple[ParsedFile, ...]:
-        return parser.parse(
-            [(path, blobs[path]) for path in paths],
-            lambda missing: repository.read([blobs[path] for path in missing]),
-        )
+        def contents(missing: list[str]) -> Iterator[bytes]:
+            others = repository.read([blobs[path] for path in missing if path not in read])
+            return (read[path] if path in read else next(others) for path in missing)
+
+        return parser.parse([(path, blobs[path]) for path in paths], contents)
 
     context = build_context(
         revision.config,
