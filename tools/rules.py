@@ -21,13 +21,13 @@ variables.roles.map(group, group.map(r, {{'role': dyn(r), 'gpus': dyn(
   .map(cs, [cs] + r.template.?spec.?initContainers.orValue([]).map(c, [c]))[0]
   .map(cs, cs.map(c,
     [c.?resources.?limits.orValue(c.?resources.?requests.orValue({{}}))].map(amounts,
-      amounts.filter(k, string(amounts[k]) != '0' && {is_device}).map(k,
-        k in [{shares}] ? 1 :
-        k in [{percent}]
-          ? (int(string(amounts[k])) + 99) / 100 : int(string(amounts[k]))).sum() +
-      [{parts}]
-      .filter(d, (!(d[0] in amounts) || string(amounts[d[0]]) == '0') &&
-        d.exists(p, p != d[0] && p in amounts && string(amounts[p]) != '0')).size())[0]).sum()).max())}}))
+      [amounts.filter(k, k.contains('/') && string(amounts[k]) != '0')].map(named, named.size() == 0 ? 0 :
+        named.filter(k, {is_device}).map(k,
+          k in [{shares}] ? 1 :
+          k in [{percent}]
+            ? (int(string(amounts[k])) + 99) / 100 : int(string(amounts[k]))).sum() +
+        [{parts}]
+        .filter(d, !(d[0] in named) && d.exists(p, p in named)).size())[0])[0]).sum()).max())}}))
 """
 """GPUs of one pod of each template: a share of a device occupies one, and a part without a number is of one."""
 
@@ -82,10 +82,10 @@ def expressions() -> dict[str, str]:
         for device, names in sorted(devices.PARTS.items())
     ]
     gpus = GPUS.format(
-        is_device=is_device(" " * 8),
-        shares=_listed(sorted(devices.SHARES), " " * 10),
-        percent=_listed(sorted(devices.PERCENT), " " * 10),
-        parts=_lines(parts, ", ", " " * 6),
+        is_device=is_device(" " * 10),
+        shares=_listed(sorted(devices.SHARES), " " * 12),
+        percent=_listed(sorted(devices.PERCENT), " " * 12),
+        parts=_lines(parts, ", ", " " * 8),
     )
     return {"gpus": gpus.rstrip("\n"), "bad": BAD.format(is_device=is_device(" " * 6)).rstrip("\n")}
 
