@@ -64,6 +64,10 @@ class Program:
         self._run, self.reads, self.constant = run, reads, constant
         self._depends = _PARAMS in reads
 
+    def use(self, run: Run) -> None:
+        """Evaluate the expression by another function from now on."""
+        self._run = run
+
     def evaluate(self, activation: Activation) -> Any:
         """Return the value. Raises CelError."""
         env: list[Any] = [activation, 0]

@@ -223,9 +223,16 @@ def _escape(match: re.Match[str]) -> str:
 
 def _fits_block(text: str) -> bool:
     """Whether every parser reads a literal block as exactly this text, and no build server reads a command in it."""
-    if _other_than(_IN_BLOCK, text).search(text) or text[0] in "\n\t " or text.strip("\n") == "":
+    if text[0] in "\n\t " or text.strip("\n") == "" or _needs_escapes(text):
         return False
-    return not _RUNNER_LINE.search(text) and not _RUNNER_MARK.search(text)
+    return not ("::" in text and _RUNNER_LINE.search(text)) and not ("##" in text and _RUNNER_MARK.search(text))
+
+
+def _needs_escapes(text: str) -> bool:
+    """Return whether a block cannot hold a character of a text. ASCII is printable where Python says so."""
+    if text.isascii():
+        return not text.replace("\n", "").replace("\t", "").isprintable()
+    return _other_than(_IN_BLOCK, text).search(text) is not None
 
 
 def _block(text: str, indent: str) -> str:

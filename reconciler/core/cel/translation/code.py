@@ -115,6 +115,10 @@ class FunctionBody:
         self._names[name] = value
         return name
 
+    def rename(self, name: str, value: Any) -> None:
+        """Give a name to another value, also in the function once it is compiled."""
+        self._names[name] = value
+
     def constant(self, value: Any) -> TranslatedValue:
         """Return a constant."""
         kind = _KINDS.get(type(value), "")

@@ -1,6 +1,7 @@
 """`build`: the program of a checked expression, and the translation of each kind of node."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -34,8 +35,10 @@ _SMALL = 16
 def build(checked: Checked, variables: Mapping[str, Program] | None = None) -> Program:
     """Return the program of an expression; `variables` are the programs of `variables.<name>`."""
     variables = variables or {}
-    run = _Function(checked, variables, checked.tree, {})
-    return Program(run, frozenset(_reads(checked, variables)), _constant(checked.tree))
+    function = _Function(checked, variables, checked.tree, {})
+    program = Program(function, frozenset(_reads(checked, variables)), _constant(checked.tree))
+    function.replace = program.use
+    return program
 
 
 def _reads(checked: Checked, variables: Mapping[str, Program]) -> Iterator[str]:
@@ -79,27 +82,30 @@ def _constant(node: Node) -> Any:
 
 
 class _Function:
-    """A node as a function, which is translated when it is first called: few branches of a policy are ever taken."""
+    """A node as a function, which is translated when it is first called: few branches of a policy are ever taken.
+
+    `replace` is told the translated function, which takes the place of this one in its caller.
+    """
 
     def __init__(
         self, checked: Checked, variables: Mapping[str, Program], node: Node, scope: Mapping[str, TranslatedValue]
     ) -> None:
         self._checked, self._variables, self._node, self._scope = checked, variables, node, scope
-        self._run: Run | None = None
+        self.replace: Callable[[Run], None]
 
     def __call__(self, *arguments: Any) -> Any:
         """Evaluate the node: for the environment, and the variables of macros in the order of the scope."""
-        run = self._run or self._translated()
+        run = self._translated()
+        self.replace(run)
         return run(*arguments)
 
     def _translated(self) -> Run:
         translation = Translation(self._checked, self._variables, self._scope)
         try:
             translation.code.line(f"return {translation.operand(self._node).value}")
-            self._run = translation.code.compiled(("env", *(operand.text for operand in self._scope.values())))
+            return translation.code.compiled(("env", *(operand.text for operand in self._scope.values())))
         except RecursionError:
             raise CelError(TOO_DEEP) from None
-        return self._run
 
 
 class Translation:
@@ -146,8 +152,10 @@ class Translation:
         names = {found.name for found in walk(node) if isinstance(found, Identifier)}
         taken = [name for name in self.scope if name in names]
         scope = {name: self.scope[name]._replace(text=f"taken{place}") for place, name in enumerate(taken)}
-        function = self.code.name(_Function(self._checked, self._variables, node, scope), "function")
-        return self.code.assigned(f"{function}({', '.join(('env', *(self.scope[name].text for name in taken)))})")
+        function = _Function(self._checked, self._variables, node, scope)
+        name = self.code.name(function, "function")
+        function.replace = partial(self.code.rename, name)
+        return self.code.assigned(f"{name}({', '.join(('env', *(self.scope[name].text for name in taken)))})")
 
     # --- names ----------------------------------------------------------------------------------------------
 
