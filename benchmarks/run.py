@@ -16,9 +16,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count, cycle
 from pathlib import Path
 
 from benchmarks.corpus import MIXES, git, write
@@ -154,35 +155,10 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
     rows["cold plan"] = call("plan", before=(forget,))
     rows["lint, cold"] = call("lint", before=(forget,))
     call("plan", times=1)
-    number = iter(range(1, 1000))
-    job = next(path for path in sorted(repository.glob("jobs/*/job-*.yaml")) if _gpus(path) > _GPUS_PER_NODE)
-    text = job.read_text()
-
-    def change() -> None:
-        job.write_text(text.replace("maxRestarts: ", f"maxRestarts: {next(number)}"))
-
-    rows["one file changed, warm"] = call("plan", times=runs * _SHORT_RUNS, before=(change,))
-    rows["one file changed, warm, -o json"] = call("plan", "-o", "json", times=runs * _SHORT_RUNS, before=(change,))
-    job.write_text(text)
-    moves = iter((16, 24, 32, 40) * 100)
-    gpus = _gpus(job)
-
-    def move_gpus() -> None:
-        job.write_text(text.replace(f"numGPUs: {gpus}", f"numGPUs: {next(moves)}"))
-
-    rows["one job moves GPUs, warm"] = call("plan", times=runs * _SHORT_RUNS, before=(move_gpus,))
-    job.write_text(text)
-    queue = min(repository.glob("queues/*.yaml"))
-    queue_text = queue.read_text()
-
-    def change_queue() -> None:
-        queue.write_text(queue_text.replace("cpus: 96", f"cpus: {94 - next(number) % 40}"))
-
-    rows["one queue changed, warm"] = call("plan", times=runs, before=(change_queue,))
-    queue.write_text(queue_text)
-    newer = (lambda: _observe(repository, next(number)),)
-    rows["time of the evidence changed, warm"] = call("plan", times=runs * _SHORT_RUNS, before=newer)
-    git(repository, "checkout", "--quiet", "--", "evidence")
+    for edit in _edits(repository):
+        for name, *verb in edit.rows:
+            rows[name] = call(*verb, times=runs * edit.runs, before=(edit.apply,))
+        git(repository, "checkout", "--quiet", "--", ".")
     settle(repository)
     call("plan", times=1)
     rows["nothing changed, warm"] = call("plan", times=runs * _SHORT_RUNS)
@@ -196,6 +172,49 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
         _row(name, measured, floor)
     for name, measured in _peers(repository, size, runs):
         _row(f"peer: {name}", measured, floor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A change before each plan with a warm cache, another one each time; `rows` are names and commands."""
+
+    apply: Callable[[], None]
+    rows: tuple[tuple[str, ...], ...]
+    runs: int = _SHORT_RUNS
+
+
+def _edits(repository: Path) -> tuple[Edit, ...]:
+    number = count(1)
+    job = next(path for path in sorted(repository.glob("jobs/*/job-*.yaml")) if _gpus(path) > _GPUS_PER_NODE)
+    queue = min(repository.glob("queues/*.yaml"))
+    sizes = cycle((16, 24, 32, 40))
+    one = "one file changed, warm"
+    return (
+        Edit(
+            apply=_editing(job, "maxRestarts: ", lambda: f"maxRestarts: {next(number)}"),
+            rows=((one, "plan"), (f"{one}, -o json", "plan", "-o", "json")),
+        ),
+        Edit(
+            apply=_editing(job, f"numGPUs: {_gpus(job)}", lambda: f"numGPUs: {next(sizes)}"),
+            rows=(("one job moves GPUs, warm", "plan"),),
+        ),
+        Edit(
+            apply=_editing(queue, "cpus: 96", lambda: f"cpus: {94 - next(number) % 40}"),
+            rows=(("one queue changed, warm", "plan"),),
+            runs=1,
+        ),
+        Edit(apply=lambda: _observe(repository, next(number)), rows=(("time of the evidence changed, warm", "plan"),)),
+    )
+
+
+def _editing(path: Path, old: str, new: Callable[[], str]) -> Callable[[], None]:
+    """Return a function that writes a file with a part of its present text replaced, each time by another."""
+    text = path.read_text()
+
+    def edit() -> None:
+        path.write_text(text.replace(old, new()))
+
+    return edit
 
 
 def _gpus(job: Path) -> int:
