@@ -31,7 +31,17 @@ from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
-from reconciler.index.sizing import is_sized, outdated, size, unwritten, was_sized, with_note, writes_source
+from reconciler.index.sizing import (
+    is_sized,
+    judged_servers,
+    mentions_server,
+    outdated,
+    size,
+    unwritten,
+    was_sized,
+    with_note,
+    writes_source,
+)
 from reconciler.revision.files import selects
 
 if TYPE_CHECKING:
@@ -142,10 +152,12 @@ def _validate(context: Context, unit: _CompileUnit) -> None:
 
 
 def _render(context: Context, unit: _CompileUnit) -> None:
+    has_servers = mentions_server(unit.raw)
     for document in unit.valid:
         source = _Source(context, document)
         for cluster in _selecting(context.clusters, document):
             lookup = RecordingLookup(context, cluster, unit.dependencies)
+            unit.problems += judged_servers(document, lookup) if has_servers else ()
             manifests = (
                 _render_sized(context.kinds, source, lookup, unit)
                 if is_sized(context.kinds, document, cluster)

@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLC0415 - most files hold no job that is sized, and must not pay for the import of what sizes it
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -48,6 +49,25 @@ def size(document: Document, lookup: RecordingLookup) -> "SizedJob | None":
     from reconciler.core.sized.job import size_job
 
     return size_job(document, sizing_context(document, lookup))
+
+
+def mentions_server(raw: bytes) -> bool:
+    """Return whether a file may hold a server of a language model."""
+    return b"vllm" in raw or b"sglang" in raw
+
+
+def judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
+    """Return warnings about servers that do not fit the memory of their GPUs."""
+    from reconciler.core.launch import resolve_file
+    from reconciler.core.serving import judge_servers
+
+    def file(written: str) -> bytes | None:
+        path = resolve_file(written, lookup.paths(), document.source.path)
+        return _content(lookup, path) if path else None
+
+    inventory = lookup.inventory()
+    measured = lookup.tables.gpus.offered(inventory) if inventory is not None else ()
+    return tuple(judge_servers(document, lookup.tables, file, measured))
 
 
 def unwritten(document: Document) -> Problem:
@@ -100,10 +120,6 @@ def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContex
     """Return what a document is sized against."""
     from reconciler.core.sized.job import SizingContext
 
-    def file(path: str) -> bytes | None:
-        found = lookup.file(path)
-        return None if found is None else msgspec.json.encode(found.data)
-
     namespace, name = document.key.namespace or lookup.cluster.namespace, _queue_name(document, lookup)
     offered, evidence = _offered(lookup, namespace, name)
     return SizingContext(
@@ -115,8 +131,13 @@ def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContex
         evidence=evidence,
         card=lookup.card(job_name(document, lookup.cluster)),
         paths=lookup.paths(),
-        file=file,
+        file=partial(_content, lookup),
     )
+
+
+def _content(lookup: RecordingLookup, path: str) -> bytes | None:
+    found = lookup.file(path)
+    return None if found is None else msgspec.json.encode(found.data)
 
 
 def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[Offered, tuple[Origin, ...]]":

@@ -1,9 +1,11 @@
 """Servers of language models (vLLM, SGLang): what a container serves, and whether it fits its GPUs.
 
-`find_servers` reads the containers of a document, `estimate_server` predicts the memory of one GPU.
+`find_servers` reads the containers of a document, `estimate_server` predicts the memory of one GPU, and `judge_servers`
+warns of what does not fit.
 """
 
 from reconciler.core.serving.containers import FoundServer, find_servers
+from reconciler.core.serving.judge import judge_servers
 from reconciler.core.serving.line import ParsedServer, parse_server
 from reconciler.core.serving.memory import ServerEstimate, ServerVerdict, estimate_server
 from reconciler.core.serving.server import Server, ServingEngine, WeightType
@@ -18,5 +20,6 @@ __all__ = [
     "WeightType",
     "estimate_server",
     "find_servers",
+    "judge_servers",
     "parse_server",
 ]

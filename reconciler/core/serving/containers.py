@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.config import Vendor
+from reconciler.core.devices import PRODUCT_LABEL
 from reconciler.core.documents import Document
 from reconciler.core.launch import FileReader
 from reconciler.core.objects import FieldPath
@@ -13,8 +15,6 @@ from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.training.container import Container, parse_container
 from reconciler.core.values import mapping, sequence, text
 
-PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
-_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 _MAX_DEPTH = 24
 
 
@@ -60,8 +60,8 @@ def _pods(value: Any, path: FieldPath, depth: int = 0) -> Iterator[tuple[Mapping
 
 def _gpus(resources: Mapping[str, Any]) -> int:
     for section in ("limits", "requests"):
-        for name in _GPUS:
-            amount = str(mapping(resources.get(section)).get(name, ""))
+        for vendor in Vendor:
+            amount = str(mapping(resources.get(section)).get(vendor.resource, ""))
             if amount.isdecimal():
                 return int(amount)
     return 0
@@ -69,4 +69,4 @@ def _gpus(resources: Mapping[str, Any]) -> int:
 
 def _product(pod: Mapping[str, Any]) -> str:
     selector = mapping(pod.get("nodeSelector"))
-    return next((text(selector[label]) for label in PRODUCT_LABELS if label in selector), "")
+    return next((text(selector[label]) for label in PRODUCT_LABEL.values() if label in selector), "")
