@@ -25,11 +25,9 @@ class Activation:
         self.number = 0
         self.spent = 0
 
-    def with_params(self, number: int, params: Any) -> "Activation":
-        """Return the same variables with parameters; equal numbers stand for equal parameters."""
-        other = Activation(self.values, self.unknown)
-        other.memo, other.number, other.params = self.memo, number, params
-        return other
+    def bind(self, number: int, params: Any) -> None:
+        """Set the parameters of what is evaluated next; equal numbers stand for equal parameters."""
+        self.number, self.params, self.spent = number, params, 0
 
     def missing(self, name: str) -> CelError:
         """Return the error of a variable that has no value."""

@@ -107,8 +107,9 @@ def _words(value: object) -> list[str]:
 
 def choice_problems(document: Document) -> Iterator[Problem]:
     """Report an annotation whose value is none of the choices."""
-    value, choices = on_immutable_change(document), [choice.value for choice in OnImmutableChange]
-    if value and value not in choices:
+    value = on_immutable_change(document)
+    choices = [choice.value for choice in OnImmutableChange] if value else []
+    if value not in ("", *choices):
         path = ("metadata", "annotations", ON_IMMUTABLE_CHANGE)
         yield Problem(
             rule="immutable.choice",

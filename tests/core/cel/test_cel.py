@@ -215,8 +215,10 @@ def test_what_costs_too_much_ends_the_expression_wherever_it_is() -> None:
 def test_equal_parameters_are_evaluated_once_and_others_apart() -> None:
     program = program_of("variables.n == 1", (("n", "params.n"),))
     values = Activation(VALUES)
-    assert program.evaluate(values.with_params(1, {"n": 1})) is True
-    assert program.evaluate(values.with_params(2, {"n": 2})) is False
+    values.bind(1, {"n": 1})
+    assert program.evaluate(values) is True
+    values.bind(2, {"n": 2})
+    assert program.evaluate(values) is False
     assert "params" in program.reads
 
 

@@ -28,7 +28,9 @@ def policy(name: str = "rule") -> Policy:
 def answer(programs: Programs) -> object:
     (program,) = programs.of(policy()).validations
     assert isinstance(program, Program)
-    return program.evaluate(Activation({"object": {"items": [1, 2, 3]}}).with_params(1, {"on": True}))
+    values = Activation({"object": {"items": [1, 2, 3]}})
+    values.bind(1, {"on": True})
+    return program.evaluate(values)
 
 
 @pytest.fixture(params=["the same process", "another process"])

@@ -47,24 +47,18 @@ class BoundPolicy:
     def _programs(self) -> PolicyPrograms:
         return self._all.of(self.policy)
 
-    def outcomes(self, values: Activation) -> Iterator[PolicyOutcome]:
-        """Evaluate match conditions, validations and audit annotations.
-
-        Yields an outcome for each that does not pass.
-        """
-        activation = values.with_params(self.number, self.params.body if self.params else None)
-        applies = self._applies(activation)
+    def outcomes(self, values: Activation) -> list[PolicyOutcome]:
+        """Evaluate match conditions, validations and audit annotations: an outcome for each that does not pass."""
+        values.bind(self.number, self.params.body if self.params else None)
+        applies = self._applies(values)
         if applies is False:
-            return
+            return []
         if self.policy.mutates:
-            yield PolicyOutcome(self._denial, may_change(self.policy), HINT, evaluated=False)
-            return
+            return [PolicyOutcome(self._denial, may_change(self.policy), HINT, evaluated=False)]
         if applies is not True:
-            yield applies
-            return
-        yield from self._validations(activation)
-        if self.policy.annotations:
-            yield from self._audits(activation)
+            return [applies]
+        found = self._validations(values)
+        return [*found, *self._audits(values)] if self.policy.annotations else found
 
     def _validations(self, activation: Activation) -> list[PolicyOutcome]:
         """Evaluate validations. Where they cost too much together, that is all that a server says."""
