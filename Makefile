@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python a thousand times: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report gpu-check features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-apply test-health differential clean
+.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report gpu-check features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-workers test-apply test-health differential clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -107,6 +107,10 @@ test-apply: $(READY) ## look for an unsafe apply on the real API server, in thou
 
 test-health: $(READY) ## ten thousand random histories of the health of a fleet
 	@RECONCILER_TEST_HISTORIES=10000 $(BIN)/python -m pytest -q --timeout 0 tests/core/health/fleet/test_histories.py $(PYTEST)
+
+test-workers: $(READY) ## run a job of one real cluster on another one, by Kueue (MultiKueue)
+	@$(BIN)/python -m tests.cluster.build control-plane crds state bed-state kwok kueue jobset
+	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q tests/live/apply/test_torchrun.py -k worker $(PYTEST)
 
 differential: $(READY) ## compare with the real components on large corpora; prints the figures of docs/correctness.md
 	@$(BIN)/python -m tests.cluster.build control-plane crds state bed-state kwok kueue kueue-admission kai jobset training-operator

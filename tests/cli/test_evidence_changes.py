@@ -100,6 +100,28 @@ def test_overcommit_names_guarantees_and_capacity(measured: Fleet) -> None:
     assert verdict["message"] == "queues are guaranteed 32 GPUs, but the cluster has 24"
 
 
+DAEMON_SET = """apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: burn-in, namespace: default, labels: {team: platform}}
+spec:
+  selector: {matchLabels: {app: burn-in}}
+  template:
+    metadata: {labels: {app: burn-in}}
+    spec: {containers: [{name: main, image: "burn-in:1", resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+def test_queues_cannot_give_what_daemon_sets_take(measured: Fleet) -> None:
+    """F-040: all GPUs are guaranteed, and a DaemonSet takes one on each of the nodes that work can run on."""
+    nodes(measured, (_H100, 4))
+    measured.write("jobs/burn-in.yaml", DAEMON_SET)
+    found = {one["rule"]: one["message"] for one in plan(measured)["verdicts"]}
+    expected = "queues are guaranteed 32 GPUs, but the cluster has 28 beside the 4 of DaemonSets"
+    assert found["capacity.overcommit"] == expected
+    measured.edit("queues/h100.yaml", "quota: 32", "quota: 28")
+    assert "capacity.overcommit" not in {one["rule"] for one in plan(measured)["verdicts"]}
+
+
 def test_two_products_use_the_products_of_the_queues(measured: Fleet) -> None:
     """A KAI quota is for any GPU; with two products in the cluster it belongs to the one that its jobs select."""
     queue = (measured.root / "queues/h100.yaml").read_text()

@@ -168,6 +168,21 @@ def bed(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -
 
 
 @pytest.fixture(scope="session")
+def worker(shared_folder: Path, crd_folder: Path, control_plane_programs: ControlPlane) -> Iterator[Bed]:
+    """Run a second cluster with kwok, a scheduler, Kueue and JobSet, to which the Kueue of the bed can send jobs."""
+    programs = control_plane_programs
+    if programs.manager is None or programs.scheduler is None:
+        left_out("KUBEBUILDER_ASSETS has no kube-controller-manager or no kube-scheduler")
+    state = server.stored_state(programs, crd_folder, to_stderr)
+    with cluster_bed.bed(shared_folder / "worker", programs, crd_folder, state) as started:
+        cluster_bed.start_kwok(started, built(KWOK) / "kwok")
+        cluster_bed.start_scheduler(started, programs.scheduler)
+        start_kueue(started, built(KUEUE))
+        start_jobset(started, built(JOBSET))
+        yield started
+
+
+@pytest.fixture(scope="session")
 def scheduler(bed: Bed, request: pytest.FixtureRequest) -> None:
     """Run kube-scheduler in the bed."""
     program = None

@@ -4,7 +4,7 @@ import base64
 import json
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,18 @@ def with_contexts(path: Path, names: Sequence[str]) -> str:
     context = _named(body["contexts"], body["current-context"])["context"]
     contexts = [{"name": name, "context": context} for name in names]
     return json.dumps({**body, "current-context": names[0], "contexts": contexts}, indent=2)
+
+
+def clusters(paths: Mapping[str, Path]) -> str:
+    """Return a kubeconfig with one context for each name, the current one of its file; the first is the current one."""
+    parts: dict[str, list[Any]] = {"contexts": [], "clusters": [], "users": []}
+    for name, path in paths.items():
+        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+        context = _named(body["contexts"], body["current-context"])["context"]
+        parts["contexts"].append({"name": name, "context": {"cluster": name, "user": name}})
+        for key in ("cluster", "user"):
+            parts[f"{key}s"].append({**_named(body[f"{key}s"], context[key]), "name": name})
+    return json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": next(iter(paths)), **parts}, indent=2)
 
 
 def endpoint(path: Path) -> Endpoint:

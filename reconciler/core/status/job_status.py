@@ -22,7 +22,7 @@ from reconciler.core.status.pods import (
     restarts_of,
     why_pods_crash,
 )
-from reconciler.core.status.waiting import has_queue_of_kueue, why_waiting
+from reconciler.core.status.waiting import has_queue_of_kueue, why_waiting, worker_cluster
 from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.core.values import mapping, plural, text
 
@@ -97,8 +97,9 @@ def _unfinished(status: JobStatus, job: Body, row: ObjectSummary, state: Cluster
     if is_syncing(pods):
         return replace(status, phase=Phase.SYNCING, reason="Workspace", message="the workspace is copied")
     if status.phase is Phase.RUNNING or (status.workers.running and status.workers.running >= status.workers.wanted):
-        return _with(status, Phase.RUNNING, why_pods_crash(pods))
-    return _starting(status, why_waiting(job, row, state), was_preempted=is_preempted(pods))
+        return _with(status, Phase.RUNNING, why_pods_crash(pods) or worker_cluster(job, state))
+    waiting = why_waiting(job, row, state) or worker_cluster(job, state)
+    return _starting(status, waiting, was_preempted=is_preempted(pods))
 
 
 def _starting(status: JobStatus, waiting: Waiting | None, *, was_preempted: bool) -> JobStatus:
@@ -115,8 +116,8 @@ def _left(status: JobStatus) -> int:
     return status.workers.pending + status.workers.running
 
 
-_STARTING = frozenset({"Image", "Config", "Crash", "Volume"})
-"""Reasons of pods that have a node already, or whose volume no queue can give."""
+_STARTING = frozenset({"Image", "Config", "Crash", "Volume", "WorkerCluster"})
+"""Reasons of pods that have a node already, or whose volume no queue can give, or that another cluster starts."""
 
 
 def _suspended(status: JobStatus, job: Body, row: ObjectSummary, state: ClusterObjects) -> JobStatus:

@@ -7,6 +7,7 @@ from reconciler.core.devices import product_label
 from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.kinds.kueue import CLUSTER_QUEUE
 from reconciler.core.kinds.kueue.labels import QUEUE_LABEL
+from reconciler.core.kinds.kueue.workers import is_dispatched
 from reconciler.core.kinds.progress import conditions, holds
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.status.live import ClusterObjects
@@ -23,12 +24,20 @@ _FLAVOR = ("taint", "affinity", "flavor", "topology")
 
 def why_waiting(job: Body, row: ObjectSummary, state: ClusterObjects) -> Waiting | None:
     """Return the first thing that keeps a job from running; None if nothing says so."""
-    for finding in (_queue(row, state), _gpus(row, state), _workload(job, state), _pod_groups(job, state)):
+    gpus = None if is_dispatched(job) else _gpus(row, state)
+    for finding in (_queue(row, state), gpus, _workload(job, state), _pod_groups(job, state)):
         if finding is not None:
             return finding
     if state.pods is None:
         return None
     return why_pods_wait(state.pods_of(job))
+
+
+def worker_cluster(job: Body, state: ClusterObjects) -> Waiting | None:
+    """Return the worker cluster that MultiKueue chose for a job; None if it runs here, or none is chosen yet."""
+    workload = state.workload_of(job) if is_dispatched(job) and state.workloads is not None else None
+    name = text(mapping(workload.get("status")).get("clusterName")) if workload is not None else ""
+    return Waiting(reason="WorkerCluster", message=f"on worker cluster {name}") if name else None
 
 
 def _queue(row: ObjectSummary, state: ClusterObjects) -> Waiting | None:

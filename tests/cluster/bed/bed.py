@@ -20,6 +20,8 @@ from tests.cluster.store import PartsUnavailableError
 
 Body = dict[str, Any]
 GPU = "nvidia.com/gpu"
+PLAYED = ("test-bed/kubelet", "test")
+"""Annotation of pods that kwok leaves alone: what they do is said with `Bed.set_phase`."""
 _RECORD = "/api/v1/namespaces/default/configmaps/test-bed"
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
@@ -113,6 +115,16 @@ class Bed:
         """Remove a pod at once."""
         self.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", gracePeriodSeconds=0)
 
+    def set_phase(self, pod: Body, phase: str) -> None:
+        """Play the kubelet of a pod that is `PLAYED`."""
+        metadata = pod["metadata"]
+        ready = {"type": "Ready", "status": str(phase == "Running")}
+        body = {"status": {"phase": phase, "conditions": [ready]}}
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+        content_type = "application/strategic-merge-patch+json"
+        answer = self.server.client.request("PATCH", path, body, content_type=content_type)
+        assert answer.ok, answer.body
+
     def attach(self, name: str, plan: shared.Plan, ready: shared.Ready) -> None:
         """Start a part, or find it running; in a cluster of the user's own it must be there already.
 
@@ -202,7 +214,12 @@ def start_kwok(running: Bed, program: Path) -> None:
     def plan() -> tuple[shared.Program, ...]:
         nonlocal port
         port = free_port()
-        flags = (f"--kubeconfig={running.kubeconfig}", "--manage-all-nodes", f"--server-address=127.0.0.1:{port}")
+        flags = (
+            f"--kubeconfig={running.kubeconfig}",
+            "--manage-all-nodes",
+            f"--disregard-status-with-annotation-selector={'='.join(PLAYED)}",
+            f"--server-address=127.0.0.1:{port}",
+        )
         return (shared.Program(name="kwok", argv=(str(program), *flags)),)
 
     running.attach("kwok", plan, lambda check: wait_until(lambda: server.listens(port), "kwok", check=check))

@@ -298,6 +298,35 @@ def test_jobs_of_the_training_operator(body: dict[str, Any], phase: str, running
     assert (found.phase.value, found.workers.running, found.workers.wanted) == (phase, running, 4)
 
 
+SENT = {"managedBy": "kueue.x-k8s.io/multikueue"}
+HERE = {"nodes": [], **QUEUES}  # and no node of the cluster has a GPU
+CHOSEN = {"workloads": [held(condition("Admitted"), clusterName="east")]}
+ON_EAST = ("WorkerCluster", "on worker cluster east")
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "expected"),
+    [
+        (job(spec=SENT, labels=QUEUE), {"workloads": [held(reserved(QUOTA))]}, ("Queued", "Quota", QUOTA)),
+        (job(spec=SENT, labels=QUEUE, active=2), CHOSEN, ("Starting", *ON_EAST)),
+        (job(spec=SENT, labels=QUEUE, active=2, ready=2), CHOSEN, ("Running", *ON_EAST)),
+        (job(spec=SENT, labels=QUEUE, succeeded=2, conditions=[condition("Complete")]), CHOSEN, ("Succeeded", "", "")),
+    ],
+)
+def test_a_job_on_a_worker_cluster(body: dict[str, Any], state: dict[str, Any], expected: tuple[str, str, str]) -> None:
+    """F-057: its GPUs and pods are not those of this cluster; the status that Kueue copies is."""
+    assert cut(status_of(body, **HERE, **state)) == expected
+
+
+def test_a_job_set_counts_the_pods_of_its_jobs() -> None:
+    """F-057: its own status counts Jobs, which is all there is of one that runs on a worker cluster."""
+    replicated = [{"name": "node", "template": {"spec": {"parallelism": 4}}}, {"name": "rest", "replicas": 2}]
+    status = {"replicatedJobsStatus": [{"name": "node", "active": 1, "ready": 1}, {"name": "rest", "active": 2}]}
+    body = {**job(), "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "status": status}
+    workers = status_of({**body, "spec": {"replicatedJobs": replicated}}).workers
+    assert (workers.wanted, workers.running, workers.pending) == (6, 4, 2)
+
+
 OTHERS = [
     ("jobset.x-k8s.io/v1alpha2", "JobSet", {"conditions": [condition("Completed")], "restarts": 2}, "Succeeded"),
     ("jobset.x-k8s.io/v1alpha2", "JobSet", {"conditions": [condition("Failed")]}, "Failed"),

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from reconciler.cli.main import run
+from tests import sizes
 from tests.cli.fleet import IDENTITY, Fleet
-from tests.cluster.bed.bed import Bed, node
+from tests.cluster.bed.bed import PLAYED, Bed, node
 from tests.cluster.bed.fleet import volumes
-from tests.cluster.kubeconfig import with_contexts
+from tests.cluster.kubeconfig import clusters, with_contexts
 from tests.ready import new_cache
 
 MORE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: more, namespace: {name}}}\n"
@@ -44,6 +45,15 @@ class Site:
                 break
         assert ran.code == 0, ran.out + ran.err
         return plan
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return what `reconciler status` says of a job."""
+        flags = ("--cluster", "main", "-o", "json", "--kubeconfig", str(self.kubeconfig))
+        ran = self.fleet.run("status", f"{self.name}/{name}", *flags)
+        assert ran.code == 0, ran.out + ran.err
+        (found,) = [job for cluster in json.loads(ran.out)["clusters"] for job in cluster["jobs"]]
+        status: dict[str, Any] = found
+        return status
 
     def job(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.bed.get(f"/apis/batch/v1/namespaces/{self.name}/jobs/{name}")
@@ -174,3 +184,89 @@ def test_an_elastic_job_runs_with_what_there_is(site: Site) -> None:
         labels = {"nvidia.com/gpu.product": product(site.name)}
         site.bed.create("/api/v1/nodes", node(f"{site.name}-{index}", labels=labels))
     site.bed.wait(lambda: site.is_complete("vit"), "the job is complete when one of its pods is")
+
+
+CHECK = """apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: workers}
+spec:
+  controllerName: kueue.x-k8s.io/multikueue
+  parameters: {apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: workers}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: MultiKueueConfig
+metadata: {name: workers}
+spec: {clusters: [east]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: MultiKueueCluster
+metadata: {name: east}
+spec: {clusterSource: {kubeConfig: {locationType: Secret, location: east}}}
+"""
+CLAIM = """apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: vit-{use}, namespace: {namespace}}}
+spec: {{accessModes: [ReadWriteMany], resources: {{requests: {{storage: 1Gi}}}}}}
+"""
+EAST = (
+    "    - {{name: east, backend: kueue, namespace: {0}, select: {{folders: [east]}}, external: [Namespace/{0}]}}\n"
+    "  # Folders"
+)
+
+
+@pytest.fixture
+def two_clusters(site: Site, worker: Bed) -> Bed:
+    """Make the queue of a site one of MultiKueue, and give the worker cluster the same queue, claims and nodes."""
+    fleet, name = site.fleet, site.name
+    (fleet.root / "jobs/vision/other.yaml").unlink()
+    fleet.edit("reconciler.yaml", "namespace: " + name, f"select: {{folders: [queues, jobs]}}\n      namespace: {name}")
+    fleet.edit("reconciler.yaml", "  # Folders", EAST.format(name))
+    fleet.edit("reconciler.yaml", "sources: [queues, jobs]", "sources: [queues, jobs, east]")
+    queue = (fleet.root / "queues/h100.yaml").read_text()
+    claims = "---\n".join(CLAIM.format(use=use, namespace=name) for use in ("workspace", "checkpoints"))
+    fleet.write("east/queue.yaml", queue)
+    fleet.write("east/claims.yaml", claims)
+    fleet.write("queues/workers.yaml", CHECK)
+    fleet.edit("queues/h100.yaml", f"    name: {name}\n", f"    name: {name}\n    multiKueue: workers\n")
+    nodes = fleet.root / "evidence/main/nodes.yaml"
+    fleet.write("evidence/east/nodes.yaml", nodes.read_text().replace("cluster: main", "cluster: east"))
+    nodes.unlink()
+    site.kubeconfig.write_text(clusters({"main": site.bed.kubeconfig, "east": worker.kubeconfig}))
+    worker.server.client.ensure_namespaces([name])
+    for body in volumes(2, prefix=name):
+        worker.create("/api/v1/persistentvolumes", body)
+    for index in range(2):
+        labels = {"nvidia.com/gpu.product": product(name)}
+        worker.create("/api/v1/nodes", node(f"{name}-{index}", labels=labels))
+    secret = {"metadata": {"name": "east"}, "stringData": {"kubeconfig": worker.kubeconfig.read_text()}}
+    site.bed.create("/api/v1/namespaces/kueue-system/secrets", secret)
+    return worker
+
+
+@pytest.mark.skipif(
+    not sizes.LARGE, reason="a second cluster costs half a minute of processor time; `make test-workers`"
+)
+@pytest.mark.usefixtures("jobset")
+@pytest.mark.parametrize("site", ["torchrun-sent"], indirect=True)
+def test_a_job_runs_on_a_worker_cluster_and_its_status_comes_back(site: Site, two_clusters: Bed) -> None:
+    """F-047, F-057: applied to one cluster, run by another one; `status` says where and how far it is."""
+    site.fleet.edit(JOB, "  numGPUs: 16", f"  annotations: {{{': '.join(PLAYED)}}}\n  numGPUs: 16")
+    site.reconcile()
+    bed, worker = site.bed, two_clusters
+    bed.wait(lambda: len(worker.bound(site.name)) == 2, "both pods have a node of the worker cluster")
+    assert not bed.pods(site.name)
+    bed.wait(lambda: site.status("vit")["phase"] == "Starting", "the pods are seen from here")
+    for pod in worker.pods(site.name):
+        worker.set_phase(pod, "Running")
+    bed.wait(lambda: site.status("vit")["phase"] == "Running", "its status comes back")
+    status = site.status("vit")
+    assert (status["reason"], status["message"]) == ("WorkerCluster", "on worker cluster east")
+    assert (status["workers"]["running"], status["workers"]["wanted"]) == (2, 2)
+    assert site.reserved() == 16
+
+    for pod in worker.pods(site.name):
+        worker.set_phase(pod, "Succeeded")
+    bed.wait(lambda: site.status("vit")["phase"] == "Succeeded", "its end comes back")
+    bed.wait(lambda: site.reserved() == 0, "the quota is free")
+    remote = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{site.name}/jobsets/vit"
+    bed.wait(lambda: worker.find(remote) is None, "the copy on the worker cluster is gone")

@@ -1,6 +1,11 @@
 """What Kueue runs on worker clusters (MultiKueue)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kueue import MULTI_KUEUE
+from reconciler.core.values import mapping
 
 COPIED: frozenset[KindId] = frozenset(
     (
@@ -16,3 +21,9 @@ COPIED: frozenset[KindId] = frozenset(
     )
 )
 """Kinds with an adapter in Kueue 0.16.1 (pkg/controller/jobs, MultiKueueAdapter)."""
+
+
+def is_dispatched(job: Mapping[str, Any]) -> bool:
+    """Return whether a job runs on a worker cluster: it has no pods here, and the nodes of this cluster do not matter."""
+    spec = mapping(job.get("spec"))
+    return MULTI_KUEUE in (spec.get("managedBy"), mapping(spec.get("runPolicy")).get("managedBy"))

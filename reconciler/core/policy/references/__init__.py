@@ -88,7 +88,7 @@ def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
     check_counted(evaluation, rows)
     check_quotas(evaluation, rows, usage)
     check_products(evaluation, check_dispatch(evaluation, rows, usage), inventory)
-    check_overcommit(evaluation, usage, inventory)
+    check_overcommit(evaluation, rows, usage, inventory)
     return tuple(evaluation.verdicts)
 
 
@@ -115,6 +115,8 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
     verdict depends on a sum, which `usages` has, on a number, and on the first or the largest. While the changed
     workloads by themselves have the same ones before and after, so do all workloads.
     """
+    if any(row.on_nodes for row in (*before, *after)):
+        return None  # what DaemonSets take is not there for queues
     verdicts: list[list[Verdict]] = []
     stock = count_stock(inventory.nodes) if inventory is not None else None
     for rows, usage in zip((before, after), usages, strict=True):

@@ -1,28 +1,39 @@
 """The GPUs that the evidence lists: against what queues are guaranteed, and against the evidence before."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.core.config import Cluster, RuleSetting
 from reconciler.core.devices import is_slice
 from reconciler.core.evidence.inventory import Inventory
 from reconciler.core.kinds.kind import Kinds
+from reconciler.core.policy.references.products import taken_on_each_node
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.queues import QueueUsage, add_amounts, guaranteed_by_product
+from reconciler.core.summary import ObjectSummary
 
 _NODES = ("spec", "nodes")
 
 
-def check_overcommit(evaluation: Evaluation, usage: QueueUsage, inventory: Inventory | None) -> None:
-    """Check that the queues are guaranteed no more GPUs than the cluster has; an unlimited queue is not compared."""
+def check_overcommit(
+    evaluation: Evaluation, rows: Iterable[ObjectSummary], usage: QueueUsage, inventory: Inventory | None
+) -> None:
+    """Check that the queues are guaranteed no more GPUs than the cluster has; an unlimited queue is not compared.
+
+    What DaemonSets take of the nodes no queue can give.
+    """
     if inventory is None or inventory.document is None or not evaluation.is_enabled("capacity.overcommit"):
         return
-    for product, guaranteed, capacity in _overcommitted(usage, inventory.gpus_by_product):
+    taken = taken_on_each_node(evaluation.kinds, rows, inventory)
+    free = {product: gpus - taken[product] for product, gpus in inventory.gpus_by_product.items()}
+    for product, guaranteed, capacity in _overcommitted(usage, free):
+        gone = taken[product] if product else taken.total()
+        beside = f" beside the {gone} of DaemonSets" if gone else ""
         evaluation.report_object(
             "capacity.overcommit",
             inventory.document.key,
             inventory.document.at(_NODES),
-            f"queues are guaranteed {guaranteed:g} {product or 'GPUs'}, but the cluster has {capacity}",
+            f"queues are guaranteed {guaranteed:g} {product or 'GPUs'}, but the cluster has {capacity}{beside}",
             hint="lower the quotas of queues, or add nodes",
             field="spec.nodes",
         )

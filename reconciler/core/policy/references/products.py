@@ -9,6 +9,7 @@ from reconciler.core.config import Vendor
 from reconciler.core.devices import PRODUCT_LABELS, is_slice, vendor_in
 from reconciler.core.evidence.inventory import Inventory, Node, Taint
 from reconciler.core.kinds.facts import QueueRole
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.policy.references.rules import Evaluation, suggest
 from reconciler.core.summary import Demand, NodeMatch, ObjectSummary
 from reconciler.core.values import plural
@@ -82,6 +83,19 @@ def _on_each_node(row: ObjectSummary, inventory: Inventory | None) -> str:
     message = f"takes {each} on {nodes}, {total} that no figure of a queue includes"
     lacking = len(matched) - len(fitting)
     return message + (f"; its pods wait on {plural(lacking, 'node')} with fewer GPUs" if lacking else "")
+
+
+def taken_on_each_node(kinds: Kinds, rows: Iterable[ObjectSummary], inventory: Inventory) -> Counter[str]:
+    """Return the GPUs by product that DaemonSets take of the schedulable nodes."""
+    taken: Counter[str] = Counter()
+    for row in rows:
+        where = row.on_nodes if kinds.find(row.group, row.kind).runs_on_each_node else None
+        if where is None or any(is_slice(demand.product) for demand in row.demands):
+            continue
+        for node in inventory.nodes if _is_measured(where, inventory) else ():
+            if node.is_open and node.gpus >= row.gpus_per_pod and _may_run(where, node):
+                taken[node.product] += row.gpus_per_pod
+    return +taken
 
 
 def _is_measured(where: NodeMatch, inventory: Inventory) -> bool:
