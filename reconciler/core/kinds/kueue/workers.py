@@ -24,6 +24,6 @@ COPIED: frozenset[KindId] = frozenset(
 
 
 def is_dispatched(job: Mapping[str, Any]) -> bool:
-    """Return whether a job runs on a worker cluster: it has no pods here, and the nodes of this cluster do not matter."""
+    """Return whether a job runs on a worker cluster: its pods and their nodes are there."""
     spec = mapping(job.get("spec"))
     return MULTI_KUEUE in (spec.get("managedBy"), mapping(spec.get("runPolicy")).get("managedBy"))
