@@ -1,6 +1,8 @@
 """Jobs that KAI never starts: our verdicts against the real scheduler, on random queues with one job each."""
 
 import os
+from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -9,6 +11,7 @@ from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.policy.references import evaluate
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.kai import refused
+from tests.cluster.server import wait_until
 from tests.core.plan.plan_cases import rows
 from tests.differential.kai_queues import PRIORITY_CLASSES, Body, Case, Tree, case, tree
 
@@ -17,6 +20,9 @@ _BATCH = 12
 POOL = "kai-queues"
 RULES = ("quota.queue-limit", "quota.non-preemptible", "quota.root-queue")
 TREES = CASES // 2
+_TREES = 8  # at a time
+_ROOM = 9 * _TREES  # nodes
+_SECONDS = 300  # at most for one step of a large run
 
 
 def priority_class(name: str, value: int) -> Body:
@@ -78,25 +84,33 @@ def differences(bed: Bed, one: Case) -> list[str]:
 def test_guarantees_beyond_those_of_the_parent_are_not_kept(bed: Bed) -> None:
     """F-040: where children are guaranteed more than their parent, a job of a child's whole guarantee waits forever."""
     pool = f"{POOL}-trees"
-    for number in range(3 * _BATCH):
+    for number in range(_ROOM):
         bed.node(f"{pool}-{number}", pool)
-    bed.wait(lambda: bed.ready_nodes(pool) == 3 * _BATCH, "the nodes are ready")
+    bed.wait(lambda: bed.ready_nodes(pool) == _ROOM, "the nodes are ready")
     trees = [tree(seed, pool) for seed in range(TREES)]
     kept: list[bool] = []
-    for first in range(0, TREES, 4):
-        batch = trees[first : first + 4]
+    for first in range(0, TREES, _TREES):
+        batch = trees[first : first + _TREES]
         bed.apply(*(body for one in batch for body in (one.parent, *one.children, *one.jobs)))
         names = [job["metadata"]["namespace"] for one in batch for job in one.jobs]
-        bed.wait(lambda: all(bed.bound(name) or refused(bed, name) for name in names), "every job is decided")  # noqa: B023
+        wait_until(partial(are_decided, bed, names), "every job is decided", seconds=_SECONDS)
         kept += [all(bed.bound(job["metadata"]["namespace"]) for job in one.jobs) for one in batch]
         for name in names:
             bed.delete(f"/apis/kubeflow.org/v1/namespaces/{name}/pytorchjobs/train", propagationPolicy="Background")
-        bed.wait(lambda: not any(bed.pods(name) for name in names), "the pods are gone")  # noqa: B023
+        wait_until(partial(are_gone, bed, names), "the pods are gone", seconds=_SECONDS)
     ours = [not overcommitted(one) for one in trees]
     print(f"{TREES} trees, {ours.count(False)} guarantee too much")  # noqa: T201 - the figures of a large run
     assert [one.name for one, ok, said in zip(trees, kept, ours, strict=True) if ok is not said] == []
     assert True in ours
     assert False in ours
+
+
+def are_decided(bed: Bed, names: Sequence[str]) -> bool:
+    return all(bed.bound(name) or refused(bed, name) for name in names)
+
+
+def are_gone(bed: Bed, names: Sequence[str]) -> bool:
+    return not any(bed.pods(name) for name in names)
 
 
 def overcommitted(one: Tree) -> bool:
