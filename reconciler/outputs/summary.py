@@ -12,7 +12,7 @@ from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Level, findings, loss_headline
 from reconciler.outputs.terminal.printable import clip_middle, printable
 
-_HEADLINE_QUEUES = 2
+_HEADLINE_ITEMS = 2
 _HEADLINE_NAME_CELLS = 60  # Kubernetes allows names of 63 and 253 characters
 _PAST_TENSE = {
     Operation.CREATE: "created",
@@ -249,9 +249,9 @@ def _capacity_headlines(plan: Plan) -> Iterable[str]:
         lines = [line for line in plan.capacity if line.cluster == change.cluster and line.before != line.capacity]
         named = [line for line in lines if line.product] or lines
         delta = sum(line.capacity - line.before for line in named)
-        listed = ", ".join(f"{line.product or 'any'}: {arrow(line.before, line.capacity)}" for line in named)
+        listed = _first([f"{_short(line.product or 'any')}: {arrow(line.before, line.capacity)}" for line in named])
         what = f"{_signed_gpus(delta)} of capacity" if named else "New evidence with the same GPUs"
-        yield f"{what} on {_short(change.cluster)}" + (f" ({_short(listed)})" if listed else "")
+        yield f"{what} on {_short(change.cluster)}" + (f" ({listed})" if listed else "")
 
 
 def _incomplete_headline(plan: Plan) -> Iterable[str]:
@@ -335,10 +335,12 @@ def _short(name: str) -> str:
 
 
 def _list_queues(members: list[QueueRow], describe: Callable[[QueueRow], str]) -> str:
-    ranked = sorted(members, key=lambda row: -max(abs(row.delta), row.quota_change))
-    shown = [describe(row) for row in ranked[:_HEADLINE_QUEUES]]
-    more = len(ranked) - len(shown)
-    return ", ".join([*shown, *([f"{more} more"] if more else [])])
+    return _first([describe(row) for row in sorted(members, key=lambda row: -max(abs(row.delta), row.quota_change))])
+
+
+def _first(items: list[str]) -> str:
+    more = len(items) - _HEADLINE_ITEMS
+    return ", ".join(items if more <= 0 else [*items[:_HEADLINE_ITEMS], f"{more} more"])
 
 
 def blockers(plan: Plan) -> tuple[str, ...]:

@@ -68,8 +68,16 @@ def applied_json(
 
 def render_history(records: Sequence[Record]) -> Iterator[str]:
     """Yield a line for each applied plan, the newest first."""
+    cluster = max((len(record.cluster) for record in records), default=0)
+    user = max((len(record.user) for record in records), default=0)
     for record in reversed(records):
-        counts = ", ".join(f"{number} {name}" for name, number in record.counts.items()) or "no end recorded"
+        counts = ", ".join(f"{number} {_ended(name)}" for name, number in record.counts.items()) or "no end recorded"
         commit, plan = record.commit[:12] or "-", record.plan.removeprefix("sha256:")[:12]
-        words = (f"{record.started[:19]}Z", f"{record.result:<11}", record.cluster, commit, plan, record.user, counts)
-        yield "  ".join(words) + "\n"
+        words = (f"{record.started[:19]}Z", f"{record.result:<11}", f"{record.cluster:<{cluster}}", f"{commit:<12}")
+        yield "  ".join((*words, f"{plan:<12}", f"{record.user:<{user}}", counts)) + "\n"
+
+
+def _ended(count: str) -> str:
+    """Return what `create done` means in the words of an apply: `created`; other endings name the verb beside them."""
+    verb, _, ending = count.partition(" ")
+    return _DONE[Verb(verb)] if ending == Ending.DONE else f"{ending} ({verb})"

@@ -63,7 +63,10 @@ def drift(view: View) -> PageSection | None:
         Column("action"),
         Column("changed by", Form.NOTE),
     )
-    words = "Fields of live objects that Git did not change. An apply reverts those with this action, the others stay."
+    words = (
+        "Fields of live objects that were not changed in Git. An apply reverts those whose action is revert, and "
+        "leaves the others as they are."
+    )
     return PageSection(
         title="Drift",
         count=len(rows),

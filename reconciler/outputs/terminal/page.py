@@ -49,6 +49,7 @@ _MIN_COLUMN = 12
 _MAX_LABEL = 63  # characters of a Kubernetes label value, such as a GPU product
 _COLOR = later(r"\x1b\[[0-9;]*m")
 _TOKENS = later(r" +|[^ ]+")
+_SEPARATORS = "./,]"  # of paths of files and fields, image names and lists: a long one continues after them
 
 
 class Page(Struct, kw_only=True):
@@ -235,12 +236,16 @@ def _shrink(widths: list[int], columns: Sequence[int], room: int) -> None:
 
 
 def _split(text: str, width: int) -> list[str]:
-    """Split text into parts of at most `width` cells. Empty text is one empty part."""
+    """Split text into parts of at most `width` cells, after a separator where one is in the second half of a part.
+
+    Empty text is one empty part.
+    """
     if cells(text) <= width:
         return [text]
     parts: list[str] = []
-    while text:
+    while cells(text) > width:
         part = clip(text, width, ellipsis="") or text[:1]
-        parts.append(part)
-        text = text[len(part) :]
-    return parts
+        end = max(map(part.rfind, _SEPARATORS)) + 1
+        parts.append(part[:end] if 2 * end > len(part) else part)
+        text = text[len(parts[-1]) :]
+    return [*parts, text] if text else parts
