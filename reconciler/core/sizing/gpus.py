@@ -113,6 +113,7 @@ class GpuTable:
         self._gpus = tuple(gpu for _, gpu in rows)
         self._by_key = {_key(name): gpu for row, gpu in rows for name in (row.product, *row.aliases)}
         self._found: dict[tuple[str, float | None], Gpu | None] = {}
+        self._offered: dict[str, tuple[Inventory, tuple[Gpu, ...]]] = {}  # of the last inventory of each cluster
 
     def __iter__(self) -> Iterator[Gpu]:
         """Iterate over all GPUs, in the order of the table."""
@@ -159,8 +160,15 @@ class GpuTable:
         """Return the GPUs of the schedulable nodes, ordered by product.
 
         The memory is the smallest that was measured, so that a job fits on any node with the product. A product that is
-        not in the table has its measured memory alone; one whose memory is unknown is omitted.
+        not in the table has its measured memory alone; one whose memory is unknown is omitted. The nodes are read once
+        for all jobs.
         """
+        known = self._offered.get(inventory.cluster)
+        if known is None or known[0] is not inventory:
+            known = self._offered[inventory.cluster] = (inventory, self._of_nodes(inventory))
+        return known[1]
+
+    def _of_nodes(self, inventory: Inventory) -> tuple[Gpu, ...]:
         nodes = [(gpu, node.gpus) for node in inventory.nodes if (gpu := self._of_node(node)) is not None]
         products = sorted({gpu.product for gpu, _ in nodes})
         return tuple(_merge_nodes([pair for pair in nodes if pair[0].product == product]) for product in products)

@@ -285,3 +285,12 @@ def test_offers_are_products_of_nodes_once_each(nodes: list[Node]) -> None:
     assert set(products) <= {node.product for node in nodes}
     assert all(gpu.memory_gib >= 0 for gpu in offered)
     assert offered == GPU_TABLE.offered(inventory(*reversed(nodes)))
+
+
+def test_the_nodes_of_a_cluster_are_read_once_for_all_jobs() -> None:
+    """Each of thousands of jobs asks for what thousands of nodes offer."""
+    first, second = (inventory(Node(name="a", product=name, gpus=8)) for name in ("H100", "L40S"))
+    offered = GPU_TABLE.offered(first)
+    assert GPU_TABLE.offered(first) is offered
+    assert GPU_TABLE.offered(second) != offered
+    assert GPU_TABLE.offered(first) == offered

@@ -1,7 +1,7 @@
 """The shipped table of models, and the lookup of a model by what a job calls it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -84,11 +84,10 @@ class ModelTable:
         rows, parts = self._rows(written), _parts(written)
         if rows or not parts:
             return tuple(row.name for row in rows)[:_MAX_SUGGESTIONS]
-        key, names = _key(_strip_ignored(parts[-1])), [row.name for row in self.rows]
-        longer = [name for name in names if key and _key(name).startswith(key)]
-        starts = sorted((name for name in names if _begins(key, _key(name))), key=len, reverse=True)[:1]
-        keys = {_key(name): name for name in names}
-        similar = [keys[near] for near in misspelled(key, keys)]
+        key, names = _key(_strip_ignored(parts[-1])), dict(self._keys)
+        longer = [name for known, name in self._keys if key and known.startswith(key)]
+        starts = sorted((name for known, name in self._keys if _begins(key, known)), key=len, reverse=True)[:1]
+        similar = [names[near] for near in misspelled(key, names)]
         return tuple(dict.fromkeys((*longer, *starts, *similar)))[:_MAX_SUGGESTIONS]
 
     def _architecture(self, row: ModelRow) -> Architecture:
@@ -99,6 +98,11 @@ class ModelTable:
             known = replace(parsed, autoconf=row.autoconf, source=row.source, approximate=row.approximate)
             self._architectures[row.name] = known
         return self._architectures[row.name]
+
+    @cached_property
+    def _keys(self) -> Sequence[tuple[str, str]]:
+        """The key and the name of each row."""
+        return [(_key(row.name), row.name) for row in self.rows]
 
     @cached_property
     def _by_name(self) -> Mapping[str, ModelRow]:
