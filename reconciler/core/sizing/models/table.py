@@ -58,6 +58,7 @@ class ModelTable:
         self.rows = msgspec.json.decode(raw, type=_ModelFile).models
         self._architectures: dict[str, Architecture] = {}
         self._found: dict[str, Architecture | None] = {}
+        self._near: dict[str, tuple[str, ...]] = {}
 
     def __iter__(self) -> Iterator[Architecture]:
         """Iterate over the architectures of all models, in the order of the table."""
@@ -81,6 +82,11 @@ class ModelTable:
 
         Another version or size of a model is not what was meant, so that names with other numbers are never returned.
         """
+        if written not in self._near:
+            self._near[written] = self._closest(written)
+        return self._near[written]
+
+    def _closest(self, written: str) -> tuple[str, ...]:
         rows, parts = self._rows(written), _parts(written)
         if rows or not parts:
             return tuple(row.name for row in rows)[:_MAX_SUGGESTIONS]
