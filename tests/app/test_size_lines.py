@@ -1,5 +1,7 @@
 """Launch lines by value: any text is sized, or refused with its reasons; edits of any line are read without a fault."""
 
+import shlex
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,3 +61,58 @@ def test_remedies_of_real_lines_are_those_of_their_framework() -> None:
         edits = [edit for one in (*answer.remedies.enough, *answer.remedies.not_enough) for edit in one.edits]
         assert {edit.name for edit in edits} <= known, case.name
     assert with_remedies >= 10
+
+
+_LINES = {
+    "fms-hf-tuning": ("accelerate launch --num_processes 4", "-m tuning.sft_trainer --max_seq_length {length}"),
+    "trl": ("accelerate launch --num_processes 4", "sft.py --max_length {length} --gradient_checkpointing false"),
+    "trl-grpo": ("trl grpo --num_processes 4", "--max_prompt_length 512 --max_completion_length {length}"),
+    "transformers": ("torchrun --nproc_per_node 4", "run_clm.py --block_size {length}"),
+    "fastchat": ("torchrun --nproc_per_node 4", "fastchat/train/train.py --model_max_length {length}"),
+    "llama-recipes": ("torchrun --nproc_per_node 4", "-m llama_recipes.finetuning --context_length {length}"),
+    "ms-swift": ("NPROC_PER_NODE=4 swift sft", "--max_length {length}"),
+    "openrlhf": ("deepspeed --num_gpus 4", "--module openrlhf.cli.train_sft --max_len {length}"),
+}
+_FLAGS = {
+    "fms-hf-tuning": ("model_name_or_path", "per_device_train_batch_size", "--peft_method lora"),
+    "trl": ("model_name_or_path", "per_device_train_batch_size", "--use_peft"),
+    "trl-grpo": ("model_name_or_path", "per_device_train_batch_size", "--use_peft"),
+    "llama-recipes": ("model_name", "batch_size_training", "--use_peft --peft_method lora"),
+    "ms-swift": ("model", "per_device_train_batch_size", ""),
+    "openrlhf": ("pretrain", "micro_train_batch_size", "--lora_rank 16"),
+}
+"""Flags of the model and of the batch, and those that train adapters."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from(sorted(_LINES)),
+    model=st.sampled_from(("Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-8B", "google/gemma-2-2b")),
+    length=st.sampled_from((1024, 4096, 16384)),
+    batch=st.sampled_from((1, 4, 16)),
+    adapters=st.booleans(),
+)
+def test_every_remedy_is_read_as_it_promises(name: str, model: str, length: int, batch: int, adapters: bool) -> None:
+    """The words of each remedy, written on the line, need exactly what it says; none is refused."""
+    launcher, script = _LINES[name]
+    usual = ("model_name_or_path", "per_device_train_batch_size", "")
+    flags = _FLAGS.get(name, usual)
+    peft = flags[2] if adapters else ""
+    script = f"{script.format(length=length)} --{flags[0]} {model} --{flags[1]} {batch} {peft}"
+    before = sized(f"{launcher} {script}", {}, 4)
+    assert not isinstance(before, tuple), before
+    remedies = before.remedies
+    for remedy in (*remedies.enough, *remedies.not_enough) if remedies is not None else ():
+        if not remedy.edits or remedy.after.layout.gpus != 4 or remedy.after.gpu != before.question.gpu:
+            continue
+        words: dict[str, str] = {"launcher": launcher, "framework": script}
+        for edit in remedy.edits:
+            words[edit.owner] += f" --{edit.name} {shlex.quote(edit.value) if edit.value else ''}"
+        line = f"{words['launcher']} {words['framework']}"
+        after = sized(line, {}, 4)
+        assert not isinstance(after, tuple), (line, after)
+        assert after.requested is not None
+        assert after.requested.estimate is not None
+        assert remedy.after.estimate is not None
+        assert after.requested.estimate.need_gib == remedy.after.estimate.need_gib, line
+        assert after.requested.fits == remedy.after.fits, line

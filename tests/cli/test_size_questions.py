@@ -156,7 +156,8 @@ def test_a_launch_line(size: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     remedies = by_input["remedies"]
     sharding = next(one for one in remedies["not_enough"] if one["changes"] == ["sharding"])
     assert sharding["instruction"].startswith("--use_fsdp --fsdp_sharding_strategy FULL_SHARD")
-    assert all(one["is_sized"] for one in remedies["enough"] if "context-parallelism" not in one["changes"])
+    refusals = {tuple(one["changes"]): one["refusal"] for one in remedies["refused"]}
+    assert refusals["context-parallelism",] == "no setting of fms-hf-tuning for it is known"
     assert by_input["question"]["training"]["framework"] == "fms-hf-tuning"
 
 

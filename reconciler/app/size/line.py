@@ -104,13 +104,13 @@ class _Line:
             is_uncertain=bool(review.warnings),
         )
 
-    def reread(self, edits: Iterable[SettingEdit]) -> Training | None:
-        """Return what the line would train with other settings; None if it could then not be sized."""
+    def reread(self, edits: Iterable[SettingEdit]) -> tuple[Training, bool] | None:
+        """Return what the line would train with other settings, as `remedies.Reread` says."""
         launch, review = self.read(edits)
         if launch is None or review.refused:
             return None
         found = self.questions(launch, review).questions
-        return found[0].training if found else None
+        return (found[0].training, found[0].is_uncertain) if found else None
 
     def _named(self, written: str) -> bytes | None:
         path = resolve_file(written, self._files, "")

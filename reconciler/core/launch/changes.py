@@ -72,7 +72,8 @@ def edits_for(
     if not is_configured_by_file(framework):
         rows.reverse()
     for owner, changes in rows:
-        if (found := changes.get(change)) is not None:
+        found = changes.get(change)
+        if found is not None and (launcher is None or launcher.changes or not any(map(_is_launchers, found))):
             return _edits(owner, {name: text.format_map(values or {}) for name, text in found.items()}, launch)
     return None
 
@@ -80,11 +81,16 @@ def edits_for(
 def _edits(owner: SettingOwner, settings: Mapping[str, str], launch: Launch | None = None) -> tuple[SettingEdit, ...]:
     edits = []
     for names, value in settings.items():
-        is_launchers = names.startswith(_OF_LAUNCHER)
+        is_launchers = _is_launchers(names)
         name = _given(names.removeprefix(_OF_LAUNCHER).removesuffix(_APPENDS).split("|"), launch)
         whose = SettingOwner.LAUNCHER if is_launchers else owner
         edits.append(SettingEdit(owner=whose, name=name, value=value, appends=names.endswith(_APPENDS)))
     return tuple(edits)
+
+
+def _is_launchers(names: str) -> bool:
+    """Return whether a setting of a framework's row is one of accelerate, which other launchers do not take."""
+    return names.startswith(_OF_LAUNCHER)
 
 
 def _given(names: Sequence[str], launch: Launch | None) -> str:

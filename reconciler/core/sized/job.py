@@ -29,12 +29,12 @@ from reconciler.core.reasons import Origin
 from reconciler.core.sized.apply import Sized, apply_decision, mark_refused
 from reconciler.core.sized.cards import Offered, cards
 from reconciler.core.sizing.answers import Answers, JobCard
-from reconciler.core.sizing.decide import decide_cheapest, format_gpus
+from reconciler.core.sizing.decide import Evaluator, decide_cheapest, format_gpus
 from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.job_questions import JobQuestions, build_questions
 from reconciler.core.sizing.question import Question
-from reconciler.core.sizing.remedies import Remedy, Situation, find_remedies
+from reconciler.core.sizing.remedies import Remedy, Situation, find_remedies, reread_question
 from reconciler.core.sizing.resolve import OFFERED, SELECTED
 from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
 from reconciler.core.sizing.tables import SizingTables
@@ -126,7 +126,7 @@ def size_job(document: Document, context: SizingContext, *, named: bool = False)
         most_gpus=context.settings.max_gpus,
         framework=launch.framework,
         launch=launch,
-        reread=partial(_reread, job, context, files, found.gpus, is_done=done, is_uncertain=bool(review.warnings)),
+        reread=partial(_reread, job, context, files, found.gpus, is_done=done),
     )
     result = _decided(job, launch, job_questions, context, situation, found.gpus)
     warnings = (replace(problem, severity=Severity.WARNING) for problem in _problems(job, review.warnings))
@@ -197,15 +197,17 @@ def _reread(
     edits: Sequence[SettingEdit],
     *,
     is_done: bool,
-    is_uncertain: bool,
-) -> Training | None:
-    """Return what the job trains if its launch line had other settings; None if it could then not be sized."""
+) -> tuple[Training, bool] | None:
+    """Return what the job trains if its launch line had other settings, as `remedies.Reread` says."""
     parsed = parse_launch(job.command, job.args, dict(job.env), files.named, sized=is_done, edits=edits)
     launch = parsed.launch
-    if launch is None or parsed.diagnostics or review_flags(launch, context.tables.flags).refused:
+    if launch is None or parsed.diagnostics:
         return None
-    built = _build_questions(job, launch, context, files, gpus, is_uncertain=is_uncertain)
-    return built.questions[0].training if built.questions else None
+    review = review_flags(launch, context.tables.flags)
+    if review.refused:
+        return None
+    questions = _build_questions(job, launch, context, files, gpus, is_uncertain=bool(review.warnings)).questions
+    return (questions[0].training, questions[0].is_uncertain) if questions else None
 
 
 def _decided(  # noqa: PLR0917 - what a job is decided by
@@ -301,12 +303,20 @@ def _best_remedy(decision: Decision, question: Question, situation: Situation) -
     any_line = replace(situation, launch=None, reread=None)
     for remedy in _enough(question, decision.candidates, any_line):
         edits, refusal = situation.edits(remedy.savings)
-        if not refusal and remedy.text:
+        if not refusal and remedy.text and _holds(question, remedy, edits, situation):
             written = format_edits(edits, situation.framework) if edits and situation.framework else ""
             verb = "is" if remedy.after.layout.gpus == 1 else "are"
             enough = f"{format_gpus(remedy.after.layout)} {verb} then enough"
             return f"try {remedy.text}{f' ({written})' if written else ''}: {enough}"
     return "train with a smaller batch, or on GPUs with more memory"
+
+
+def _holds(question: Question, remedy: Remedy, edits: Sequence[SettingEdit], situation: Situation) -> bool:
+    """Return whether the line with the settings is read, and fits as the remedy says."""
+    if situation.reread is None or not edits:
+        return True
+    changed = reread_question(replace(question, gpu=remedy.after.gpu), edits, situation.reread)
+    return changed is not None and Evaluator(changed).evaluate(remedy.after.layout).fits
 
 
 def _unanswered(

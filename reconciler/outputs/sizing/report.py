@@ -75,8 +75,8 @@ class SettingReport(Struct, frozen=True, kw_only=True):
 class RemedyReport(Struct, frozen=True, kw_only=True):
     """Changes that save memory. `cost` is that of a trained token, relative to the job as it is; null if unknown.
 
-    `keeps_training` is false if other weights are trained. `refusal` says why the framework cannot do it; `is_sized`
-    is false if the line could then not be sized.
+    `keeps_training` is false if other weights are trained. `refusal` says why the framework cannot do it, or that the
+    line could then not be sized.
     """
 
     changes: list[str]
@@ -87,7 +87,6 @@ class RemedyReport(Struct, frozen=True, kw_only=True):
     settings: list[SettingReport]
     instruction: str
     refusal: str
-    is_sized: bool
     result: CandidateReport
 
 
@@ -253,6 +252,5 @@ def _remedy(answer: SizeAnswer, remedy: Remedy) -> RemedyReport:
         settings=[SettingReport(owner=edit.owner, name=edit.name, value=edit.value) for edit in remedy.edits],
         instruction=instruction(answer, remedy),
         refusal=remedy.refusal,
-        is_sized=remedy.is_sized,
         result=_candidate(remedy.after),
     )

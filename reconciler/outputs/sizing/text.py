@@ -91,13 +91,9 @@ def _write_remedies(page: Page, answer: SizeAnswer, remedies: Remedies) -> None:
     if remedies.enough and remedies.not_enough:
         listed = "; ".join(f"{one.text} ({_saved(one)})" for one in remedies.not_enough)
         page.write(Styled("Not enough alone: ", Style.STRONG), listed, indent=2)
-    if remedies.refused and answer.framework is not None:
-        listed = "; ".join(f"{one.text} ({_saved(one)})" for one in remedies.refused)
-        page.write(Styled(f"Without a known setting in {answer.framework.name}: ", Style.STRONG), listed, indent=2)
-    unread = [one for one in shown if not one.is_sized]
-    if unread:
-        texts = "; ".join(one.text for one in unread)
-        page.write(Styled("The line could then not be sized: ", Style.STRONG), texts, indent=2)
+    for refusal in sorted({one.refusal for one in remedies.refused}):
+        listed = "; ".join(f"{one.text} ({_saved(one)})" for one in remedies.refused if one.refusal == refusal)
+        page.write(Styled(f"{refusal[0].upper()}{refusal[1:]}: ", Style.STRONG), listed, indent=2)
     legend = "cost: of a trained token, if the training as it is costs 1.00"
     if not all(one.keeps_training for one in shown):
         legend += " · * trains adapters instead of all weights, or on rounded weights"

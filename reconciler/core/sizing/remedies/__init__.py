@@ -6,7 +6,7 @@ searches the largest batch and the longest samples that fit.
 
 from reconciler.core.sizing.remedies.reach import Reach, find_reach
 from reconciler.core.sizing.remedies.savings import Saving, SavingKind, savings_of
-from reconciler.core.sizing.remedies.search import Remedies, Remedy, Situation, find_remedies
+from reconciler.core.sizing.remedies.search import Remedies, Remedy, Situation, find_remedies, reread_question
 
 __all__ = [
     "Reach",
@@ -17,5 +17,6 @@ __all__ = [
     "Situation",
     "find_reach",
     "find_remedies",
+    "reread_question",
     "savings_of",
 ]

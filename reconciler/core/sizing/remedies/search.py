@@ -22,6 +22,8 @@ _COMBINED = (2, 3)
 """Numbers of changes that are combined, if fewer are not enough."""
 _MAX_COMBINED = 3
 _MAX_PRODUCTS = 2
+UNREAD = "the line could then not be sized"
+"""Refusal of changes whose settings our own reader refuses on the line."""
 _LEAST_SAVED = 0.01
 """Fraction of the need below which a change is not a remedy."""
 
@@ -39,8 +41,11 @@ _EXCLUSIVE = (
 )
 """Kinds that are not combined."""
 
-Reread = Callable[[Sequence[SettingEdit]], Training | None]
-"""Reads the launch line with other settings; None if it can then not be sized."""
+Reread = Callable[[Sequence[SettingEdit]], tuple[Training, bool] | None]
+"""Reads the launch line with other settings: what it trains, and whether flags are then not understood.
+
+None if the line can then not be sized.
+"""
 
 
 class Situation(Struct, frozen=True, kw_only=True):
@@ -86,8 +91,8 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
     `before` is the rejected candidate that they change, `after` the result, whose estimate is that of `training` and
     the candidate's layout. `cost` is the cost of a trained token relative to `before` if that ran (None: unknown).
-    `edits` are the settings to change; `refusal` says that the framework has none. `is_sized` is false if the line with
-    these settings could not be sized.
+    `edits` are the settings to change; `refusal` says that the framework has none, or that the line with them could not
+    be sized.
     """
 
     savings: tuple[Saving, ...]
@@ -97,7 +102,6 @@ class Remedy(Struct, frozen=True, kw_only=True):
     cost: float | None = None
     edits: tuple[SettingEdit, ...] = ()
     refusal: str = ""
-    is_sized: bool = True
 
     @property
     def kinds(self) -> tuple[SavingKind, ...]:
@@ -182,9 +186,12 @@ class _RemedySearch:
     def _evaluate(self, savings: tuple[Saving, ...]) -> Remedy | None:
         """Evaluate changes on the fewest GPUs that fit, else on the most; None if they save nothing."""
         edits, refusal = self._situation.edits(savings)
-        training, is_sized = self._training(savings, edits)
-        changed = replace(self._question, training=training)
-        evaluator = Evaluator(changed)
+        changed = self._applied(savings)
+        reread = self._situation.reread
+        if reread is not None and edits:
+            read = reread_question(self._question, edits, reread)
+            changed, edits, refusal = (changed, (), UNREAD) if read is None else (read, edits, refusal)
+        training, evaluator = changed.training, Evaluator(changed)
         best: tuple[Candidate, Candidate] | None = None
         for before, layout in self._layouts(savings, training):
             best = before, evaluator.evaluate(layout)
@@ -208,7 +215,6 @@ class _RemedySearch:
             cost=_relative_cost(self._question.training, before, training, after),
             edits=edits,
             refusal=refusal,
-            is_sized=is_sized,
         )
 
     def _on_other(self, gpu: Gpu) -> Remedy | None:
@@ -229,16 +235,12 @@ class _RemedySearch:
                 return Remedy(savings=(saving,), training=training, before=before, after=after, cost=cost)
         return None
 
-    def _training(self, savings: Sequence[Saving], edits: Sequence[SettingEdit]) -> tuple[Training, bool]:
-        """Return the training that the line says with the edits; else that with the changes themselves, and False."""
-        changed = self._question.training
+    def _applied(self, savings: Sequence[Saving]) -> Question:
+        """Return the question with the changes, whatever a line says."""
+        training = self._question.training
         for saving in savings:
-            changed = saving.apply(changed)
-        reread = self._situation.reread
-        if reread is None or not edits:
-            return changed, True
-        found = reread(edits)
-        return found or changed, found is not None
+            training = saving.apply(training)
+        return replace(self._question, training=training)
 
     def _layouts(self, savings: Sequence[Saving], training: Training) -> Iterator[tuple[Candidate, Layout]]:
         """Yield the layouts to try, each with the rejected candidate that it replaces."""
@@ -275,6 +277,12 @@ class _RemedySearch:
         return tuple(
             SettingEdit(owner=SettingOwner.FRAMEWORK, name=names[0], value=str(new)) for names, new in named if names
         )
+
+
+def reread_question(question: Question, edits: Sequence[SettingEdit], reread: Reread) -> Question | None:
+    """Return the question of the line with other settings; None if it could then not be sized."""
+    found = reread(edits)
+    return None if found is None else replace(question, training=found[0], is_uncertain=found[1])
 
 
 def _shared(layout: Layout, before: Training, after: Training) -> Layout:
