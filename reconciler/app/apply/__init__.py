@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.app.apply.execution import Executed, execute
+from reconciler.app.apply.newcomers import Newcomers
 from reconciler.app.apply.requests import Rules, Target, carry_out
 from reconciler.app.apply.stored import add_record, change_inventory, forget_elsewhere, make_namespace, read_records
 from reconciler.app.apply.waiting import Waiter, settle, wait_ready
@@ -178,6 +179,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         uids=inventory.uids(),
         claims=claims,
         approved=approved,
+        newcomers=Newcomers(run.clock),
         wait_gone=lambda step: wait_ready(_settling(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
     )
     return _finish(run, work, record, _execute(run, work, rules), claims)

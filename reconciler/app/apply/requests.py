@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.app.apply.newcomers import Newcomers
 from reconciler.core.apply.annotations import why_not_applied, why_not_deleted
 from reconciler.core.apply.inventory import owns
 from reconciler.core.apply.results import Ending, StepResult
@@ -44,12 +45,14 @@ class Rules(Struct, frozen=True, kw_only=True, eq=False):
     claims: what the inventories of other config repositories list, read after ours said what the plan creates, so
         that of two that create the same object at the same time at least one sees the other.
     approved: paths of objects that may be deleted although work runs in them, because an approval covers that.
+    newcomers: what the run has created.
     wait_gone: waits until the object of a step is gone; returns why it is not.
     """
 
     kinds: Kinds
     version_of: Callable[[str, Mapping[str, Any]], str]
     uids: Mapping[ObjectKey, AbstractSet[str]]
+    newcomers: Newcomers
     approved: AbstractSet[str] = frozenset()
     claims: Claims = {}
     wait_gone: Callable[[Step], str] = lambda _: ""
@@ -106,7 +109,7 @@ def _create(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     if target.text is None and (excluded := why_not_applied(target.desired(), None)):
         return _result(step, Ending.EXCLUDED, excluded)
     try:
-        written = live.apply(target.text or target.desired(), metadata_only=True)
+        written = _apply_new(live, rules, target)
     except ClusterError as error:
         if error.status == _CONFLICT and not error.outcome_unknown:
             return _result(step, Ending.STALE, "another object of this name appeared after the plan was made")
@@ -118,6 +121,20 @@ def _create(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     # Applying nothing takes back exactly the fields that only we set.
     live.apply({"apiVersion": target.desired()["apiVersion"], "kind": step.key.kind, "metadata": identity})
     return _result(step, Ending.STALE, "another object of this name appeared after the plan was made; it is unchanged")
+
+
+def _apply_new(live: LiveCluster, rules: Rules, target: Target) -> Written:
+    """Apply a new object, again while an admission webhook does not know what the run has just created."""
+    body = target.text or target.desired()
+    while True:
+        try:
+            written = live.apply(body, metadata_only=True)
+        except ClusterError as error:
+            if error.outcome_unknown or not rules.newcomers.are_missed(error.message):
+                raise
+            continue
+        rules.newcomers.add(target.step.key.name)
+        return written
 
 
 def _rival(live: LiveCluster, rules: Rules, key: ObjectKey) -> InventoryClaim | None:

@@ -299,7 +299,7 @@ class Behind(Struct, frozen=True, kw_only=True, rename="camel"):
 class LiveState(Struct, frozen=True, kw_only=True, rename="camel"):
     """A live cluster that the plan was compared with.
 
-    unchecked: objects that only the apply can check on the server, because the plan creates their namespace or CRD.
+    unchecked: objects that only the apply can check on the server, because the plan creates what they need.
     unknown: objects of kinds that could not be read. Nothing is planned for them.
     """
 

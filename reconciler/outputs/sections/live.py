@@ -32,7 +32,7 @@ def clusters(view: View) -> PageSection | None:
     blocks: list[Block] = [TableBlock(columns=columns, rows=tuple(map(_state, states)))]
     unchecked = [f"{key} on {state.cluster}" for state in states for key in state.unchecked]
     if unchecked:
-        words = f"{plural(len(unchecked), 'object')} to be checked when the namespace or the CRD exists:"
+        words = f"{plural(len(unchecked), 'object')} to be checked when what they need exists:"
         blocks += [SentenceBlock((Styled(words, Style.WARNING),)), NamesBlock(tuple(unchecked))]
     unknown = [f"{key} on {state.cluster}" for state in states for key in state.unknown]
     if unknown:

@@ -301,7 +301,7 @@ class LiveBaseline:
             live = one.live.get(key, version=split_api_version(body["apiVersion"])[1])
             if live is not None:
                 self._meet(path, key, live)
-        elif answer.reply is ServerReply.NO_PLACE and one.places.has(key):
+        elif answer.reply is not ServerReply.ACCEPTED and live is None and one.places.explain(key, answer):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
             self.doubts.append(doubt_of(path, answer, body))

@@ -10,19 +10,29 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import Operation, Plan
 from reconciler.core.problems import Severity
+from reconciler.planning.live.probe import Probe, ServerReply, missed_names
 from reconciler.planning.live.reading import FEW
 from reconciler.ports.cluster import ClusterError, LiveCluster, UnknownKind
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """Namespaces and kinds that the plan itself creates, so that objects in them cannot be checked before."""
+    """What the plan itself creates and objects wait for, so that they cannot be checked before.
+
+    namespaces, groups: of the definitions of kinds. names: of all objects, which admission webhooks may look for.
+    """
 
     namespaces: frozenset[ObjectKey]
     groups: frozenset[str]
+    names: frozenset[str]
 
     def has(self, key: ObjectKey) -> bool:
         """Return whether an object may wait for one of them."""
         return key.group in self.groups or any(one.name == key.namespace for one in self.namespaces)
+
+    def explain(self, key: ObjectKey, answer: Probe) -> bool:
+        """Return whether a creation was refused because something does not exist yet."""
+        is_placeless = answer.reply is ServerReply.NO_PLACE and self.has(key)
+        return is_placeless or not self.names.isdisjoint(missed_names(answer.message))
 
     def missing(self, cluster: LiveCluster, keys: Mapping[str, ObjectKey]) -> set[str]:
         """Return the paths of objects whose namespace or kind does not exist yet."""
@@ -33,11 +43,12 @@ class Places(Struct, frozen=True, kw_only=True):
 
 
 def created_places(kinds: Kinds, keys: Iterable[ObjectKey]) -> Places:
-    """Return the namespaces and kinds among objects."""
+    """Return what desired objects are for others."""
     rows = [(kinds.find(key.group, key.kind), key) for key in keys]
     return Places(
         namespaces=frozenset(key for row, key in rows if row.is_namespace),
         groups=frozenset(key.name.partition(".")[2] for row, key in rows if row.defines_kinds),
+        names=frozenset(key.name for _, key in rows),
     )
 
 

@@ -13,6 +13,8 @@ from reconciler.core.plan.differences import Quantities, differences
 from reconciler.ports.cluster import Body, ClusterError, ClusterUnavailable, FieldError, LiveCluster
 
 _NOT_FOUND, _CONFLICT, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 401, 403
+_WEBHOOK, _MISSES = "admission webhook", ("not found", "does not exist", "must be created before")
+_QUOTED = re.compile(r"""['"`]([a-z0-9][-a-z0-9.]*)""")
 _NO_PERMISSION = re.compile(r'is forbidden: User ".*" cannot \w+ resource')
 
 
@@ -59,6 +61,16 @@ def probe(cluster: LiveCluster, body: Mapping[str, Any]) -> Probe:
             conflicts=conflicts,
         )
     raise AssertionError  # unreachable
+
+
+def missed_names(message: str) -> frozenset[str]:
+    """Return the names of objects that an admission webhook says do not exist; none of any other refusal.
+
+    Webhooks read from caches, which get what was created a little later, and nothing of what is only dry-run.
+    """
+    _, webhook, reason = message.partition(_WEBHOOK)
+    misses = bool(webhook) and any(words in reason for words in _MISSES)
+    return frozenset(_QUOTED.findall(reason.partition(" denied the request: ")[2])) if misses else frozenset()
 
 
 def changes_nothing(live: Body, result: Body, list_keys: ListKeys, is_quantity: Quantities) -> bool:

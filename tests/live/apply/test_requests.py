@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler.adapters.clock import SystemClock
+from reconciler.app.apply.newcomers import Newcomers
 from reconciler.app.apply.requests import Rules, Target, carry_out, what_runs_in
 from reconciler.core.apply.results import Ending, StepResult
 from reconciler.core.apply.steps import Step, Verb
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.objects import ObjectKey
 from reconciler.core.summary import summarize
-from reconciler.ports.cluster import ClusterError, LiveCluster, ObjectText
+from reconciler.ports.cluster import ClusterError, LiveCluster, ObjectText, Written
 from tests.live.cluster.fixtures import config_map, config_map_key
 
 
@@ -28,7 +30,8 @@ def version(_: str, body: Mapping[str, Any]) -> str:
 
 
 def rules(uids: Mapping[ObjectKey, frozenset[str]] | None = None, *, approved: frozenset[str] = frozenset()) -> Rules:
-    return Rules(kinds=BUILT_IN, version_of=version, uids=uids or {}, approved=approved)
+    newcomers = Newcomers(SystemClock())
+    return Rules(kinds=BUILT_IN, version_of=version, uids=uids or {}, approved=approved, newcomers=newcomers)
 
 
 def target(verb: Verb, body: Mapping[str, Any], planned: str = "") -> Target:
@@ -89,6 +92,31 @@ def test_a_rendered_file_is_sent_as_it_is(live: LiveCluster, namespace: str) -> 
     assert (refused.ending, "unknown" in refused.message) == (Ending.DENIED, True)
     live.apply(config_map(namespace, "text", c="theirs"), manager="kubectl", force=True)
     assert sent(written).ending is Ending.STALE
+
+
+class LateWebhook:
+    """The real server, of which a webhook refuses one object twice, because it has not seen another one."""
+
+    def __init__(self, live: LiveCluster, name: str, missed: str) -> None:
+        self._live, self._name, self.refusals = live, name, 2
+        denied = '403 Forbidden: admission webhook "late.example.com" denied the request'
+        self.message = f"cannot apply it: {denied}: ConfigMap '{missed}' not found"
+
+    def apply(self, body: Mapping[str, Any], **options: Any) -> Written:
+        if body["metadata"]["name"] == self._name and self.refusals:
+            self.refusals -= 1
+            raise ClusterError(self.message, status=403)
+        return self._live.apply(body, **options)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_webhook_that_has_not_seen_what_was_just_created(live: LiveCluster, namespace: str, *, is_ours: bool) -> None:
+    """It is asked again if this run created what it misses, and else its refusal counts."""
+    late: Any = LateWebhook(live, "late", "early" if is_ours else "never")
+    common = rules()
+    assert carry_out(late, common, target(Verb.CREATE, config_map(namespace, "early"))).ending is Ending.DONE
+    result = carry_out(late, common, target(Verb.CREATE, config_map(namespace, "late")))
+    assert (result.ending, late.refusals) == ((Ending.DONE, 0) if is_ours else (Ending.DENIED, 1))
 
 
 def test_a_foreign_object_that_appears_is_left_as_it_was(live: LiveCluster, namespace: str) -> None:

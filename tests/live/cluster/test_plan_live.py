@@ -185,7 +185,7 @@ def test_objects_in_a_new_namespace_are_checked_by_the_apply(live_fleet: LiveFle
     ran, plan = live_fleet.plan_json()
     assert ran.code == 0, ran.err
     assert plan["clusters"][0]["unchecked"] == ["ConfigMap/fresh/settings"]
-    assert "to be checked when the namespace or the CRD exists" in live_fleet.plan().out
+    assert "to be checked when what they need exists" in live_fleet.plan().out
     live_fleet.fleet.edit("jobs/fresh.yaml", "name: fresh}\n---", "name: other}\n---")
     _, plan = live_fleet.plan_json()
     refused = [problem for problem in plan["problems"] if problem["rule"] == "live.refused"]
