@@ -123,6 +123,7 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     defaults: Mapping[str, str]
     is_known: bool = True  # false for scripts of our users, whose flags are taken by their names
     unsupported: str = ""  # why none of its lines can be sized
+    newer: "tuple[str, Framework] | None" = None  # a variable that selects another version's arguments, and its row
     # Recognition.
     commands: tuple[Command, ...] = ()
     programs: re.Pattern[str] | None = None

@@ -10,7 +10,7 @@ from reconciler.core.launch.frameworks import FRAMEWORKS, find_framework
 from reconciler.core.launch.launch import Launch, ParsedLaunch, UnreadSetting
 from reconciler.core.launch.launchers import ACCELERATE, read_processes
 from reconciler.core.launch.search import find_launch_line
-from reconciler.core.launch.settings import FileReader, Setting, setting_from_env
+from reconciler.core.launch.settings import FileReader, Setting, is_true, setting_from_env
 from reconciler.core.launch.sharding import read_sharding
 from reconciler.core.launch.shell.expansion import UNKNOWN
 from reconciler.core.launch.training import read_method, read_training
@@ -49,7 +49,10 @@ def parse_launch(
     line = find_launch_line(tuple(command), tuple(args), env, files, frameworks)
     if isinstance(line, Diagnostic):
         return ParsedLaunch(launch=None, diagnostics=(line,))
-    extraction = Extraction(line, find_framework(line.invocation, frameworks), files)
+    framework = find_framework(line.invocation, frameworks)
+    if framework.newer is not None and is_true(setting_from_env(line.env, framework.newer[0])):
+        framework = framework.newer[1]
+    extraction = Extraction(line, framework, files)
     apply_edits(edits, extraction.launcher, extraction.script)
     _extract(extraction)
     _override(extraction, {name: env[name] for name in env if name == _GPU_VARIABLE} if sized else env)

@@ -52,7 +52,21 @@ _OPTIMIZERS = _by_word(
     }
 )
 
-_OPTIMIZER_SWITCHES = {"adafactor": "adafactor", "use_muon": "muon", "use_adam_mini": "adam_mini"}
+_OPTIMIZER_SWITCHES = {"adafactor": "adafactor", "use_muon": "muon", "use_adam_mini": "adam_mini"} | {
+    "use_galore": "galore_adamw",
+    "use_apollo": "apollo_adamw",
+    "use_badam": "badam",
+}
+_RANKS = {"galore_adamw": "128", "apollo_adamw": "1"}
+"""Optimizers that project gradients, and the rank by default (transformers.Trainer.get_optimizer_cls_and_kwargs)."""
+
+_RANK = later(r"(?:^|[ ,])rank ?= ?([0-9]+)")
+_PROJECTIONS = (
+    *("galore_update_interval", "galore_scale", "galore_proj_type"),
+    *("apollo_update_interval", "apollo_scale", "apollo_scale_type", "apollo_scale_front", "apollo_proj"),
+    *("badam_start_block", "badam_switch_mode", "badam_switch_interval", "badam_verbose"),
+)
+_WHOLE_MODELS = ({"all"}, {"all-linear"}, {"attn", "mlp"}, {"self_attn", "mlp"})
 _METHOD = (
     *("peft_method", "finetuning_type", "adapter", "sft_type", "train_type", "tuner_type", "peft_type"),
     "finetune_type",
@@ -91,10 +105,8 @@ def read_training(extraction: Extraction) -> None:
     linear = extraction.script.find(("lora_target_linear",))
     if linear is not None and is_true(linear):
         extraction.add("lora_targets", linear, "all-linear")
-    for flag, optimizer in _OPTIMIZER_SWITCHES.items():
-        switch = extraction.script.find((flag,))
-        if switch is not None and is_true(switch):
-            extraction.add("optimizer", switch, optimizer)
+    _read_optimizer_switches(extraction)
+    _read_projection(extraction)
     _read_length(extraction)
     read_parallelism(extraction)
     _read_saved_modules(extraction)
@@ -121,6 +133,47 @@ def _read_length(extraction: Extraction) -> None:
 
 def _optimizer(framework: Framework, name: str) -> str:
     return framework.optimizers.get(name) or _OPTIMIZERS.get(name, "")
+
+
+def _read_optimizer_switches(extraction: Extraction) -> None:
+    for flag, optimizer in _OPTIMIZER_SWITCHES.items():
+        if optimizer in {*_RANKS, "badam"} and not extraction.framework.is_known:
+            continue  # its rank and layers may be anything
+        switch = extraction.script.find((flag,))
+        if switch is not None and is_true(switch):
+            extraction.add("optimizer", switch, optimizer)
+
+
+def _read_projection(extraction: Extraction) -> None:
+    """Read the rank of gradients that GaLore or APOLLO projects, and whether all layers are projected.
+
+    They need whole gradients, so that sharded ones are refused; so are projections of some layers alone.
+    """
+    fact, script = extraction.facts.get("optimizer"), extraction.script
+    name = "" if fact is None else fact.value.removesuffix("_layerwise").replace("_8bit", "")
+    if fact is None or name not in {*_RANKS, "badam"}:
+        return
+    own = name.partition("_")[0]
+    for flag in _PROJECTIONS:
+        script.find((flag,))
+    if script.text("badam_mode") == "layer":
+        script.find(("badam_mode",))
+    if is_true(script.find((f"{own}_layerwise",))):
+        extraction.facts["optimizer"] = replace(fact, value=f"{name}_layerwise")
+    targets = script.find((f"{own}_target", "optim_target_modules"))
+    words = set() if targets is None else {word.strip("[]'\" ") for word in targets.texts or targets.text.split(",")}
+    if targets is not None and words and words not in _WHOLE_MODELS:
+        extraction.reject("optimizer", f"`{targets.fact.snippet}` projects some layers alone", targets.fact.span)
+    if (strategy := extraction.facts.get("strategy")) is not None and strategy.value != "ddp":
+        message = f"`{fact.snippet}` needs whole gradients, and `{strategy.snippet}` shards them"
+        extraction.reject("optimizer", message, fact.span, "remove the sharding, or exclude the job from sizing")
+    rank = script.find((f"{own}_rank", "optim_args.rank"))
+    arguments = script.find(("optim_args",))
+    if rank is None and arguments is not None and (stated := _RANK.search(arguments.text)):
+        rank = replace(arguments, text=stated[1])
+    extraction.add_number("optimizer_rank", rank)
+    if name in _RANKS:
+        extraction.set_default("optimizer_rank", _RANKS[name], "default of transformers.Trainer")
 
 
 def read_dtype(extraction: Extraction) -> tuple[Setting | None, str]:

@@ -214,6 +214,7 @@ class _QuestionBuilder:
             objective=Objective(self._value("objective", "sft")),
             precision=Precision(self._value("precision", "fp32", "the default of PyTorch")),
             optimizer=optimizer,
+            optimizer_rank=int(self._stated("optimizer_rank") or 128),
             checkpointing=self._flag("checkpointing"),
             attention=Attention(self._value("attention", "sdpa", "the default of transformers")),
             strategy=Strategy(self._value("strategy", "ddp", "no sharding on the line")),

@@ -194,6 +194,7 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     objective: Objective = Objective.SFT
     precision: Precision = Precision.BF16
     optimizer: str = "adamw_torch"
+    optimizer_rank: int = 128  # of the gradients' projections (GaLore, APOLLO)
     checkpointing: bool = True
     attention: Attention = Attention.FLASH
     strategy: Strategy = Strategy.FSDP_FULL

@@ -187,6 +187,33 @@ def test_broken_files(content: bytes) -> None:
     assert parsed.launch is not None
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"model: m\nglobal_batch_size: " + b"9" * 5_000 + b"\n",
+        b"model: m\nglobal_batch_size: -3\nmicro_batch_size: 0\n",
+        b"model: m\npeft_config: lora\nquant_config: [1]\ndist_config: {name: {a: b}}\n",
+        b"model: m\npeft_config: {name: lora, r: 1.5}\nquant_config: {quantization_bit: many}\n",
+        b"model: m\ndist_config: {name: deepspeed, config_file: f.yaml}\n",
+        b"model: m\ndist_config: {name: fsdp2, mp_replicate_size: x, cp_size: -1}\n",
+        b"model: [m]\noptim_config: {name: 3}\nflash_attn: 9\n",
+    ],
+)
+def test_broken_files_of_llama_factory_v1(content: bytes) -> None:
+    parsed = read("USE_V1=1 NPROC_PER_NODE=8 llamafactory-cli sft f.yaml", {"f.yaml": content})
+    assert parsed.launch is not None
+    read("litgpt finetune_lora m --devices 2 --train.global_batch_size " + "9" * 5_000)
+
+
+@pytest.mark.parametrize("text", ["rank=" + "9" * 5_000, "rank=0", "rank", "[rank=1", "rank=1.5,rank=x"])
+def test_broken_ranks_of_projections(text: str) -> None:
+    for line in (
+        f"python run_clm.py --optim galore_adamw --optim_args '{text}'",
+        f"trl sft --optim apollo_adamw --optim_args={text}",
+    ):
+        assert read(line).diagnostics
+
+
 def test_a_pickle_is_never_opened() -> None:
     """fms-hf-tuning would unpickle the variable; this is a diagnostic instead."""
     text = base64.b64encode(pickle.dumps({"model_name_or_path": "m"})).decode()

@@ -44,6 +44,21 @@ READ = {
         {},
         "fast_loss=false",
     ),
+    "LLaMA-Factory: GaLore": (
+        "llamafactory-cli train a.yaml",
+        {"a.yaml": FACTORY + "use_galore: true\ngalore_layerwise: true\n"},
+        "optimizer=galore_adamw_layerwise optimizer_rank=16",
+    ),
+    "LLaMA-Factory: BAdam": (
+        "llamafactory-cli train a.yaml",
+        {"a.yaml": FACTORY + "use_badam: true\nbf16: true\n"},
+        "optimizer=badam precision=bf16",
+    ),
+    "LLaMA-Factory: APOLLO": (
+        "llamafactory-cli train a.yaml",
+        {"a.yaml": FACTORY + "use_apollo: true\napollo_rank: 256\n"},
+        "optimizer=apollo_adamw optimizer_rank=256",
+    ),
     "axolotl: CCE is on by its plugin": (
         "axolotl train a.yaml",
         {"a.yaml": AXOLOTL + "plugins:\n- axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"},
@@ -246,9 +261,6 @@ REFUSED = {
         {"a.yaml": AXOLOTL + "plugins: [x.SpectrumPlugin]\n"},
         "SpectrumPlugin",
     ),
-    "LLaMA-Factory: GaLore": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_galore: true\n"}, "optimizer"),
-    "LLaMA-Factory: BAdam": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_badam: true\n"}, "optimizer"),
-    "LLaMA-Factory: APOLLO": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_apollo: true\n"}, "optimizer"),
     "LLaMA-Factory: Unsloth": ("llamafactory-cli train a.yaml", {"a.yaml": FACTORY + "use_unsloth: true\n"}, "model"),
     "LLaMA-Factory v1": ("llamafactory-cli train a.yaml", {"a.yaml": "model: org/model\nmodel_class: llm\n"}, "v1"),
     "ms-swift: layers on several GPUs": (

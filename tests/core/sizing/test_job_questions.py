@@ -169,7 +169,7 @@ def test_a_kind_that_starts_a_process_a_gpu() -> None:
             f"{FULL} --gradient_accumulation_steps $N",
             "launch.unknown-value: the value of `--gradient_accumulation_steps $N`",
         ),
-        (f"{FULL} --optim galore_adamw", "sizing.optimizer: the memory of optimizer 'galore_adamw' is unknown"),
+        (f"{FULL} --optim soap", "sizing.optimizer: the memory of optimizer 'soap' is unknown"),
         (f"{FULL} --peft_method lora --target_modules q_prj", "sizing.lora-target: LoRA target of granite"),
         (
             f"{FULL} --peft_method lora --lora_modules_to_save head",

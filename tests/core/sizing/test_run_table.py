@@ -134,7 +134,7 @@ def test_memory_in_the_row_wins_over_the_table() -> None:
         ({"precision": "bf17"}, "precision: unknown value 'bf17'; allowed values:"),
         ({"precision": "8-bit"}, "cannot be fully fine-tuned"),
         ({"precision": "4-bit"}, "cannot be fully fine-tuned"),
-        ({"optimizer": "galore_adamw"}, "optimizer: unknown value 'galore_adamw'"),
+        ({"optimizer": "soap"}, "optimizer: unknown value 'soap'"),
         ({"attention": "magic"}, "attention: unknown value 'magic'"),
         ({"parallelism": "FSDP3"}, "parallelism: unknown value 'FSDP3'"),
         ({"checkpointing": "perhaps"}, "checkpointing: unknown value 'perhaps'"),

@@ -10,6 +10,8 @@ from reconciler.core.patterns import later
 _GLOBAL_BATCH = "16"
 """Default of `--train.global_batch_size` (litgpt.args.TrainArgs of the finetune scripts)."""
 
+_MAX_DIGITS = 9
+
 _PRECISIONS = {
     "bf16-true": "bf16",
     "bf16-mixed": "bf16-mixed",
@@ -103,7 +105,7 @@ def _complete(extraction: Extraction) -> None:
         return
     text = _GLOBAL_BATCH if setting is None else setting.text
     batch, processes = extraction.number("batch"), extraction.number("processes")
-    if not text.isdecimal() or not batch or not processes:
+    if not text.isdecimal() or len(text) > _MAX_DIGITS or not batch or not processes:
         return
     steps, rest = divmod(int(text), batch * processes)
     if steps and not rest:

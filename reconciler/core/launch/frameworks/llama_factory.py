@@ -2,11 +2,14 @@
 
 from collections.abc import Set as AbstractSet
 
+from msgspec.structs import replace
+
 from reconciler.core.launch.framework import Command, Extraction, Framework, Overrides
+from reconciler.core.launch.frameworks.llama_factory_v1 import LLAMA_FACTORY_V1
 from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import count_per_node
 from reconciler.core.launch.objective import PREFERENCES
-from reconciler.core.launch.settings import is_true, setting_from_env
+from reconciler.core.launch.settings import setting_from_env
 from reconciler.core.launch.training import read_framework_method
 from reconciler.core.patterns import later
 
@@ -25,13 +28,24 @@ def _read_processes(extraction: Extraction) -> None:
 
 
 def _read_method(extraction: Extraction) -> None:
-    """Reject configurations of version 1, which has other names and defaults."""
+    """Reject configurations of version 1, whose names version 0 does not know."""
     script = extraction.script
-    if any(script.has(name) for name in _V1_KEYS) or is_true(setting_from_env(extraction.line.env, "USE_V1")):
-        message = "configurations of LLaMA-Factory v1 (USE_V1) are not read"
-        extraction.reject("method", message, None, "exclude the job from sizing, or use version 0")
+    if any(script.has(name) for name in _V1_KEYS):
+        message = "the configuration is one of LLaMA-Factory v1, which runs only if USE_V1 is set"
+        extraction.reject("method", message, None, "set USE_V1=1 in the container's env")
     else:
         read_framework_method(extraction)
+
+
+def _complete(extraction: Extraction) -> None:
+    """Apply its default rank of projections; BAdam never keeps all weights in fp32 (model/adapter.py)."""
+    optimizer, precision = extraction.facts.get("optimizer"), extraction.facts.get("precision")
+    if "optimizer_rank" in extraction.defaults:
+        extraction.discard("optimizer_rank")
+        extraction.set_framework_default("optimizer_rank", "16")
+    if optimizer is not None and optimizer.value == "badam":
+        extraction.discard("precision")
+        extraction.facts["precision"] = replace(precision or optimizer, value="bf16")
 
 
 def _matches(script: str, flags: AbstractSet[str]) -> bool:
@@ -43,6 +57,7 @@ def _matches(script: str, flags: AbstractSet[str]) -> bool:
 
 LLAMA_FACTORY = Framework(
     name="llama-factory",
+    newer=("USE_V1", LLAMA_FACTORY_V1),
     source="LLaMA-Factory",
     commands=(
         Command(program="llamafactory-cli", verbs=later("train|sft"), read_processes=_read_processes),
@@ -62,6 +77,7 @@ LLAMA_FACTORY = Framework(
     objective_settings=("stage",),
     objectives=PREFERENCES | {"rm": "value-head"},
     read_method=_read_method,
+    complete=_complete,
     changes={
         "sdpa": {"flash_attn": "sdpa"},
         "checkpointing": {"disable_gradient_checkpointing": "false"},

@@ -18,7 +18,8 @@ class Optimizer(Struct, frozen=True, kw_only=True):
     documented as "~ sizeof(params)"). `paged`: the states may move to host memory when the GPU is full (bitsandbytes).
     `gradients` is false if it runs in the backward pass, so that gradients never exist all at the same time. `ends` are
     the values of embedding, head and norms if another optimizer trains those. `compensated`: a 2-byte value besides for
-    each weight that is in 2 bytes (Kahan summation).
+    each weight that is in 2 bytes (Kahan summation). `low_rank`: the states are those of projected gradients; `blocks`:
+    those of one layer at a time.
     """
 
     states: float
@@ -28,6 +29,8 @@ class Optimizer(Struct, frozen=True, kw_only=True):
     gradients: bool = True
     ends: float | None = None
     compensated: bool = False
+    low_rank: bool = False
+    blocks: bool = False
 
 
 _ADAM = Optimizer(states=2)
@@ -38,6 +41,8 @@ _PAGED_8 = Optimizer(states=2, width=1, temporary=False, paged=True)
 _ONE = Optimizer(states=1)
 _KAHAN = Optimizer(states=2, temporary=False, compensated=True)
 _FACTORED = Optimizer(states=0.01, width=4, temporary=True)
+_LOW_RANK = Optimizer(states=2, temporary=False, low_rank=True)
+_LOW_RANK_8 = Optimizer(states=2, width=1, temporary=False, low_rank=True)
 
 OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
     {
@@ -80,13 +85,20 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
         "grokadamw": Optimizer(states=3),
         "came_pytorch": Optimizer(states=1.02, width=4),
         "adam_mini": Optimizer(states=1),
+        "galore_adamw": _LOW_RANK,
+        "galore_adamw_layerwise": replace(_LOW_RANK, gradients=False),
+        "galore_adamw_8bit": _LOW_RANK_8,
+        "galore_adamw_8bit_layerwise": replace(_LOW_RANK_8, gradients=False),
+        "apollo_adamw": _LOW_RANK,
+        "apollo_adamw_layerwise": replace(_LOW_RANK, gradients=False),
+        "badam": Optimizer(states=2, temporary=False, blocks=True),
         "muon": Optimizer(states=1, temporary=False, ends=2),
         "lomo": Optimizer(states=0, temporary=False, gradients=False),
         "adalomo": Optimizer(states=0.01, width=4, temporary=False, gradients=False),
     }
 )
 """By the names of `transformers.TrainingArguments.optim` and of axolotl's `optimizer`, except those whose memory
-depends on more than the name (GaLore, APOLLO ...). Muon keeps one momentum for each matrix, and AdamW trains the rest
+depends on more than the name. Muon keeps one momentum for each matrix, and AdamW trains the rest
 (https://kellerjordan.github.io/posts/muon). Adam-mini has one second moment for a block (arXiv 2406.16793). optimi
 compensates 16-bit weights (https://optimi.benjaminwarner.dev/kahan_summation)."""
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.sizing.decision import Confidence
+from reconciler.core.sizing.memory.low_rank import reduced_states
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.states import (
     DEEPSPEED,
@@ -273,6 +274,7 @@ def _states(training: Training, method: Method, stack: Stack, *, cast: bool, upc
     optimizer = (trained - at_ends) * each.optimizer + at_ends * each.ends
     if stack.live and is_paged(training.optimizer):
         optimizer = 0.0
+    gradients, optimizer = reduced_states(training, method, each, gradients, optimizer)
     temporary = 3 * trained * each.weight if deepspeed else trained * each.temporary
     if training.critic:
         weights, optimizer = 2 * weights, 2 * optimizer

@@ -70,7 +70,7 @@ def test_hybrid_shards_within_one_node() -> None:
         ("paged_adamw_32bit", 8),
         ("lion_8bit", 1),
         ("sgd", 0),
-        ("galore_adamw", 4),  # not known: counted as AdamW
+        ("soap", 4),  # not known: counted as AdamW
     ],
 )
 def test_optimizers_of_pure_bf16(optimizer: str, bytes_each: float) -> None:
@@ -80,9 +80,9 @@ def test_optimizers_of_pure_bf16(optimizer: str, bytes_each: float) -> None:
 
 def test_an_unknown_optimizer_lowers_the_confidence() -> None:
     """Never a silent default."""
-    assert not is_known_optimizer("galore_adamw")
+    assert not is_known_optimizer("soap")
     assert is_known_optimizer("adamw_torch")
-    found = estimate(training(optimizer="galore_adamw"), Layout(gpus=1), card())
+    found = estimate(training(optimizer="soap"), Layout(gpus=1), card())
     assert found.confidence is Confidence.LOW
 
 
@@ -506,3 +506,36 @@ def test_a_model_may_store_scores_with_any_kernel() -> None:
     assert needs[0] - needs[1] > 0.8 * 20 * 32 * 8192**2 / GIB - 4
     eager = [estimate(replace(one, attention=Attention.EAGER), Layout(gpus=1), card()) for one in (found, plain)]
     assert eager[0].need_gib == needs[0] > eager[1].need_gib
+
+
+def _linear(rank: int, moments: float) -> float:
+    """Return the bytes of states of llama-7b's matrices: 4096 x 4096 four times a layer, 4096 x 11008 three times."""
+    square = rank * (4096 * moments + 4096 * 2)
+    wide = rank * (11008 * moments + 4096 * 2)
+    return 32 * (4 * square + 3 * wide)
+
+
+@pytest.mark.parametrize(("optimizer", "moments"), [("galore_adamw", 4), ("galore_adamw_8bit", 2), ("apollo_adamw", 4)])
+def test_projected_gradients_have_small_states(optimizer: str, moments: int) -> None:
+    """Moments of r x max(m, n) and a projection of r x min(m, n); embedding, head and norms have both moments."""
+    rest = P - 32 * (4 * 4096**2 + 3 * 4096 * 11008)
+    found = estimate(training(optimizer=optimizer, optimizer_rank=128), Layout(gpus=1), card())
+    assert part(found, "optimizer") * GIB == pytest.approx(_linear(128, moments) + rest * moments)
+    assert part(found, "gradients") * GIB == pytest.approx(2 * P)
+    wide = estimate(training(optimizer=optimizer, optimizer_rank=100_000), Layout(gpus=1), card())
+    assert part(wide, "optimizer") * GIB == pytest.approx(P * moments)
+
+
+def test_layer_by_layer_no_gradients_are_kept() -> None:
+    one, other = (training(optimizer=f"galore_adamw{end}") for end in ("", "_layerwise"))
+    needs = [estimate(found, Layout(gpus=1), card()) for found in (one, other)]
+    assert part(needs[0], "optimizer") == part(needs[1], "optimizer")
+    assert part(needs[0], "gradients") > 10 * part(needs[1], "gradients")
+
+
+def test_badam_keeps_states_of_one_layer() -> None:
+    """A copy in fp32, a gradient and two moments of 4 bytes each: 2P + 16P/D of the paper, without the ends."""
+    layer = 4 * 4096**2 + 3 * 4096 * 11008
+    found = estimate(training(optimizer="badam"), Layout(gpus=1), card())
+    assert part(found, "weights") * GIB == pytest.approx(2 * P)
+    assert (part(found, "gradients") + part(found, "optimizer")) * GIB == pytest.approx(16 * layer)
