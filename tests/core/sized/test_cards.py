@@ -295,3 +295,31 @@ def test_every_kind_is_bound_to_its_card(name: str, default: str) -> None:
     again = job_of(write(found.sized.data))
     assert (named_product(again) or [""])[0] == product
     assert binds_all_pods(again)
+
+
+def test_two_nodes_of_a_plain_job_are_weighed_against_a_dearer_card() -> None:
+    """F-005: a Job whose line names a rendezvous may run on two nodes; one that does not stays on one."""
+    body = adapters("job")
+    trainer = body["spec"]["template"]["spec"]["containers"][1]
+    next(one for one in trainer["env"] if one["name"] == "AUTOCONF_BATCH_SIZE")["value"] = "4"
+    body["spec"] |= {"parallelism": 1, "completions": 1}
+    trainer["command"] = ["torchrun", "--nnodes=1", "--nproc_per_node=1", "--rdzv_endpoint=p-0.p:29500", "t.py"]
+    trainer["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    nodes = [
+        replace(node(product), gpus=1, allocatable_gpus=1, name=f"{product}-{at}")
+        for product in (A100, H200)
+        for at in "ab"
+    ]
+    found = size(yaml.safe_dump(body), *nodes, named=True)
+    assert found.decision is not None
+    layouts = {
+        one.gpu.product: one.layout.workers
+        for one in (found.decision.chosen, *found.decision.others)
+        if one and one.fits
+    }
+    assert layouts == {A100: 2, H200: 1}, found.decision.text
+    trainer["command"] = ["torchrun", "--standalone", "--nproc_per_node=1", "t.py"]
+    alone = size(yaml.safe_dump(body), *nodes, named=True)
+    assert product_of(alone) == H200
+    assert alone.decision is not None
+    assert f"only with a rendezvous address: 2 x {A100} on 2 nodes" in alone.decision.text

@@ -143,11 +143,16 @@ def explain_rejection(question: Question, candidates: Sequence[Candidate]) -> tu
 
 
 def closest_candidate(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the rejected candidate that is closest to running; of several with the same reason, the largest."""
-    return min(
-        candidates,
-        key=lambda candidate: (_BY_RELEVANCE.index(DecisionReason(candidate.reason)), -candidate.layout.gpus),
-    )
+    """Return the rejected candidate that is closest to running; of several with the same reason, the largest.
+
+    Those on several nodes all have enough memory, so that of them the smallest counts.
+    """
+
+    def distance(candidate: Candidate) -> tuple[int, int]:
+        reason, gpus = DecisionReason(candidate.reason), candidate.layout.gpus
+        return _BY_RELEVANCE.index(reason), gpus if reason is DecisionReason.ONE_NODE else -gpus
+
+    return min(candidates, key=distance)
 
 
 def explain_alternatives(best: Decision, others: Sequence[Decision]) -> str:
