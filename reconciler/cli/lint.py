@@ -30,11 +30,12 @@ def command(*, repo: str, **flags: Any) -> int:
     Checks YAML syntax, schemas, references between objects, and policies. Compares nothing and needs no commit.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.lint import lint  # noqa: PLC0415
+
+    run = wiring.open_run(repo, options.setting_flags(flags), options.environment(), compiles=True)
+    from reconciler.app.lint import lint  # noqa: PLC0415 - after git has begun to look for changes
     from reconciler.cli.display import format_plan  # noqa: PLC0415
     from reconciler.planning.gate import refuse  # noqa: PLC0415
 
-    run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
     result = lint(run.workspace, date=run.settings.date)
     emit_report(format_plan(result, run.settings, lint=True), run.settings)
     refuse(result)

@@ -139,10 +139,12 @@ def environment() -> dict[str, str]:
 
 
 def _parse_filters(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    if not words:
+        return {}
     from reconciler.outputs.filters import parse_filters  # noqa: PLC0415 - imported only when it is used
 
     try:
-        return parse_filters(words) if words else {}
+        return parse_filters(words)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

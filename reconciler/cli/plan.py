@@ -87,14 +87,15 @@ def command(
     current context; of several clusters, each is the context of its name. Nothing is stored there.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.plan import plan  # noqa: PLC0415
+
+    options.check_access(flags | {"adopt": adopt}, live=live)
+    named = ({"revision": "HEAD"} if merge_result else {}) | options.setting_flags(flags)
+    run = wiring.open_run(repo, named, options.environment(), merge=merge_result, compiles=True)
+    from reconciler.app.plan import plan  # noqa: PLC0415 - after git has begun to look for changes
     from reconciler.cli.display import format_plan  # noqa: PLC0415
     from reconciler.core.live.choices import NO_CHOICES  # noqa: PLC0415
     from reconciler.planning.gate import refuse  # noqa: PLC0415
 
-    options.check_access(flags | {"adopt": adopt}, live=live)
-    named = ({"revision": "HEAD"} if merge_result else {}) | options.setting_flags(flags)
-    run = wiring.open_run(repo, named, options.environment(), merge=merge_result)
     settings = run.settings
     with _clusters(run, flags) if live else nullcontext() as clusters:
         choices = _choices(run, adopt) if live else NO_CHOICES

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from itertools import chain, repeat
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from reconciler.index.records import (
     SEPARATOR,
     CompiledRecord,
     FileRecord,
+    count_objects,
     decode_compiled,
     encode_compiled,
     rendered_blobs,
@@ -100,9 +102,11 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def sources(self) -> Mapping[str, str]:
         """Source files by rendered path. Of two objects with one path the first counts."""
+        owners = chain.from_iterable(map(repeat, self.records, map(count_objects, self.records.values())))
+        if not self.has_duplicates:
+            return dict(zip(self.desired, owners, strict=True))  # whose order is that of the records
         paths = rendered_paths(self.records.values())
-        owners = [source for source, record in self.records.items() for _ in range(record.count)]
-        return dict(zip(reversed(paths), reversed(owners), strict=True))
+        return dict(zip(reversed(paths), reversed([*owners]), strict=True))
 
     def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
         """Return the summaries of rendered paths, in order."""

@@ -53,11 +53,6 @@ class FileRecord(Struct, frozen=True, array_like=True):
         return _summaries.decode(self.encoded_summaries)
 
     @property
-    def count(self) -> int:
-        """How many objects are rendered."""
-        return self.objects.count(SEPARATOR) // 2 + 1 if self.objects else 0
-
-    @property
     def paths(self) -> list[str]:
         """Paths of the rendered objects."""
         return self.objects.split(SEPARATOR)[::2] if self.objects else []
@@ -102,6 +97,11 @@ def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]
     if has_duplicates:
         desired |= zip(reversed(paths), reversed(blobs), strict=True)
     return desired, has_duplicates
+
+
+def count_objects(record: FileRecord) -> int:
+    """Return how many objects a file renders."""
+    return record.objects.count(SEPARATOR) // 2 + 1 if record.objects else 0
 
 
 def rendered_paths(records: Iterable[FileRecord]) -> list[str]:

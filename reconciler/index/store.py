@@ -74,8 +74,10 @@ def load_store(cache: Cache, key: str) -> Store:
 def save_store(cache: Cache, key: str, before: Store, after: Store) -> None:
     """Save the segments, parsed files and totals that differ from `before`."""
     old, new = before.records, after.records
-    changed = {path for path, record in new.items() if old.get(path) is not record} if old != new else set()
-    changed.update(old.keys() - new.keys())
+    changed: set[str] = set()
+    if old is not new and old != new:
+        changed.update(path for path, record in new.items() if old.get(path) is not record)
+        changed.update(old.keys() - new.keys())
     stale = {
         dependencies for dependencies, digest in after.digests.items() if before.digests.get(dependencies) != digest
     }

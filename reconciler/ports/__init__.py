@@ -1,6 +1,7 @@
 """Protocols of everything outside: Git repositories, the cache, sizing engines. Adapters implement them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -136,6 +137,13 @@ class Repository(Protocol):
 
     def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
         """List how the working tree, with untracked files that are not ignored, differs from a commit."""
+        ...
+
+    def comparing(self, commit: str | None, paths: Sequence[str] = ()) -> AbstractContextManager[None]:
+        """Begin `changed_since`, which takes longest: a call with the same arguments after the context has its answer.
+
+        The answer is given once; the working tree may change later.
+        """
         ...
 
     def work_file(self, path: str) -> Entry | None:

@@ -1,7 +1,7 @@
 """What is compared: the head and the base as tree references, and each with its configuration and its files."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -127,6 +127,13 @@ def _resolve_merge(repository: Repository, base: str, head: TreeReference) -> Tr
 
 def _short_name(name: str) -> str:
     return name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
+
+
+def comparing(repository: Repository, tree: TreeReference, config: Config) -> AbstractContextManager[None]:
+    """Return a context in which changes of the working tree are looked for, so that `read_revision` finds them."""
+    if tree.commit is not None or tree.checked_out is None:
+        return nullcontext()
+    return repository.comparing(tree.checked_out.oid, read_paths(config))
 
 
 def read_revision(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> LoadedRevision:

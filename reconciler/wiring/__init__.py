@@ -5,6 +5,7 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,27 +44,41 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     workspace: "Workspace"
 
 
-def open_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False) -> Run:
-    """Open the config repository around a folder (`merge`: the result of merging into the base), and its settings."""
+def open_run(
+    repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False, compiles: bool = False
+) -> Run:
+    """Open the config repository around a folder, and its settings.
+
+    merge: the result of merging into the base. compiles: its files will be compiled, so git begins to look for changes.
+    """
     from reconciler.adapters.git import GitRepository
 
     resolve(flags, environ, {})  # a wrong flag is reported before a wrong folder
     if not Path(repo).is_dir():
         raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
-    return open_repository(GitRepository.open(Path(repo), environ=environ), flags, environ, merge=merge)
+    repository = GitRepository.open(Path(repo), environ=environ)
+    return open_repository(repository, flags, environ, merge=merge, compiles=compiles)
 
 
 def open_repository(
-    repository: "Repository", flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False
+    repository: "Repository",
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    merge: bool = False,
+    compiles: bool = False,
 ) -> Run:
     """Open a config repository, and its settings."""
-    from reconciler.app.workspace import Workspace
-    from reconciler.revision.revision import read_config, read_defaults, resolve_head
+    from reconciler.revision.revision import comparing, read_config, read_defaults, resolve_head
 
     early = resolve(flags, environ, {})
     tree = resolve_head(repository, early.revision, merge_into=early.base if merge else None)
-    store, schemas = _cache(early, environ), catalogue()
-    config = read_config(repository, tree, lambda: schemas, store)
+    store = _cache(early, environ)
+    config = read_config(repository, tree, catalogue, store)
+    with comparing(repository, tree, config) if compiles else nullcontext():  # while most modules are imported
+        from reconciler.app.workspace import Workspace
+
+        schemas = catalogue()
     defaults, unused = read_defaults(repository, tree, config, base=early.base, catalogue=lambda: schemas, cache=store)
     settings = resolve(flags, environ, defaults)
     set_up(level=settings.log_level, form=settings.log_format)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.core.values import plural
@@ -24,6 +25,7 @@ class MemoryRepository:
         self._commits: dict[str, Commit] = {}
         self._trees: dict[str, dict[str, bytes]] = {}
         self._blobs: dict[str, bytes] = {}
+        self._compared: dict[tuple[str | None, ...], Mapping[str, Entry | None]] = {}
 
     def save(self, files: Mapping[str, bytes | None], message: str = "change") -> str:
         """Edit the working tree and commit all of it."""
@@ -120,8 +122,18 @@ class MemoryRepository:
 
     def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
         """Compare the working tree with a commit."""
+        found = self._compared.pop((commit, *paths), None)
+        return self._changed_since(commit, paths) if found is None else found
+
+    def _changed_since(self, commit: str | None, paths: Sequence[str]) -> Mapping[str, Entry | None]:
         before = self.tree(commit, paths) if commit else {}
         return {path: after for path, (_, after) in _compare(before, self.work_tree(paths)).items()}
+
+    @contextmanager
+    def comparing(self, commit: str | None, paths: Sequence[str] = ()) -> Iterator[None]:
+        """Compare the working tree at the end of the context."""
+        yield
+        self._compared[commit, *paths] = self._changed_since(commit, paths)
 
     def read(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Return contents by id."""

@@ -114,6 +114,19 @@ def test_the_working_tree_has_what_is_not_committed(bench: Bench) -> None:
     }  # fmt: skip
 
 
+def test_changes_are_looked_for_in_advance_and_given_once(bench: Bench) -> None:
+    oid = bench.save(FIRST)
+    repository = bench.open()
+    bench.edit({"jobs/a.yaml": b"edited"})
+    with repository.comparing(oid, ("jobs",)):
+        pass
+    bench.edit({"jobs/a.yaml": None})
+    assert set(repository.changed_since(oid, ("rendered",))) == set()
+    (early,) = repository.changed_since(oid, ("jobs",)).values()
+    assert early is not None
+    assert repository.changed_since(oid, ("jobs",)) == {"jobs/a.yaml": None}
+
+
 def test_commits_are_compared(bench: Bench) -> None:
     first = bench.save(FIRST)
     second = bench.save({"jobs/a.yaml": b"2", "jobs/team/b.yaml": None, "jobs/c.yaml": b"c"})

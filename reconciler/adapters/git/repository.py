@@ -4,6 +4,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class GitRepository:
         self._files = WorkTree(top=location.top)
         self._contents: dict[str, bytes] = {}
         self._listings: dict[tuple[str, ...], Tree] = {}
+        self._compared: dict[tuple[str | None, ...], Mapping[str, Entry | None]] = {}
 
     @classmethod
     def open(cls, folder: Path, *, environ: Mapping[str, str], largest_file: int = LARGEST_FILE) -> "GitRepository":
@@ -214,13 +216,23 @@ class GitRepository:
 
     def changed_since(self, commit: str | None, paths: Sequence[str] = ()) -> Mapping[str, Entry | None]:
         """Compare the working tree with a commit. Only files that git reports as changed are read."""
+        asked = (commit, *paths)
+        if asked not in self._compared:
+            with self.comparing(commit, paths):
+                pass
+        return self._compared.pop(asked)
+
+    @contextmanager
+    def comparing(self, commit: str | None, paths: Sequence[str] = ()) -> Iterator[None]:
+        """Let git compare the working tree with a commit while the block runs: `changed_since` then has the answer."""
         base = self._empty_tree() if commit is None else _id(commit)
         folders = self._location.to_top(tuple(paths))
         differing = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *folders)
         new = ("ls-files", "-z", "--others", "--exclude-standard", "--", *folders)
         git = self._unfiltered
         with git.stream(*differing) as tracked, git.stream(*new) as untracked:  # at the same time
-            return self._differences(read_listing(tracked), read_listing(untracked))
+            yield
+            self._compared[commit, *paths] = self._differences(read_listing(tracked), read_listing(untracked))
 
     @cached_property
     def _unfiltered(self) -> Git:
