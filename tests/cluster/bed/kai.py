@@ -1,6 +1,6 @@
 """The real KAI scheduler: podgrouper, scheduler, binder and queue controller place the pods that name it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,12 @@ def pod_groups(bed: Bed, namespace: str) -> list[Body]:
 
 def refused(bed: Bed, namespace: str) -> bool:
     """Whether the scheduler has said of every pod that has no node that it does not fit now."""
-    waiting = [pod for pod in bed.pods(namespace) if not pod["spec"].get("nodeName")]
+    return are_refused(bed.pods(namespace))
+
+
+def are_refused(pods: Iterable[Body]) -> bool:
+    """Whether the scheduler has said of each of these pods that has no node that it does not fit now."""
+    waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
     return bool(waiting) and all(_is_unschedulable(pod) for pod in waiting)
 
 
