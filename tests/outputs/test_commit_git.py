@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from reconciler.adapters.git import GitRepository
+from reconciler.adapters.git.commit import CommitJournal
 from reconciler.errors import ConfigError, RepositoryError, StalePlan, UnsafePlan
 from reconciler.outputs.commit import Committed, commit
 from tests.fakes.gitrepo import Sandbox
@@ -516,6 +517,28 @@ def test_ten_thousand_files_are_one_commit(box: Sandbox) -> None:
     assert status(box) == []
     assert len(box.open().tree(box.git("rev-parse", "HEAD"), ("rendered",))) == 10_003
     assert render(box, files) is None
+
+
+def test_a_process_that_is_forked_during_a_commit_keeps_no_lock(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may start one at any moment, and it has all open files until it executes its program."""
+    children: list[int] = []
+
+    def forking(self: CommitJournal) -> None:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.pause()
+            os._exit(0)
+        self.path.unlink(missing_ok=True)
+
+    monkeypatch.setattr(CommitJournal, "remove", forking)
+    try:
+        assert render(box)
+        monkeypatch.undo()
+        assert render(box, {"rendered/next": b"1\n"})
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def test_an_open_repository_sees_its_own_commit(box: Sandbox) -> None:

@@ -347,6 +347,7 @@ class Committer(Struct, frozen=True, kw_only=True):
                 "another reconciler is committing to this repository", hint="wait for it to finish"
             ) from error
         finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # also for processes that were forked meanwhile: they share it
             os.close(lock)
 
 
