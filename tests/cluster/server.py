@@ -148,6 +148,14 @@ def wait_until(
         pause = every or min(pause * 1.5, _POLL_SECONDS)
 
 
+def is_ready(client: Client) -> bool:
+    """Whether an API server says that it is ready; while the machine is busy with others it may not answer at all."""
+    try:
+        return client.request("GET", "/readyz").status == HTTPStatus.OK
+    except TimeoutError:
+        return False
+
+
 def free_port() -> int:
     """Return a TCP port of the loopback that nobody holds at this moment."""
     with socket.socket() as probe:
@@ -243,7 +251,7 @@ class _Launch:
         _private(self._folder / "kubeconfig", kubeconfig.text(server, certificate.read_bytes(), self._token))
         context = ssl.create_default_context(cadata=certificate.read_text())
         with Client(Endpoint(server=server, context=context, token=self._token)) as client:
-            wait_until(lambda: client.request("GET", "/readyz").status == HTTPStatus.OK, "/readyz", check=check)
+            wait_until(lambda: is_ready(client), "/readyz", check=check)
             install_crds(client, self._crds)
 
     @property

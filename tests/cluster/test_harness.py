@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -17,6 +19,7 @@ from tests.cluster import build, kubeconfig, server, shared, store
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.git_http import GitServer
 from tests.cluster.bed.gitea import Gitea
+from tests.cluster.client import Client, Endpoint
 from tests.cluster.parts import ControlPlane
 from tests.cluster.server import ApiServer, wait_until
 
@@ -147,6 +150,15 @@ def test_a_program_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> N
 
     with pytest.raises(shared.StartError, match="no such disk"), shared.running(tmp_path, lambda: (broken,), ready):
         pytest.fail("it never was ready")
+
+
+def test_an_api_server_that_does_not_answer_yet_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It listens before it has time for a handshake."""
+    monkeypatch.setattr("tests.cluster.client._TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        with Client(Endpoint(server=where, context=ssl.create_default_context())) as client:
+            assert not server.is_ready(client)
 
 
 def test_two_processes_build_once(tmp_path: Path) -> None:
