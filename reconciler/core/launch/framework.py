@@ -133,7 +133,8 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     config_flags: Names = ()  # flags that name a configuration file
     config_keys: frozenset[str] = frozenset()  # top-level keys by which such a file is recognized
     config_may_be_unknown: bool = False  # an unknown first word is taken for the configuration file
-    named_recipes: bool = False  # a configuration without a file extension is in the framework's own package
+    # The values of a configuration of the framework's own package, which is named without a file extension.
+    named_recipes: Callable[[str], Mapping[str, str]] | None = None
     overrides: Overrides = Overrides.NEVER
     read_words: Read | None = None
     read_environment: Read | None = None

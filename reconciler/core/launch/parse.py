@@ -123,7 +123,10 @@ def _read_configuration(extraction: Extraction) -> None:
     if framework.read_words is not None:
         framework.read_words(extraction)
     config = script.find(framework.config_flags) or _positional_configuration(extraction)
-    if config is not None and not _is_named_recipe(framework, config.text):
+    if config is not None and framework.named_recipes is not None and _is_name(config.text):
+        values = dict(framework.named_recipes(config.text))
+        script.add_file(values, f"configuration {config.text} of {framework.source}")
+    elif config is not None:
         extraction.load(script, config, f"{framework.name or 'training'} configuration")
     if framework.read_environment is not None:
         framework.read_environment(extraction)
@@ -164,8 +167,8 @@ def _positional_configuration(extraction: Extraction) -> Setting | None:
     return None
 
 
-def _is_named_recipe(framework: Framework, path: str) -> bool:
-    return framework.named_recipes and not path.endswith(CONFIG_EXTENSIONS) and UNKNOWN not in path
+def _is_name(path: str) -> bool:
+    return not path.endswith(CONFIG_EXTENSIONS) and UNKNOWN not in path
 
 
 # The variables `AUTOCONF_*`

@@ -277,9 +277,8 @@ def _mixed_precision(extraction: Extraction) -> Setting | None:
         if setting is not None and is_true(setting):
             return replace(setting, text=name)
     if launcher is not None and launcher.text.lower() == "fp8":
-        message = f"`{launcher.fact.snippet}`: training in FP8 is not modelled"
-        extraction.reject("precision", message, launcher.fact.span, "exclude the job from sizing")
-        return None
+        extraction.doubt(launcher, "computes in FP8: weights stay in their type, and what layers keep is not modelled")
+        return replace(launcher, text="bf16")
     if launcher is not None and launcher.text.lower() in {"bf16", "fp16"}:
         return replace(launcher, text=launcher.text.lower())
     for name, setting in files:

@@ -205,6 +205,25 @@ def test_broken_files_of_llama_factory_v1(content: bytes) -> None:
     read("litgpt finetune_lora m --devices 2 --train.global_batch_size " + "9" * 5_000)
 
 
+@pytest.mark.parametrize(
+    "trl",
+    [
+        b"trl: [1]\n",
+        b"trl: {use_vllm: maybe, vllm_mode: 7}\n",
+        b"trl: {use_vllm: true, vllm_mode: colocate}\nvllm: {gpu_memory_utilization: .nan}\n",
+        b"trl: {max_completion_length: " + b"9" * 5_000 + b"}\n",
+        b"trl: {max_completion_length: -1, beta: {a: 1}}\nvllm: 3\n",
+    ],
+)
+def test_broken_files_of_grpo(trl: bytes) -> None:
+    read("axolotl train f.yaml", {"f.yaml": b"base_model: m\nrl: grpo\n" + trl})
+
+
+@pytest.mark.parametrize("name", ["", "llama3_1/8B_lora x", "c=1", "../8B_lora", "é", "llama3_1/8B_lora" * 1_000])
+def test_names_of_configurations_that_no_package_has(name: str) -> None:
+    assert read(f"tune run lora_finetune_single_device --config '{name}' optimizer=").diagnostics
+
+
 @pytest.mark.parametrize("text", ["rank=" + "9" * 5_000, "rank=0", "rank", "[rank=1", "rank=1.5,rank=x"])
 def test_broken_ranks_of_projections(text: str) -> None:
     for line in (

@@ -311,7 +311,6 @@ REFUSED = {
         {},
         "not supervised",
     ),
-    "FP8 by accelerate": (f"accelerate launch --mixed_precision fp8 examples/scripts/sft.py {QWEN}", {}, "FP8"),
     "arguments of the model that are not JSON": (f"trl sft {QWEN} --model_init_kwargs load_in_4bit", {}, "not a JSON"),
     "a strategy that does not exist": (f"{SFT} --fsdp full_shrad", {}, "not a sharding strategy"),
     "FSDP's arguments that are not JSON": (f"{SFT} --fsdp full_shard --fsdp_config {{offload}}", {}, "not a JSON"),
@@ -343,6 +342,10 @@ REFUSED = {
     ),
 }
 WARNED = {
+    "FP8 by accelerate": (
+        f"accelerate launch --mixed_precision fp8 examples/scripts/sft.py {QWEN} --max_length 512",
+        "FP8",
+    ),
     "fms-hf-tuning: fused kernels": (
         f"python -m tuning.sft_trainer {QWEN} --fast_kernels True True True",
         "fast_kernels",

@@ -3,6 +3,7 @@
 from reconciler.core.launch.framework import Command, Extraction, Framework
 from reconciler.core.launch.launchers import read_script_processes
 from reconciler.core.launch.objective import PREFERENCES
+from reconciler.core.launch.rollout import RolloutFlags, read_rollout
 from reconciler.core.launch.settings import is_true
 from reconciler.core.patterns import later
 
@@ -34,6 +35,46 @@ def _read_precision(extraction: Extraction) -> None:
         is_mixed = not is_pure and keeps_fp32
         extraction.add("precision", setting, f"{dtype}-mixed" if is_mixed else dtype)
         return
+
+
+_ROLLOUT = RolloutFlags(
+    prompt=("sequence_len",),
+    answer=("trl.max_completion_length",),
+    prompt_tokens="512",
+    answer_tokens="256",
+    engine=("trl.use_vllm",),
+    mode=("trl.vllm_mode",),
+    fraction=("vllm.gpu_memory_utilization",),
+    default_fraction="0.9",
+    sleep=("trl.vllm_enable_sleep_mode",),
+    beta=("trl.beta", "rl_beta"),
+)
+"""Keys of `trl` and `vllm` (axolotl 0.19, `core/trainers/grpo`)."""
+
+
+def _read_rollout(extraction: Extraction) -> None:
+    """Read the rollout. An engine is a server on other GPUs, unless it is `colocate` (`axolotl vllm-serve`)."""
+    script = extraction.script
+    mode = script.find(("trl.vllm_mode",))
+    if is_true(script.find(("trl.use_vllm",))) and mode is None:
+        message = "`trl.use_vllm` without `trl.vllm_mode`: where the engine runs is unknown"
+        extraction.reject("rollout", message, None, "set it to `colocate` or `server`")
+    for name in _CONSTANTS:
+        script.find((f"trl.{name}",))
+    if mode is not None and mode.text == "server":
+        script.under("vllm.")
+    read_rollout(extraction, _ROLLOUT)
+
+
+_CONSTANTS = frozenset(
+    (
+        *("reward_funcs", "reward_weights", "num_generations", "log_completions", "num_completions_to_print"),
+        *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "epsilon", "epsilon_high", "loss_type"),
+        *("scale_rewards", "mask_truncated_completions", "importance_sampling_level", "num_iterations"),
+        *("vllm_server_host", "vllm_server_port", "vllm_server_timeout", "generation_batch_size"),
+    )
+)
+"""Keys of `trl` that do not change memory: how answers are drawn, rewarded and sent."""
 
 
 def _complete(extraction: Extraction) -> None:
@@ -76,7 +117,8 @@ AXOLOTL = Framework(
     single_values=True,
     config_keys=frozenset({"base_model"}),
     config_may_be_unknown=True,
-    objectives=PREFERENCES | {"reward_model": "reward"},
+    objectives=PREFERENCES | {"reward_model": "reward", "grpo": "grpo"},
+    read_rollout=_read_rollout,
     objective_settings=("rl", "reward_model", "process_reward_model"),
     read_precision=_read_precision,
     complete=_complete,

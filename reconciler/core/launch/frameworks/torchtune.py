@@ -4,10 +4,21 @@ from msgspec.structs import replace
 
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Command, Extraction, Framework, Overrides
+from reconciler.core.launch.frameworks.torchtune_recipes import recipe_values
 from reconciler.core.launch.launchers import TORCHRUN
 from reconciler.core.launch.settings import is_true, parse_boolean
 from reconciler.core.launch.training import read_dtype
 from reconciler.core.patterns import later
+
+_COMPONENTS = frozenset({"optimizer", "model", "tokenizer", "checkpointer"})
+
+
+def _read_words(extraction: Extraction) -> None:
+    """Read `optimizer=CLASS`, which replaces the component of a configuration (torchtune.config._utils)."""
+    for field in extraction.arguments.words:
+        name, _, text = field.text.partition("=")
+        if name in _COMPONENTS:
+            extraction.script.add_word(f"{name}._component_", text, field)
 
 
 def _read_method(extraction: Extraction) -> None:
@@ -105,7 +116,8 @@ TORCHTUNE = Framework(
     single_values=True,
     config_flags=("config",),
     config_keys=frozenset({"tokenizer"}),
-    named_recipes=True,
+    named_recipes=recipe_values,
+    read_words=_read_words,
     overrides=Overrides.ALWAYS,
     other_objectives=later(r"tune run (?:.*[_/])?(?P<word>dpo|ppo|grpo)(?:[_.].*)?"),
     objectives={"dpo": "dpo"},

@@ -1,0 +1,60 @@
+"""Print the values of torchtune's shipped configurations: `python -m tools.recipes WHEEL`.
+
+The rows are those of `reconciler/core/launch/frameworks/torchtune_recipes.py`, of which only the keys that are read are
+kept.
+"""
+
+import sys
+import zipfile
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from reconciler.core.launch.frameworks.torchtune_recipes import DEFAULTS, KEYS
+from reconciler.core.launch.settings import flatten
+
+_OTHER = (
+    "evaluation",
+    "generation",
+    "quantization",
+    "ppo",
+    "grpo",
+    "distillation",
+    "early_fusion",
+    "vision",
+    "eleuther",
+)
+_TARGETS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
+
+
+def main(wheel: str) -> None:
+    """Print one row for each configuration that trains a text model."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in sorted(archive.namelist()):
+            path = PurePosixPath(name)
+            is_vision = path.stem.startswith(("11B", "90B")) or "/dev/" in name
+            if path.suffix == ".yaml" and not is_vision and not any(word in name for word in _OTHER):
+                print(
+                    _row(str(path.relative_to("recipes/configs").with_suffix("")), yaml.safe_load(archive.read(name)))
+                )
+
+
+def _row(name: str, data: dict[str, Any]) -> str:
+    values = flatten(data)
+    if "qlora" in values.get("model._component_", ""):
+        values["model._component_"] = "qlora"
+    else:
+        values.pop("model._component_", None)
+    words = [name]
+    for short, key in KEYS.items():
+        text = values.get(key, "").removeprefix("/tmp/").rstrip("/").removesuffix("/original").replace(" ", "")  # noqa: S108
+        if short == "t" and text:
+            text = "".join(_TARGETS[target] for target in text.split(","))
+        if text not in {"", "null", "None", "False", "false", DEFAULTS.get(key, "")}:
+            words.append(f"{short}={text}")
+    return " ".join(words)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
