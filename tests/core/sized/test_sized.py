@@ -512,7 +512,7 @@ def test_a_training_job_of_an_older_trainer_keeps_its_form_of_overrides() -> Non
     assert "podTemplateOverrides" not in found.data["spec"]
 
 
-@pytest.mark.parametrize("name", ["pytorchjob", "appwrapper", "job", "jobset", "trainjob", "rayjob", "torchrunjob"])
+@pytest.mark.parametrize("name", ["pytorchjob", "appwrapper", "jobset", "trainjob", "rayjob", "torchrunjob"])
 def test_pods_are_bound_to_the_card_they_were_sized_for(name: str, judged: Judge) -> None:
     """F-005: where the job names no card, the one that was chosen is named, so that it gets no smaller one."""
     job = job_of(source(name))
