@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster.build import control_plane, crds
-from tests.cluster.server import api_server, wait_until
+from tests.cluster.build import control_plane, crds, to_stderr
+from tests.cluster.server import api_server, stored_state, wait_until
 from tests.fakes.gitrepo import Sandbox, environment
 from tests.live.controller.gitserver import GitServer, git_server
 from tests.live.controller.process import Running, controller
@@ -173,7 +173,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         server = stack.enter_context(git_server(folder / "server"))
-        api = stack.enter_context(api_server(folder / "api", control_plane(), crds()))
+        programs, definitions = control_plane(), crds()
+        state = stored_state(programs, definitions, to_stderr)
+        api = stack.enter_context(api_server(folder / "api", programs, definitions, seed=state))
         api.client.apply([crd()])
         wait_until(lambda: _create(api.client, server.url), "the source")
 
