@@ -231,6 +231,11 @@ false || object.nothing
 has(object.nothing.at)
 has(object.metadata.name.x)
 has(object['metadata'].name)
+has(dyn([1]).x)
+dyn([1]).?x.hasValue()
+dyn([1])[?'x'].hasValue()
+dyn('abc')[?'x'].hasValue() || dyn(1)[?0].hasValue() || dyn('abc').?x.hasValue() || has(dyn('abc').x)
+optional.of(dyn([1])).x.hasValue()
 has(object)
 has(object.metadata)
 object.metadata.?nothing.?at.orValue('x') == 'x'

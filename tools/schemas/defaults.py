@@ -141,6 +141,11 @@ spec:
     - {metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}}
 """
 _BARE = """
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: b}
+spec: {template: {metadata: {labels: {app: b}}, spec: {CONTAINERS}}}
+---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: a}
@@ -155,6 +160,11 @@ apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: a}
 spec: {selector: {matchLabels: {app: a}}, template: TEMPLATE}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: a}
+spec: {template: TEMPLATE}
 ---
 apiVersion: batch/v1
 kind: Job
@@ -178,6 +188,7 @@ _TEMPLATES = {
     "StatefulSet": ("spec", "template"),
     "DaemonSet": ("spec", "template"),
     "ReplicaSet": ("spec", "template"),
+    "ReplicationController": ("spec", "template"),
 }
 
 

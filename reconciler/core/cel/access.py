@@ -5,6 +5,8 @@ from typing import Any
 
 from reconciler.core.cel.values import MISSING, NONE, CelError, FieldMap, Optional, kind_of, lookup, no_overload
 
+_CONTAINERS = ("list", "map")
+
 
 class LiveMap(dict[str, Any]):
     """A map of which only a live API server knows all fields; `unknown` are the others, by their full names."""
@@ -52,9 +54,7 @@ def has(value: Any, name: str) -> bool:
     """Return `has(value.name)`."""
     if isinstance(value, Optional):
         return value.present and has(value.value, name)
-    if not isinstance(value, Mapping):
-        return False
-    found = _field(value, name)
+    found = find(value, name)
     return found is not MISSING and (found is not None or not isinstance(value, FieldMap))
 
 
@@ -66,7 +66,7 @@ def find(value: Any, name: str) -> Any:
         return MISSING
     if type(value) is Optional:
         return find(value.value, name) if value.present else MISSING
-    return _field(value, name) if isinstance(value, Mapping) else MISSING
+    return _field(value, name) if isinstance(value, Mapping) else find_item(value, name)
 
 
 def _position(key: Any, size: int) -> int | None:
@@ -104,16 +104,16 @@ def index(value: Any, key: Any) -> Any:
 
 
 def find_item(value: Any, key: Any) -> Any:
-    """Return what is in `value[?key]`, or MISSING."""
+    """Return what is in `value[?key]`, or MISSING, also in a plain value. Raises CelError for a key of a wrong type."""
     if isinstance(value, Optional):
         return find_item(value.value, key) if value.present else MISSING
-    return MISSING if value is None or value is MISSING else _item(value, key)
+    return _item(value, key) if kind_of(value) in _CONTAINERS else MISSING
 
 
 def check_items(value: Any) -> None:
     """Raise CelError for a value that has no items."""
     kind = kind_of(value)
-    if kind not in ("list", "map"):
+    if kind not in _CONTAINERS:
         raise no_overload(f"{kind} has no items")
 
 

@@ -21,7 +21,7 @@ from reconciler.core.schemas.schema import (
     has_duplicates,
 )
 from reconciler.core.schemas.sources import Archive, Bundle, CustomKind, Served, metadata_only, parse_definition
-from reconciler.core.schemas.stored import as_stored, with_defaults
+from reconciler.core.schemas.stored import as_stored, has_null, with_defaults, with_zeros
 from reconciler.core.values import value_at
 
 if TYPE_CHECKING:
@@ -172,12 +172,15 @@ class Catalogue:
         group, version = split_api_version(str(body.get("apiVersion", "")))
         kind = str(body.get("kind", ""))
         form = self._archive.forms.get(f"{body.get('apiVersion')}/{kind}")
-        if form is not None and kind not in self._custom.get(group, {}):
+        is_built_in = form is not None and kind not in self._custom.get(group, {})
+        if form is not None and is_built_in and not has_null(body):
             return as_stored(body, form)
         served = None if group in OWN_GROUPS or self._is_external(group, kind) else self.served(group, kind)
         if served is None or version not in served.versions:
             return body
         compiled = self._compile(KindName(group=group, version=version, kind=kind), namespaced=served.namespaced)
+        if form is not None and is_built_in:
+            return as_stored(with_zeros(body, compiled.schema, compiled.schema), form)
         found: Mapping[str, Any] = with_defaults(body, compiled.defaults)
         return found
 

@@ -68,12 +68,44 @@ def as_stored(body: Mapping[str, Any], form: KindForm) -> dict[str, Any]:
         service: Mapping[str, Any] = found.get("spec") or {}
         for port in service.get("ports") or ():
             port.setdefault("targetPort", port.get("port"))
+    elif (version, kind) == ("v1", "ReplicationController") and isinstance(spec, Mapping):
+        _select_template(found)
     elif (version, kind) == ("batch/v1", "Job") and isinstance(spec, Mapping):
         if spec.get("completions") is None and spec.get("parallelism") is None:
             found["spec"]["completions"] = 1
         if not spec.get("podFailurePolicy"):
             found["spec"].setdefault("podReplacementPolicy", "TerminatingOrFailed")
     return found
+
+
+_ZEROS = {"quantity": "0", "byte": ""}
+"""Zero values, by format; those of other types are their defaults."""
+
+
+def has_null(node: Any) -> bool:
+    """Whether anything in a value is null."""
+    inner = node.values() if isinstance(node, dict) else node
+    return any(value is None or (isinstance(value, _NESTED) and has_null(value)) for value in inner)
+
+
+def with_zeros(node: Any, root: Schema, schema: Schema) -> Any:
+    """Return a value of a built-in type in which nulls in lists and in maps are the zero values that they decode to."""
+    if not isinstance(node, _NESTED) or not has_null(node):
+        return node
+    schema = resolve(root, schema)
+    fields: Mapping[str, Schema] = schema.get("properties", {})
+    every = schema.get("items", schema.get("additionalProperties"))
+    inner: Schema = every if isinstance(every, dict) else {}
+    if isinstance(node, dict):
+        return {
+            key: with_zeros(value, root, fields.get(key, inner)) if value is not None or key in fields else _zero(inner)
+            for key, value in node.items()
+        }
+    return [_zero(inner) if item is None else with_zeros(item, root, inner) for item in node]
+
+
+def _zero(schema: Schema) -> Any:
+    return _ZEROS.get(schema.get("format", ""), schema.get("default"))
 
 
 def _formed(node: Any, form: _FieldForm) -> Any:
@@ -94,7 +126,7 @@ def _formed(node: Any, form: _FieldForm) -> Any:
         items = form.fields.get("[]")
         return _without_nulls(node) if items is None else [_formed(item, items) for item in node]
     if form.is_quantity and isinstance(node, str | int | float):
-        return canonical(node)
+        return canonical(node.strip() if isinstance(node, str) else node)
     return node
 
 
@@ -135,6 +167,15 @@ def _request_limits(pod: dict[str, Any]) -> None:
             resources = container.get("resources")
             if isinstance(resources, dict) and resources.get("limits"):
                 resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+
+
+def _select_template(controller: dict[str, Any]) -> None:
+    """Give a ReplicationController without labels or without a selector the labels of its pods."""
+    template: Mapping[str, Any] = controller["spec"].get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels")
+    if labels:
+        controller["metadata"] = {**controller["metadata"], "labels": controller["metadata"].get("labels") or labels}
+        controller["spec"]["selector"] = controller["spec"].get("selector") or labels
 
 
 class Defaults:

@@ -13,6 +13,7 @@ has(object.data) && !has(object.data.nothing)
 object.?data.?nothing.orValue('none') == 'none'
 object.metadata.labels[?'team'].orValue('') == 'vision'
 object.metadata.?labels['team'].hasValue()
+!has(dyn('abc').x) && !dyn('abc')[?'x'].hasValue() && !dyn('abc').?x.hasValue() && !dyn(1)[?0].hasValue()
 'team' in object.metadata.labels && !('x' in object.metadata.labels)
 object.data.list.split(',').size() == 3
 object.data.list.split(',').map(x, x.upperAscii()).join('-') == 'C-A-B'

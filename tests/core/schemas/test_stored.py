@@ -44,11 +44,28 @@ def test_empty_values_and_nulls_are_dropped_and_empty_structs_are_kept() -> None
     assert "args" not in pod(args=[])
 
 
+def test_nulls_in_lists_and_in_maps_are_zero_values() -> None:
+    assert pod(args=["a", None], command=[None])["args"] == ["a", ""]
+    assert pod(resources={"limits": {"nvidia.com/gpu": None}})["resources"]["limits"] == {"nvidia.com/gpu": "0"}
+    assert stored("v1", "ConfigMap", data={"a": None})["data"] == {"a": ""}
+    assert stored("v1", "Secret", data={"a": None}, stringData={"b": None})["data"] == {"a": "", "b": ""}
+    labelled = {"name": "a", "labels": {"a": None}}
+    assert stored("ray.io/v1", "RayCluster", metadata=labelled)["metadata"] == labelled  # decoded after admission
+
+
 def test_quantities_are_canonical_and_limits_are_requested() -> None:
-    assert pod(resources={"limits": {"cpu": 0.5, "memory": "1024Mi"}})["resources"] == {
+    assert pod(resources={"limits": {"cpu": 0.5, "memory": "1024Mi "}})["resources"] == {
         "limits": {"cpu": "500m", "memory": "1Gi"},
         "requests": {"cpu": "500m", "memory": "1Gi"},
     }
+
+
+def test_a_replication_controller_has_the_labels_of_its_pods() -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    found = stored("v1", "ReplicationController", spec={"template": template, "selector": {}})
+    assert found["metadata"] == {"name": "a", "labels": {"a": "b"}}
+    assert (found["spec"]["selector"], found["spec"]["replicas"]) == ({"a": "b"}, 1)
+    assert found["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] == "Always"
 
 
 def test_plain_values_of_secrets_become_data() -> None:
@@ -87,7 +104,7 @@ def test_an_object_of_ours_is_what_it_is() -> None:
 def test_what_a_server_does_not_change_is_shared() -> None:
     """Nulls are left out at any depth; neither that nor a default changes the object that was given."""
     labels: dict[str, Any] = {"a": "b"}
-    template: dict[str, Any] = {"metadata": {"labels": {"a": None, "b": "c"}}, "spec": {"containers": []}}
+    template: dict[str, Any] = {"metadata": {"labels": {"b": "c"}, "annotations": None}, "spec": {"containers": []}}
     body = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -97,5 +114,5 @@ def test_what_a_server_does_not_change_is_shared() -> None:
     found = CATALOGUE.stored(body)
     assert found["metadata"]["labels"] is labels
     assert found["spec"]["template"]["metadata"] == {"labels": {"b": "c"}}
-    assert template["metadata"] == {"labels": {"a": None, "b": "c"}}
+    assert template["metadata"] == {"labels": {"b": "c"}, "annotations": None}
     assert list(template["spec"]) == ["containers"]
