@@ -127,7 +127,7 @@ def compare(
     if before is None:
         return comparison
     row = kinds.find(key.group, key.kind)
-    refused = schemas.transitions(before, manifest.body)
+    refused = _refused(row, schemas, before, manifest.body)
     frozen, unapplied = _restricted(row, refused, before, manifest.body, lambda: comparison.fields)
     return replace(
         comparison,
@@ -158,7 +158,7 @@ def needs_new_object(
         )
 
     row = kinds.find(key.group, key.kind)
-    frozen, unapplied = _restricted(row, schemas.transitions(before, after), before, after, fields)
+    frozen, unapplied = _restricted(row, _refused(row, schemas, before, after), before, after, fields)
     return bool(frozen or unapplied) and (not _why_recreated(row, frozen, after) or bool(own_choice()))
 
 
@@ -166,6 +166,12 @@ def team_of(body: Body | None) -> str:
     """Return the label `team` of an object; empty without one."""
     team = value_at(body or {}, ("metadata", "labels", "team"))
     return team if isinstance(team, str) else ""
+
+
+def _refused(row: Kind, schemas: FieldSchemas, before: Body, after: Body) -> Sequence[Violation]:
+    """Return what the rules of the definition refuse in a change."""
+    sides = row.admitted(before, after) if row.admitted else (before, after)
+    return schemas.transitions(*sides)
 
 
 def _restricted(

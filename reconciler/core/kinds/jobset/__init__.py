@@ -42,6 +42,7 @@ def _immutable(before: Body, after: Body) -> list[str]:
 
     Transition rules of its CRD, and its webhook with its defaults (jobset 0.10, pkg/webhooks/jobset_webhook.go).
     """
+    before, after = _admitted(before, after)
     fields = [field for field in POLICIES if _differs(before, after, field)]
     paused = any(value_of(body, "spec.suspend") is True for body in (before, after))
     old, new = (sequence(value_of(body, "spec.replicatedJobs")) for body in (before, after))
@@ -51,6 +52,21 @@ def _immutable(before: Body, after: Body) -> list[str]:
     return [*(f"spec.{field}" for field in fields), *differing(before, after, "spec.managedBy")]
 
 
+def _admitted(before: Body, after: Body) -> tuple[Body, Body]:
+    """Return both sides of a change with what the webhook made of the network of the first, which a change keeps."""
+    network = mapping(value_of(before, "spec.network"))
+    made = {name: value for name, value in _MADE["network"].items() if name not in network}
+    if not network or not made:
+        return before, after
+    old, new = (_with_network(body, made) for body in (before, after))
+    return old, new
+
+
+def _with_network(body: Body, made: Mapping[str, Any]) -> Body:
+    spec = mapping(body.get("spec"))
+    return {**body, "spec": {**spec, "network": {**made, **mapping(spec["network"])}}} if spec.get("network") else body
+
+
 def _differs(before: Body, after: Body, field: str) -> bool:
     """Return whether a policy changes; one that is removed is not compared."""
     old, new = (value_of(body, f"spec.{field}") for body in (before, after))
@@ -58,8 +74,6 @@ def _differs(before: Body, after: Body, field: str) -> bool:
         return False
     defaults = _OPTIONAL if field == "failurePolicy" else {}
     left, right = (mapping(value) for value in (_MADE[field] if old is None else old, new))
-    if field == "network":
-        defaults = {} if "publishNotReadyAddresses" in left else {"publishNotReadyAddresses": True}
     return {**defaults, **left} != {**defaults, **right}
 
 
@@ -116,6 +130,7 @@ KINDS = (
         kind="JobSet",
         pods=of_spec(_pods),
         immutable=every(_immutable, frozen_labels),
+        admitted=_admitted,
         has_generations=True,
         training=job_set_training,
         progress=_job_set_progress,
