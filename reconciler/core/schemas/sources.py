@@ -40,13 +40,14 @@ class Bundle(Protocol):
 class Served(Struct, frozen=True, kw_only=True):
     """How an API server serves a kind. The preferred version comes first; `plural` is its name in URLs, or empty.
 
-    is_custom: a CustomResourceDefinition defines it.
+    is_custom: a CustomResourceDefinition defines it. is_renamed: its versions differ in their names alone.
     """
 
     versions: tuple[str, ...]
     namespaced: bool
     plural: str
     is_custom: bool = False
+    is_renamed: bool = False
 
 
 class Archive:
@@ -183,11 +184,14 @@ def parse_definition(body: dict[str, Any], configmap: Callable[[], Schema]) -> C
             for entry in versions
         }
         namespaced, plural = spec["scope"] == "Namespaced", str(spec["names"]["plural"])
+        is_renamed = (spec.get("conversion") or {}).get("strategy", "None") == "None"
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
     if not schemas:
         return None
-    served = Served(versions=tuple(schemas), namespaced=namespaced, plural=plural, is_custom=True)
+    served = Served(
+        versions=tuple(schemas), namespaced=namespaced, plural=plural, is_custom=True, is_renamed=is_renamed
+    )
     return CustomKind(group=group, kind=kind, served=served, schemas=schemas)
 
 

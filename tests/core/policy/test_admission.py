@@ -225,17 +225,47 @@ def test_a_namespace_is_selected_by_its_own_labels() -> None:
     assert said(policy(constraints=constraints), binding(), body=other) == []
 
 
-def test_another_version_is_not_guessed() -> None:
-    """An API server would convert the object; offline that is no answer, unless the policy wants exact versions."""
+def test_of_another_version_only_metadata_is_known() -> None:
+    """An API server converts the object, unless the policy wants exact versions."""
     rule = {**RULE, "apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"]}
     body = {**JOB, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
-    ((result, message),) = said(policy("true", constraints={"resourceRules": [rule]}), binding(), body=body)
-    assert result == "error"
-    assert "only an API server converts" in message
+    constraints = {"resourceRules": [rule]}
+    seen = (
+        "object.apiVersion == 'autoscaling/v1' && request.kind.version == 'v1' && request.requestKind.version == 'v2'"
+    )
+    labelled = "object.metadata.labels.team == 'a' && request.resource.version == 'v1'"
+    assert said(policy(f"{seen} && {labelled}", constraints=constraints), binding(), body=body) == []
+    for unknown in ("has(object.spec)", "has(object.metadata.annotations)"):
+        ((result, message),) = said(policy(unknown, constraints=constraints), binding(), body=body)
+        assert result == "error"
+        assert "only a live API server knows" in message
     assert said(policy(constraints={"resourceRules": [rule], "matchPolicy": "Exact"}), binding(), body=body) == []
     assert (
         said(policy(constraints={"resourceRules": [RULE], "excludeResourceRules": [rule]}), binding(), body=body) == []
     )
+
+
+def test_versions_that_differ_in_their_names_alone_are_converted() -> None:
+    """A definition without a webhook for conversions; the binding may name a third version."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": free}}
+        for name in ("v1", "v1beta1")
+    ]
+    names = {"kind": "Octopus", "plural": "octopodes"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": served}
+    api = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    catalogue = Catalogue(bundle).with_definitions([{**api, "spec": spec}])
+    server = ServerView(stored=catalogue.stored, served=catalogue.resource)
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["octopodes"]}
+    body = {**JOB, "apiVersion": "example.com/v1beta1", "kind": "Octopus"}
+    seen = policy(
+        "object.apiVersion != 'example.com/v1' || object.spec.parallelism != 2", constraints={"resourceRules": [rule]}
+    )
+    text = yaml.safe_dump_all([seen, binding(matchResources={"resourceRules": [rule]})])
+    policies = load(read("policies/rule.yaml", text.encode()).documents, {}, server=server).policies
+    found = policies.evaluate(Subject(rendered(body), None, None))
+    assert [(one.result, one.message) for one in found] == [(Result.DENY, "no")]
 
 
 def test_a_version_that_is_not_served_matches_nothing() -> None:

@@ -20,6 +20,7 @@ from reconciler.core.policy.admission.matching import (
     labels,
     matches,
     may_match,
+    seen_version,
     selects,
     takes,
 )
@@ -85,7 +86,7 @@ class PolicySet:
         self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
         self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
-        self._settled: dict[_Kind, tuple[BoundPolicy, ...]] = {}
+        self._settled: dict[_Kind, tuple[tuple[str, BoundPolicy], ...]] = {}
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -164,9 +165,11 @@ class PolicySet:
                 self._settled[kind] = units
         if units:
             request = request or _request(subject, self._candidates(kind)[0])
-            values = _activation(request, self.server, subject.manifest.cluster)
-            for unit in units:
-                verdicts.extend(_verdict(unit.policy, outcome, subject) for outcome in unit.outcomes(values))
+            values: dict[str, Activation] = {}
+            for version, unit in units:
+                if version not in values:
+                    values[version] = _activation(request, self.server, subject.manifest.cluster, version)
+                verdicts.extend(_verdict(unit.policy, outcome, subject) for outcome in unit.outcomes(values[version]))
         return tuple(sorted(dict.fromkeys(verdicts), key=lambda verdict: verdict.sort_key)) if verdicts else ()
 
     def _candidates(self, kind: _Kind) -> tuple[Resource, tuple[_Pair, ...], bool]:
@@ -188,9 +191,9 @@ class PolicySet:
 
     def _matching(
         self, candidates: tuple[_Pair, ...], request: AdmissionRequest, subject: Subject, verdicts: list[Verdict]
-    ) -> list[BoundPolicy]:
-        """Return the policies that match this object; a verdict explains where that is unknown."""
-        units: list[BoundPolicy] = []
+    ) -> list[tuple[str, BoundPolicy]]:
+        """Return the policies that match this object, with the versions they see; a verdict tells what is unknown."""
+        units: list[tuple[str, BoundPolicy]] = []
         for policy, binding in candidates:
             answer = _all(policy.match, binding.match, request)
             if answer is False:
@@ -202,7 +205,8 @@ class PolicySet:
                     outcome = PolicyOutcome(Result.WARN, may_change(policy), HINT, evaluated=False)
                 verdicts.append(_verdict(policy, outcome, subject))
             else:
-                units.extend(self._unit(policy, binding, item) for item in params)
+                version = seen_version(policy.match, request)
+                units.extend((version, self._unit(policy, binding, item)) for item in params)
         return units
 
     def _params(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Parameters | None] | str:
@@ -274,28 +278,25 @@ def _request(subject: Subject, resource: Resource) -> AdmissionRequest:
     )
 
 
-def _activation(request: AdmissionRequest, server: ServerView, cluster: str) -> Activation:
-    """Return the variables of expressions."""
-    old = None if request.old is None else server.stored(request.old)
-    new = None if request.body is None else server.stored(request.body)
-    values = {"object": new, "oldObject": old, "request": _review(request, server.user_info(cluster))}
+def _activation(request: AdmissionRequest, server: ServerView, cluster: str, version: str) -> Activation:
+    """Return the variables of expressions of policies that see a version of the object."""
+    old = None if request.old is None else server.converted(request.old, version)
+    new = None if request.body is None else server.converted(request.body, version)
+    values = {"object": new, "oldObject": old, "request": _review(request, server.user_info(cluster), version)}
     if request.namespace_object or not request.namespace:
         values["namespaceObject"] = _namespace(request)
     return Activation(values, _UNKNOWN)
 
 
-def _review(request: AdmissionRequest, user: Mapping[str, Any] | None) -> LiveMap:
+def _review(request: AdmissionRequest, user: Mapping[str, Any] | None, version: str) -> LiveMap:
     """Return the `request` variable as an API server sets it, without empty optional fields."""
     resource = request.resource
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    plural: dict[str, Any] = {"group": resource.group, "version": resource.version, "resource": resource.plural}
-    if not resource.plural:
-        plural = LiveMap(plural, {"resource": "request.resource.resource"})
+    kind = {"group": resource.group, "version": version, "kind": resource.kind}
     review: dict[str, Any] = {
         "kind": kind,
-        "resource": plural,
-        "requestKind": kind,
-        "requestResource": plural,
+        "resource": _plural(resource, version),
+        "requestKind": {**kind, "version": resource.version},
+        "requestResource": _plural(resource, resource.version),
         "name": request.name,
         "operation": resource.operation.value,
         "dryRun": False,
@@ -306,6 +307,11 @@ def _review(request: AdmissionRequest, user: Mapping[str, Any] | None) -> LiveMa
     if user is None:
         return LiveMap(review, _LIVE)
     return LiveMap({**review, "userInfo": LiveMap(user, _LIVE_USER)}, {"options": _LIVE["options"]})
+
+
+def _plural(resource: Resource, version: str) -> Mapping[str, Any]:
+    found = {"group": resource.group, "version": version, "resource": resource.plural}
+    return found if resource.plural else LiveMap(found, {"resource": "request.resource.resource"})
 
 
 def _namespace(request: AdmissionRequest) -> dict[str, Any] | None:

@@ -102,12 +102,22 @@ def _ruled(match: Match, request: AdmissionRequest) -> bool | str:
             f"the resource name of {resource.kind} is unknown, so the policy may match it; "
             "add its CustomResourceDefinition to the repository"
         )
-    if found is _RuleMatch.EXACT:
+    if found is _RuleMatch.EXACT or resource.versions is not None:
         return True
     return (
-        f"the policy matches another version than {resource.version}, and only an API server converts; "
+        f"the policy matches another version than {resource.version}, and only an API server knows which there are; "
         f"add {resource.version!r} to apiVersions"
     )
+
+
+def seen_version(match: Match, request: AdmissionRequest) -> str:
+    """Return the version in which a policy that matches sees the object: its own, or that of the first rule."""
+    resource = request.resource
+    rules = [one for one in match.rules if _named(one, request) and _concerns(one, resource)]
+    if any(_contains(one.versions, resource.version) for one in rules):
+        return resource.version
+    others = (other for one in rules for other in resource.versions or () if other in one.versions)
+    return next(others, resource.version)
 
 
 def _found(rules: Iterable[ResourceRule], resource: Resource, *, equivalent: bool) -> _RuleMatch:

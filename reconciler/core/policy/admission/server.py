@@ -5,7 +5,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.cel import LiveMap
 from reconciler.core.config import Requester
+from reconciler.core.objects import split_api_version
 from reconciler.core.schemas.sources import Served
 
 _OWN_GROUP, _PLAN = "gpureconciler.io", "Plan"
@@ -38,6 +40,21 @@ class ServerView(Struct, frozen=True, kw_only=True, eq=False):
     def resource(self, group: str, kind: str) -> Served | None:
         """Return how a kind is served. Plans are known to policies alone."""
         return _PLANS if (group, kind) == (_OWN_GROUP, _PLAN) else self.served(group, kind)
+
+    def converted(self, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:
+        """Return an object as it is stored, in a version of its kind. Of some kinds only metadata stays the same."""
+        found = self.stored(body)
+        (group, own), kind = split_api_version(body["apiVersion"]), body["kind"]
+        served = self.resource(group, kind)
+        if version == own:
+            return found
+        named = {**found, "apiVersion": f"{group}/{version}"}
+        if served is not None and served.is_renamed:
+            return named
+        metadata = LiveMap(found["metadata"], {"annotations": "object.metadata.annotations"})
+        unknown = {name: f"object.{name}" for name in (*found, "spec", "status", "data")}
+        known = {"apiVersion": named["apiVersion"], "kind": kind, "metadata": metadata}
+        return LiveMap(known, {name: full for name, full in unknown.items() if name not in known})
 
     def user_info(self, cluster: str) -> dict[str, Any] | None:
         """Return `request.userInfo` as far as it can be known, with the groups that every server adds."""
