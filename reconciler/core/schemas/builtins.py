@@ -251,7 +251,7 @@ def _definition(data: Data) -> Iterator[Violation]:
 def _rules(source: Schema, path: FieldPath) -> Iterator[Violation]:
     if not has_rules(source):
         return
-    from reconciler.core.schemas.rules import rule_violations  # noqa: PLC0415 - few repositories need the engine for it
+    from reconciler.core.schemas.rules.definitions import rule_violations  # noqa: PLC0415 - few repositories need the engine for it
 
     yield from rule_violations(source, path)
 

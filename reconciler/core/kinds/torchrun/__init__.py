@@ -3,7 +3,6 @@
 from reconciler.core.kinds.kind import Kind, Lookup
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
-from reconciler.core.kinds.torchrun.render import render_job, render_queue
 from reconciler.core.kinds.torchrun.training import node_gpus, offered_products, torchrun_training
 
 GROUP = "torchrun.ai"
@@ -11,10 +10,14 @@ QUEUE = (GROUP, "TorchrunQueue")
 
 
 def _queue(queue: TorchrunQueue, lookup: Lookup) -> Rendered:
+    from reconciler.core.kinds.torchrun.render import render_queue  # noqa: PLC0415 - many plans compile no such file
+
     return render_queue(queue, lookup.cluster, lookup.inventory())
 
 
 def _job(job: TorchrunJob, lookup: Lookup) -> Rendered:
+    from reconciler.core.kinds.torchrun.render import render_job  # noqa: PLC0415 - as above
+
     namespace = job.namespace or lookup.cluster.namespace
     queue = lookup.defined(QUEUE, namespace, job.queue)
     known = (job.queue,) if queue is not None else lookup.defined_names(QUEUE, namespace)

@@ -5,7 +5,6 @@ takes one of them by its name. A job on one node needs none.
 """
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -134,6 +133,8 @@ def _unknown_preset(value: Traced, known: tuple[str, ...]) -> Problem:
 
 
 def _near(name: str, known: tuple[str, ...]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only on the way to a problem
+
     near = get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else ""
 
