@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from reconciler.core.config import RuleSetting
+from reconciler.core.kinds.facts import Reference
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.generations import base_name, base_path
 from reconciler.core.objects import ObjectKey
@@ -129,6 +130,8 @@ def _keeps_links(index: CompiledRevision, judged: AbstractSet[tuple[str, ObjectK
     is_same = before.references == after.references
     if is_same and before.key == after.key:
         return True
+    if _written(before) != _written(after):
+        return False  # others may write there, too
     if not judged.isdisjoint((row.cluster, row.key) for row in change):
         return False
     (cluster,) = (each for each in index.clusters if each.name == after.cluster)
@@ -144,6 +147,10 @@ def _keeps_links(index: CompiledRevision, judged: AbstractSet[tuple[str, ObjectK
     paths = (kinds.manifest_path(after.cluster, key) for key in keys)
     targets = index.summaries(path for path in paths if path in index.sources)
     return has_references(kinds, after, targets.values(), cluster, rules)
+
+
+def _written(row: ObjectSummary) -> tuple[Reference, ...]:
+    return tuple(reference for reference in row.references if reference.writes)
 
 
 def _update_amounts(

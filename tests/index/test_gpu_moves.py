@@ -126,6 +126,30 @@ def test_sums_over_a_maximum_see_every_workload(full: FullEvaluations) -> None:
     assert planned == fleet.cold()
 
 
+def test_a_job_that_begins_to_write_to_the_claim_of_another_is_seen_beside_it(full: FullEvaluations) -> None:
+    volume = """\
+      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+      containers:
+        - name: main
+          volumeMounts: [{name: data, mountPath: /data, readOnly: WHETHER}]
+"""
+
+    def mounting(name: str, *, read_only: bool) -> str:
+        old = "      containers:\n        - name: main\n"
+        return batch(name).replace(old, volume.replace("WHETHER", str(read_only).lower()))
+
+    fleet = start(most=1000)
+    fleet.write("jobs/a/batch-0.yaml", mounting("batch-0", read_only=False))
+    fleet.write("jobs/a/batch-2.yaml", mounting("batch-2", read_only=True))
+    fleet.warm()
+    for read_only in (False, True):
+        fleet.write("jobs/a/batch-2.yaml", mounting("batch-2", read_only=read_only))
+        evaluations, planned = full.of(fleet)
+        assert evaluations == 1
+        assert ("reference.shared-claim" in planned) is not read_only
+        assert planned == fleet.cold()
+
+
 def test_missing_queue_and_changed_queue_see_every_object(full: FullEvaluations) -> None:
     fleet = start(most=1000)
     fleet.warm()

@@ -71,13 +71,17 @@ class Quota(Struct, frozen=True, array_like=True):
 
 
 class Reference(Struct, frozen=True, array_like=True):
-    """Another object, and the field of the rendered object that names it. `namespace` is empty for cluster scope."""
+    """Another object, and the field of the rendered object that names it. `namespace` is empty for cluster scope.
+
+    writes: the folders of a claim that pods write to, each a `subPath`; an empty one is all of the claim.
+    """
 
     group: str
     kind: str
     namespace: str
     name: str
     field: str
+    writes: tuple[str, ...] = ()
 
 
 class QueueRole(StrEnum):

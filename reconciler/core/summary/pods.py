@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.core.devices import PRODUCT_LABELS, WHOLE_GPUS, amount_of, may_be_gpu, pod_devices, product_label
 from reconciler.core.kinds.dra import RESOURCE_CLAIM_TEMPLATE
 from reconciler.core.kinds.facts import KindId, PodProvider, Reference
@@ -129,14 +131,30 @@ def _references(spec: Mapping[str, Any], at: str, namespace: str) -> Iterator[Re
     for index, volume in enumerate(sequence(spec.get("volumes"))):
         if type(volume) is dict:
             yield from _volume(volume, f"{at}.volumes[{index}]", namespace)
+            yield from _claim(spec, volume, f"{at}.volumes[{index}].persistentVolumeClaim", namespace)
     for field in ("containers", "initContainers"):
         for index, container in enumerate(sequence(spec.get(field))):
             if type(container) is dict and ("env" in container or "envFrom" in container):
                 yield from _environment(container, f"{at}.{field}[{index}]", namespace)
 
 
+def _claim(spec: Mapping[str, Any], volume: Mapping[str, Any], at: str, namespace: str) -> Iterator[Reference]:
+    """Yield the claim of a volume, with the folders that containers may write to."""
+    claim = mapping(volume.get("persistentVolumeClaim"))
+    for reference in _named(claim, "claimName", PERSISTENT_VOLUME_CLAIM, at, namespace):
+        written = {
+            text(mount.get("subPath"))
+            for field in ("containers", "initContainers")
+            for container in map(mapping, sequence(spec.get(field)))
+            for mount in map(mapping, sequence(container.get("volumeMounts")))
+            if mount.get("name") == volume.get("name")
+            and mount.get("readOnly") is not True
+            and "subPathExpr" not in mount  # a folder for each pod
+        }
+        yield reference if claim.get("readOnly") is True else replace(reference, writes=tuple(sorted(written)))
+
+
 _VOLUMES = (
-    ("persistentVolumeClaim", "claimName", PERSISTENT_VOLUME_CLAIM),
     ("configMap", "name", CONFIG_MAP),
     ("secret", "secretName", SECRET),
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.core.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
 from reconciler.core.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
@@ -151,7 +152,10 @@ def _workload(
         scope = "" if queue_kind.is_cluster_scoped else namespace
         references[*queue_kind.id, queue] = Reference(*queue_kind.id, scope, queue, queue_field)
     for reference in (*_named(kinds, body, namespace), *(reference for pod in pods for reference in pod.references)):
-        references.setdefault((reference.group, reference.kind, reference.name), reference)
+        first = references.setdefault((reference.group, reference.kind, reference.name), reference)
+        if reference.writes and reference is not first:
+            writes = tuple(sorted({*first.writes, *reference.writes}))
+            references[reference.group, reference.kind, reference.name] = replace(first, writes=writes)
     brought = _components(row, body) if row.components is not None else frozenset()
     role = queue_kind.queue_role if queue_kind is not None else QueueRole.NONE
     has_ended = is_finished(body)

@@ -8,6 +8,7 @@ from reconciler.core.config import Cluster
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.objects import ObjectKey
+from reconciler.core.policy.references.claims import check_claims
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.summary import ObjectSummary, Reference
 
@@ -74,6 +75,7 @@ def check_existence(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> No
     """Check every reference, and every namespace that holds objects."""
     known = ReferenceTargets(evaluation.kinds, rows)
     check_references(evaluation, rows, known)
+    check_claims(evaluation, rows)
     external = External(evaluation.cluster)
     for kind in evaluation.kinds.values():
         if kind.is_namespace:

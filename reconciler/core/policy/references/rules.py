@@ -65,6 +65,13 @@ RULES: Mapping[str, Rule] = {
         title="Mounted claims exist",
         reason="a pod that mounts a claim that does not exist stays Pending, with its whole gang",
     ),
+    "reference.shared-claim": Rule(
+        title="Workloads write to claims of their own",
+        reason="workloads that write to the same folder of a claim overwrite each other's checkpoints and code; mount"
+        " what is only read with readOnly, and folders of one claim with subPath. A claim that a queue defines is for"
+        " all its jobs",
+        action=Result.WARN,
+    ),
     "reference.config-map": Rule(
         title="Referenced ConfigMaps exist",
         reason="a container that needs a ConfigMap that does not exist never starts",
