@@ -1,5 +1,6 @@
 """What the API server and we say to a policy about an object: `Answer`."""
 
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ _SERVER = ServerView(stored=_CATALOGUE.stored, served=_CATALOGUE.resource)
 _PATH = f"/apis/{GROUP}/validatingadmissionpolicies"
 _BINDINGS = f"/apis/{GROUP}/validatingadmissionpolicybindings"
 _MARK = re.compile(r"V(\d+)V")
+_OWN = f"d{os.getpid()}"  # several processes may ask one server at the same time
+_LAST = f"{_OWN}-last"
 _PART = 4
 """Expressions of one policy: an API server leaves out warnings beyond 4,096 characters, which errors fill soon."""
 
@@ -36,6 +39,11 @@ class Case(NamedTuple):
 
     expression: str
     body: Mapping[str, Any]
+
+
+def case_name(index: int) -> str:
+    """Return the name of the policy about a case, which the object of the case carries as a label."""
+    return f"{_OWN}-{index}"
 
 
 def policy(name: str, expressions: Sequence[str], **spec: Any) -> dict[str, Any]:
@@ -117,7 +125,7 @@ class Server:
     def _judge(self, cases: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[list[str]]:
         self._client.ensure_namespaces([NAMESPACE])
         marked = [[_marked(text, index) for index, text in enumerate(texts)] for _, texts in cases]
-        names = [f"d{index}" for index in range(len(cases))]
+        names = [case_name(index) for index in range(len(cases))]
         with self.installed([policy(name, texts) for name, texts in zip(names, marked, strict=True)]):
             found = []
             for name, (body, texts) in zip(names, cases, strict=True):
@@ -137,8 +145,8 @@ class Server:
                     answer = self._client.request("POST", path, body)
                     assert answer.ok, answer.body
                     made.append(f"{path}/{name}")
-            for path, body in ((_PATH, policy("last", ["false"])), (_BINDINGS, binding("last"))):
-                made.append(f"{path}/last")
+            for path, body in ((_PATH, policy(_LAST, ["false"])), (_BINDINGS, binding(_LAST))):
+                made.append(f"{path}/{_LAST}")
                 assert self._client.request("POST", path, body).ok
             self._wait()
             yield
@@ -148,7 +156,7 @@ class Server:
 
     def _wait(self) -> None:
         metadata = {"name": "probe", "namespace": NAMESPACE}
-        probe = labelled({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, "last")
+        probe = labelled({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, _LAST)
         deadline = time.monotonic() + 120
         while not self._client.apply_dry_run([probe])[0].warnings:
             assert time.monotonic() < deadline, "the policies are not in force"

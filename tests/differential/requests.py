@@ -13,7 +13,7 @@ from reconciler.core.policy.admission import ServerView, Subject, load
 from reconciler.core.schemas import Catalogue
 from tests.cluster.client import Client
 from tests.differential.compare import FALSE_PASS, FALSE_REFUSAL, OTHER_REASON, Comparison, Difference
-from tests.differential.judging import BUNDLE, NAMESPACE, Server, binding, policy, rendered
+from tests.differential.judging import BUNDLE, NAMESPACE, Server, binding, case_name, policy, rendered
 
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 USERS = (Requester(user="syncer", groups=("deployers",)), Requester(user="system:serviceaccount:gitops:syncer"))
@@ -119,7 +119,7 @@ def requests(seed: int, count: int) -> list[Request]:
 
 def _request(source: random.Random, index: int) -> Request:
     kind = source.choice(_KINDS)
-    metadata: dict[str, Any] = {"name": f"r{index}", "labels": {"case": f"d{index}", "team": "a"}}
+    metadata: dict[str, Any] = {"name": f"r{index}", "labels": {"case": case_name(index), "team": "a"}}
     if kind.namespaced:
         metadata["namespace"] = NAMESPACE
     old = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **kind.fields}
@@ -163,7 +163,7 @@ def _policy(case: Request, name: str) -> dict[str, Any]:
 
 def we_say(case: Request, index: int) -> str:
     """Return our answer."""
-    bodies = [_policy(case, f"d{index}"), binding(f"d{index}")]
+    bodies = [_policy(case, case_name(index)), binding(case_name(index))]
     reading = read("policy.yaml", yaml.safe_dump_all(bodies, sort_keys=False).encode())
     catalogue = Catalogue(BUNDLE).with_definitions(DEFINITIONS)
     server = ServerView(stored=catalogue.stored, served=catalogue.resource, requesters={"main": case.user})
@@ -196,7 +196,7 @@ class Requests:
         try:
             made = client.apply(existing)
             assert all(one.ok for one in made), [one.message for one in made if not one.ok]
-            with self._server.installed([_policy(case, f"d{index}") for index, case in enumerate(cases)]):
+            with self._server.installed([_policy(case, case_name(index)) for index, case in enumerate(cases)]):
                 return [self._ask(case) for case in cases]
         finally:
             for body in (*existing, *DEFINITIONS, _rights()):

@@ -15,7 +15,7 @@ from tests.differential.compare import (
 )
 from tests.differential.corpus import OBJECTS, malformed
 from tests.differential.generator import Expressions
-from tests.differential.judging import Server, labelled, policy, we_judge
+from tests.differential.judging import Server, case_name, labelled, policy, we_judge
 from tests.differential.requests import compare_requests, requests
 
 AGREEMENT, FIELDS_AGREEMENT, REQUESTS_AGREEMENT = 0.98, 0.95, 1.0
@@ -59,8 +59,9 @@ def test_a_policy_that_costs_too_much_fails_as_a_whole(api_server: ApiServer, se
     """Each of the expressions is cheap enough by itself."""
     costly = "lists.range(340).all(a, lists.range(340).all(b, a + b >= 0))"
     told = []
-    with server.installed([policy("d0", [costly] * 9), policy("d1", [costly] * 14)]):
-        for name in ("d0", "d1"):
+    names = case_name(0), case_name(1)
+    with server.installed([policy(name, [costly] * count) for name, count in zip(names, (9, 14), strict=True)]):
+        for name in names:
             (result,) = api_server.client.apply_dry_run([labelled(OBJECTS[0], name)])
             told.append(" ".join(result.warnings))
     assert [set(we_judge(OBJECTS[0], [costly] * count)) for count in (9, 14)] == [{"pass"}, {"pass", "error"}]

@@ -5,6 +5,7 @@ is started by the first test that asks for it and ends with the server. Namespac
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ Body = dict[str, Any]
 GPU = "nvidia.com/gpu"
 PLAYED = ("test-bed/kubelet", "test")
 """Annotation of pods that kwok leaves alone: what they do is said with `Bed.set_phase`."""
+_WEBHOOK_SECONDS = 15.0  # until their caches have what was created a moment ago
 _RECORD = "/api/v1/namespaces/default/configmaps/test-bed"
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
@@ -69,8 +71,18 @@ class Bed:
         return body
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Apply objects for real; all must be accepted."""
-        refused = [result for result in self.server.client.apply(objects) if not result.ok]
+        """Apply objects for real; all must be accepted, at the latest when webhooks know those that others name."""
+        deadline = time.monotonic() + _WEBHOOK_SECONDS
+        left = objects
+        while True:
+            results = self.server.client.apply(left)
+            refused = [result for result in results if not result.ok]
+            left = tuple(body for body, result in zip(left, results, strict=True) if not result.ok)
+            if not any("admission webhook" in one.message and "not found" in one.message for one in refused):
+                break
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
         assert not refused, refused
 
     def judge(self, *objects: Mapping[str, Any]) -> list[Result]:

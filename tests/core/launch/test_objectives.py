@@ -59,9 +59,9 @@ def test_preferences_are_read(script: str, objective: str) -> None:
 
 def test_the_configuration_file_sets_the_objective() -> None:
     """Axolotl sets the objective in its configuration file, LLaMA-Factory may."""
-    axolotl = b"base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nsequence_len: 2048\nrl: grpo\n"
+    axolotl = b"base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nsequence_len: 2048\nrl: gdpo\n"
     assert "launch.value" in rules("axolotl train a.yaml", {"a.yaml": axolotl})
-    assert rules("axolotl train a.yaml", {"a.yaml": axolotl.replace(b"grpo", b"dpo")}) == []
+    assert rules("axolotl train a.yaml", {"a.yaml": axolotl.replace(b"gdpo", b"dpo")}) == []
     factory = b"model_name_or_path: Qwen/Qwen2.5-7B\nstage: ppo\nper_device_train_batch_size: 1\n"
     assert "launch.value" in rules("llamafactory-cli train a.yaml", {"a.yaml": factory})
     assert rules("llamafactory-cli train a.yaml", {"a.yaml": factory.replace(b"ppo", b"sft")}) == []
