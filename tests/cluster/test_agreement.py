@@ -32,7 +32,6 @@ CATALOGUE = Catalogue(bundle)
 SERVING = {"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io"}
 """Groups whose definitions ship, and are not on this server."""
 OF_OTHER_TESTS = {"gpureconciler.io", "monitoring.coreos.com", "wgpolicyk8s.io"}
-"""Groups of definitions that other tests bring to the server."""
 """Groups whose definitions other tests install on the same server."""
 RESOURCES = "schemas/kubernetes/resources.json"
 NAMED_GROUPS = {"argoproj.io", "autoscaling.internal.knative.dev", "serving.knative.dev"}
