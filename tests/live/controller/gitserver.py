@@ -166,6 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         done = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, check=False)
+        if done.returncode or not done.stdout:  # an empty answer is an empty repository to git
+            return 500, [], f"git http-backend: exit {done.returncode}: ".encode() + done.stderr
         head, _, answer = done.stdout.partition(b"\r\n\r\n")
         headers = [tuple(line.split(": ", 1)) for line in head.decode().split("\r\n") if ": " in line]
         status = next((int(value.split()[0]) for name, value in headers if name == "Status"), 200)
