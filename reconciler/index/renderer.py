@@ -29,7 +29,7 @@ class Renderer:
         groups: dict[str, list[str]] = {}
         for path in paths:
             groups.setdefault(self._index.sources[path], []).append(path)
-        missing = sorted(source for source in groups if source not in self._raw)
+        missing = sorted(groups.keys() - self._raw.keys() - self._index.compiled.keys())
         self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, missing))
         return groups
 
@@ -45,16 +45,15 @@ class Renderer:
         Policies are not evaluated, and nothing is kept.
         """
         known, context = self._index.compiled, self._index.context
-        if all(source in known for source in sources):
-            files = [known[source] for source in sources]
-        else:
-            chosen = [(source, self.raw(source)) for source in sources]
-            if cluster:
-                context = replace(context, clusters=tuple(one for one in context.clusters if one.name == cluster))
-            files = compile_files(context, chosen)
+        if cluster:
+            context = replace(context, clusters=tuple(one for one in context.clusters if one.name == cluster))
+        missing = [source for source in sources if source not in known]
+        made = compile_files(context, [(source, self.raw(source)) for source in missing])
+        files = {**known, **dict(zip(missing, made, strict=True))}
         settled = self._index.settled
         return [
-            {one.summary.path: settled.get(one.summary.path, one) for one in reversed(file.objects)} for file in files
+            {one.summary.path: settled.get(one.summary.path, one) for one in reversed(files[source].objects)}
+            for source in sources
         ]
 
     def object(self, path: str) -> RenderedObject:

@@ -44,9 +44,10 @@ def _locate(
     name = f"places:{runtime.engine}:{runtime.repository.root}:{runtime.cluster}"
     known, used = load_mapping(runtime.cache, name), {}
     placed = list(verdicts)
+    keys = {position: _key(index, path, verdicts[position]) for position, path in paths.items()}
+    renderer.group(paths[position] for position, key in keys.items() if key not in known)  # one git reads all files
     for position, path in paths.items():
-        verdict = verdicts[position]
-        key = _key(index, path, verdict)
+        verdict, key = verdicts[position], keys[position]
         raw = known.get(key)
         place = msgspec.msgpack.decode(raw, type=SourceRef) if raw else None
         if place is None:

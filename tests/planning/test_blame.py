@@ -1,7 +1,12 @@
 """What a queue gets wrong is reported once, at the queue; what a job gets wrong, at the job's field."""
 
+from collections.abc import Iterable, Iterator
+
+import pytest
+
 from reconciler.core.plan import Plan
 from reconciler.core.policy.verdict import Verdict
+from tests.fakes.repository import MemoryRepository
 from tests.index.fleets import MemoryFleet
 
 CONFIG = """\
@@ -112,3 +117,28 @@ def test_places_are_the_same_from_the_cache_and_after_an_edit() -> None:
     made.write("queues/q.yaml", "# moved down\n" + QUEUE.replace("PRODUCT", "H1000").replace("PRIORITY", "normal"))
     assert made.warm() == made.cold()
     assert str(of_rule(made.plan().plan, "quota.product")[0].place) == "queues/q.yaml:12:31"
+
+
+def test_the_files_of_many_verdicts_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read starts git: their number does not depend on the number of verdicts."""
+    reads: list[int] = []
+    read = MemoryRepository.read
+
+    def noted(self: MemoryRepository, oids: Iterable[str]) -> Iterator[bytes]:
+        ids = list(oids)
+        reads.append(len(ids))
+        return read(self, ids)
+
+    monkeypatch.setattr(MemoryRepository, "read", noted)
+    counts = []
+    for count in (25, 50):
+        made = fleet(gpus=64)
+        for number in range(count):
+            made.write(f"jobs/more-{number}.yaml", JOB.replace("NAME", f"more-{number}").replace("GPUS", "64"))
+        for path, content in made.plan().contents().items():
+            made.files[path] = content or b""
+        made.repository.save({})
+        reads.clear()
+        assert made.cold().count('"quota.capacity"') > count
+        counts.append(len(list(filter(None, reads))))
+    assert counts[0] == counts[1]
