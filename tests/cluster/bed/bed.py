@@ -95,8 +95,8 @@ class Bed:
         assert answer.ok, answer.body
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for something that the controllers bring about."""
-        wait_until(condition, what)
+        """Wait for something that the controllers bring about; they back off for minutes after a failure."""
+        wait_until(condition, what, seconds=300)
 
     def node(self, name: str, pool: str, *, gpus: int = 8, **labels: str) -> None:
         """Add a node with `gpus` GPUs and the labels `pool: <pool>` and `labels`; kwok makes it ready."""

@@ -61,6 +61,52 @@ def git_server(folder: Path) -> Iterator[GitServer]:
         yield GitServer(url=f"http://127.0.0.1:{(folder / _PORT).read_text()}", folder=folder)
 
 
+def http_backend(
+    repositories: Path, request: BaseHTTPRequestHandler, body: bytes
+) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Answer a request by git's own CGI program: status, headers and body; 500 where that fails.
+
+    An answer without a body would be an empty repository to git.
+    """
+    path, _, query = request.path.partition("?")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "GIT_PROJECT_ROOT": str(repositories),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "REMOTE_USER": "git",
+        "REMOTE_ADDR": "127.0.0.1",
+        "REQUEST_METHOD": request.command,
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding", ""),
+        "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
+    }
+    done = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, check=False)
+    if done.returncode or not done.stdout:
+        return 500, [], f"git http-backend ended with {done.returncode}: ".encode() + done.stderr
+    head, _, content = done.stdout.partition(b"\r\n\r\n")
+    headers = [
+        (name, value) for name, colon, value in (line.partition(": ") for line in head.decode().split("\r\n")) if colon
+    ]
+    status = next((int(value.split()[0]) for name, value in headers if name == "Status"), 200)
+    return status, [pair for pair in headers if pair[0] != "Status"], content
+
+
+def request_body(request: BaseHTTPRequestHandler) -> bytes:
+    """Read the body of a request, in chunks or of a stated length."""
+    if request.headers.get("Transfer-Encoding", "").lower() != "chunked":
+        return request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    chunks = []
+    while size := int(request.rfile.readline().split(b";")[0], 16):
+        chunks.append(request.rfile.read(size))
+        request.rfile.readline()
+    request.rfile.readline()
+    return b"".join(chunks)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Passes requests to `git http-backend` as the CGI that it is."""
 
@@ -73,42 +119,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def _serve(self) -> None:
-        body = self._body()
+        body = request_body(self)
         if self.path.startswith("/private/") and not self._is_let_in():
             self._answer(HTTPStatus.UNAUTHORIZED, [("WWW-Authenticate", 'Basic realm="git"')], b"")
             return
-        path, _, query = self.path.partition("?")
-        environment = {
-            **os.environ,
-            "GIT_PROJECT_ROOT": sys.argv[1],
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "REQUEST_METHOD": self.command,
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(len(body)),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-            "REMOTE_USER": "git",
-            "REMOTE_ADDR": "127.0.0.1",
-        }
-        answer = subprocess.run(
-            ["git", "http-backend"], env=environment, input=body, stdout=subprocess.PIPE, check=False
-        ).stdout
-        head, _, content = answer.partition(b"\r\n\r\n")
-        headers = [tuple(line.split(": ", 1)) for line in head.decode().split("\r\n") if ": " in line]
-        status = next((value for name, value in headers if name == "Status"), "200 OK")
-        self._answer(int(status.split()[0]), [(name, value) for name, value in headers if name != "Status"], content)
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        chunks = []
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            chunks.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(chunks)
+        self._answer(*http_backend(Path(sys.argv[1]), self, body))
 
     def _is_let_in(self) -> bool:
         wanted = f"Basic {base64.b64encode(f'git:{PASSWORD}'.encode()).decode()}"

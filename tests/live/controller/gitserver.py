@@ -1,8 +1,6 @@
 """A real Git server on loopback: `git http-backend` behind an HTTP server, with faults that a test switches on."""
 
 import base64
-import gzip
-import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.cluster.bed.git_http import http_backend, request_body
 from tests.fakes.gitrepo import Sandbox, environment
 
 _ANSWERS: dict[str, tuple[int, bytes, list[tuple[str, str]]]] = {
@@ -99,18 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(b"")
 
     def do_POST(self) -> None:
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            body = b"".join(iter(self._chunk, b""))
-        else:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
-        self._serve(body)
-
-    def _chunk(self) -> bytes:
-        data = self.rfile.read(int(self.rfile.readline(), 16))
-        self.rfile.readline()
-        return data
+        self._serve(request_body(self))
 
     def _serve(self, body: bytes) -> None:
         state, parts = self.state, urlsplit(self.path)
@@ -125,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(503, b"")
         if state.private and self.headers.get("Authorization") != expected:
             return self._answer(401, b"", [("WWW-Authenticate", 'Basic realm="git"')])
-        status, headers, answer = self._backend(parts.path, parts.query, body)
+        status, headers, answer = http_backend(state.folder, self, body)
         if state.fault == "corrupt" and b"PACK" in answer:
             at = answer.index(b"PACK") + 30
             answer = answer[:at] + bytes(255 - byte for byte in answer[at : at + 40]) + answer[at + 40 :]
@@ -149,29 +137,6 @@ class _Handler(BaseHTTPRequestHandler):
             with suppress(OSError):
                 self.wfile.write(bytes([byte]))
         self.close_connection = True
-
-    def _backend(self, path: str, query: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        environ = {
-            "PATH": os.environ["PATH"],
-            "GIT_PROJECT_ROOT": str(self.state.folder),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "REMOTE_USER": USER,
-            "REMOTE_ADDR": "127.0.0.1",
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(len(body)),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-        }
-        done = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, check=False)
-        if done.returncode or not done.stdout:  # an empty answer is an empty repository to git
-            return 500, [], f"git http-backend: exit {done.returncode}: ".encode() + done.stderr
-        head, _, answer = done.stdout.partition(b"\r\n\r\n")
-        headers = [tuple(line.split(": ", 1)) for line in head.decode().split("\r\n") if ": " in line]
-        status = next((int(value.split()[0]) for name, value in headers if name == "Status"), 200)
-        return status, [(name, value) for name, value in headers if name != "Status"], answer
 
     def _answer(self, status: int, body: bytes, headers: list[tuple[str, str]] | None = None) -> None:
         self.send_response(status)
