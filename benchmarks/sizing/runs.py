@@ -27,6 +27,7 @@ _SOURCES = (
     "fsdp_qlora",
     "litgpt",
     "Qwen",
+    "Megatron-LM",
     "torchtitan",
     "torchtune",
 )

@@ -27,6 +27,10 @@ class Parallelism(Struct, frozen=True):
     tensor: int = 1
     pipeline: int = 1
     context: int = 1
+    expert: int = 1
+    chunks: int = 1
+    microbatches: int = 0
+    replicas: int = 1
     sequence_parallel: bool = False
     either: bool = False
 
@@ -119,7 +123,7 @@ OPTIMIZER_NAMES: Mapping[str, str] = MappingProxyType(
 
 CHECKPOINTING: Mapping[str, bool | None] = MappingProxyType(
     {"": None, "config default": None, "recipe default": None, "default": None}
-    | dict.fromkeys(("yes", "true", "on", "1", "full"), True)
+    | dict.fromkeys(("yes", "true", "on", "1", "full", "selective"), True)
     | dict.fromkeys(("no", "false", "off", "0", "none"), False)
 )
 
@@ -155,6 +159,7 @@ _STRATEGIES: Mapping[str, Parallelism] = MappingProxyType(
         "deepspeed zero": Parallelism(Strategy.ZERO3),
     }
     | {normalize(strategy.value): Parallelism(strategy) for strategy in Strategy}
+    | {"distributed optimizer": Parallelism(Strategy.ZERO1)}
     | {f"deepspeed zero {stage}": Parallelism(Strategy(f"zero-{stage}")) for stage in (1, 2, 3)}
     | {f"zero{stage}": Parallelism(Strategy(f"zero-{stage}")) for stage in (1, 2, 3)}
     | {f"deepspeed zero{stage}": Parallelism(Strategy(f"zero-{stage}")) for stage in (1, 2, 3)}
@@ -164,28 +169,34 @@ _STRATEGIES: Mapping[str, Parallelism] = MappingProxyType(
 _OFFLOADS: Mapping[str, Offload] = MappingProxyType(
     {"optimizer offload": Offload.OPTIMIZER, "cpu offload": Offload.ALL, "offload": Offload.ALL}
 )
-_DEGREE = re.compile(r"(?P<kind>tp|tensor|pp|pipeline|cp|context)(?: parallel)? ?(?P<degree>[1-9]\d{0,2})")
-_DEGREES = {"t": "tensor", "p": "pipeline", "c": "context"}
+_DEGREE = re.compile(r"(?P<kind>[a-z]+)(?: parallel| degree)? ?(?P<degree>[1-9]\d{0,3})")
+_DEGREES: Mapping[str, str] = MappingProxyType(
+    {"tp": "tensor", "tensor": "tensor", "pp": "pipeline", "pipeline": "pipeline"}
+    | {"cp": "context", "context": "context"}
+    | {"ep": "expert", "expert": "expert", "vp": "chunks", "chunks": "chunks"}
+    | {"microbatches": "microbatches", "hsdp": "replicas", "replicas": "replicas"}
+)
 _SEQUENCE_PARALLEL = frozenset({"sp", "sequence parallel"})
 
 
 def parse_parallelism(text: str) -> Parallelism | None:
     """Parse a strategy and what follows after `+` or `,`: offload, `TP 2`, `PP 4`, `CP 2`, `SP`; None if it is unknown.
 
+    `EP` divides experts, `VP` are the chunks of a stage, `microbatches` those of a pipeline, `HSDP` replicas of shards;
     `SP` is sequence parallelism, which divides the inputs of layers among the GPUs of tensor parallelism.
     """
     found = Parallelism()
     for part in re.split(r"[+,]", text):
         key = normalize(part)
         match = _DEGREE.fullmatch(key)
-        if match is not None:
-            found = replace(found, **{_DEGREES[match["kind"][0]]: int(match["degree"])})
+        if key in _STRATEGIES:
+            found = replace(found, strategy=_STRATEGIES[key].strategy, either=_STRATEGIES[key].either)
+        elif match is not None and match["kind"] in _DEGREES:
+            found = replace(found, **{_DEGREES[match["kind"]]: int(match["degree"])})
         elif key in _SEQUENCE_PARALLEL:
             found = replace(found, sequence_parallel=True)
         elif key in _OFFLOADS:
             found = replace(found, offload=_OFFLOADS[key])
-        elif key in _STRATEGIES:
-            found = replace(found, strategy=_STRATEGIES[key].strategy, either=_STRATEGIES[key].either)
         else:
             return None
     return found

@@ -1,6 +1,7 @@
 """A training run: the architecture of its model, how it is trained, and how it is laid out on GPUs."""
 
 from enum import StrEnum
+from math import lcm
 
 from msgspec import Struct
 
@@ -203,6 +204,14 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     pipeline: int = 1  # stages of pipeline parallelism
     context: int = 1  # GPUs among which context parallelism divides each sample
     sequence_parallel: bool = False  # tensor parallelism divides the inputs of layers, too
+    expert: int = 1  # GPUs among which the experts of a layer are divided
+    expert_tensor: int = 0  # degree of tensor parallelism of the experts; 0: that of the other matrices
+    chunks: int = 1  # parts of the model that a stage of an interleaved pipeline holds (arXiv 2104.04473, section 2.2)
+    microbatches: int = 0  # into which a pipeline divides the batch of a GPU; 0: the steps of an accumulation
+    replicas: int = 1  # groups of GPUs that hold all shards each (HSDP); 1: with `fsdp-hybrid`, the nodes
+    recomputed: float = 1.0  # fraction of the layers that checkpointing recomputes; the others keep everything
+    together: int = 1  # layers that are recomputed at once: only the input of the first one is kept
+    keeps_products: bool = False  # a recomputed layer keeps the results of attention and of every second matrix
     lora_rank: int = 8
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")  # `all-linear` means every linear layer
     saved_modules: tuple[str, ...] = ()  # matrices that are trained whole beside the adapters (PEFT's modules_to_save)
@@ -230,6 +239,16 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     def group(self) -> int:
         """GPUs that work on the same samples."""
         return self.ways * self.context
+
+    @property
+    def expert_ways(self) -> int:
+        """GPUs that share one replica of the experts."""
+        return self.pipeline * self.expert * (self.expert_tensor or self.tensor)
+
+    @property
+    def multiple(self) -> int:
+        """A number of GPUs must be a multiple of it: of those that share samples, experts and replicas of shards."""
+        return lcm(self.group, self.expert_ways if self.expert > 1 else 1) * self.replicas
 
     @property
     def holds_reference(self) -> bool:

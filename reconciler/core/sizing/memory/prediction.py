@@ -7,7 +7,8 @@ from typing import NamedTuple
 from reconciler.core.sizing.decision import Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory.rollout import rollout_bytes
-from reconciler.core.sizing.memory.stacks import Stack
+from reconciler.core.sizing.memory.stacks import Stack, stack_of
+from reconciler.core.sizing.memory.stages import NEED_CONTEXT, estimate_stages
 from reconciler.core.sizing.memory.states import DEEPSPEED, FSDP, Shards, StateBytes, shards_of
 from reconciler.core.sizing.memory.terms import Terms, terms_of
 from reconciler.core.sizing.training import Layout, Offload, Strategy, Training
@@ -29,9 +30,6 @@ ZERO3_LIVE = 2e9
 ZERO3_GROUP = 4e9
 """Bytes of gradients that ZeRO-3 casts to fp32 at the same time: `sub_group_size` is 1e9 by default."""
 
-NEED_CONTEXT = 1.4 * GIB
-"""Bytes of context in the need: the same for any number of GPUs, so that more GPUs never need more memory each."""
-
 LIVE_BLOCK = 0.9
 """Fraction of a block's backward pass that is alive at once: gradients are freed one after the other."""
 
@@ -46,6 +44,8 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
     when the GPU is full it returns them, down to the live tensors. A paged optimizer moves the rest to the host.
     `stack` overrides the constants of the training's framework.
     """
+    if (constants := stack or stack_of(training.framework)).staged:
+        return estimate_stages(training, layout, constants)
     shards = shards_of(training, layout)
     terms = terms_of(training, stack, sharded=shards.weights > 1)
     resident = _resident(training, layout, terms, shards)

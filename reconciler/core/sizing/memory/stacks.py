@@ -32,6 +32,9 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     `uneven`: the length of samples, in tokens, of which a run without packing has many, so that it caches blocks for
     them besides those of the longest.
 
+    `staged`: frameworks of pre-training, which `memory.stages` predicts; `flat`: Megatron's buffers, with gradients and
+    the optimizer's weights in fp32.
+
     `live`: published peaks are those of PyTorch's live tensors, without cached blocks and without the managed memory of
     paged optimizers. `low` and `high` are factors that bound nine out of ten measured runs that were not fitted. By
     default they are those of all frameworks under the constants of Hugging Face. `trusted`: hundreds of runs were
@@ -58,6 +61,8 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     unties: bool = False
     upcast: bool = True
     uneven: int = 0
+    staged: bool = False
+    flat: bool = False
     live: bool = False
     low: float = 0.75
     high: float = 1.5
@@ -114,6 +119,17 @@ _MS_SWIFT = Stack(
     across=0.0,
     reserved=0.0,
 )
+_MEGATRON = Stack(
+    staged=True,
+    flat=True,
+    logits=10.0,  # in 2 bytes, their copy in fp32 and the exponentials (`tensor_parallel/cross_entropy.py`)
+    logits_live=10.0,
+    context=0.1,
+    links=0.0,
+    low=0.7,
+    high=1.4,
+)
+_TORCHTITAN = Stack(staged=True, low=0.65, high=1.3)
 STACKS: Mapping[str, Stack] = MappingProxyType(
     {
         "fms-hf-tuning": Stack(upcast=False, loaded_half=True, low=0.93, high=1.08, trusted=True),
@@ -132,6 +148,10 @@ STACKS: Mapping[str, Stack] = MappingProxyType(
             high=1.12,
         ),
         "torchtune": _TORCHTUNE,
+        "torchtitan": _TORCHTITAN,
+        "megatron-lm": _MEGATRON,
+        "megatron-swift": _MEGATRON,
+        "nemo": _MEGATRON,
         "ms-swift": _MS_SWIFT,
         "fsdp_qlora": Stack(
             low=0.8, high=1.2, upcast=False, inputs=1.0, block=1.4, context=0.1, links=0.0, across=0.0, reserved=0.0

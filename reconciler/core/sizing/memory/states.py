@@ -215,12 +215,14 @@ _SHARDED: Mapping[Strategy, tuple[bool, bool, bool]] = MappingProxyType(
 
 
 def shards_of(training: Training, layout: Layout) -> Shards:
-    """Return the number of shards: all replicas of the model, or those of one node (`fsdp-hybrid`).
+    """Return the number of shards: all replicas of the model, or those of one group (`fsdp-hybrid`): by default a node.
 
     ZeRO (arXiv 1910.02054, section 5) and FSDP (arXiv 2304.11277, section 3). Tensor and pipeline parallelism divide
     the model itself, which leaves fewer replicas.
     """
-    gpus = layout.gpus_per_worker if training.strategy is Strategy.FSDP_HYBRID else layout.gpus
+    gpus = layout.gpus
+    if training.strategy is Strategy.FSDP_HYBRID:
+        gpus = layout.gpus // training.replicas if training.replicas > 1 else layout.gpus_per_worker
     ways = max(1, gpus // training.ways)
     weights, gradients, optimizer = _SHARDED[training.strategy]
     return Shards(ways if weights else 1, ways if gradients else 1, ways if optimizer else 1)

@@ -14,7 +14,10 @@ from reconciler.core.sizing.training import Attention, Layout, Method, Objective
 from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
 SAFETY = 0.08
-FRAMEWORKS = ("", "fms-hf-tuning 2.7.1", "LitGPT", "Qwen finetune.py", "torchtune", "axolotl", "ms-swift")
+FRAMEWORKS = (
+    *("", "fms-hf-tuning 2.7.1", "LitGPT", "Qwen finetune.py", "torchtune", "axolotl", "ms-swift"),
+    *("torchtitan", "megatron-lm"),
+)
 
 gpus = st.sampled_from(tuple(GPU_TABLE))
 trainings = st.builds(
@@ -33,6 +36,9 @@ trainings = st.builds(
     tensor=st.sampled_from((1, 1, 2, 8)),
     pipeline=st.sampled_from((1, 1, 2)),
     context=st.sampled_from((1, 1, 2)),
+    expert=st.sampled_from((1, 1, 4)),
+    chunks=st.sampled_from((1, 1, 2)),
+    recomputed=st.sampled_from((1.0, 0.5)),
     sequence_parallel=st.booleans(),
     upcast=st.sampled_from((None, True, False)),
     lora_rank=st.integers(1, 16),

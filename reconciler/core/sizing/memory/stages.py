@@ -1,0 +1,308 @@
+"""The estimate of pre-training with Megatron-LM and torchtitan: stages of a pipeline, and groups that share layers.
+
+A GPU of the first stage holds the embedding and the activations of most microbatches, one of the last stage the head
+and the loss. Both are predicted; the fuller one counts. Nothing here was fitted: every term is the arithmetic of its
+source.
+"""
+
+from math import ceil
+from typing import NamedTuple
+
+from reconciler.core.sizing.decision import Confidence, Estimate, Part
+from reconciler.core.sizing.memory.stacks import Stack
+from reconciler.core.sizing.memory.states import (
+    FSDP,
+    MIXED,
+    PACKED,
+    BytesPerParameter,
+    Shards,
+    bytes_per_parameter,
+    shards_of,
+)
+from reconciler.core.sizing.memory.terms import FUSED_LOSS
+from reconciler.core.sizing.models.lora import adapter_parameters_or_default, saved_parameters_or_none
+from reconciler.core.sizing.training import (
+    QUANTIZED,
+    Architecture,
+    Attention,
+    Layout,
+    Objective,
+    Offload,
+    Training,
+)
+
+GIB = float(1 << 30)
+
+FLAT_GRADIENT = 4.0
+FLAT_OPTIMIZER = 4.0
+"""Bytes of a gradient, and of the copy of a weight that the optimizer updates: with 2-byte weights, Megatron sums
+gradients and updates weights in fp32 (`megatron/training/theoretical_memory_usage.py`: 18 bytes per parameter with
+Adam, or 6 and 12 divided by the replicas)."""
+
+NEED_CONTEXT = 1.4 * GIB
+"""Bytes of context in the need: the same for any number of GPUs, so that more GPUs never need more memory each."""
+
+VECTORS = 4.0
+MASKS = 1.0
+"""Vectors of the hidden width that a layer keeps in front of its matrices: the inputs of two norms and their results;
+and two masks of one byte for dropout (Korthikanti et al., arXiv 2205.05198, section 4.1: 10 of the 34 bytes)."""
+
+SCORES = 5.0
+"""Bytes of each score of attention that is stored: result of softmax, mask and result of dropout (the same)."""
+
+GATED, UNGATED = 4.0, 2.0
+"""Values of the feed-forward width that a block keeps: 4 with a gate (fused kernels keep 3), 2 without."""
+
+
+def estimate_stages(training: Training, layout: Layout, stack: Stack) -> Estimate:
+    """Predict the peak memory of the fullest GPU: the larger one of the first and the last stage of the pipeline."""
+    ends = ("first", "last") if training.pipeline > 1 else ("only",)
+    found = [_stage(training, layout, stack, end) for end in ends]
+    fullest = max(found, key=lambda one: one.peak_gib)
+    return Estimate(
+        peak_gib=fullest.peak_gib,
+        low_gib=fullest.low_gib,
+        high_gib=fullest.high_gib,
+        floor_gib=max(one.floor_gib for one in found),
+        need_gib=max(one.need_gib for one in found),
+        confidence=fullest.confidence,
+        parts=fullest.parts,
+        host_gib=max(one.host_gib for one in found),
+    )
+
+
+class StageParameters(NamedTuple):
+    """Parameters of one stage, before tensor and expert parallelism: `ends` are those of embedding and head."""
+
+    ends: float
+    dense: float
+    experts: float
+
+    def on_gpu(self, training: Training) -> tuple[float, float]:
+        """Return those of one GPU: dense ones, and experts."""
+        own = training.expert * (training.expert_tensor or training.tensor)
+        return (self.ends + self.dense) / training.tensor, self.experts / own
+
+
+def stage_parameters(training: Training, end: str) -> StageParameters:
+    """Return the parameters of the `first`, `last` or `only` stage; a tied head has a copy on the last one."""
+    model = training.architecture
+    share = ceil(model.layers / training.pipeline) / model.layers
+    experts = float(sum(linear.size * linear.count for linear in model.linears if linear.active < linear.count))
+    head = float(model.vocabulary * model.hidden)
+    embedding = model.embedding - (0.0 if model.tied else head)
+    ends = {"only": float(model.embedding), "first": embedding, "last": head}[end]
+    dense = model.parameters - model.embedding - experts
+    return StageParameters(ends, share * dense, share * experts)
+
+
+class _States(NamedTuple):
+    """Bytes on one GPU; `transient` are gathered weights, gradients between microbatches, and copies in a step."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    transient: float
+    host: float
+
+
+def _each(training: Training, stack: Stack) -> BytesPerParameter:
+    """Return the bytes of a parameter. FSDP keeps fp32 weights in mixed precision, Megatron 2 bytes and a copy."""
+    is_mixed = training.precision in MIXED
+    each = bytes_per_parameter(
+        training.method, training.precision, training.optimizer, deepspeed=False, cast=is_mixed and not stack.flat
+    )
+    if not (stack.flat and is_mixed):
+        return each
+    wide = bytes_per_parameter(training.method, training.precision, training.optimizer, deepspeed=False, cast=True)
+    return BytesPerParameter(
+        frozen=each.frozen,
+        weight=each.weight,
+        gradient=FLAT_GRADIENT if each.gradient else 0.0,
+        optimizer=wide.optimizer + FLAT_OPTIMIZER,
+        temporary=0.0,
+        ends=wide.ends + FLAT_OPTIMIZER,
+    )
+
+
+def _states(training: Training, layout: Layout, stack: Stack, end: str) -> _States:
+    """Return the states of a stage. Megatron shards the optimizer of experts over the replicas of the experts."""
+    each, shards = _each(training, stack), shards_of(training, layout)
+    stage = stage_parameters(training, end)
+    dense, experts = stage.on_gpu(training)
+    ends = stage.ends / training.tensor
+    frozen = 0.0
+    if training.method.has_adapters:
+        model = training.architecture
+        trained = adapter_parameters_or_default(model, training.lora_rank, training.lora_targets)
+        trained += saved_parameters_or_none(model, training.saved_modules)
+        frozen = (dense + experts) * each.frozen
+        if training.method in QUANTIZED:
+            frozen += ends * (2.0 - PACKED[training.method])
+        dense, experts, ends = min(dense + experts, trained / training.pipeline), 0.0, 0.0
+    elif training.holds_reference:
+        frozen = (dense + experts) * each.weight
+    of_experts = shards
+    if stack.flat and shards.optimizer > 1:
+        of_experts = shards._replace(optimizer=max(1, layout.gpus // training.expert_ways))
+    elif training.strategy in FSDP:  # experts are sharded over all GPUs of their stage, however many share them
+        of_experts = Shards(*(max(1, count * training.ways // training.expert_ways) for count in shards))
+    optimizer = (dense - ends) * each.optimizer + ends * each.ends
+    found = _States(
+        weights=(frozen + dense * each.weight) / shards.weights + experts * each.weight / of_experts.weights,
+        gradients=each.gradient * (dense / shards.gradients + experts / of_experts.gradients),
+        optimizer=optimizer / shards.optimizer + experts * each.optimizer / of_experts.optimizer,
+        transient=each.temporary * (dense / shards.optimizer + experts / of_experts.optimizer),
+        host=0.0,
+    )
+    whole = frozen / 2.0 + dense + experts
+    return _offloaded(training, found, _gathered(training, stage, shards, whole))
+
+
+def _gathered(training: Training, stage: StageParameters, shards: Shards, whole: float) -> float:
+    """Return the bytes that FSDP gathers: two layers and the ends, or the stage of a pipeline, which stays gathered.
+
+    Between its microbatches, a pipeline sums gradients of whole weights in fp32 (torchtitan's `parallelize.py`,
+    PyTorch's `FSDPParam.to_accumulated_grad_if_needed`). The ends have whole gradients, too.
+    """
+    if training.strategy not in FSDP or shards.optimizer == 1:
+        return 0.0
+    trained = 0.0 if training.method.has_adapters else 1.0
+    if training.pipeline > 1:
+        return whole * (2.0 + trained * (4.0 if training.precision in MIXED else 2.0))
+    if shards.weights == 1:
+        return 0.0
+    dense, experts = stage.on_gpu(training)
+    ends = stage.ends / training.tensor
+    layers = (dense - ends + experts) / training.architecture.layers
+    own = (2.0 * whole / shards.weights) * trained
+    return min(2.0 * (dense + experts), 2.0 * (2.0 * layers + ends)) + 2.0 * ends * trained + own
+
+
+def _offloaded(training: Training, found: _States, gathered: float) -> _States:
+    """Move what is offloaded to the host."""
+    weights, gradients, optimizer, transient, _ = found
+    host = 0.0
+    if training.offload is not Offload.NONE:
+        host, optimizer, transient = optimizer, 0.0, 0.0
+    if training.offload is Offload.ALL:
+        host, weights, gradients = host + weights + gradients, 0.0, 0.0
+    return _States(weights, gradients, optimizer, transient + gathered, host)
+
+
+class LayerBytes(NamedTuple):
+    """Bytes per token of one layer on one GPU: everything it keeps, its input, and what its backward pass adds."""
+
+    everything: float
+    input: float
+    backward: float
+
+
+def layer_bytes(training: Training) -> LayerBytes:
+    """Return the bytes of one token in one layer.
+
+    Korthikanti et al., arXiv 2205.05198, section 4: without dropout 32 bytes of the hidden width in a layer of GPT, of
+    which tensor parallelism divides 24, and sequence parallelism all. Here with the widths of grouped heads, gates and
+    experts; each chosen expert keeps its input and its result, which its router scales.
+    """
+    model = training.architecture
+    width = 4.0 if training.precision.value == "fp32" else 2.0
+    outside = (width * VECTORS + 2 * MASKS) * model.hidden
+    inside = width * model.head_dim * (2 * model.heads + 2 * model.kv_heads)
+    if training.attention is Attention.EAGER or model.own_scores:
+        inside += SCORES * model.heads * training.sequence
+    chosen = max(1, model.active_experts)
+    values = (GATED if model.gated else UNGATED) * model.intermediate * chosen
+    inside += width * values
+    dispatched = 2 * width * model.hidden * model.active_experts
+    divided = training.tensor if training.sequence_parallel else 1
+    experts_tensor = training.expert_tensor or training.tensor
+    dispatched *= experts_tensor / training.tensor if training.sequence_parallel else 1
+    backward = width * (2 * model.hidden / divided + (model.intermediate * chosen) / training.tensor)
+    return LayerBytes(
+        outside / divided + inside / training.tensor + dispatched, width * model.hidden / divided, backward
+    )
+
+
+def products_bytes(model: Architecture, tensor: int) -> float:
+    """Return the bytes per token that selective checkpointing of operations keeps of a layer, besides its input.
+
+    The results of attention and of every second matrix (torchtitan's `activation_checkpoint.py`).
+    """
+    products = sum(linear.outputs * linear.active for linear in model.linears) / model.layers
+    return 2.0 * (products / 2 + model.heads * model.head_dim) / tensor
+
+
+def _kept_layer(training: Training, layer: LayerBytes) -> float:
+    """Return the average bytes per token that a layer keeps until its backward pass."""
+    if not training.checkpointing:
+        return layer.everything
+    kept = layer.input / training.together
+    if training.keeps_products:
+        kept = min(layer.everything, layer.input + products_bytes(training.architecture, training.tensor))
+    return training.recomputed * kept + (1 - training.recomputed) * layer.everything
+
+
+def in_flight(training: Training, accumulation: int, end: str) -> float:
+    """Return the microbatches whose activations a stage keeps at once, as multiples of its layers.
+
+    Narayanan et al., arXiv 2104.04473, section 2.2: one by one with a flush, the first of p stages keeps p microbatches
+    and the last one keeps one. With v chunks, they keep (v - 1) p more of the smaller chunks, and the first one p - 1
+    more.
+    """
+    stages, chunks = training.pipeline, training.chunks
+    most = training.microbatches or accumulation
+    early = stages if end == "first" else 1
+    if chunks > 1:
+        early = stages * chunks + (stages - 1 if end == "first" else 1 - stages)
+        return min(float(most), early / chunks)
+    return float(min(most, early))
+
+
+def _loss_bytes(training: Training, stack: Stack) -> tuple[float, float]:
+    """Return the bytes of the loss per token: reserved and live. Each GPU has a part of the vocabulary."""
+    model = training.architecture
+    if training.objective is Objective.REWARD:
+        return 0.0, 0.0
+    if training.fused_loss:
+        fused = FUSED_LOSS * model.hidden / training.tensor
+        return fused, fused
+    entries = model.vocabulary / training.tensor * training.scored
+    return entries * stack.logits, entries * min(stack.logits, stack.logits_live)
+
+
+def _stage(training: Training, layout: Layout, stack: Stack, end: str) -> Estimate:
+    states = _states(training, layout, stack, end)
+    parts = max(1, min(training.microbatches, layout.batch)) if training.pipeline > 1 else 1
+    samples = ceil(layout.batch / parts)
+    tokens = samples * training.sequence * training.objective.answers / training.context
+    layer, layers = layer_bytes(training), ceil(training.architecture.layers / training.pipeline)
+    kept = tokens * in_flight(training, layout.accumulation, end) * layers * _kept_layer(training, layer)
+    if training.offloads_activations:
+        kept *= min(1.0, 2.0 / layers)
+    again = training.checkpointing and training.recomputed > 0
+    work = tokens * (layer.backward + (training.together * layer.everything if again else 0.0))
+    reserved, live = (0.0, 0.0) if end == "first" else _loss_bytes(training, stack)
+    context = (stack.context + (stack.links if layout.gpus > 1 else 0.0)) * GIB
+    resident = states.weights + states.gradients + states.optimizer
+    peak = resident + states.transient + kept + work + tokens * reserved + context
+    need = resident + states.transient + kept + max(work, tokens * live) + NEED_CONTEXT
+    sizes = (
+        ("weights", states.weights),
+        ("gradients", states.gradients),
+        ("optimizer", states.optimizer),
+        ("transients", states.transient),
+        ("activations", kept + work),
+        ("logits", tokens * reserved),
+        ("overhead", context),
+    )
+    return Estimate(
+        peak_gib=peak / GIB,
+        low_gib=stack.low * peak / GIB,
+        high_gib=stack.high * peak / GIB,
+        floor_gib=(states.weights + states.gradients) / GIB,
+        need_gib=need / GIB,
+        confidence=Confidence.LOW,
+        parts=tuple([Part(name=name, gib=size / GIB) for name, size in sizes]),
+        host_gib=states.host * layout.gpus_per_worker / GIB,
+    )
