@@ -30,7 +30,7 @@ def loss(runs: Iterable[Run], stack: Stack) -> float:
     by_method: dict[bool, list[float]] = {}
     for run in runs:
         if run.counts:
-            error = abs(run.error(lambda one: one.predict(stack).peak_gib))
+            error = abs(run.error(stack))
             by_method.setdefault(run.training.method.has_adapters, []).append(error)
     return fmean(fmean(errors) for errors in by_method.values())
 

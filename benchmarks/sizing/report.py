@@ -6,16 +6,17 @@ verdicts would be wrong. `--write` writes `docs/sizing-accuracy.md`.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import exp
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
 from benchmarks.sizing.fit import STEPS, fit
-from benchmarks.sizing.peers import missing, peers
+from benchmarks.sizing.peers import HOW, Peer, peers
 from benchmarks.sizing.runs import Fold, Run, folds, measured
 from benchmarks.sizing.speeds import FIGURES, SpeedRun, held_out, measured_speeds, rows
+from reconciler.core.sizing.decision import Estimate
 from reconciler.core.sizing.memory import fits
 from reconciler.core.sizing.memory.stacks import stack_of
 from reconciler.core.sizing.training import Method
@@ -58,25 +59,6 @@ _LIMITS = """## Limits of these figures
 """
 
 
-def ours(run: Run) -> float:
-    """Return our prediction, GiB."""
-    return run.predict().peak_gib
-
-
-def groups(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Return the runs whose peak counts, by group, sorted."""
-    found: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: run.group):
-        if run.counts:
-            found.setdefault(run.group, []).append(run)
-    return found
-
-
-def errors(runs: Iterable[Run], predict: Callable[[Run], float] = ours) -> list[float]:
-    """Return the relative errors."""
-    return [run.error(predict) for run in runs]
-
-
 def refused(runs: Iterable[Run]) -> list[Run]:
     """Return the runs that worked and yet would be refused."""
     return [run for run in runs if run.peak is not None and not fits(run.predict(), run.gpu, SAFETY)]
@@ -87,21 +69,50 @@ def accepted(runs: Iterable[Run]) -> list[Run]:
     return [run for run in runs if run.peak is None and fits(run.predict(), run.gpu, SAFETY)]
 
 
+class Told(NamedTuple):
+    """What was predicted for a run whose peak counts."""
+
+    run: Run
+    estimate: Estimate
+
+    @property
+    def error(self) -> float:
+        """The relative error of the peak."""
+        return self.estimate.peak_gib / (self.run.peak or 0.0) - 1
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured peak is in the predicted range."""
+        return self.estimate.low_gib <= (self.run.peak or 0.0) <= self.estimate.high_gib
+
+
 class Unseen(NamedTuple):
-    """What constants that were fitted elsewhere predict for the runs of a fold: relative errors, and those in range."""
+    """What constants that were fitted elsewhere predict for the runs of a fold."""
 
     fold: Fold
-    errors: list[float]
-    inside: int
+    told: list[Told]
+
+    @property
+    def errors(self) -> list[float]:
+        """The relative errors."""
+        return [one.error for one in self.told]
+
+    @property
+    def inside(self) -> int:
+        """How many runs are in the predicted range."""
+        return sum(one.inside for one in self.told)
 
 
 def unseen(runs: Sequence[Run], stack: str) -> Iterator[Unseen]:
-    """Fit on each part of a stack's runs, and yield the errors on the rest."""
+    """Fit on each part of a stack's runs, and yield the predictions of the rest."""
     for fold in folds(runs, stack):
         found = fit(fold.chosen, stack_of(fold.chosen[0].training.framework), STEPS[stack])
-        told = [(run.peak or 0.0, run.predict(found)) for run in fold.held]
-        inside = sum(one.low_gib <= peak <= one.high_gib for peak, one in told)
-        yield Unseen(fold, [one.peak_gib / peak - 1 for peak, one in told], inside)
+        yield Unseen(fold, [Told(run, run.predict(found)) for run in fold.held])
+
+
+def shipped(runs: Iterable[Run]) -> list[Told]:
+    """Return what the shipped constants predict."""
+    return [Told(run, run.predict()) for run in runs if run.counts]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -109,63 +120,97 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
-def _figures(found: Sequence[float], inside: int) -> tuple[str, ...]:
-    return (
-        str(len(found)),
-        f"{fmean(map(abs, found)):.1%}",
-        f"{median(map(abs, found)):.1%}",
-        f"{max(found, key=abs):+.1%}",
-        f"{fmean(found):+.1%}",
-        f"{inside / len(found):.0%}",
-    )
+def _of(found: Sequence[float]) -> tuple[str, ...]:
+    sizes = [abs(error) for error in found]
+    worst, bias = f"{max(found, key=abs):+.1%}", f"{fmean(found):+.1%}"
+    return str(len(found)), f"{fmean(sizes):.1%}", f"{median(sizes):.1%}", worst, bias
+
+
+def _figures(told: Sequence[Told]) -> tuple[str, ...]:
+    return (*_of([one.error for one in told]), f"{sum(one.inside for one in told) / len(told):.0%}")
 
 
 _FIGURES = ("runs", "mean", "median", "worst", "bias", "in the range")
 
 
+def groups(told: Iterable[Told]) -> dict[str, list[Told]]:
+    """Return the predictions by framework, method and source, sorted."""
+    found: dict[str, list[Told]] = {}
+    for one in sorted(told, key=lambda one: one.run.group):
+        found.setdefault(one.run.group, []).append(one)
+    return found
+
+
+def by_group(told: Sequence[Told]) -> list[str]:
+    """Return the table of errors by group, beside the mean errors of other estimators."""
+    found = {**groups(told), "**all**": told}
+    others = peers()
+    rows = [(name, *_figures(group), *(_mean_of(peer, group) for peer in others)) for name, group in found.items()]
+    return _table(("group", *_FIGURES, *(peer.name for peer in others)), rows)
+
+
+def peer_errors(peer: Peer, told: Iterable[Told]) -> list[float]:
+    """Return the relative errors of another estimator, for the runs of which it has an answer."""
+    answers = [(peer.predict(one.run), one.run.peak or 0.0) for one in told]
+    return [answer / peak - 1 for answer, peak in answers if answer is not None]
+
+
+def _mean_of(peer: Peer, told: Iterable[Told]) -> str:
+    found = peer_errors(peer, told)
+    return f"{fmean(map(abs, found)):.1%}" if found else "-"
+
+
 def accuracy(runs: Sequence[Run]) -> list[str]:
-    """Return the lines of the errors by group, with the shipped constants."""
-    counted = [run for run in runs if run.counts]
-    listed = {**groups(runs), "**all**": counted}
-    rows = [(name, *_figures(errors(group), sum(run.inside for run in group))) for name, group in listed.items()]
-    text = (
-        "With the shipped constants, which were fitted on some of these runs. Groups are framework, method and source."
-    )
-    return ["## Errors by framework and source", "", text, "", *_table(("group", *_FIGURES), rows)]
+    """Return the lines of the errors with the shipped constants, on the runs of frameworks with fitted constants."""
+    lines = [
+        "## Errors by framework and source",
+        "",
+        "Groups are framework, method and source. The last columns are the mean errors of other estimators on the same",
+        "runs; they know no adapters, so that in the last row they are those of full training alone.",
+        "",
+        "### Runs that constants were fitted on",
+        "",
+    ]
+    return [*lines, *by_group([one for one in shipped(runs) if one.run.stack in STEPS])]
 
 
-def foreign(runs: Iterable[Run]) -> tuple[list[float], int]:
-    """Return the errors of runs that were not Hugging Face's under its constants, and how many are in the range.
+def foreign(runs: Iterable[Run]) -> list[Told]:
+    """Return what the constants of a framework that nobody measured predict for runs that were not Hugging Face's.
 
     Those of pre-training are predicted in another way.
     """
     others = (run for run in runs if run.counts and run.stack != "fms" and not stack_of(run.training.framework).staged)
-    told = [(run.peak or 0.0, run.predict(run.stack_of_others)) for run in others]
-    inside = sum(one.low_gib <= peak <= one.high_gib for peak, one in told)
-    return [one.peak_gib / peak - 1 for peak, one in told], inside
+    return [Told(run, run.predict(run.stack_of_others)) for run in others]
 
 
 def _unseen(runs: Sequence[Run]) -> list[str]:
+    folds_of = {stack: list(unseen(runs, stack)) for stack in STEPS}
+    told = {stack: [one for fold in found for one in fold.told] for stack, found in folds_of.items()}
     rows = []
-    for stack in STEPS:
-        found = list(unseen(runs, stack))
-        rows += [(f"{stack}: {one.fold.fitted_on}", *_figures(one.errors, one.inside)) for one in found]
-        both = [error for one in found for error in one.errors]
-        rows.append((f"**{stack}**", *_figures(both, sum(one.inside for one in found))))
-    rows.append(("**a framework without constants of its own**", *_figures(*foreign(runs))))
+    for stack, found in folds_of.items():
+        rows += [(f"{stack}: {one.fold.fitted_on}", *_figures(one.told)) for one in found]
+        rows.append((f"**{stack}**", *_figures(told[stack])))
+    rows.append(("**a framework without constants of its own**", *_figures(foreign(runs))))
+    unfitted = [one for one in shipped(runs) if one.run.stack not in STEPS]
     names = [f"- {stack}: {', '.join(steps)}" for stack, steps in STEPS.items()]
-    text = [
-        "## Errors on runs outside the fit",
+    return [
+        "### Runs outside the fit",
         "",
         "Constants were fitted on the runs of one source, or if a framework has one source only, on those of every",
-        "second model; the table shows the errors on its other runs, and whether they are in the range. The shipped",
-        "constants are between those of the folds. The last row predicts the runs of all frameworks but fms (and those",
-        "of pre-training) as those of a framework that nobody measured. Fitted constants:",
+        "second model; the table shows the errors on its other runs. The shipped constants are between those of the",
+        "folds. No constant was fitted for the frameworks that are not in the table above.",
+        "",
+        *by_group([*(one for held in told.values() for one in held), *unfitted]),
+        "The same by the runs that were fitted. The last row predicts the runs of all frameworks but fms (and those of",
+        "pre-training) as those of a framework that nobody measured.",
+        "",
+        *_table(("fitted on", *_FIGURES), rows),
+        "Fitted constants:",
         "",
         *names,
         "",
+        *_estimators(runs, [one for held in told.values() for one in held]),
     ]
-    return [*text, *_table(("fitted on", *_FIGURES), rows)]
 
 
 def verdicts(runs: Sequence[Run]) -> list[str]:
@@ -199,27 +244,30 @@ def _verdict_rows(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
         yield (stack, *map(str, counts))
 
 
-def _peers(runs: Sequence[Run]) -> list[str]:
-    full = [run for run in runs if run.counts and run.stack == "fms" and run.training.method is Method.FULL]
-    rows = [
-        (
-            "**this project**",
-            "",
-            f"{fmean(map(abs, errors(full))):.1%}",
-            f"{max(errors(full), key=abs):+.1%}",
-            str(len(full)),
-        )
+def _estimators(runs: Sequence[Run], held: Iterable[Told]) -> list[str]:
+    """Return the lines about all estimators on all runs of full training."""
+    full = [one for one in shipped(runs) if one.run.training.method is Method.FULL]
+    sixteen = [_sixteen(one.run) / (one.run.peak or 0.0) - 1 for one in full]
+    fresh = [one.error for one in held if one.run.training.method is Method.FULL]
+    fresh += [one.error for one in full if one.run.stack not in STEPS]
+    listed = [("**this project**", [one.error for one in full]), ("**this project, outside the fit**", fresh)]
+    listed += [(f"{peer.name} {peer.version}", peer_errors(peer, full)) for peer in peers()]
+    listed.append(("16 bytes per parameter", sixteen))
+    return [
+        "## Other estimators, for full training",
+        "",
+        "The packages were installed and asked by `python -m benchmarks.sizing.record_peers`; their answers are in",
+        "`tests/data/sizing/peer_answers.csv`.",
+        "",
+        *(f"- {name}: {how}." for name, how in HOW.items()),
+        "- 16 bytes per parameter: ZeRO, arXiv 1910.02054, section 3, over all GPUs.",
+        "",
+        *_table(("estimator", "runs", "mean", "median", "worst", "bias"), [(name, *_of(one)) for name, one in listed]),
     ]
-    for peer in peers():
-        told = [(run, peer.predict(run)) for run in full]
-        found = [value / (run.peak or 1) - 1 for run, value in told if value is not None]
-        rows.append(
-            (peer.name, peer.how, f"{fmean(map(abs, found)):.1%}", f"{max(found, key=abs):+.1%}", str(len(found)))
-        )
-    lines = ["## Other estimators, for full fine-tuning with fms-hf-tuning", ""]
-    lines += _table(("estimator", "function or source", "mean error", "worst", "runs"), rows)
-    absent = missing()
-    return [*lines, f"Not installed for this report: {', '.join(absent)}.", ""] if absent else lines
+
+
+def _sixteen(run: Run) -> float:
+    return 16 * run.training.architecture.parameters / run.layout.gpus / (1 << 30)
 
 
 def speeds(runs: Sequence[SpeedRun]) -> list[str]:
@@ -248,7 +296,7 @@ def _unseen_speeds(runs: Sequence[SpeedRun]) -> list[str]:
 def text(runs: Sequence[Run]) -> str:
     """Return the page."""
     told = measured_speeds()
-    lines = [*accuracy(runs), *_unseen(runs), *verdicts(runs), *speeds(told), *_unseen_speeds(told), *_peers(runs)]
+    lines = [*accuracy(runs), *_unseen(runs), *verdicts(runs), *speeds(told), *_unseen_speeds(told)]
     return "\n".join([_INTRODUCTION, *lines, _LIMITS]).replace("\n\n\n", "\n\n")
 
 

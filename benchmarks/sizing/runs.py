@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,12 +81,6 @@ class Run(NamedTuple):
         return replace(stack_of(""), **_METERS.get(self.source, {}))
 
     @property
-    def inside(self) -> bool:
-        """Whether the measured peak is in the predicted range."""
-        found = self.predict()
-        return found.low_gib <= (self.peak or 0.0) <= found.high_gib
-
-    @property
     def counts(self) -> bool:
         """Whether its peak is compared: measured, and not limited by the GPU."""
         return self.peak is not None and not self.saturated
@@ -95,10 +89,10 @@ class Run(NamedTuple):
         """Predict it, with other constants than those of its framework where they are given."""
         return estimate(self.training, self.layout, self.gpu, stack)
 
-    def error(self, predict: Callable[["Run"], float]) -> float:
-        """Return the relative error of a prediction in GiB."""
+    def error(self, stack: Stack | None = None) -> float:
+        """Return the relative error of the predicted peak."""
         assert self.peak is not None  # noqa: S101 - callers filter by `counts`
-        return predict(self) / self.peak - 1
+        return self.predict(stack).peak_gib / self.peak - 1
 
 
 def measured(*paths: Path) -> list[Run]:
