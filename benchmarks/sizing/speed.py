@@ -74,7 +74,12 @@ def main() -> int:
     print(f"{JOBS:,} different questions decided      {each * JOBS / 1e6:10.2f} s")
     documents = [_document(number) for number in range(JOBS // 10)]
     context = SizingContext(
-        tables=TABLES, kinds=BUILT_IN, settings=SizingSettings(), answers=Answers(), file=lambda _: None
+        tables=TABLES,
+        kinds=BUILT_IN,
+        settings=SizingSettings(),
+        answers=Answers(),
+        file=lambda _: None,
+        config_map=lambda _: None,
     )
     whole = _each(lambda: [size_job(one, context) for one in documents], len(documents))
     print(f"job file: line read, decided, rewritten  {whole:10.1f} us")

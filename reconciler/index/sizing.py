@@ -2,8 +2,9 @@
 
 # ruff: noqa: PLC0415 - most files hold no job that is sized, and must not pay for the import of what sizes it
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from reconciler.core.config import Cluster, SizingSettings, Write
 from reconciler.core.documents import Document
 from reconciler.core.kinds.kind import Kinds, Offer
 from reconciler.core.kinds.training import is_selected
+from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
@@ -132,12 +134,18 @@ def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContex
         card=lookup.card(job_name(document, lookup.cluster)),
         paths=lookup.paths(),
         file=partial(_content, lookup),
+        config_map=partial(_config_map, lookup, namespace),
     )
 
 
 def _content(lookup: RecordingLookup, path: str) -> bytes | None:
     found = lookup.file(path)
     return None if found is None else msgspec.json.encode(found.data)
+
+
+def _config_map(lookup: RecordingLookup, namespace: str, name: str) -> Mapping[str, Any] | None:
+    found = lookup.defined(CONFIG_MAP, namespace, name)
+    return None if found is None else found.data
 
 
 def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[Offered, tuple[Origin, ...]]":

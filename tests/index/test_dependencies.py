@@ -182,6 +182,23 @@ def test_sized_job_depends_on_configurations_that_exist_and_that_it_names() -> N
     assert fleet.warm() == fleet.cold()
 
 
+def test_sized_job_depends_on_the_config_map_that_it_mounts() -> None:
+    mounts = "          volumes: [{name: run, configMap: {name: run}}]\n          containers:\n"
+    line = JOB.replace("          containers:\n", mounts).replace("--num_processes 8", "--config_file /run/fsdp.yaml")
+    line = line.replace("pytorch\n", "pytorch\n              volumeMounts: [{name: run, mountPath: /run}]\n")
+    held = config_map("run").replace("default", "vision").replace("{key: x}", "{fsdp.yaml: 'CONFIG'}")
+    fleet = fleet_of(jobs__own__sized=line, jobs__a__plain=job("plain"))
+    fleet.write("reconciler.yaml", sized_config())
+    fleet.write("manifests/run.yaml", held.replace("CONFIG", "{distributed_type: FSDP, num_processes: 8}"))
+    fleet.warm()
+    needed = DefinitionDependency("", "ConfigMap", "a", "vision", "run")
+    assert needed in dependencies_of(fleet, "jobs/own/sized.yaml")
+    before = fleet.warm()
+    fleet.write("manifests/run.yaml", held.replace("CONFIG", "{distributed_type: FSDP, num_processes: 4}"))
+    assert fleet.recompiled() == {"manifests/run.yaml", "jobs/own/sized.yaml"}
+    assert fleet.warm() == fleet.cold() != before
+
+
 def test_sized_job_depends_on_the_flavors_of_its_queue() -> None:
     labelled = JOB.replace("    team: vision\n", "    team: vision\n    kueue.x-k8s.io/queue-name: lq\n")
     labelled = labelled.replace(

@@ -1,6 +1,8 @@
 """Size the training jobs of files: files that a user names, or all that the settings of a config repository select."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,6 +12,7 @@ from reconciler.core.config import Cluster, Goal, SizingSettings
 from reconciler.core.documents import Document, read
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.training import is_training_kind, training_kind_names
+from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sized.apply import Sized, mark_waiting
@@ -272,7 +275,7 @@ def _with_gpu(targets: _Targets, product: str) -> _Targets:
 def _standalone_targets(scope: SizingScope, file: InputFile) -> _Targets:
     """Size without a repository: a launch line may name the configurations beside the file, and nothing else."""
 
-    def targets(_: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
+    def targets(document: Document) -> Iterator[tuple[Cluster | None, SizingContext]]:
         settings, siblings = scope.settings, file.siblings()
         yield (
             None,
@@ -283,7 +286,18 @@ def _standalone_targets(scope: SizingScope, file: InputFile) -> _Targets:
                 answers=Answers(),
                 paths=tuple(siblings),
                 file=lambda path: siblings.get(path) or siblings.get(path.removeprefix(f"{file.folder}/")),
+                config_map=partial(_config_map, (file.content, *siblings.values()), document.key.namespace),
             ),
         )
 
     return targets
+
+
+def _config_map(files: Iterable[bytes], namespace: str, name: str) -> Mapping[str, Any] | None:
+    """Return a ConfigMap that one of the files holds."""
+    for raw in files:
+        for document in read("", raw).documents if name.encode() in raw else ():
+            key = document.key
+            if (key.group, key.kind) == CONFIG_MAP and key.name == name and key.namespace == namespace:
+                return document.data
+    return None

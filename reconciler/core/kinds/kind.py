@@ -110,6 +110,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         render: turns the intent into manifests for `lookup.cluster`.
         evidence: how a document of evidence is read, and what the value is used as.
         is_definition: other documents look it up (`Lookup.defined`), so its files are read before all others.
+        looked_up: words of which a file of a definition has one if others need it; empty: they may need any.
         affects_all_files: a change of it compiles every file again.
         defines_kinds: its documents are CustomResourceDefinitions.
         training: reads the training job of a document, for sizing.
@@ -166,6 +167,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     render: Callable[[Any, Lookup], Rendered] | None = None
     evidence: EvidenceReader | None = None
     is_definition: bool = False
+    looked_up: tuple[bytes, ...] = ()
     affects_all_files: bool = False
     defines_kinds: bool = False
     training: Callable[[JobReader], TrainingJob | None] | None = None

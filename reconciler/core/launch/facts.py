@@ -28,12 +28,16 @@ class Fact(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):
-    """Why a launch line cannot be sized. `to_problem` adds the place in the document."""
+    """Why a launch line cannot be sized. `to_problem` adds the place in the document.
+
+    `variable` is the variable of the container that says it, where no word of the line does.
+    """
 
     rule: str
     message: str
     hint: str
     span: Span | None = None
+    variable: str = ""
 
     def to_problem(self, place: SourceRef, field: str) -> Problem:
         """Return the problem at a place of the document, which is that of `span` or of the container."""

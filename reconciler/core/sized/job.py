@@ -19,7 +19,6 @@ from reconciler.core.launch import (
     Span,
     find_launch_line,
     parse_launch,
-    resolve_file,
     review_flags,
 )
 from reconciler.core.launch.changes import SettingEdit, format_edits
@@ -28,6 +27,7 @@ from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
 from reconciler.core.sized.apply import Sized, apply_decision, mark_refused
 from reconciler.core.sized.cards import Offered, cards
+from reconciler.core.sized.files import JobFiles
 from reconciler.core.sizing.answers import Answers, JobCard
 from reconciler.core.sizing.decide import Evaluator, decide_cheapest, format_gpus
 from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason
@@ -50,6 +50,7 @@ from reconciler.core.training import (
     requested_gpus,
     word_place,
 )
+from reconciler.core.training.config_maps import FindConfigMap, environment, variable_path
 
 _READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulation")  # whose positions the summary shows
 
@@ -59,8 +60,8 @@ class SizingContext(Struct, frozen=True, kw_only=True):
 
     `answers` are those of external engines, which are looked up one by one; `offered` is what the job's queue or the
     cluster has; `evidence` are the origins of both. `card` is the product that the job was given together with others.
-    `paths` are the configurations that launch lines may name,
-    `file` returns their content, or None.
+    `paths` are the configurations that launch lines may name, `file` returns their content, or None; `config_map` finds
+    ConfigMaps in the job's namespace.
     """
 
     settings: SizingSettings
@@ -72,6 +73,7 @@ class SizingContext(Struct, frozen=True, kw_only=True):
     card: JobCard | None = None
     paths: tuple[str, ...] = ()
     file: FileReader
+    config_map: FindConfigMap
 
 
 class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
@@ -99,14 +101,15 @@ def size_job(document: Document, context: SizingContext, *, named: bool = False)
 
     Return None for a job that is neither watched nor named and does not train a language model.
     """
-    files = _JobFiles(document.source.path, context)
+    files = JobFiles(document, context.paths, context.file, context.config_map)
     parsed = training_job(context.kinds, document, lambda container: _launches(container, files))
     watched = named or is_watched(document, context.settings)
     if parsed.intent is None:
         return SizedJob(document=document, problems=parsed.problems) if watched else None
-    job = parsed.intent
+    job = replace(parsed.intent, env=environment(parsed.intent, context.config_map))
     done = is_done(document, context.settings)
-    parsed_launch = parse_launch(job.command, job.args, dict(job.env), files.named, sized=done)
+    named_file = files.named(job.lead.container)
+    parsed_launch = parse_launch(job.command, job.args, dict(job.env), named_file, sized=done)
     if not watched and not _names_model(parsed_launch):
         return None
     launch = parsed_launch.launch
@@ -142,7 +145,7 @@ def _build_questions(
     job: TrainingJob,
     launch: Launch,
     context: SizingContext,
-    files: "_JobFiles",
+    files: JobFiles,
     gpus: tuple[Gpu, ...],
     *,
     is_uncertain: bool,
@@ -166,40 +169,23 @@ def _build_questions(
     )
 
 
-class _JobFiles:
-    """Files of the repository that the launch line of a job may name."""
-
-    def __init__(self, path: str, context: SizingContext) -> None:
-        self._path = path
-        self._around = context
-
-    def exact(self, path: str) -> bytes | None:
-        """Return the file with exactly this path."""
-        return self._around.file(path) if path in self._around.paths else None
-
-    def named(self, written: str) -> bytes | None:
-        """Return the file that is mounted under a name."""
-        path = resolve_file(written, self._around.paths, self._path) if self._around.paths else None
-        return self._around.file(path) if path else None
-
-
-def _launches(container: Container, files: _JobFiles) -> bool:
-    return not isinstance(
-        find_launch_line(container.command, container.args, dict(container.env), files.named), Diagnostic
-    )
+def _launches(container: Container, files: JobFiles) -> bool:
+    read = files.named(container)
+    return not isinstance(find_launch_line(container.command, container.args, dict(container.env), read), Diagnostic)
 
 
 def _reread(
     job: TrainingJob,
     context: SizingContext,
-    files: "_JobFiles",
+    files: JobFiles,
     gpus: tuple[Gpu, ...],
     edits: Sequence[SettingEdit],
     *,
     is_done: bool,
 ) -> tuple[Training, bool] | None:
     """Return what the job trains if its launch line had other settings, as `remedies.Reread` says."""
-    parsed = parse_launch(job.command, job.args, dict(job.env), files.named, sized=is_done, edits=edits)
+    read = files.named(job.lead.container)
+    parsed = parse_launch(job.command, job.args, dict(job.env), read, sized=is_done, edits=edits)
     launch = parsed.launch
     if launch is None or parsed.diagnostics:
         return None
@@ -355,7 +341,7 @@ def _problem(  # noqa: PLR0917 - fields of a problem
 def _problems(job: TrainingJob, diagnostics: Iterable[Diagnostic]) -> Iterator[Problem]:
     for diagnostic in diagnostics:
         span = diagnostic.span
-        at = job.lead.container.path if span is None else job.word_path(span.field, span.index)
+        at = variable_path(job, diagnostic.variable) if span is None else job.word_path(span.field, span.index)
         place = job.document.at(at) if span is None else _place(job, span)
         yield diagnostic.to_problem(place, format_path(at))
 

@@ -71,6 +71,7 @@ def size(text: str, *nodes: Node, default: str = "", queue: tuple[str, ...] = ()
         answers=NO_ANSWERS,
         offered=Offered(gpus=gpus, by_queue=bool(queue), nodes=inventory.gpu_shapes),
         file=no_files,
+        config_map=no_files,
     )
     found = size_job(document(text), context, named=named)
     assert found is not None

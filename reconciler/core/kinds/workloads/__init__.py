@@ -64,6 +64,8 @@ def _claim(body: Body) -> Relations:
 
 
 CONFIG_MAP = ("", "ConfigMap")
+_TRAINING = (b"model", b"MODEL", b"SFT_TRAINER", b"distributed_type", b"zero_optimization", b"torchrun", b"accelerate")
+"""Words of the configurations and scripts of trainings, which sizing reads where a job mounts them."""
 NAMESPACE = ("", "Namespace")
 MUTATIONS = (
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
@@ -174,6 +176,8 @@ _STORING = (
     Kind(
         group="",
         kind="ConfigMap",
+        is_definition=True,
+        looked_up=_TRAINING,
         immutable=immutable.data,
         data_limit=_MAX_DATA,
         reference_rule="reference.config-map",

@@ -4,11 +4,13 @@ import base64
 import binascii
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.core.launch.facts import Diagnostic
 from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.settings import flatten, parse_boolean, read_file, setting_from_env
+from reconciler.core.launch.shell.expansion import UNKNOWN
 from reconciler.core.patterns import later
 
 _NAME = "fms-hf-tuning"
@@ -26,17 +28,17 @@ def _read_environment(extraction: Extraction) -> None:
     """
     env = extraction.line.env
     if (encoded := setting_from_env(env, _JSON_BASE64)) is not None and encoded.text:
+        variable, origin = _JSON_BASE64, f"env {_JSON_BASE64}"
         values, diagnostic = _decode(encoded.text)
-        origin = f"env {_JSON_BASE64}"
     elif (path := setting_from_env(env, _JSON_PATH)) is not None and path.text:
+        variable, origin = _JSON_PATH, f"file {path.text}"
         values, diagnostic = read_file(path.text, extraction.read_bytes, f"{_NAME} configuration")
-        origin = f"file {path.text}"
     else:
         return
     if values:
         _reject_flags(extraction, values, origin)
     if diagnostic is not None:
-        extraction.diagnostics.append(diagnostic)
+        extraction.diagnostics.append(replace(diagnostic, variable=variable))
     extraction.launcher.add_file(
         {
             name.removeprefix(_LAUNCHER_PREFIX): value
@@ -60,6 +62,10 @@ def _reject_flags(extraction: Extraction, values: dict[str, str], origin: str) -
 
 
 def _decode(text: str) -> tuple[dict[str, str], Diagnostic | None]:
+    if UNKNOWN in text:
+        message = f"the value of {_JSON_BASE64} is not in the repository, so what it sets is unknown"
+        hint = "write the value out, or take it from a ConfigMap of the repository"
+        return {}, Diagnostic(rule="launch.file", message=message, hint=hint)
     try:
         data = msgspec.json.decode(base64.b64decode(text[:_MAX_BASE64].encode("ascii"), validate=True))
     except (binascii.Error, msgspec.DecodeError, UnicodeError, RecursionError):
