@@ -33,15 +33,62 @@ _ONE_OBJECT = re.compile(
 
 
 _WRITTEN = {
-    "apps.kruise.io": {"CloneSet": "clonesets"},
+    # github.com/openkruise/kruise, config/crd/bases
+    "apps.kruise.io": {
+        "AdvancedCronJob": "advancedcronjobs",
+        "BroadcastJob": "broadcastjobs",
+        "CloneSet": "clonesets",
+        "DaemonSet": "daemonsets",
+        "StatefulSet": "statefulsets",
+    },
+    # github.com/NVIDIA/k8s-nim-operator, config/crd/bases
+    "apps.nvidia.com": {"NIMPipeline": "nimpipelines", "NIMService": "nimservices"},
+    # github.com/volcano-sh/volcano, config/crd/volcano/bases
     "batch.volcano.sh": {"Job": "jobs"},
-    "kubeflow.org": {"Notebook": "notebooks"},
+    # github.com/flux-framework/flux-operator, config/crd/bases
+    "flux-framework.org": {"MiniCluster": "miniclusters"},
+    # github.com/ai-dynamo/grove, operator/api/core/v1alpha1/crds
+    "grove.io": {"PodClique": "podcliques", "PodCliqueSet": "podcliquesets"},
+    # github.com/fluxcd/helm-controller, config/crd/bases
+    "helm.toolkit.fluxcd.io": {"HelmRelease": "helmreleases"},
+    # github.com/kaito-project/kaito, config/crd/bases
+    "kaito.sh": {"InferenceSet": "inferencesets", "RAGEngine": "ragengines", "Workspace": "workspaces"},
+    # github.com/substratusai/kubeai, manifests/crds
+    "kubeai.org": {"Model": "models"},
+    # github.com/kubeflow/katib, manifests/v1beta1/components/crd/experiment.yaml;
+    # github.com/kubeflow/kubeflow, components/notebook-controller/config/crd/bases
+    "kubeflow.org": {"Experiment": "experiments", "Notebook": "notebooks"},
+    # github.com/kubevirt/kubevirt, pkg/virt-operator/resource/generate/components/crds.go
+    "kubevirt.io": {
+        "VirtualMachine": "virtualmachines",
+        "VirtualMachineInstance": "virtualmachineinstances",
+        "VirtualMachineInstanceReplicaSet": "virtualmachineinstancereplicasets",
+    },
+    # github.com/llamastack/llama-stack-k8s-operator, config/crd/bases
+    "llamastack.io": {"LlamaStackDistribution": "llamastackdistributions"},
+    # github.com/SeldonIO/seldon-core, operator/config/crd/bases
+    "machinelearning.seldon.io": {"SeldonDeployment": "seldondeployments"},
+    # github.com/ai-dynamo/dynamo, deploy/cloud/operator/config/crd/bases
+    "nvidia.com": {
+        "DynamoComponentDeployment": "dynamocomponentdeployments",
+        "DynamoGraphDeployment": "dynamographdeployments",
+    },
+    # github.com/vllm-project/aibrix, config/crd/orchestration and config/crd/bases
+    "orchestration.aibrix.ai": {
+        "RayClusterFleet": "rayclusterfleets",
+        "RayClusterReplicaSet": "rayclusterreplicasets",
+        "RoleSet": "rolesets",
+        "StormService": "stormservices",
+    },
+    # github.com/vllm-project/production-stack, operator/config/crd/bases
+    "production-stack.vllm.ai": {"VLLMRuntime": "vllmruntimes"},
+    # github.com/SlinkyProject/slurm-operator, config/crd/bases
+    "slinky.slurm.net": {"NodeSet": "nodesets"},
+    # github.com/sgl-project/rbg, config/crd/bases
+    "workloads.x-k8s.io": {"RoleBasedGroup": "rolebasedgroups"},
 }
-"""Names in URLs of kinds that the shipped rules match, whose definitions are in no module that the Go proxy serves.
-
-Sources: config/crd/bases/apps.kruise.io_clonesets.yaml in github.com/openkruise/kruise,
-config/crd/volcano/bases/batch.volcano.sh_jobs.yaml in github.com/volcano-sh/volcano, and
-components/notebook-controller/config/crd/bases/kubeflow.org_notebooks.yaml in github.com/kubeflow/kubeflow.
+"""Names in URLs of kinds with pods whose definitions are in no module that the Go proxy serves, each with the file of
+its project that says so. All are namespaced. A kind whose definition is not published, as that of RunaiJob, has none.
 """
 
 

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reconciler.adapters import bundle
 from reconciler.core.cel import Activation, Program
 from reconciler.core.config import RuleSetting
 from reconciler.core.documents import read
+from reconciler.core.kinds.kind import ANY_KIND
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.policy.admission import Subject, load
 from reconciler.core.policy.verdict import Result
+from reconciler.core.schemas import Catalogue
 from tests.policies.catalogue import (
     ABOUT_PLANS,
     EXAMPLES,
@@ -285,3 +288,14 @@ spec:
   podSpecOverrides: [{targetJobs: [{name: node}], volumes: [{name: data, hostPath: {path: /data}}]}]
 """
     assert _of(text) == [("no-host-path", Result.DENY)]
+
+
+def test_kinds_with_pods_have_names_in_urls() -> None:
+    """Rules match objects by these names, which no kind is given without its definition."""
+    known = Catalogue(bundle)
+    unnamed = {
+        kind
+        for (group, kind), row in BUILT_IN.items()
+        if row.pods is not None and kind != ANY_KIND and known.resource(group, kind) is None
+    }
+    assert unnamed == {"ElasticJob", "RunaiJob"}
