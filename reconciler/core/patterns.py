@@ -5,6 +5,8 @@ k8s.io/apimachinery/pkg/util/validation.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, AnyStr, cast
 
@@ -22,6 +24,16 @@ class _Later:
         value = getattr(re.compile(*self._expression), name)
         setattr(self, name, value)  # cached on the instance
         return value
+
+
+@contextmanager
+def all_later() -> Iterator[None]:
+    """Let modules that are imported meanwhile compile their expressions on first use."""
+    compile_now, re.compile = re.compile, later  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        re.compile = compile_now
 
 
 # --- names: DNS labels and subdomains, kinds, keys and values of labels -----------------------------------------------

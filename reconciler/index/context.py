@@ -165,8 +165,7 @@ def may_define(raw: bytes, kinds: Kinds) -> bool:
     Compilation refuses definitions whose kind is written with escapes, which this would miss.
     """
     return b"apiVersion" not in raw or any(
-        row.kind.encode() in raw and (not row.looked_up or any(word in raw for word in row.looked_up))
-        for row in kinds.definitions
+        kind in raw and (not words or any(word in raw for word in words)) for kind, words in kinds.definition_words
     )
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reconciler.core.cel.cost import LIMIT
 from reconciler.core.cel.values import MISSING, CelError
 
 _PARAMS = "params"
@@ -41,13 +40,6 @@ Run = Callable[[list[Any]], Any]
 
 class CostExceededError(Exception):
     """An expression costs too much. Unlike other errors, this one ends the expression wherever it occurs."""
-
-
-def charge(env: list[Any], cost: int) -> None:
-    """Add a cost. Raises CostExceededError if the expression costs too much."""
-    env[1] += cost
-    if env[1] > LIMIT:
-        raise CostExceededError
 
 
 class Program:

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
-from yaml import _yaml
-from yaml._yaml import CParser
 
+from reconciler.core.documents.libyaml import CParser, _yaml
 from reconciler.core.patterns import later
 
 PLAIN, QUOTED, COLLECTION = "plain", "quoted", "collection"

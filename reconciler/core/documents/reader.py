@@ -9,10 +9,10 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
-from yaml import MarkedYAMLError, YAMLError
 
 from reconciler.core.documents.builder import Builder
 from reconciler.core.documents.document import Document, Reading
+from reconciler.core.documents.libyaml import MarkedYAMLError, YAMLError
 from reconciler.core.documents.parser import Chunk, LimitExceeded, Limits, MappingNode, YamlNode, compose, split
 from reconciler.core.documents.tree import ambiguous_scalars, bare_tags, child, paths_to
 from reconciler.core.objects import FieldPath, OversizedContent, SourceRef, format_path

@@ -8,9 +8,15 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent, MappingStartEvent, ScalarEvent, YAMLError
-from yaml._yaml import CParser
-
+from reconciler.core.documents.libyaml import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    CParser,
+    MappingStartEvent,
+    ScalarEvent,
+    YAMLError,
+)
 from reconciler.core.documents.parser import (
     PLAIN,
     Chunk,

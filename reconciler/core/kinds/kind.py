@@ -359,6 +359,11 @@ class Kinds(Mapping[KindId, Kind]):
             row for row in self._rows.values() if row.is_definition or row.affects_all_files or row.defines_kinds
         )
 
+    @cached_property
+    def definition_words(self) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
+        """Names of these kinds, and words of which a document has one where others depend on it (empty: always)."""
+        return tuple((row.kind.encode(), row.looked_up) for row in self.definitions)
+
 
 def _guess_pods(body: Body, prefix: str) -> list[PodSet] | None:
     spec = mapping(body.get("spec"))

@@ -174,13 +174,13 @@ class Catalogue:
         form = self._archive.forms.get(f"{body.get('apiVersion')}/{kind}")
         is_built_in = form is not None and kind not in self._custom.get(group, {})
         if form is not None and is_built_in and not has_null(body):
-            return as_stored(body, form)
+            return as_stored(body, form, has_nulls=False)
         served = None if group in OWN_GROUPS or self._is_external(group, kind) else self.served(group, kind)
         if served is None or version not in served.versions:
             return body
         compiled = self._compile(KindName(group=group, version=version, kind=kind), namespaced=served.namespaced)
         if form is not None and is_built_in:
-            return as_stored(with_zeros(body, compiled.schema, compiled.schema), form)
+            return as_stored(with_zeros(body, compiled.schema, compiled.schema), form, has_nulls=True)
         found: Mapping[str, Any] = with_defaults(body, compiled.defaults)
         return found
 

@@ -56,9 +56,9 @@ class _FieldForm(Struct):
 _NESTED = (dict, list)
 
 
-def as_stored(body: Mapping[str, Any], form: KindForm) -> dict[str, Any]:
+def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> dict[str, Any]:
     """Return an object of a built-in kind as it is stored. Values that are not changed are those of `body`."""
-    found: dict[str, Any] = _formed(body, form.tree)
+    found: dict[str, Any] = _formed(body, form.tree, has_nulls=has_nulls)
     version, kind, spec = found["apiVersion"], found["kind"], body.get("spec")
     if (version, kind) == ("v1", "Secret"):
         _encode(found)
@@ -85,7 +85,12 @@ _ZEROS = {"quantity": "0", "byte": ""}
 def has_null(node: Any) -> bool:
     """Whether anything in a value is null."""
     inner = node.values() if isinstance(node, dict) else node
-    return any(value is None or (isinstance(value, _NESTED) and has_null(value)) for value in inner)
+    if None in inner:
+        return True
+    for value in inner:  # noqa: SIM110 - a third of the time of `any` with a generator
+        if isinstance(value, _NESTED) and has_null(value):
+            return True
+    return False
 
 
 def with_zeros(node: Any, root: Schema, schema: Schema) -> Any:
@@ -108,15 +113,17 @@ def _zero(schema: Schema) -> Any:
     return _ZEROS.get(schema.get("format", ""), schema.get("default"))
 
 
-def _formed(node: Any, form: _FieldForm) -> Any:
+def _formed(node: Any, form: _FieldForm, *, has_nulls: bool) -> Any:
     if isinstance(node, dict):
+        found = {key: value for key, value in node.items() if value is not None}
+        for key in form.drops:
+            if not found.get(key, True):
+                del found[key]
         every = form.fields.get("*")
-        found: dict[str, Any] = {}
-        for key, value in node.items():
-            if value is None or (not value and key in form.drops):
-                continue
+        for key in found if every or has_nulls else form.fields.keys() & found.keys():
             below = every or form.fields.get(key)
-            found[key] = _without_nulls(value) if below is None else _formed(value, below)
+            value = found[key]
+            found[key] = _without_nulls(value) if below is None else _formed(value, below, has_nulls=has_nulls)
         for key, value in form.adds.items():
             found.setdefault(key, value)
         if "image" in found and "name" in found and "terminationMessagePath" in form.adds:
@@ -124,7 +131,9 @@ def _formed(node: Any, form: _FieldForm) -> Any:
         return found
     if isinstance(node, list):
         items = form.fields.get("[]")
-        return _without_nulls(node) if items is None else [_formed(item, items) for item in node]
+        if items is not None:
+            return [_formed(item, items, has_nulls=has_nulls) for item in node]
+        return _without_nulls(node) if has_nulls else node
     if form.is_quantity and isinstance(node, str | int | float):
         return canonical(node.strip() if isinstance(node, str) else node)
     return node

@@ -55,7 +55,7 @@ def first_within(text: str, words: tuple[str, ...]) -> int:
     Most texts contain none, and RE2 looks for all words at once.
     """
     with suppress(UnicodeEncodeError):
-        if _any_of(words).search(text) is None:
+        if _any_of(words).search(text.encode()) is None:
             return len(words)
     return next((position for position, word in enumerate(words) if word in text), len(words))
 
@@ -63,7 +63,7 @@ def first_within(text: str, words: tuple[str, ...]) -> int:
 @lru_cache(maxsize=_MOST_KEPT)
 def _any_of(words: tuple[str, ...]) -> Any:
     re2, options = _engine()
-    return re2.compile("|".join(map(re2.escape, words)), options)
+    return re2.compile("|".join(map(re2.escape, words)).encode(), options)
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from reconciler.core.cel.access import check_items, find, find_item, has, index, merge, pairs, select
+from reconciler.core.cel.cost import LIMIT
 from reconciler.core.cel.library.lists import sort_by
-from reconciler.core.cel.program import Run, charge
+from reconciler.core.cel.program import CostExceededError, Run
 from reconciler.core.cel.syntax import Node
 from reconciler.core.cel.values import (
     MISSING,
@@ -25,10 +26,10 @@ from reconciler.core.cel.values import (
 _RUNTIME: dict[str, Any] = {
     function.__name__: function
     for function in (
-        CelError, Optional, charge, check_items, check_key, equal, find, find_item, has, index, kind_of, merge,
-        more_telling, no_overload, pairs, present, select, sort_by, unwrap,
+        CelError, CostExceededError, Optional, check_items, check_key, equal, find, find_item, has, index, kind_of,
+        merge, more_telling, no_overload, pairs, present, select, sort_by, unwrap,
     )
-} | {"MISSING": MISSING, "NONE": NONE}  # fmt: skip
+} | {"LIMIT": LIMIT, "MISSING": MISSING, "NONE": NONE}  # fmt: skip
 """What generated functions use."""
 TYPES = {"string": "str", "bool": "bool", "int": "int", "list": "list", "map": "dict"}
 """The Python types of most values, by the names of their CEL types."""

@@ -48,7 +48,8 @@ class _MacroTranslation:
     def _charge(self, times: str) -> None:
         cost = step_cost(self._node)
         if cost:
-            self._code.line(f"charge(env, {cost}{times})", can_fail=False)
+            self._code.line(f"env[1] += {cost}{times}", can_fail=False)
+            self._code.line("if env[1] > LIMIT: raise CostExceededError", can_fail=False)
 
     def _body(self, node: Node, *, is_branch: bool = True) -> TranslatedValue:
         """Translate a body, which can read the variables of the macro."""
