@@ -1,17 +1,18 @@
-"""Write what the shipped rules know of accelerators, from `core/devices`: `make docs`.
+"""Write what the shipped rules know of accelerators, from `core/devices`, and of kinds, from `pod_places`: `make docs`.
 
 A policy file stands alone, so `policies/*/rule.yaml` repeat the expressions. A test fails if one is out of date.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from reconciler.core import devices
+from tools.pod_places import joined, resource_rule, roles
 
 _POLICIES = Path(__file__).resolve().parents[1] / "policies"
 _INDENT = " " * 8
-_WIDTH = 112
+_OPERATORS = r"(?m)^(      # Kinds of operators.*\n)      - apiGroups:.*\n(?:        .*\n)+"
 _VARIABLE = r"(?m)^(    - name: %s\n      expression: \|-\n)(?:        .*\n|\n)+"
 
 GPUS = """\
@@ -38,24 +39,13 @@ variables.containers.map(group, group.map(cs, cs.filter(c,
     (!(k in c.resources.?limits.orValue({{}})) ||
       (string(c.resources.requests[k]) != string(c.resources.limits[k]) &&
         quantity(string(c.resources.requests[k])) != quantity(string(c.resources.limits[k]))))))
-  .map(c, c.name)))
+  .map(c, c.?name.orValue('main'))))
 """
 
 
 def _listed(names: Iterable[str], indent: str) -> str:
     """Return names as CEL strings, over several lines where there are many."""
-    return _lines([f"'{name}'" for name in names], ", ", indent)
-
-
-def _lines(items: Sequence[str], separator: str, indent: str) -> str:
-    lines = [""]
-    for index, item in enumerate(items):
-        text = item + (separator if index < len(items) - 1 else "")
-        if len(indent) + len(lines[-1]) + len(text) > _WIDTH and lines[-1]:
-            lines[-1] = lines[-1].rstrip()
-            lines.append("")
-        lines[-1] += text
-    return f"\n{indent}".join(lines)
+    return joined([f"'{name}'" for name in names], ", ", indent)
 
 
 def is_device(indent: str) -> str:
@@ -64,7 +54,7 @@ def is_device(indent: str) -> str:
     patterns = [
         f"r'{one}'" for one in (*(f"{text}|" for text in devices.OTHER_DEVICES[:-1]), devices.OTHER_DEVICES[-1])
     ]
-    known = _lines(["r'^(?:'", *patterns, "r')$'"], " + ", indent)
+    known = joined(["r'^(?:'", *patterns, "r')$'"], " + ", indent)
     of_class = f"k.startsWith('{devices.OF_CLASS}')"
     other, like = devices.OTHER_CLASS, devices.LIKE_A_DEVICE
     name = f"k.substring({len(devices.OF_CLASS)}).lowerAscii()"
@@ -76,7 +66,7 @@ def is_device(indent: str) -> str:
 
 
 def expressions() -> dict[str, str]:
-    """Return the expressions of the variables `gpus` and `bad`."""
+    """Return the expressions of the variables `gpus`, `bad` and `roles`."""
     parts = [
         "[" + ", ".join(f"'{name}'" for name in (device, *names)) + "]"
         for device, names in sorted(devices.PARTS.items())
@@ -85,19 +75,23 @@ def expressions() -> dict[str, str]:
         is_device=is_device(" " * 10),
         shares=_listed(sorted(devices.SHARES), " " * 12),
         percent=_listed(sorted(devices.PERCENT), " " * 12),
-        parts=_lines(parts, ", ", " " * 8),
+        parts=joined(parts, ", ", " " * 8),
     )
-    return {"gpus": gpus.rstrip("\n"), "bad": BAD.format(is_device=is_device(" " * 6)).rstrip("\n")}
+    return {
+        "gpus": gpus.rstrip("\n"),
+        "bad": BAD.format(is_device=is_device(" " * 6)).rstrip("\n"),
+        "roles": roles().rstrip("\n"),
+    }
 
 
 def written(text: str, rule: str) -> str:
     """Return the text of a rule with the present expressions."""
     found = expressions()
-    names = ["gpus", *(["bad"] if rule == "gpu-request-equals-limit" else [])]
+    names = ["gpus", "roles", *(["bad"] if rule == "gpu-request-equals-limit" else [])]
     for name in names:
         block = "".join(f"{_INDENT}{line}\n" if line else "\n" for line in found[name].split("\n"))
         text = re.sub(_VARIABLE % name, lambda match, block=block: match[1] + block, text)  # type: ignore[misc]
-    return text
+    return re.sub(_OPERATORS, lambda match: match[1] + resource_rule(rule), text)
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ class Programs:
 
     _built: ClassVar[dict[tuple[object, ...], _Built]] = {}
     _known: ClassVar[dict[tuple[object, ...], Program]] = {}
+    _checked: ClassVar[dict[str, Checked | tuple[CompileError, ...]]] = {}
 
     def __init__(self) -> None:
         self.made: dict[str, bytes] = {}
@@ -56,6 +57,7 @@ class Programs:
             if len(self._built) >= _MOST_KEPT:
                 self._built.clear()
                 self._known.clear()
+                self._checked.clear()
             found = self._built[key] = self._build(policy)
         programs, encoded = found
         self.made.update((name, raw) for name, raw in encoded.items() if self._stored.get(name) != raw)
@@ -94,7 +96,9 @@ class Programs:
                 checked = stored.decode(raw)
                 encoded[key] = raw
                 return checked
-        result = check(expression, declared)
+        result = self._checked.get(key)
+        if result is None:  # shipped rules share variables
+            result = self._checked[key] = check(expression, declared)
         if isinstance(result, Checked):
             encoded[key] = stored.encode(result)
         return result
