@@ -1,6 +1,7 @@
 """`Workspace`: an open config repository, which most use cases start from."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.config import Config
 from reconciler.index.build import CompiledRevision, Runtime
@@ -18,3 +19,7 @@ class Workspace(Struct, frozen=True, kw_only=True, eq=False):
     def compile(self, *, keep_contents: bool = False) -> CompiledRevision:
         """Compile the tree. `keep_contents` keeps the bytes of objects that differ from `rendered/`."""
         return compile_tree(self.runtime, self.tree, self.config, keep_contents=keep_contents)
+
+    def compile_whole(self) -> CompiledRevision:
+        """Compile the tree with all definitions in its context, also those that none of its files looks up."""
+        return compile_tree(replace(self.runtime, reads_all=True), self.tree, self.config)

@@ -1,7 +1,6 @@
 """Build the index: from a revision and the store to compiled files. Only files that are stale are compiled."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import chain, repeat
@@ -68,6 +67,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     cluster: str = ""  # empty: all
     progress: Progress = no_progress
     inventory_namespace: str = "gpu-reconciler"  # on live clusters
+    reads_all: bool = False  # also definitions that no file looks up (`Kind.looked_up`)
 
     @property
     def engine(self) -> str:
@@ -175,21 +175,26 @@ def build_index(
     """
     clusters, sources, known = _chosen(revision.config, runtime.cluster), revision.files.sources, store.records
     unknown = [path for path, blob in sources.items() if path not in known or known[path].blob != blob]
-    definitions = {path for path, record in known.items() if record.is_definition and path in sources}
-    definitions.difference_update(unknown)
+    definitions = {path: known[path].is_needed for path in sources.keys() - unknown if known[path].is_definition}
     changed: dict[str, bytes] = {}
     for path, raw in read_files(runtime.repository, sources, unknown):  # while git still unpacks the rest
         changed[path] = raw
         if may_define(raw, runtime.kinds):
-            definitions.add(path)
+            definitions[path] = may_define(raw, runtime.kinds, always=True)
+    is_whole = runtime.reads_all or any(map(runtime.kinds.looks_up, store.digests))
+    needed = sorted(path for path, is_needed in definitions.items() if is_whole or is_needed)
     parser = CachedParser(store.parsed, runtime.kinds, runtime.catalogue)
-    context = _load_context(runtime, revision, clusters, sorted(definitions), parser, read=changed)
+    context = _load_context(runtime, revision, clusters, needed, parser, read=changed)
     context = replace(context, generations=find_generations(revision.files.rendered))
     digests = DependencyDigests(context)
     stale_sets = {each for each, digest in store.digests.items() if digests.of(each) != digest}
     stale = [path for path in sources if path in changed or known[path].dependencies in stale_sets]
     compilation = _compile(runtime, context, revision, stale, changed, definitions=definitions, keep=keep)
     records = {path: compilation.records.get(path) or known[path] for path in sources}
+    dependencies = digests.of_all(record.dependencies for record in records.values())
+    following = Store(records=records, digests=dependencies, parsed={**parser.used}, totals=store.totals)
+    if not is_whole and any(map(runtime.kinds.looks_up, following.digests)):
+        return replace(build_index(runtime, revision, following, keep=keep), saved=store)
     desired, has_duplicates = rendered_blobs(records.values())
     index = CompiledRevision(
         revision=revision,
@@ -202,22 +207,16 @@ def build_index(
         contents=compilation.contents,
         compiled=compilation.compiled,
         saved=store,
-        store=Store(),
+        store=following,
         parser=parser,
     )
     # Compiled before they had a suffix, or before their job ended.
     outdated = [path for path in context.generations if path in desired] + _unmarked(index)
     if outdated:
         index = compile_again(runtime, index, context, outdated, keep=keep)
-    return replace(
-        index,
-        store=Store(
-            records=index.records,
-            digests=digests.of_all(record.dependencies for record in index.records.values()),
-            parsed={**parser.used},
-            totals=store.totals,
-        ),
-    )
+        dependencies = digests.of_all(record.dependencies for record in index.records.values())
+        following = replace(following, records=index.records, digests=dependencies)
+    return replace(index, store=following)
 
 
 def _unmarked(index: CompiledRevision) -> list[str]:
@@ -238,7 +237,7 @@ def compile_again(
 ) -> CompiledRevision:
     """Return an index in which the source files of rendered paths are compiled in another context."""
     chosen = sorted({index.sources[path] for path in paths})
-    definitions = {path for path in chosen if index.records[path].is_definition}
+    definitions = {path: index.records[path].is_needed for path in chosen if index.records[path].is_definition}
     compilation = _compile(runtime, context, index.revision, chosen, {}, definitions=definitions, keep=keep)
     records = {**index.records, **compilation.records}
     desired, has_duplicates = rendered_blobs(records.values())
@@ -350,7 +349,7 @@ def _compile(
     paths: list[str],
     changed: Mapping[str, bytes],
     *,
-    definitions: AbstractSet[str],
+    definitions: Mapping[str, bool],
     keep: Mapping[str, str] | None,
 ) -> _Compilation:
     sources, rendered = revision.files.sources, revision.files.rendered
@@ -377,6 +376,7 @@ def _compile(
                         file,
                         blob="" if file.exceeded else sources[path],  # evaluated again by the next run
                         is_definition=path in definitions,
+                        is_needed=definitions.get(path, False),
                     ),
                     {one.summary.path: one.content for one in file.objects if needed(file, one)},
                 )

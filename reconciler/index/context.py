@@ -159,13 +159,15 @@ def is_launch_configuration(data: Mapping[str, Any]) -> bool:
     return is_configuration(data)
 
 
-def may_define(raw: bytes, kinds: Kinds) -> bool:
+def may_define(raw: bytes, kinds: Kinds, *, always: bool = False) -> bool:
     """Return whether a file may hold a definition. False positives are possible, false negatives are not.
 
+    always: one that is needed even where no file looks up a kind of which few do (`Kind.looked_up`).
     Compilation refuses definitions whose kind is written with escapes, which this would miss.
     """
     return b"apiVersion" not in raw or any(
-        kind in raw and (not words or any(word in raw for word in words)) for kind, words in kinds.definition_words
+        kind in raw and (not words or (not always and any(word in raw for word in words)))
+        for kind, words in kinds.definition_words
     )
 
 

@@ -41,6 +41,7 @@ class FileRecord(Struct, frozen=True, array_like=True):
     encoded_summaries: bytes
     encoded_findings: bytes  # empty if there are none
     replaceable: str = ""  # paths of jobs that `onImmutableChange` lets replace, joined
+    is_needed: bool = False  # a definition that is read in each run, not only where a file looks it up
 
     @property
     def findings(self) -> FileFindings:
@@ -114,7 +115,9 @@ def _parts(records: Iterable[FileRecord]) -> list[str]:
     return objects.split(SEPARATOR) if objects else []
 
 
-def summarize_file(compiled: CompiledFile, *, blob: str, is_definition: bool) -> FileRecord:
+def summarize_file(
+    compiled: CompiledFile, *, blob: str, is_definition: bool = False, is_needed: bool = False
+) -> FileRecord:
     """Return the record of a compiled file."""
     summaries = [rendered.summary for rendered in compiled.objects]
     findings = FileFindings(compiled.problems, compiled.verdicts, compiled.pending, compiled.exceeded)
@@ -129,4 +132,5 @@ def summarize_file(compiled: CompiledFile, *, blob: str, is_definition: bool) ->
         encoded_summaries=_encoder.encode(summaries),
         encoded_findings=_encoder.encode(findings) if findings != _NO_FINDINGS else b"",
         replaceable=SEPARATOR.join(compiled.replaceable),
+        is_needed=is_needed,
     )

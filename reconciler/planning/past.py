@@ -100,9 +100,14 @@ class PastSources:
 
     def _is_definition(self, path: str, side: int) -> bool:
         if path in self.changed:
-            return may_define(self.changed[path][side] or b"", self._runtime.kinds)
+            return may_define(self.changed[path][side] or b"", self._runtime.kinds, always=not self._looks_up)
         record = self._index.records.get(path)
-        return record is not None and record.is_definition
+        return record is not None and record.is_definition and (record.is_needed or self._looks_up)
+
+    @cached_property
+    def _looks_up(self) -> bool:
+        """Whether any file looks up definitions of kinds of which few do, or did so in the last run."""
+        return any(map(self._runtime.kinds.looks_up, (*self._index.store.digests, *self._index.saved.digests)))
 
     @cached_property
     def _parts(self) -> frozenset[InputPart]:

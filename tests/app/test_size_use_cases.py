@@ -39,7 +39,7 @@ ROW = {"model": "meta-llama/Llama-3.1-8B", "method": "lora", "gpu_model": "NVIDI
 
 def scope(repository: MemoryRepository | None = None, **settings: Any) -> SizingScope:
     """Return what files are sized against: a repository in memory, or settings."""
-    index = open_workspace(repository).compile() if repository else None
+    index = open_workspace(repository).compile_whole() if repository else None
     return SizingScope(
         kinds=BUILT_IN,
         catalogue=wiring.catalogue(),

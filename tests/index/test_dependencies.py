@@ -187,16 +187,23 @@ def test_sized_job_depends_on_the_config_map_that_it_mounts() -> None:
     line = JOB.replace("          containers:\n", mounts).replace("--num_processes 8", "--config_file /run/fsdp.yaml")
     line = line.replace("pytorch\n", "pytorch\n              volumeMounts: [{name: run, mountPath: /run}]\n")
     held = config_map("run").replace("default", "vision").replace("{key: x}", "{fsdp.yaml: 'CONFIG'}")
-    fleet = fleet_of(jobs__own__sized=line, jobs__a__plain=job("plain"))
+    fleet = fleet_of(jobs__a__plain=job("plain"))
     fleet.write("reconciler.yaml", sized_config())
     fleet.write("manifests/run.yaml", held.replace("CONFIG", "{distributed_type: FSDP, num_processes: 8}"))
-    fleet.warm()
+    kind = ("a", ("", "ConfigMap"), "vision")
+    assert kind not in fleet.plan().index.context.definitions  # which no file looks up
+    fleet.write("jobs/own/sized.yaml", line)
+    assert [*fleet.plan().index.context.definitions[kind]] == ["run"]
     needed = DefinitionDependency("", "ConfigMap", "a", "vision", "run")
     assert needed in dependencies_of(fleet, "jobs/own/sized.yaml")
     before = fleet.warm()
     fleet.write("manifests/run.yaml", held.replace("CONFIG", "{distributed_type: FSDP, num_processes: 4}"))
     assert fleet.recompiled() == {"manifests/run.yaml", "jobs/own/sized.yaml"}
     assert fleet.warm() == fleet.cold() != before
+    fleet.write("jobs/own/sized.yaml", JOB)
+    assert kind in fleet.plan().index.context.definitions  # as the base, which is compared, looked it up
+    assert kind not in fleet.plan().index.context.definitions
+    assert fleet.warm() == fleet.cold()
 
 
 def test_sized_job_depends_on_the_flavors_of_its_queue() -> None:
@@ -220,7 +227,7 @@ def test_sized_job_depends_on_the_answer_to_its_own_question() -> None:
     fleet = fleet_of(jobs__a__sized=JOB, jobs__a__other=other)
     fleet.write("reconciler.yaml", sized_config("wrapper, wrapper: {script: tools/wrapper.py}"))
     workspace = fleet.workspace(fleet.cache)
-    index, repository = workspace.compile(), workspace.runtime.repository
+    index, repository = workspace.compile_whole(), workspace.runtime.repository
     scope = SizingScope(
         kinds=BUILT_IN,
         catalogue=index.context.catalogue,

@@ -267,7 +267,7 @@ def _open(files: Sequence[Path], flags: dict[str, Any]) -> "tuple[SizingScope, R
     tables = wiring.sizing_tables()
     settings = standalone_settings(tables, **chosen)
     run = wiring.find_run(flags["repo"], options.setting_flags(flags), options.environment(), files)
-    index = run.workspace.compile() if run else None
+    index = run.workspace.compile_whole() if run else None
     catalogue = run.workspace.runtime.catalogue if run else wiring.catalogue()
     repository = run.workspace.runtime.repository if run else None
     scope = SizingScope(

@@ -110,7 +110,8 @@ class Kind(Struct, frozen=True, kw_only=True):
         render: turns the intent into manifests for `lookup.cluster`.
         evidence: how a document of evidence is read, and what the value is used as.
         is_definition: other documents look it up (`Lookup.defined`), so its files are read before all others.
-        looked_up: words of which a file of a definition has one if others need it; empty: they may need any.
+        looked_up: words of which a file of a definition has one if others need it; empty: they may need any. Such files
+            are read before all others only if one of these looks up the kind, or did so in the last run.
         affects_all_files: a change of it compiles every file again.
         defines_kinds: its documents are CustomResourceDefinitions.
         training: reads the training job of a document, for sizing.
@@ -363,6 +364,10 @@ class Kinds(Mapping[KindId, Kind]):
     def definition_words(self) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
         """Names of these kinds, and words of which a document has one where others depend on it (empty: always)."""
         return tuple((row.kind.encode(), row.looked_up) for row in self.definitions)
+
+    def looks_up(self, dependencies: bytes) -> bool:
+        """Return whether encoded dependencies may name a definition that few files look up (`Kind.looked_up`)."""
+        return any(kind in dependencies for kind, words in self.definition_words if words)
 
 
 def _guess_pods(body: Body, prefix: str) -> list[PodSet] | None:
