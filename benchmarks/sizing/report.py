@@ -49,7 +49,8 @@ _LIMITS = """## Limits of these figures
   that its allocator reserves, all without CUDA's context. As runs of a framework that nobody measured, those of LitGPT,
   torchtune and fsdp_qlora are predicted without what they do not count.
 - Runs of pre-training are predicted without a fit. Those of Megatron-LM are of one 7B model on 8 GPUs; its bytes of a
-  gated feed-forward block were chosen with them in view. No mixture of experts was measured.
+  gated feed-forward block were chosen with them in view. Those of Megatron-SWIFT are comments in scripts, in whole GiB;
+  they include CUDA's context and cached blocks, which the prediction leaves out.
 - torchtitan's figures are what PyTorch reserves; compiled layers and FP8 keep less than predicted, and its versions
   since 2025 less for the loss, too. Its pipelines are predicted for as many microbatches as stages; the runs do not
   say how many they had.

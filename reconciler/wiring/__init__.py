@@ -317,7 +317,7 @@ def run_policy_tests(paths: Sequence[str]) -> "ExampleReport":
 
 # Sizing.
 
-_CONFIG_SUFFIXES = (".json", ".yaml", ".yml")
+_CONFIG_SUFFIXES = (".json", ".toml", ".yaml", ".yml")
 _MAX_CONFIG_BYTES = 1 << 20
 
 

@@ -197,7 +197,11 @@ def asked_question(question: Question, gpus: int) -> Question:
     If the batch cannot be divided, every GPU gets the batch of the job, which makes the effective batch another one.
     """
     same_batch = replace(question, requested_gpus=gpus, max_gpus=gpus, goal=Goal.AVOID_OOM)
-    return same_batch if question.effective_batch % gpus == 0 else replace(same_batch, processes=gpus)
+    return (
+        same_batch
+        if question.effective_batch % question.replicas_of(gpus) == 0
+        else replace(same_batch, processes=gpus)
+    )
 
 
 def requested_candidate(question: Question, decision: Decision, gpus: int) -> Candidate | None:

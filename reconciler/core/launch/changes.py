@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reconciler.core.launch.framework import Framework, Launcher, Overrides
 from reconciler.core.launch.launch import Launch
-from reconciler.core.launch.settings import SettingTable
+from reconciler.core.launch.settings import SettingTable, flag_name
 
 DEEPSPEED_CHANGES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -117,7 +117,7 @@ def apply_edits(edits: Sequence[SettingEdit], launcher: SettingTable, script: Se
         elif edit.owner is SettingOwner.DEEPSPEED:
             script.override(f"deepspeed.{edit.name}", edit.value)
         else:
-            script.override(edit.name, edit.value)
+            script.override(flag_name(edit.name), edit.value)
 
 
 def format_edits(edits: Sequence[SettingEdit], framework: Framework) -> str:

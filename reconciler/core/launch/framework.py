@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -210,6 +211,7 @@ class Extraction:
 
     `script` holds the settings of the script (flags, then files), `launcher` those of the launcher. A fact is in
     `facts`, in `unresolved` (set to a value that is unknown or invalid), in `defaults`, or in none of them.
+    `model_config` describes a model that the line gives by its sizes, with the keys of a `config.json`.
     """
 
     def __init__(self, line: LaunchLine, framework: Framework, read: FileReader) -> None:
@@ -229,6 +231,7 @@ class Extraction:
         self.diagnostics: list[Diagnostic] = []
         self.doubts: list[Diagnostic] = []
         self.length: dict[str, float] = {}
+        self.model_config: dict[str, Any] = {}
 
     def find(self, fact: str) -> Setting | None:
         """Return the script's setting for a fact, by the framework's names."""

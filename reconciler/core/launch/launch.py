@@ -1,6 +1,7 @@
 """A parsed launch line: its words, its place, its facts."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -25,12 +26,16 @@ class Launch(Struct, frozen=True, kw_only=True):
     `unresolved` explains facts that are set to a value that is unknown before the job runs; `unread` are all settings
     that say nothing about a fact, of which `review_flags` judges the effect; `doubts` are values whose effect on memory
     is not modelled. `length` has what ends the run, if stated: `steps` (updates of the weights) or `epochs`.
+    `model_config` has the sizes of a model without a name, by the keys of a `config.json`.
 
     Facts with whole numbers: `batch` (samples per process and step), `global_batch` (of all processes, from
-    AUTOCONF_BATCH_SIZE), `processes` (of all machines), `machines`, `sequence`, `accumulation`, `lora_rank`, `tensor`,
-    `pipeline`. Texts: `model`, `method`, `optimizer`, `attention`, `lora_targets` (comma-separated), `quantisation`
-    (4bit, 8bit, gptq), `strategy`, `offload`, `precision`, `gpu_model`. Booleans (`true`, `false`): `checkpointing`,
-    `fused_loss`. The texts are those of the enumerations in `core.sizing.training` where there is one.
+    AUTOCONF_BATCH_SIZE), `update_batch` (of all processes for an update of the weights), `processes` (of all machines),
+    `machines`, `sequence`, `accumulation`, `lora_rank`; degrees of parallelism `tensor`, `pipeline`, `context`,
+    `expert`, `expert_tensor`, `replicas`, `shards`; `chunks` and `microbatch` of a pipeline, `together` (layers that
+    are recomputed at once). `recomputed` is a fraction. Texts: `model`, `method`, `optimizer`, `attention`, `strategy`,
+    `lora_targets` (comma-separated), `quantisation` (4bit, 8bit, gptq), `offload`, `precision`, `gpu_model`. Booleans
+    (`true`, `false`): `checkpointing`, `fused_loss`. The texts are those of the enumerations in `core.sizing.training`
+    where there is one.
 
     `in_shell`: a shell expands the words, so an edit may write variables. `not_editable` is the reason why the line
     cannot be edited, or empty. `line` and `arguments` (the script's) keep the parsed words, for edits.
@@ -47,6 +52,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     unread: tuple[UnreadSetting, ...] = ()
     doubts: tuple[Diagnostic, ...] = ()
     length: Mapping[str, float] = field(default_factory=dict)
+    model_config: Mapping[str, Any] = field(default_factory=dict)
     not_editable: str = ""
 
     @property

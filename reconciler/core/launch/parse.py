@@ -68,6 +68,7 @@ def parse_launch(
         unread=_unread(extraction),
         doubts=tuple(extraction.doubts),
         length=extraction.length,
+        model_config=extraction.model_config,
         not_editable=_not_editable(line),
     )
     # A missing fact may be among the unknown words; then only those are reported.

@@ -25,6 +25,17 @@ _TRAINING_FLAGS = frozenset(
     )
 )
 _TRAINING_SCRIPT = re.compile(r".*(?:train|finetune|fine_tune|sft|run_clm).*")
+_KNOWN_SCRIPTS = {
+    "run_train.sh": (
+        "CONFIG_FILE",
+        (
+            'torchrun --nproc_per_node="${NGPU:-8}" -m "${TRAIN_FILE:-torchtitan.train}" '
+            '--job.config_file "$CONFIG_FILE" "$@"'
+        ),
+    )
+}
+"""What scripts of frameworks start that are usually called from their repository, and the variable that tells them from
+others of the same name: that of torchtitan, without logging and rendezvous."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _OTHER_PROGRAMS = frozenset(
     {"cd", "echo", "[", "test", "mkdir", "cp", "rm", "ls", "cat", "pip", "printf", "sleep", "true", ":"}
@@ -102,6 +113,9 @@ class _Search:
         if name in _SHELLS:
             self._visit_shell(fields, {**env, **assignments}, source)
             return
+        if _known_script(name, own := {**env, **assignments}):
+            self._visit_file(fields[0].text, _words(fields[1:]), own)
+            return
         invocation = parse_invocation(fields, self.frameworks)
         if invocation is None:
             if UNKNOWN in name and _has_training_flags(fields):
@@ -122,7 +136,7 @@ class _Search:
         at += at < len(fields) and fields[at].text in {"-", "--"}
         if at >= len(fields):
             return
-        arguments = tuple(UNKNOWN_WORDS if field.may_split else field.text for field in fields[at + 1 :])
+        arguments = _words(fields[at + 1 :])
         if not runs_text:
             self._visit_file(fields[at].text, arguments, env)
             return
@@ -136,6 +150,8 @@ class _Search:
 
     def _visit_file(self, path: str, arguments: tuple[str, ...], env: Mapping[str, str | None]) -> None:
         raw = None if UNKNOWN in path else self.files(path)
+        if raw is None and (known := _known_script(program_name(path), env)):
+            raw = known.encode()
         text, problem, hint = "", "", "correct the file"
         if raw is None:
             problem = "is not in the repository, so what it launches is unknown"
@@ -215,6 +231,16 @@ class _Search:
             message=f"no launch line found; expected {expected} or a Python script",
             hint="use one of these commands and set the variables AUTOCONF_*, or exclude the job from sizing",
         )
+
+
+def _words(fields: Sequence[Field]) -> tuple[str, ...]:
+    return tuple(UNKNOWN_WORDS if field.may_split else field.text for field in fields)
+
+
+def _known_script(name: str, env: Mapping[str, str | None]) -> str:
+    """Return what a framework's own script of this name starts; empty if it is another script."""
+    variable, text = _KNOWN_SCRIPTS.get(name, ("", ""))
+    return text if (env.get(variable) or "").endswith(".toml") else ""
 
 
 def _is_training(line: LaunchLine) -> bool:

@@ -4,6 +4,7 @@ Flags are parsed as argparse does: `--name value`, `--name=value`, `-n value`, b
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -220,7 +221,7 @@ class SettingTable:
 
 
 def read_file(path: str, read_bytes: FileReader, title: str) -> tuple[dict[str, str], Diagnostic | None]:
-    """Read a YAML or JSON configuration, flattened (`train.micro_batch_size`), or return why it cannot be read."""
+    """Read a YAML, JSON or TOML file, flattened (`train.micro_batch_size`), or return why it cannot be read."""
     if UNKNOWN in path:
         message, hint = f"the path of the {title} is unknown", "write the path out"
         return {}, Diagnostic(rule="launch.file", message=message, hint=hint)
@@ -237,6 +238,11 @@ def read_file(path: str, read_bytes: FileReader, title: str) -> tuple[dict[str, 
 
 
 def _parse(path: str, raw: bytes) -> tuple[dict[str, Any], str]:
+    if path.endswith(".toml"):
+        try:
+            return tomllib.loads(raw.decode()), ""
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            return {}, str(error)
     if path.endswith(".json") or (raw.lstrip()[:1] == b"{" and not path.endswith((".yaml", ".yml"))):
         try:
             data = msgspec.json.decode(raw)

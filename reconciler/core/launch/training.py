@@ -12,8 +12,13 @@ from reconciler.core.launch.settings import Setting, is_true, parse_boolean
 from reconciler.core.patterns import later
 
 _POSITIVE = later(r"[0-9]{1,9}(?:\.[0-9]{1,4})?")
-_NUMBERS = frozenset({"batch", "sequence", "accumulation", "lora_rank", "pipeline"})
-_SWITCHES = frozenset({"fused_loss", "dora"})
+_NUMBERS = frozenset(
+    (
+        *("batch", "sequence", "accumulation", "lora_rank", "pipeline", "chunks", "expert", "expert_tensor"),
+        *("update_batch", "replicas"),
+    )
+)
+_SWITCHES = frozenset({"fused_loss", "dora", "sequence_parallel"})
 _READ_SEPARATELY = frozenset(
     {"deepspeed", "dtype", "attention", "checkpointing", "tensor", "context", "offloads_activations", "saved_modules"}
 )
@@ -116,7 +121,7 @@ def read_training(extraction: Extraction) -> None:
 
 
 _LENGTHS = {
-    "steps": ("max_steps", "max_train_steps", "train.max_steps", "training.steps"),
+    "steps": ("max_steps", "max_train_steps", "train.max_steps", "training.steps", "train_iters"),
     "epochs": ("num_train_epochs", "num_epochs", "epochs", "train.epochs"),
 }
 """Flags and keys of the frameworks that end a run. A step is one update of the weights."""

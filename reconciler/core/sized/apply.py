@@ -213,7 +213,7 @@ def _apply(document: Document, change: Callable[[DocumentPatch], None], warnings
 def _problems(job: TrainingJob, reasons: SizingReasons) -> list[Problem]:
     layout, question = reasons.chosen.layout, reasons.question
     found = []
-    if layout.effective_batch != question.effective_batch:
+    if question.samples(layout) != question.effective_batch:
         message = f"the layout would change the training: {reasons.batch}"
         found.append(
             _problem(job.document, "sizing.effective-batch", (), message, "choose a batch that divides among the GPUs")

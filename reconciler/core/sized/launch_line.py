@@ -124,7 +124,7 @@ def _batch_flags(launch: Launch, question: Question, writer: _NumberWriter) -> F
     written = batch is not None and batch.span is not None
     if written or layout.batch != question.batch or launch.launcher.explicit:
         flags[script_flag(launch, "batch")] = writer.write(BATCH, layout.batch)
-    if layout.accumulation != question.accumulation:
+    if layout.accumulation != question.accumulation and not question.keeps_batch:  # it follows from what is stated
         flags[script_flag(launch, "accumulation")] = writer.write(ACCUMULATION, layout.accumulation)
     return flags
 

@@ -178,8 +178,12 @@ class SizingReasons(Struct, frozen=True, kw_only=True, eq=False):
     def batch(self) -> str:
         """The effective batch, before and after."""
         layout, question = self.chosen.layout, self.question
-        after = f"{layout.batch} per GPU x {plural(layout.gpus, 'GPU')} x {plural(layout.accumulation, 'step')}"
-        before = f"{question.batch} x {question.processes} x {question.accumulation}"
-        if layout.effective_batch == question.effective_batch:
-            return f"effective batch {layout.effective_batch} = {after}, unchanged ({before})"
-        return f"effective batch {layout.effective_batch} = {after}, instead of {question.effective_batch} ({before})"
+        samples, replicas = question.samples(layout), question.replicas_of(layout.gpus)
+        among = f"{layout.batch} per GPU x {plural(layout.gpus, 'GPU')}"
+        if replicas != layout.gpus:
+            among = f"{layout.batch} per replica x {plural(replicas, 'replica')}"
+        after = f"{among} x {plural(layout.accumulation, 'step')}"
+        before = f"{question.batch} x {question.replicas} x {question.accumulation}"
+        if samples == question.effective_batch:
+            return f"effective batch {samples} = {after}, unchanged ({before})"
+        return f"effective batch {samples} = {after}, instead of {question.effective_batch} ({before})"

@@ -17,7 +17,7 @@ from reconciler.core.sizing.models.lora import (
     saved_parameters,
 )
 from reconciler.core.sizing.question import Question
-from reconciler.core.sizing.resolve import resolve_gpus, resolve_model
+from reconciler.core.sizing.resolve import describe_model, resolve_gpus, resolve_model
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.sizing.throughput.run_length import NO_DATASET, Dataset, total_tokens
 from reconciler.core.sizing.training import (
@@ -122,7 +122,7 @@ class _QuestionBuilder:
         self, tables: SizingTables, selected: str, offered: Sequence[Gpu], files: FileReader, folder: str
     ) -> JobQuestions:
         settings = self._settings
-        model = resolve_model(tables.models, self._value("model", ""), files, folder)
+        model = self._model(tables, files, folder)
         choice = resolve_gpus(
             tables.gpus,
             variable=self._stated("gpu_model"),
@@ -138,7 +138,7 @@ class _QuestionBuilder:
             self._diagnostics.append(replace(choice, span=self._span("gpu_model")))
         self._diagnostics += self._unresolved() or self._missing()
         training = None if isinstance(model, Diagnostic) or self._diagnostics else self._training(model[0])
-        batch, processes = self._batch(1 if training is None else training.group)
+        batch, processes = self._batch(1 if training is None else training.multiple)
         if self._diagnostics or training is None or isinstance(choice, Diagnostic):
             diagnostics = tuple(dict.fromkeys(self._diagnostics))
             return JobQuestions(facts=tuple(self._facts.items()), diagnostics=diagnostics)
@@ -147,7 +147,9 @@ class _QuestionBuilder:
             gpu=choice.gpus[0],
             batch=batch,
             processes=processes,
-            accumulation=int(self._value("accumulation", "1")),
+            accumulation=self._accumulation(training, batch, processes),
+            keeps_batch=bool(self._stated("update_batch")),
+            exact_gpus=self._exact(training),
             requested_gpus=self._requested,
             goal=settings.goal,
             gpus_per_worker=settings.gpus_per_worker,
@@ -157,6 +159,8 @@ class _QuestionBuilder:
             allow_disagreement=settings.allow_disagreement,
             model_version=settings.model_version,
         )
+        if self._diagnostics:
+            return JobQuestions(facts=tuple(self._facts.items()), diagnostics=tuple(dict.fromkeys(self._diagnostics)))
         products = ", ".join(gpu.product for gpu in choice.gpus)
         self._facts["gpu"] = Fact(value=products, snippet="", origin=choice.origin)
         questions = tuple(_for_gpu(gpu, question) for gpu in choice.gpus)
@@ -188,6 +192,13 @@ class _QuestionBuilder:
             for name in ("model", "sequence")
             if not self._stated(name)
         ]
+
+    def _model(self, tables: SizingTables, files: FileReader, folder: str) -> tuple[Architecture, str] | Diagnostic:
+        """Return the model that the line names, or that it describes by its sizes."""
+        name = self._value("model", "")
+        if self._launch.model_config:
+            return describe_model(tables.models, self._launch.model_config, name)
+        return resolve_model(tables.models, name, files, folder)
 
     def _training(self, architecture: Architecture) -> Training | None:
         method = self._method()
@@ -223,6 +234,14 @@ class _QuestionBuilder:
             pipeline=int(self._value("pipeline", "1")),
             context=int(self._value("context", "1")),
             sequence_parallel=self._flag("sequence_parallel"),
+            expert=int(self._value("expert", "1")),
+            expert_tensor=int(self._stated("expert_tensor") or 0),
+            chunks=int(self._value("chunks", "1")),
+            microbatch=int(self._stated("microbatch") or 0),
+            replicas=int(self._value("replicas", "1")),
+            recomputed=float(self._stated("recomputed") or 1.0),
+            together=int(self._stated("together") or 1),
+            keeps_products=self._flag("keeps_products"),
             lora_rank=rank,
             lora_targets=targets,
             saved_modules=saved,
@@ -286,15 +305,32 @@ class _QuestionBuilder:
             self._report("sizing.lora-target", "saved_modules", message, "correct the name")
         return modules
 
-    def _batch(self, group: int) -> tuple[int, int]:
-        """Return the samples per process and the number of processes, of which `group` share each sample."""
+    def _exact(self, training: Training) -> int | None:
+        """Return the number of GPUs that the degrees on the line multiply to, if they leave none open."""
+        shards = self._stated("shards")
+        return training.group * training.replicas * int(shards) if shards else None
+
+    def _accumulation(self, training: Training, batch: int, processes: int) -> int:
+        """Return the steps of an update: stated, or what is left of all its samples for each replica."""
+        samples = self._stated("update_batch")
+        if not samples:
+            return int(self._value("accumulation", "1"))
+        replicas = max(1, processes // training.group)
+        steps, rest = divmod(int(samples), batch * replicas)
+        if rest or not steps:
+            message = f"a batch of {samples} does not divide among {replicas} replicas with {batch} samples each"
+            self._report("sizing.batch", "update_batch", message, "correct the batch, or the number of processes")
+        return max(1, steps)
+
+    def _batch(self, multiple: int) -> tuple[int, int]:
+        """Return the samples per process and the number of processes, which is a multiple of those that share work."""
         processes = self._processes()
-        if processes % group:
+        if processes % multiple:
             if self._facts["processes"].snippet:
-                message = f"{processes} processes are not a multiple of the {group} that share each sample"
+                message = f"{processes} processes are not a multiple of the {multiple} that share samples or experts"
                 self._report("sizing.batch", "processes", message, "correct the number of processes")
                 return 1, 1
-            processes = group * -(-processes // group)
+            processes = multiple * -(-processes // multiple)
         per_process = self._stated("batch")
         if per_process:
             return int(per_process), processes

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from reconciler.core.config import Goal
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.training import Training
+from reconciler.core.sizing.training import Layout, Training
 
 __all__ = ["EngineQuestion", "Goal", "Question", "digest", "engine_question"]
 
@@ -21,8 +21,9 @@ _DIGEST_LENGTH = 32
 class Question(Struct, frozen=True, kw_only=True):
     """A training, the GPU product to run it on, and the limits of the search.
 
-    `batch` (samples per device and step), `processes` and `accumulation` are those of the job; their product is the
-    effective batch that every candidate keeps. `requested_gpus` is what the job requests today.
+    `batch` (samples per device and step), `processes` and `accumulation` are those of the job; their product (over the
+    processes that share samples) is the effective batch that every candidate keeps. `requested_gpus` is what the job
+    requests today.
     """
 
     training: Training
@@ -34,6 +35,8 @@ class Question(Struct, frozen=True, kw_only=True):
     goal: Goal = Goal.MIN_GPU
     gpus_per_worker: int = 8
     max_gpus: int = 64
+    keeps_batch: bool = False  # the batch per device stays: the line states the samples of an update
+    exact_gpus: int | None = None  # the degrees of parallelism on the line leave no other number
     is_uncertain: bool = False  # the line has flags whose effect on memory is not known
     safety: float = 0.08  # memory to keep free, as a fraction of the estimate
     allow_paged: bool = False  # accept layouts that fit only by paging (about 20 times slower)
@@ -48,14 +51,27 @@ class Question(Struct, frozen=True, kw_only=True):
         return self.safety + (UNCERTAINTY if self.is_uncertain else 0.0)
 
     @property
+    def replicas(self) -> int:
+        """Groups of GPUs that work on samples of their own."""
+        return self.replicas_of(self.processes)
+
+    def replicas_of(self, gpus: int) -> int:
+        """Return the groups among so many GPUs."""
+        return max(1, gpus // self.training.group)
+
+    @property
     def effective_batch(self) -> int:
         """Samples per update of the weights."""
-        return self.batch * self.processes * self.accumulation
+        return self.batch * self.replicas * self.accumulation
 
     @property
     def global_batch(self) -> int:
         """Samples per step over all GPUs, without accumulation, as ado-autoconf counts."""
-        return self.batch * self.processes
+        return self.batch * self.replicas
+
+    def samples(self, layout: Layout) -> int:
+        """Return the samples per update of the weights in a layout."""
+        return layout.batch * self.replicas_of(layout.gpus) * layout.accumulation
 
 
 class EngineQuestion(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Resolve the model and the GPU products that a job names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -128,6 +128,26 @@ def _config_paths(written: str, folder: str) -> tuple[str, ...]:
 
 def _join(*parts: str) -> str:
     return "/".join(part.strip("/") for part in parts if part.strip("/"))
+
+
+def describe_model(table: ModelTable, config: Mapping[str, Any], name: str) -> tuple[Architecture, str] | Diagnostic:
+    """Return the architecture of a model that a launch line gives by its sizes, with the keys of a `config.json`.
+
+    `vocabulary_of` names the model whose tokenizer is used, and `vocabulary_multiple` is what its size is padded to.
+    """
+    entries = config.get("vocab_size")
+    if entries is None:
+        known = table.find(str(config.get("vocabulary_of", "")))
+        if known is None:
+            message = f"the vocabulary of {str(config.get('vocabulary_of'))[:_MAX_SHOWN_MODEL]!r} is unknown"
+            return Diagnostic(rule="sizing.model", message=message, hint="set it on the line: --vocab-size")
+        entries = known.vocabulary
+    multiple = int(config.get("vocabulary_multiple", 1))
+    parsed = parse_model_config({**config, "vocab_size": -(-int(entries) // multiple) * multiple}, name)
+    if isinstance(parsed, str):
+        message = f"cannot size the model of the launch line: {parsed}"
+        return Diagnostic(rule="sizing.model", message=message, hint="correct its flags")
+    return parsed, "the launch line"
 
 
 def _parse(table: ModelTable, raw: bytes, path: str, written: str) -> tuple[Architecture, str] | Diagnostic:

@@ -28,6 +28,7 @@ class Parallelism(Struct, frozen=True):
     pipeline: int = 1
     context: int = 1
     expert: int = 1
+    expert_tensor: int = 0
     chunks: int = 1
     microbatches: int = 0
     replicas: int = 1
@@ -173,7 +174,7 @@ _DEGREE = re.compile(r"(?P<kind>[a-z]+)(?: parallel| degree)? ?(?P<degree>[1-9]\
 _DEGREES: Mapping[str, str] = MappingProxyType(
     {"tp": "tensor", "tensor": "tensor", "pp": "pipeline", "pipeline": "pipeline"}
     | {"cp": "context", "context": "context"}
-    | {"ep": "expert", "expert": "expert", "vp": "chunks", "chunks": "chunks"}
+    | {"ep": "expert", "expert": "expert", "etp": "expert_tensor", "vp": "chunks", "chunks": "chunks"}
     | {"microbatches": "microbatches", "hsdp": "replicas", "replicas": "replicas"}
 )
 _SEQUENCE_PARALLEL = frozenset({"sp", "sequence parallel"})
@@ -182,8 +183,8 @@ _SEQUENCE_PARALLEL = frozenset({"sp", "sequence parallel"})
 def parse_parallelism(text: str) -> Parallelism | None:
     """Parse a strategy and what follows after `+` or `,`: offload, `TP 2`, `PP 4`, `CP 2`, `SP`; None if it is unknown.
 
-    `EP` divides experts, `VP` are the chunks of a stage, `microbatches` those of a pipeline, `HSDP` replicas of shards;
-    `SP` is sequence parallelism, which divides the inputs of layers among the GPUs of tensor parallelism.
+    `EP` and `ETP` divide experts, `VP` are the chunks of a stage, `microbatches` those of a pipeline, `HSDP` replicas of
+    shards; `SP` is sequence parallelism, which divides the inputs of layers among the GPUs of tensor parallelism.
     """
     found = Parallelism()
     for part in re.split(r"[+,]", text):

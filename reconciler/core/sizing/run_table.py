@@ -84,8 +84,9 @@ def _parse(row: Mapping[str, str], tables: SizingTables, known: Architecture | N
         pipeline=parallelism.pipeline,
         context=parallelism.context,
         expert=parallelism.expert,
+        expert_tensor=parallelism.expert_tensor,
         chunks=parallelism.chunks,
-        microbatches=parallelism.microbatches or (parallelism.pipeline if layout.accumulation == 1 else 0),
+        microbatch=_microbatch(parallelism, layout),
         replicas=parallelism.replicas,
         keeps_products=normalize(row.get("checkpointing", "")) == "selective",
         sequence_parallel=parallelism.sequence_parallel or defaults.sequence_parallel,
@@ -165,6 +166,12 @@ def _strategy(parallelism: Parallelism, defaults: FrameworkDefaults, layout: Lay
     if parallelism.either and layout.gpus > _HYBRID_GROUP and layout.workers > 1:
         return Strategy.FSDP_HYBRID
     return parallelism.strategy
+
+
+def _microbatch(parallelism: Parallelism, layout: Layout) -> int:
+    """Return the samples of a microbatch: by default, there are as many as stages, or as steps of an accumulation."""
+    parts = parallelism.microbatches or (parallelism.pipeline if layout.accumulation == 1 else 0)
+    return -(-layout.batch // parts) if parts else 0
 
 
 def _lookup(row: Mapping[str, str], column: str, known: Mapping[str, _T]) -> _T:

@@ -11,6 +11,7 @@ from reconciler.core.values import plural
 if TYPE_CHECKING:  # every plan imports this module, few size anything
     from reconciler.core.sizing.decision import Candidate, Decision
     from reconciler.core.sizing.question import Question
+    from reconciler.core.sizing.training import Training
 
 _MAX_REJECTED = 2
 _MAX_COUNTS = 4
@@ -104,7 +105,7 @@ def describe_question(question: "Question", defaults: Sequence[tuple[str, str]])
     training = question.training
     billions = training.architecture.parameters / 1e9
     rank = f" r {training.lora_rank}" if training.method.has_adapters else ""
-    factors = f"{question.batch} x {question.processes}"
+    factors = f"{question.batch} x {question.replicas}"
     steps = f" x {question.accumulation}" if question.accumulation > 1 else ""
     words = [
         f"{training.architecture.name} ({billions:.3g} B)",
@@ -115,6 +116,7 @@ def describe_question(question: "Question", defaults: Sequence[tuple[str, str]])
         f"{training.precision}, {training.optimizer}, {training.strategy}",
         "checkpointing" if training.checkpointing else "no checkpointing",
         str(training.attention),
+        *_degrees(training),
     ]
     by_origin: dict[str, list[str]] = {}
     for name, origin in defaults:
@@ -122,6 +124,13 @@ def describe_question(question: "Question", defaults: Sequence[tuple[str, str]])
             by_origin.setdefault(origin, []).append(name.replace("_", " "))
     origins = [f"{', '.join(names)}: {origin}" for origin, names in by_origin.items()]
     return ", ".join(words) + (f"; defaults: {'; '.join(origins)}" if origins else "")
+
+
+def _degrees(training: "Training") -> list[str]:
+    """Return how GPUs share a sample, its experts and the shards."""
+    degrees = {"tensor": training.tensor, "pipeline": training.pipeline, "context": training.context}
+    degrees |= {"expert": training.expert, "replicas": training.replicas}
+    return [f"{name} {degree}" for name, degree in degrees.items() if degree > 1]
 
 
 _SHOWN_DEFAULTS = frozenset(

@@ -207,7 +207,7 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     expert: int = 1  # GPUs among which the experts of a layer are divided
     expert_tensor: int = 0  # degree of tensor parallelism of the experts; 0: that of the other matrices
     chunks: int = 1  # parts of the model that a stage of an interleaved pipeline holds (arXiv 2104.04473, section 2.2)
-    microbatches: int = 0  # into which a pipeline divides the batch of a GPU; 0: the steps of an accumulation
+    microbatch: int = 0  # samples of the parts into which a pipeline divides a batch; 0: it takes them step by step
     replicas: int = 1  # groups of GPUs that hold all shards each (HSDP); 1: with `fsdp-hybrid`, the nodes
     recomputed: float = 1.0  # fraction of the layers that checkpointing recomputes; the others keep everything
     together: int = 1  # layers that are recomputed at once: only the input of the first one is kept
@@ -263,11 +263,6 @@ class Layout(Struct, frozen=True, kw_only=True):
     workers: int = 1
     batch: int = 1
     accumulation: int = 1
-
-    @property
-    def effective_batch(self) -> int:
-        """Samples per update of the weights."""
-        return self.gpus * self.batch * self.accumulation
 
     @property
     def gpus_per_worker(self) -> int:

@@ -11,6 +11,7 @@ from reconciler.core.launch import FRAMEWORKS, Framework, parse_launch, review_f
 from reconciler.core.launch.changes import SettingEdit, SettingOwner, edits_for, format_edits, is_configured_by_file
 from reconciler.core.launch.launch import Launch
 from reconciler.core.launch.launchers import LAUNCHERS
+from reconciler.core.launch.settings import flag_name
 from tests.core.sizing.tables import TABLES
 
 VALUES = {"rank": "16", "degree": "2"}
@@ -27,6 +28,12 @@ LINES = {
     "llama-recipes": "torchrun --nproc_per_node 4 -m llama_recipes.finetuning --model_name meta-llama/Llama-3.1-8B",
     "deepspeed-chat": f"deepspeed --num_gpus 4 main.py {MODEL} --data_split 10,0,0",
     "axolotl": "axolotl train a.yaml --num-processes 4",
+    "megatron-lm": "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 8 --hidden-size 1024 --vocab-size 32000 "
+    "--num-attention-heads 16 --micro-batch-size 1 --seq-length 2048 --bf16",
+    "megatron-swift": "NPROC_PER_NODE=4 megatron sft --model Qwen/Qwen2.5-7B --max_length 2048 "
+    "--use_distributed_optimizer false",
+    "torchtitan": "torchrun --nproc_per_node 4 -m torchtitan.train --job.config_file a.toml "
+    "--parallelism.data_parallel_shard_degree 1 --activation_checkpoint.mode none",
     "llama-factory": "llamafactory-cli train a.yaml",
 }
 FILES: dict[str, dict[str, Any]] = {
@@ -46,6 +53,7 @@ FILES: dict[str, dict[str, Any]] = {
         "disable_gradient_checkpointing": True,
     },
 }
+TOML = b'[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'
 FACTS = {
     "checkpointing": ("checkpointing", "true"),
     "fused-loss": ("fused_loss", "true"),
@@ -54,6 +62,9 @@ FACTS = {
     "4-bit-base": ("method", "qlora"),
     "fsdp-full": ("strategy", "fsdp-full"),
     "fsdp-full all": ("offload", "all"),
+    "zero-1": ("strategy", "zero-1"),
+    "tensor": ("tensor", "2"),
+    "sequence-parallel": ("sequence_parallel", "true"),
     "zero-2": ("strategy", "zero-2"),
     "zero-3": ("strategy", "zero-3"),
     "zero-2 optimizer": ("offload", "optimizer"),
@@ -83,7 +94,7 @@ def read(name: str, line: str, edits: tuple[SettingEdit, ...] = (), content: dic
     def files(path: str) -> bytes | None:
         if (stages := DEEPSPEED_FILES.get(path.rpartition("/")[2])) is not None:
             return json.dumps({"zero_optimization": stages}).encode()
-        return configuration
+        return TOML if path.endswith(".toml") else configuration
 
     parsed = parse_launch(("bash", "-c", line), (), {}, files, edits=edits)
     assert parsed.diagnostics == ()
@@ -118,7 +129,7 @@ def test_the_line_says_the_change(name: str, change: str) -> None:
     if change not in {"lora", "4-bit-base"}:  # nothing else changes but what follows from sharding
         changed = {key for key in {*before.facts, *after.facts} if before.fact(key) != after.fact(key)}
         shards = "fsdp" in change or "zero" in change
-        assert changed <= ({fact, "strategy", "offload", "precision", "checkpointing"} if shards else {fact})
+        assert changed <= ({fact, "strategy", "shards", "offload", "precision", "checkpointing"} if shards else {fact})
 
 
 @pytest.mark.parametrize(("name", "change"), [pair for pair in NAMED if pair[1] in FACTS])
@@ -168,7 +179,7 @@ def test_the_names_are_those_of_the_framework(name: str, change: str) -> None:
     edits = edits_for(change, BY_NAME[name], None, VALUES) or ()
     for edit in edits:
         owner = "accelerate" if edit.owner is SettingOwner.LAUNCHER else name
-        assert TABLES.flags.effect(owner, edit.name) != "unknown", edit
+        assert TABLES.flags.effect(owner, flag_name(edit.name)) != "unknown", edit
 
 
 def test_the_launchers_names_are_known() -> None:

@@ -270,7 +270,7 @@ REFUSED = {
     ),
     "ms-swift: device_map": ("swift sft --model Qwen/Qwen2.5-7B --max_length 9 --device_map auto", {}, "one by one"),
     "ms-swift: Unsloth": ("swift sft --model Qwen/Qwen2.5-7B --max_length 9 --tuner_backend unsloth", {}, "kernels"),
-    "ms-swift: Megatron": ("megatron sft --load Qwen2.5-7B-mcore --tensor_model_parallel_size 4", {}, "Megatron"),
+    "ms-swift: Megatron": ("megatron rlhf --load Qwen2.5-7B-mcore --max_length 9", {}, "not supervised"),
     "a script with Unsloth": ("python train_unsloth.py --model_name org/model --max_seq_length 9", {}, "Unsloth"),
     "torchtitan": ("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file c.toml", {}, "torchtitan"),
     "TRL: a missing file of accelerate": (f"trl sft {QWEN} --accelerate_config my.yaml", {}, "not in the repository"),

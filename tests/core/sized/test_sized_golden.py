@@ -69,7 +69,7 @@ def test_sized_as_recorded(name: str, judged: Judge) -> None:
     found = sized(name)
     asked, chosen = CASES[name]
     assert chosen.chosen is not None
-    assert chosen.chosen.layout.effective_batch == asked.effective_batch
+    assert asked.samples(chosen.chosen.layout) == asked.effective_batch
     assert [problem.rule for problem in found.problems] == (
         ["sizing.machine-rank"] if name in {"pytorchjob", "appwrapper"} else []
     )

@@ -108,7 +108,47 @@ def test_tensor_parallel_copies_are_whole() -> None:
     asking = question(training=training(tensor=4), batch=8)
     decision = decide(asking, estimator=fits_from(1), speed=steady)
     assert gpus_of(decision) == 4
-    assert "4 GPUs share each sample" in decision.candidates[0].text
+    assert [one.layout.gpus for one in decision.candidates] == [4]
+    asked = replace(asking, goal=Goal.AVOID_OOM, requested_gpus=6)
+    assert "4 GPUs share each sample" in decide(asked, estimator=fits_from(1), speed=steady).candidates[0].text
+
+
+def test_only_multiples_of_what_parallelism_shares_are_tried() -> None:
+    """Tensor 8 and pipeline 4 share each sample among 32 GPUs; of 6 on a node, whole nodes are 24, 48 ..."""
+    parallel = training(tensor=8, pipeline=4)
+    assert gpu_counts(question(training=parallel, gpus_per_worker=8, max_gpus=128)) == [32, 64, 96, 128]
+    assert gpu_counts(question(training=training(tensor=4, pipeline=3), gpus_per_worker=6, max_gpus=64)) == [
+        *(12, 24, 36, 48, 60),
+    ]
+    experts = training(expert=8, expert_tensor=1, pipeline=2, tensor=2)
+    assert gpu_counts(question(training=experts, gpus_per_worker=8, max_gpus=64)) == [16, 32, 48, 64]
+    copies = training(replicas=4, strategy=Strategy.FSDP_HYBRID)
+    assert gpu_counts(question(training=copies, gpus_per_worker=8, max_gpus=16)) == [4, 8, 16]
+
+
+def test_more_gpus_than_allowed_that_share_samples_are_an_obstacle() -> None:
+    decision = decide(question(training=training(tensor=8, pipeline=16), max_gpus=64), speed=steady)
+    assert decision.chosen is None
+    assert decision.candidates[0].text == "128 GPUs share samples or experts, and at most 64 are allowed"
+
+
+def test_degrees_that_leave_no_choice() -> None:
+    """HSDP with 2 replicas of 4 shards is 8 GPUs, and no other number."""
+    asking = question(batch=8, exact_gpus=8)
+    assert gpu_counts(asking) == [8]
+    other = replace(asking, goal=Goal.AVOID_OOM, requested_gpus=4)
+    assert gpu_counts(other) == [4, 8]
+    decision = decide(other, estimator=fits_from(1), speed=steady)
+    assert gpus_of(decision) == 8
+    assert decision.candidates[0].text == "the degrees of parallelism on the line multiply to 8 GPUs, not to 4"
+
+
+def test_a_stated_global_batch_keeps_the_microbatch() -> None:
+    """Megatron accumulates what its replicas do not hold at once."""
+    asking = question(training=training(tensor=2), batch=1, processes=16, accumulation=4, keeps_batch=True)
+    assert asking.effective_batch == 32
+    layouts = [one.layout for one in decide(asking, estimator=fits_from(4), speed=steady).candidates]
+    assert [(one.gpus, one.batch, one.accumulation) for one in layouts] == [(2, 1, 32), (4, 1, 16)]
 
 
 def test_nothing_fits() -> None:
@@ -577,7 +617,7 @@ def sliding(weight: float, activation: float) -> Any:
 def test_every_layout_keeps_the_effective_batch(asking: Question) -> None:
     for found in all_layout_options(asking):
         for layout in found.layouts:
-            assert layout.effective_batch == asking.effective_batch
+            assert asking.samples(layout) == asking.effective_batch
             assert layout.gpus % layout.workers == 0
             assert layout.gpus_per_worker <= asking.gpus_per_worker
         assert bool(found.layouts) != bool(found.obstacle)
@@ -595,7 +635,7 @@ def test_a_decision_is_sound(asking: Question, weight: float, activation: float,
         return
     found = decision.chosen
     assert found in decision.candidates
-    assert found.layout.effective_batch == asking.effective_batch
+    assert asking.samples(found.layout) == asking.effective_batch
     assert found.estimate is not None
     assert found.estimate.floor_gib <= asking.gpu.memory_gib
     if found.reason == "ok":

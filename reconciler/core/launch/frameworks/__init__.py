@@ -14,7 +14,9 @@ from reconciler.core.launch.frameworks.fms import FMS
 from reconciler.core.launch.frameworks.litgpt import LITGPT
 from reconciler.core.launch.frameworks.llama_factory import LLAMA_FACTORY
 from reconciler.core.launch.frameworks.llama_recipes import LLAMA_RECIPES
-from reconciler.core.launch.frameworks.ms_swift import MEGATRON_SWIFT, MS_SWIFT
+from reconciler.core.launch.frameworks.ms_swift import MS_SWIFT
+from reconciler.core.launch.frameworks.pretraining.megatron import MEGATRON, MEGATRON_SWIFT
+from reconciler.core.launch.frameworks.pretraining.torchtitan import TORCHTITAN
 from reconciler.core.launch.frameworks.qwen import QWEN
 from reconciler.core.launch.frameworks.reinforcement.openrlhf import OPENRLHF
 from reconciler.core.launch.frameworks.reinforcement.verl import VERL, VERL_SFT
@@ -22,7 +24,7 @@ from reconciler.core.launch.frameworks.script import SCRIPT, TRAINER_SCRIPT
 from reconciler.core.launch.frameworks.torchtune import TORCHTUNE
 from reconciler.core.launch.frameworks.transformers import TRANSFORMERS
 from reconciler.core.launch.frameworks.trl import TRL
-from reconciler.core.launch.frameworks.unsupported import MEGATRON, NEMO, TORCHTITAN, UNSLOTH_SCRIPT
+from reconciler.core.launch.frameworks.unsupported import MEGATRON_OTHERS, NEMO, UNSLOTH_SCRIPT
 from reconciler.core.launch.settings import script_arguments
 
 FRAMEWORKS: tuple[Framework, ...] = (
@@ -37,6 +39,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
     UNSLOTH,
     UNSLOTH_SCRIPT,
     MEGATRON,
+    MEGATRON_OTHERS,
     TORCHTITAN,
     NEMO,
     OPENRLHF,

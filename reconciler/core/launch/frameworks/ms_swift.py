@@ -37,16 +37,6 @@ _ROLLOUT = RolloutFlags(
     has_reference=True,
 )
 
-MEGATRON_SWIFT = Framework(
-    name="megatron-swift",
-    source="",
-    unsupported="trains with Megatron-LM: its parallelism and memory are not modelled",
-    commands=(Command(program="megatron", verbs=later("sft|pt|rlhf"), read_processes=_read_counts),),
-    programs=later(r"swift\.cli\._megatron\.\w+|(?:.*/)?swift/cli/_megatron/\w+\.py"),
-    settings={"model": ("model", "load", "mcore_model"), "batch": ("micro_batch_size",), "sequence": ("max_length",)},
-    defaults={},
-)
-
 MS_SWIFT = Framework(
     name="ms-swift",
     source="ms-swift",

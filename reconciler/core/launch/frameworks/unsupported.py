@@ -14,20 +14,15 @@ UNSLOTH_SCRIPT = Framework(
     settings=_SETTINGS,
     defaults={},
 )
-MEGATRON = Framework(
+MEGATRON_OTHERS = Framework(
     name="megatron",
     source="",
-    unsupported="trains with Megatron-LM, whose parallelism and memory are not modelled",
-    programs=later(r"(?:.*/)?(?:pretrain_(?:gpt|llama|mamba|t5|bert|vlm)\w*|megatron_\w+)\.py|megatron\..*"),
+    unsupported="trains with Megatron-LM, of which only decoders and supervised training are modelled",
+    programs=later(
+        r"(?:.*/)?(?:pretrain_(?:mamba|hybrid|t5|bert|vlm|ict|vision\w*)\w*|train_rl|megatron_\w+)\.py|megatron\..*"
+        r"|swift\.cli\._megatron\.\w+|(?:.*/)?swift/cli/_megatron/\w+\.py"
+    ),
     matches=lambda _script, flags: {"tensor_model_parallel_size", "micro_batch_size"} <= flags,
-    settings=_SETTINGS,
-    defaults={},
-)
-TORCHTITAN = Framework(
-    name="torchtitan",
-    source="",
-    unsupported="trains with torchtitan, whose parallelism is not modelled",
-    programs=later(r"torchtitan\..*|(?:.*/)?torchtitan/\w+\.py"),
     settings=_SETTINGS,
     defaults={},
 )

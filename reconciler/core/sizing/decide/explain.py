@@ -101,7 +101,9 @@ def _batch_change(question: Question, layout: Layout) -> str:
     if (layout.gpus, layout.batch, layout.accumulation) == (question.processes, question.batch, question.accumulation):
         return ""
     steps = f" x {layout.accumulation} steps" if layout.accumulation > 1 else ""
-    product = f"{plural(layout.batch, 'sample')} per GPU x {layout.gpus}{steps}"
+    replicas = question.replicas_of(layout.gpus)
+    each = "GPU" if replicas == layout.gpus else f"replica of {question.training.group} GPUs"
+    product = f"{plural(layout.batch, 'sample')} per {each} x {replicas}{steps}"
     return f"{product} keep the effective batch of {question.effective_batch}"
 
 

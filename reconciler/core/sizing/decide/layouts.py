@@ -39,29 +39,47 @@ def all_layout_options(question: Question) -> Iterator[LayoutOptions]:
 def gpu_counts(question: Question) -> list[int]:
     """Return the numbers of GPUs to try: powers of two, and above one node also multiples of a node.
 
-    For the goal avoid-oom: the requested number, then the powers of two above it.
+    If GPUs share samples, experts or shards, a number is a power of two times those that do, and nodes are whole
+    multiples of them. For the goal avoid-oom: the requested number, then those powers above it.
     """
-    most, per_worker = question.max_gpus, question.gpus_per_worker
-    powers = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most]
+    most, per_worker, multiple = question.max_gpus, question.gpus_per_worker, question.training.multiple
+    powers = [multiple << exponent for exponent in range(most.bit_length()) if multiple << exponent <= most]
+    exact, requested = question.exact_gpus, question.requested_gpus or question.processes
+    if exact is not None:
+        return sorted({exact, requested} if question.goal is Goal.AVOID_OOM else {exact})
     if question.goal is Goal.AVOID_OOM:
-        requested = question.requested_gpus or question.processes
         return [requested, *(power for power in powers if power > requested)]
     whole_nodes = range(2 * per_worker, min(most, _MAX_MULTIPLES * per_worker) + 1, per_worker)
-    return sorted({*powers, *whole_nodes})
+    return sorted({*powers, *(nodes for nodes in whole_nodes if nodes % multiple == 0)}) or [multiple]
 
 
 def layout_options(question: Question, gpus: int) -> LayoutOptions:
     """Return the layouts for a number of GPUs, on the fewest nodes with an equal number each."""
     workers = _workers(gpus, question.gpus_per_worker)
-    group = question.training.group
-    if gpus % group:
-        obstacle = f"{group} GPUs share each sample (tensor x pipeline x context); {gpus} is not a multiple of that"
+    if obstacle := _obstacle(question, gpus):
         return LayoutOptions(gpus, workers, obstacle=obstacle)
     pairs, obstacle = _batch_pairs(question, gpus)
     layouts = tuple(
         Layout(gpus=gpus, workers=workers, batch=batch, accumulation=accumulation) for batch, accumulation in pairs
     )
     return LayoutOptions(gpus, workers, layouts, obstacle)
+
+
+def _obstacle(question: Question, gpus: int) -> str:
+    """Return why the degrees of parallelism rule out a number of GPUs; empty if they do not."""
+    training, exact = question.training, question.exact_gpus
+    if exact is not None and gpus != exact:
+        return f"the degrees of parallelism on the line multiply to {exact} GPUs, not to {gpus}"
+    if gpus > question.max_gpus:
+        return f"{gpus} GPUs share samples or experts, and at most {question.max_gpus} are allowed"
+    if gpus % training.group:
+        return (
+            f"{training.group} GPUs share each sample (tensor x pipeline x context); {gpus} is not a multiple of that"
+        )
+    if gpus % training.multiple:
+        shared = f"{training.multiple} GPUs share samples, experts (expert x tensor x pipeline) or replicas of shards"
+        return f"{shared}; {gpus} is not a multiple of that"
+    return ""
 
 
 def _workers(gpus: int, per_worker: int) -> int:
@@ -76,18 +94,20 @@ def _batch_pairs(question: Question, gpus: int) -> tuple[list[tuple[int, int]], 
     """Return pairs of batch per GPU and accumulation, or why there are none.
 
     For min-gpu the batch of a step is divided, as ado-autoconf does; if it does not divide but the effective batch
-    does, accumulation changes. For avoid-oom the batch per GPU stays if accumulation can absorb the change, else it
-    shrinks. For throughput all pairs are tried.
+    does, accumulation changes. For avoid-oom, and if the line states the samples of an update, the batch per GPU stays
+    if accumulation can absorb the change, else it shrinks. For throughput all pairs are tried.
     """
-    batch = question.effective_batch
-    if batch % gpus:
+    batch, replicas = question.effective_batch, question.replicas_of(gpus)
+    if batch % replicas:
         steps = f" x {question.accumulation} steps" if question.accumulation > 1 else ""
-        product = f"{question.batch} per GPU x {question.processes}{steps}"
-        return [], f"an effective batch of {batch} ({product}) does not divide among {gpus} GPUs"
-    per_gpu = batch // gpus
+        product = f"{question.batch} per GPU x {question.replicas}{steps}"
+        among = f"{gpus} GPUs" if replicas == gpus else f"{replicas} replicas on {gpus} GPUs"
+        return [], f"an effective batch of {batch} ({product}) does not divide among {among}"
+    per_gpu = batch // replicas
     if question.goal is Goal.THROUGHPUT:
         return [(size, per_gpu // size) for size in _divisors(per_gpu)], ""
-    most = question.batch if question.goal is Goal.AVOID_OOM else -(-question.global_batch // gpus)
+    keeps = question.goal is Goal.AVOID_OOM or question.keeps_batch
+    most = question.batch if keeps else -(-question.global_batch // replicas)
     size = most if per_gpu % most == 0 else next(size for size in _divisors(per_gpu) if size <= most)
     return [(size, per_gpu // size)], ""
 
@@ -104,6 +124,7 @@ def in_domain(question: Question, layout: Layout) -> bool:
     return (
         bool(training.architecture.autoconf and question.gpu.autoconf)
         and training.objective is Objective.SFT
+        and training.multiple == 1
         and training.method in _DOMAIN_METHODS
         and training.sequence <= _MAX_DOMAIN_TOKENS
         and layout.gpus * layout.batch <= _MAX_DOMAIN_BATCH

@@ -243,20 +243,19 @@ def _kept_layer(training: Training, layer: LayerBytes) -> float:
     return training.recomputed * kept + (1 - training.recomputed) * layer.everything
 
 
-def in_flight(training: Training, accumulation: int, end: str) -> float:
-    """Return the microbatches whose activations a stage keeps at once, as multiples of its layers.
+def in_flight(training: Training, microbatches: int, end: str) -> float:
+    """Return the microbatches of a step whose activations a stage keeps at once, as multiples of its layers.
 
     Narayanan et al., arXiv 2104.04473, section 2.2: one by one with a flush, the first of p stages keeps p microbatches
     and the last one keeps one. With v chunks, they keep (v - 1) p more of the smaller chunks, and the first one p - 1
     more.
     """
     stages, chunks = training.pipeline, training.chunks
-    most = training.microbatches or accumulation
     early = stages if end == "first" else 1
     if chunks > 1:
         early = stages * chunks + (stages - 1 if end == "first" else 1 - stages)
-        return min(float(most), early / chunks)
-    return float(min(most, early))
+        return min(float(microbatches), early / chunks)
+    return float(min(microbatches, early))
 
 
 def _loss_bytes(training: Training, stack: Stack) -> tuple[float, float]:
@@ -273,11 +272,13 @@ def _loss_bytes(training: Training, stack: Stack) -> tuple[float, float]:
 
 def _stage(training: Training, layout: Layout, stack: Stack, end: str) -> Estimate:
     states = _states(training, layout, stack, end)
-    parts = max(1, min(training.microbatches, layout.batch)) if training.pipeline > 1 else 1
-    samples = ceil(layout.batch / parts)
+    samples, microbatches = layout.batch, layout.accumulation
+    if training.microbatch and training.pipeline > 1:
+        samples = min(layout.batch, training.microbatch)
+        microbatches = ceil(layout.batch / samples)
     tokens = samples * training.sequence * training.objective.answers / training.context
     layer, layers = layer_bytes(training), ceil(training.architecture.layers / training.pipeline)
-    kept = tokens * in_flight(training, layout.accumulation, end) * layers * _kept_layer(training, layer)
+    kept = tokens * in_flight(training, microbatches, end) * layers * _kept_layer(training, layer)
     if training.offloads_activations:
         kept *= min(1.0, 2.0 / layers)
     again = training.checkpointing and training.recomputed > 0

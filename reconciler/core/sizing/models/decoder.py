@@ -40,6 +40,7 @@ def parse_decoder(config: ConfigKeys, name: str, kind: str) -> Architecture:
     sharing = mix.shared // mix.width if mix.experts else 0
     crossing, gates = _cross_attention(config, heads)
     special = _IMAGE_TOKENS * heads.hidden if crossing else 0
+    special += heads.hidden * config.count("learned_positions", default=0, least=0)
     windowed, window = _windows(config, layers, traits)
     return Architecture(
         name=name,

@@ -1,0 +1,1 @@
+"""Frameworks of pre-training: models by their sizes, and parallelism of every kind."""
