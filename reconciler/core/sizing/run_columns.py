@@ -183,8 +183,8 @@ _SEQUENCE_PARALLEL = frozenset({"sp", "sequence parallel"})
 def parse_parallelism(text: str) -> Parallelism | None:
     """Parse a strategy and what follows after `+` or `,`: offload, `TP 2`, `PP 4`, `CP 2`, `SP`; None if it is unknown.
 
-    `EP` and `ETP` divide experts, `VP` are the chunks of a stage, `microbatches` those of a pipeline, `HSDP` replicas of
-    shards; `SP` is sequence parallelism, which divides the inputs of layers among the GPUs of tensor parallelism.
+    `EP` and `ETP` divide experts, `VP` are the chunks of a stage, `microbatches` those of a pipeline, `HSDP` replicas
+    of shards; `SP` is sequence parallelism, which divides the inputs of layers among the GPUs of tensor parallelism.
     """
     found = Parallelism()
     for part in re.split(r"[+,]", text):

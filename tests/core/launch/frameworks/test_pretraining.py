@@ -54,12 +54,7 @@ def said(line: str) -> tuple[list[str], list[str]]:
     [
         (LLAMA, "llama3-8b"),
         (DEEPSEEK, "deepseek-v3"),
-        (
-            "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention "
-            "--num-query-groups 8 --swiglu --disable-bias-linear --untie-embeddings-and-output-weights "
-            "--no-position-embedding --num-experts 8 --vocab-size 32000",
-            "mixtral-8x7b-v0.1",
-        ),
+        (f"{LLAMA} --num-experts 8 --vocab-size 32000", "mixtral-8x7b-v0.1"),
     ],
 )
 def test_sizes_give_the_parameters_of_the_models_that_have_them(flags: str, name: str) -> None:
