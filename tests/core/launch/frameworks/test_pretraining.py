@@ -7,7 +7,7 @@ from reconciler.core.config import SizingSettings
 from reconciler.core.launch import FlagTable, parse_launch, review_flags
 from reconciler.core.launch.frameworks.pretraining.sizes import list_of
 from reconciler.core.sizing.decide import decide
-from reconciler.core.sizing.job_questions import JobQuestions, build_questions
+from reconciler.core.sizing.job_questions import JobQuestions, build_questions, no_files
 from reconciler.core.sizing.question import Question
 from tests.core.sizing.tables import MODEL_TABLE, TABLES
 
@@ -27,8 +27,8 @@ DEEPSEEK = (
 )
 
 
-def questions(line: str, requested: int | None = None, files: dict[str, bytes] | None = None) -> JobQuestions:
-    parsed = parse_launch(["bash", "-c", line], [], {}, (files or {}).get)
+def questions(line: str, requested: int | None = None) -> JobQuestions:
+    parsed = parse_launch(["bash", "-c", line], [], {}, no_files)
     assert parsed.launch is not None
     assert parsed.diagnostics == ()
     return build_questions(parsed.launch, SETTINGS, TABLES, requested_gpus=requested)
@@ -42,7 +42,7 @@ def question(line: str, requested: int | None = None) -> Question:
 
 def said(line: str) -> tuple[list[str], list[str]]:
     """Return why a line is refused, and what widens its range."""
-    parsed = parse_launch(["bash", "-c", line], [], {}, {}.get)
+    parsed = parse_launch(["bash", "-c", line], [], {}, no_files)
     assert parsed.launch is not None
     review = review_flags(parsed.launch, FLAGS)
     refused = [one.message for one in (*parsed.diagnostics, *review.refused)]
