@@ -113,9 +113,9 @@ test-workers: $(READY) ## run a job of one real cluster on another one, by Kueue
 	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q tests/live/apply/test_torchrun.py -k worker $(PYTEST)
 
 differential: $(READY) ## compare with the real components on large corpora; prints the figures of docs/correctness.md
-	@$(BIN)/python -m tests.cluster.build control-plane crds state bed-state kwok kueue kueue-admission kai jobset training-operator
+	@$(BIN)/python -m tests.cluster.build control-plane crds state bed-state kwok kueue kueue-admission appwrapper-admission kai jobset training-operator
 	@$(BIN)/python -m tests.differential $(DIFFERENTIAL)
-	@RECONCILER_TEST_FORESTS=3000 RECONCILER_TEST_EDITS=0 RECONCILER_TEST_KAI_QUEUES=240 $(BIN)/python -m pytest -q -s --timeout 0 tests/differential/test_kueue_admission.py tests/differential/test_kai_queues.py tests/differential/test_updates.py $(PYTEST)
+	@RECONCILER_TEST_FORESTS=3000 RECONCILER_TEST_EDITS=0 RECONCILER_TEST_KAI_QUEUES=240 RECONCILER_TEST_WRAPPERS=1 $(BIN)/python -m pytest -q -s --timeout 0 tests/differential/test_wrapping.py tests/differential/test_kueue_admission.py tests/differential/test_kai_queues.py tests/differential/test_updates.py $(PYTEST)
 	@RECONCILER_TEST_DIFFERENTIAL=1000000 $(BIN)/python -m pytest -q -s --timeout 0 tests/cluster/test_corpus.py tests/policies/test_catalogue_server.py -k "mutated or changed" $(PYTEST)
 	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q --timeout 0 tests/cluster/test_agreement.py $(PYTEST)
 

@@ -142,6 +142,22 @@ KUEUE_ADMISSION = Part(
     programs=(("admission", "./cmd/admission"),),
     own=("admission",),
 )
+APPWRAPPER_ADMISSION = Part(
+    name="appwrapper-admission",
+    module=Module(path="github.com/project-codeflare/appwrapper", version="v1.2.0"),
+    programs=(("wrapping", "./cmd/wrapping"),),
+    own=("wrapping",),
+    edits=(
+        Edit(
+            file="internal/webhook/appwrapper_webhook.go",
+            old="func SetupAppWrapperWebhook(",
+            new="""// NewValidator returns the validator of a webhook that asks nobody for rights.
+func NewValidator() webhook.CustomValidator { return &appWrapperWebhook{} }
+
+func SetupAppWrapperWebhook(""",
+        ),
+    ),
+)
 JOBSET = Part(
     name="jobset",
     module=JOBSET_MODULE,
@@ -216,6 +232,7 @@ PARTS = (
     TRAINING_OPERATOR,
     KUEUE,
     KUEUE_ADMISSION,
+    APPWRAPPER_ADMISSION,
     JOBSET,
     TRAINER,
     FLUX_SOURCE,

@@ -34,6 +34,7 @@ from reconciler.core.schemas.object_rules import (
 from reconciler.core.schemas.pods import duplicate, template_violations
 from reconciler.core.schemas.schedules import schedule_problem
 from reconciler.core.schemas.schema import Schema, has_rules
+from reconciler.core.schemas.webhooks.appwrapper import app_wrapper_violations
 
 Data = dict[str, Any]
 _METRIC_TARGETS = ("averageUtilization", "averageValue", "value")
@@ -41,7 +42,7 @@ _ANY_RESTART, _ALWAYS, _NOT_ALWAYS = ("Always", "OnFailure", "Never"), ("Always"
 
 
 def builtin_violations(data: Data, group: str, kind: str) -> Iterator[Violation]:
-    """Validate an object of a built-in kind that its schema has accepted."""
+    """Validate an object of a built-in kind, or of one with a known webhook, that its schema has accepted."""
     validate = _VALIDATORS.get((group, kind))
     if validate is not None:
         yield from validate(data)
@@ -321,5 +322,6 @@ _VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("rbac.authorization.k8s.io", "RoleBinding"): _role_binding,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _role_binding,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
+    ("workload.codeflare.dev", "AppWrapper"): app_wrapper_violations,
 }
-"""Which server-side validation each kind has, beside its schema: data of the API server, keyed as it keys it."""
+"""Which validation of a server or webhook each kind has, beside its schema."""

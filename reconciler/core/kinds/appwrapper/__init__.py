@@ -15,6 +15,7 @@ from reconciler.core.values import count, mapping, sequence, text, value_at
 if TYPE_CHECKING:
     from reconciler.core.kinds.progress import Progress
 
+_USER = ("workload.codeflare.dev/user", "workload.codeflare.dev/userid")
 _STEP = later(r"\[(\d{1,4})\]|([^.\[\]]+)", re.ASCII)  # of a path such as template.spec.tasks[0].template
 
 
@@ -53,6 +54,8 @@ def _frozen(before: Body, after: Body) -> list[str]:
             fields.append(f"{place}.template")
         if _pod_sets(left) != _pod_sets(right):
             fields.append(f"{place}.podSets")
+    labels = [mapping(mapping(body.get("metadata")).get("labels")) for body in (before, after)]
+    fields += [f'metadata.labels["{name}"]' for name in _USER if labels[0].get(name, "") != labels[1].get(name, "")]
     return [*fields, *differing(before, after, "spec.managedBy")]
 
 

@@ -1,0 +1,1 @@
+"""What webhooks of custom kinds refuse of a new object, beside its schema."""
