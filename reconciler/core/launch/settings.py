@@ -176,6 +176,10 @@ class SettingTable:
         self._read.add(name)
         return name in self._entries
 
+    def holds(self, *names: Iterable[str]) -> bool:
+        """Whether of each of several settings one name is given; none of them counts as read."""
+        return all(any(name in self._entries for name in spelled) for spelled in names)
+
     def unread(self) -> Iterator[tuple[str, str, Fact]]:
         """Return the settings that nobody asked for: name, value (`true` for a bare flag) and words."""
         for name, entry in self._entries.items():

@@ -167,6 +167,7 @@ def _read_accelerate_fsdp(extraction: Extraction, enabled: Setting) -> None:
     launcher, prefix = extraction.launcher, "fsdp_config."
     names = ("fsdp_sharding_strategy", "fsdp_reshard_after_forward")
     sharding = launcher.find((*names, *(prefix + name for name in names)))
+    launcher.find(("fsdp_version", f"{prefix}fsdp_version"))  # both shard alike
     if sharding is None:
         extraction.add("strategy", enabled, "fsdp-full")
     elif extraction.resolve("strategy", sharding) is not None:

@@ -174,3 +174,48 @@ def test_what_does_not_change_memory_is_accepted(flags: str) -> None:
 )
 def test_lists_of_layers(text: str, expected: list[int] | None) -> None:
     assert list_of(text) == expected
+
+
+HSDP = (
+    "accelerate launch --use_fsdp --parallelism_config_dp_replicate_size 2 --parallelism_config_dp_shard_size 4 "
+    "-m tuning.sft_trainer --model_name_or_path meta-llama/Llama-3.1-8B --max_seq_length 2048"
+)
+GROUPS = (
+    "torchrun -m llama_recipes.finetuning --enable_fsdp --hsdp --sharding_group_size 4 --replica_group_size 4 "
+    "--model_name meta-llama/Llama-3.1-8B --context_length 2048"
+)
+
+
+@pytest.mark.parametrize(("line", "replicas", "gpus"), [(HSDP, 2, 8), (GROUPS, 4, 16)])
+def test_replicas_of_shards_leave_one_number_of_gpus(line: str, replicas: int, gpus: int) -> None:
+    assert said(line)[0] == []
+    asked = question(line)
+    assert (asked.training.strategy, asked.training.replicas, asked.exact_gpus) == ("fsdp-hybrid", replicas, gpus)
+    assert [one.layout.gpus for one in decide(asked, every=True).candidates] == [gpus]
+
+
+def test_replicas_without_the_shards_of_each_are_refused() -> None:
+    """How many GPUs share the weights is then unknown."""
+    line = HSDP.replace("--parallelism_config_dp_shard_size 4 ", "")
+    assert any("divides the model" in message for message in said(line)[0])
+
+
+def test_the_script_of_torchtitan_is_told_from_others_of_its_name() -> None:
+    files = {"llama3_8b.toml": b'[model]\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'}
+    line = "CONFIG_FILE=llama3_8b.toml NGPU=4 {}run_train.sh --parallelism.tensor_parallel_degree 2"
+    for shell in ("./", "bash ", "bash ./"):
+        parsed = parse_launch(["bash", "-c", line.format(shell)], [], {}, files.get)
+        assert parsed.launch is not None, shell
+        found = {name: fact.value for name, fact in parsed.launch.facts.items()}
+        assert (found["model"], found["processes"], found["tensor"]) == ("llama3.1-8b", "4", "2")
+    other = parse_launch(["bash", "-c", "NGPU=4 bash run_train.sh --task x"], [], {}, files.get)
+    assert [one.rule for one in other.diagnostics] == ["launch.script-file"]
+    own = parse_launch(["bash", "-c", line.format("bash ")], [], {}, {**files, "run_train.sh": b"echo"}.get)
+    assert [one.rule for one in own.diagnostics] == ["launch.none"]  # the repository's own script counts
+
+
+def test_a_broken_toml_file_is_an_error() -> None:
+    line = "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file a.toml"
+    parsed = parse_launch(["bash", "-c", line], [], {}, {"a.toml": b"[model\n"}.get)
+    assert parsed.diagnostics[0].rule == "launch.file"
+    assert "cannot be read" in parsed.diagnostics[0].message
