@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from itertools import chain, repeat
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,9 +26,9 @@ from reconciler.index.records import (
     SEPARATOR,
     CompiledRecord,
     FileRecord,
-    count_objects,
     decode_compiled,
     encode_compiled,
+    owners,
     rendered_blobs,
     rendered_paths,
     summarize_file,
@@ -102,11 +101,10 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def sources(self) -> Mapping[str, str]:
         """Source files by rendered path. Of two objects with one path the first counts."""
-        owners = chain.from_iterable(map(repeat, self.records, map(count_objects, self.records.values())))
         if not self.has_duplicates:
-            return dict(zip(self.desired, owners, strict=True))  # whose order is that of the records
+            return dict(zip(self.desired, owners(self.records), strict=True))  # whose order is that of the records
         paths = rendered_paths(self.records.values())
-        return dict(zip(reversed(paths), reversed([*owners]), strict=True))
+        return dict(zip(reversed(paths), reversed([*owners(self.records)]), strict=True))
 
     def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
         """Return the summaries of rendered paths, in order."""

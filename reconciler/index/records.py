@@ -1,8 +1,9 @@
 """`FileRecord`: what the index keeps of one compiled source file. Workers send it back, and the store keeps it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
+from itertools import chain, repeat
 from operator import attrgetter
 
 import msgspec
@@ -100,9 +101,11 @@ def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]
     return desired, has_duplicates
 
 
-def count_objects(record: FileRecord) -> int:
-    """Return how many objects a file renders."""
-    return record.objects.count(SEPARATOR) // 2 + 1 if record.objects else 0
+def owners(records: Mapping[str, FileRecord]) -> Iterator[str]:
+    """Yield the source file of each rendered object, in order."""
+    owning = {source: record.objects for source, record in records.items() if record.objects}
+    separators = map(str.count, owning.values(), repeat(SEPARATOR))
+    return chain.from_iterable(repeat(source, count // 2 + 1) for source, count in zip(owning, separators, strict=True))
 
 
 def rendered_paths(records: Iterable[FileRecord]) -> list[str]:

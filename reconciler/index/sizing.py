@@ -2,7 +2,7 @@
 
 # ruff: noqa: PLC0415 - most files hold no job that is sized, and must not pay for the import of what sizes it
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,10 @@ def judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem
         path = resolve_file(written, lookup.paths(), document.source.path)
         return _content(lookup, path) if path else None
 
-    inventory = lookup.inventory()
-    measured = lookup.tables.gpus.offered(inventory) if inventory is not None else ()
+    def measured() -> Sequence["Gpu"]:
+        inventory = lookup.inventory()
+        return lookup.tables.gpus.offered(inventory) if inventory is not None else ()
+
     return tuple(judge_servers(document, lookup.tables, file, measured))
 
 

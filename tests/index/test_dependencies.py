@@ -20,6 +20,7 @@ from reconciler.index.dependencies import (
     decode_dependencies,
     encode_dependencies,
 )
+from tests.app.test_size_servers import SERVER
 from tests.app.test_size_use_cases import FakeEngine
 from tests.cli.test_sized_plan import JOB, OWN_MODEL
 from tests.core.sizing.tables import TABLES
@@ -114,6 +115,15 @@ def test_foreign_kind_of_the_same_name_is_not_a_queue() -> None:
     assert fleet.recompiled() == {"manifests/aaa.yaml", "jobs/a/0.yaml"}
     assert fleet.plan().renderer.object("a/default/job-one.yaml").content == before
     assert fleet.warm() == fleet.cold()
+
+
+def test_only_servers_whose_lines_can_be_read_depend_on_the_inventory() -> None:
+    selected = "  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n"
+    known = SERVER.replace("LENGTH", "32768").replace("  template:\n", selected)
+    unknown = known.replace("Qwen/Qwen2.5-72B-Instruct", "/models/ours")
+    fleet = fleet_of(manifests__known=known, manifests__unknown=unknown.replace("name: qwen", "name: ours"))
+    assert InventoryDependency("a") in dependencies_of(fleet, "manifests/known.yaml")
+    assert InventoryDependency("a") not in dependencies_of(fleet, "manifests/unknown.yaml")
 
 
 def test_only_torchrun_files_depend_on_the_inventory() -> None:

@@ -1,5 +1,7 @@
 """Checked expressions as bytes, for a later run of the same engine."""
 
+from functools import lru_cache
+
 import msgspec
 
 from reconciler.core.cel.checker import Checked
@@ -25,6 +27,7 @@ def encode(checked: Checked) -> bytes:
     return _encoder.encode((checked.tree, checked.kind, overloads, names))
 
 
+@lru_cache(maxsize=256)  # policies have many expressions in common
 def decode(stored: bytes) -> Checked:
     """Return an expression. Raises ValueError or LookupError for anything that `encode` did not return."""
     tree, kind, overloads, names = _decoder.decode(stored)

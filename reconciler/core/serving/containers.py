@@ -44,18 +44,18 @@ def find_servers(document: Document, tables: SizingTables, files: FileReader) ->
     return found
 
 
-def _pods(value: Any, path: FieldPath, depth: int = 0) -> Iterator[tuple[Mapping[str, Any], FieldPath]]:
-    """Return all mappings with containers, and their paths."""
+def _pods(
+    value: dict[str, Any] | list[Any], path: FieldPath, depth: int = 0
+) -> Iterator[tuple[Mapping[str, Any], FieldPath]]:
+    """Yield all mappings with containers, and their paths."""
     if depth > _MAX_DEPTH:
         return
-    if isinstance(value, dict):
-        if isinstance(value.get("containers"), list):
-            yield value, path
-        for key, inner in value.items():
+    if isinstance(value, dict) and isinstance(value.get("containers"), list):
+        yield value, path
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        if isinstance(inner, dict | list):
             yield from _pods(inner, (*path, key), depth + 1)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _pods(inner, (*path, index), depth + 1)
 
 
 def _gpus(resources: Mapping[str, Any]) -> int:

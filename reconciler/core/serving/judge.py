@@ -1,6 +1,6 @@
 """Judge the servers of a document that is committed: a warning where they need more memory than their GPUs have."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from reconciler.core.documents import Document
 from reconciler.core.launch import FileReader
@@ -16,14 +16,16 @@ from reconciler.core.values import plural
 
 
 def judge_servers(
-    document: Document, tables: SizingTables, files: FileReader, measured: Sequence[Gpu]
+    document: Document, tables: SizingTables, files: FileReader, measured: Callable[[], Sequence[Gpu]]
 ) -> Iterator[Problem]:
     """Warn of each server that surely does not fit the product that its pods select, or the only one in the evidence.
 
-    Lines that cannot be read, and pods whose product is unknown, are not judged.
+    Lines that cannot be read, and pods whose product is unknown, are not judged. `measured` returns the GPUs of the
+    evidence: it is asked only about servers whose lines can be read.
     """
     for found in find_servers(document, tables, files):
-        server, gpu = found.parsed.server, _gpu(found.product, measured, tables)
+        server = found.parsed.server
+        gpu = None if server is None else _gpu(found.product, measured(), tables)
         if server is None or gpu is None:
             continue
         estimate = estimate_server(server, gpu)

@@ -39,7 +39,7 @@ def manifest(*args: str, kind: str = "Deployment", product: str = A100, image: s
 def judged(text: str, *measured: str) -> list[Problem]:
     gpus = [found for name in measured if (found := GPU_TABLE.find(name)) is not None]
     (document,) = read("serve.yaml", text.encode()).documents
-    return list(judge_servers(document, TABLES, lambda _: None, gpus))
+    return list(judge_servers(document, TABLES, lambda _: None, lambda: gpus))
 
 
 _LARGE = ("--model=Qwen/Qwen2.5-72B-Instruct", "--tensor-parallel-size=2", "--max-model-len=32768")
