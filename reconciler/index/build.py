@@ -28,9 +28,7 @@ from reconciler.index.records import (
     FileRecord,
     decode_compiled,
     encode_compiled,
-    owners,
     rendered_blobs,
-    rendered_paths,
     summarize_file,
 )
 from reconciler.index.shipped import Shipped
@@ -101,10 +99,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def sources(self) -> Mapping[str, str]:
         """Source files by rendered path. Of two objects with one path the first counts."""
-        if not self.has_duplicates:
-            return dict(zip(self.desired, owners(self.records), strict=True))  # whose order is that of the records
-        paths = rendered_paths(self.records.values())
-        return dict(zip(reversed(paths), reversed([*owners(self.records)]), strict=True))
+        return {path: source for source, record in reversed([*self.records.items()]) for path in record.paths}
 
     def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
         """Return the summaries of rendered paths, in order."""

@@ -1,9 +1,8 @@
 """`FileRecord`: what the index keeps of one compiled source file. Workers send it back, and the store keeps it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, repeat
 from operator import attrgetter
 
 import msgspec
@@ -92,30 +91,14 @@ short_digest = partial(blake2b, digest_size=16)
 
 def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]:
     """Return blob ids by rendered path, and whether two objects have one path. Then the first counts."""
-    parts = _parts(records)
+    objects = SEPARATOR.join([record.objects for record in records if record.objects])
+    parts = objects.split(SEPARATOR) if objects else []
     paths, blobs = parts[::2], parts[1::2]
     desired = dict(zip(paths, blobs, strict=True))
     has_duplicates = len(desired) != len(paths)
     if has_duplicates:
         desired |= zip(reversed(paths), reversed(blobs), strict=True)
     return desired, has_duplicates
-
-
-def owners(records: Mapping[str, FileRecord]) -> Iterator[str]:
-    """Yield the source file of each rendered object, in order."""
-    owning = {source: record.objects for source, record in records.items() if record.objects}
-    separators = map(str.count, owning.values(), repeat(SEPARATOR))
-    return chain.from_iterable(repeat(source, count // 2 + 1) for source, count in zip(owning, separators, strict=True))
-
-
-def rendered_paths(records: Iterable[FileRecord]) -> list[str]:
-    """Return the paths of all rendered objects, in order."""
-    return _parts(records)[::2]
-
-
-def _parts(records: Iterable[FileRecord]) -> list[str]:
-    objects = SEPARATOR.join([record.objects for record in records if record.objects])
-    return objects.split(SEPARATOR) if objects else []
 
 
 def summarize_file(

@@ -1,6 +1,6 @@
 """The syntax tree of a CEL expression. `at` is the offset of a node in the expression, for messages."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -80,22 +80,20 @@ class Fold(Struct, frozen=True, array_like=True, tag="fold"):
 Node = Constant | Identifier | Select | Call | ListLiteral | MapLiteral | Message | Fold
 
 
-def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911 - one for each kind of node
+_CHILDREN: dict[type, Callable[[Any], tuple["Node", ...]]] = {
+    Select: lambda node: (node.operand,),
+    Call: lambda node: node.arguments if node.target is None else (node.target, *node.arguments),
+    ListLiteral: lambda node: node.items,
+    MapLiteral: lambda node: (*node.keys, *node.values),
+    Message: lambda node: node.values,
+    Fold: lambda node: (node.target, *node.bodies),
+}
+
+
+def children(node: Node) -> tuple[Node, ...]:
     """Return the nodes directly below a node."""
-    match node:
-        case Select(operand=operand):
-            return (operand,)
-        case Call(target=target, arguments=arguments):
-            return arguments if target is None else (target, *arguments)
-        case ListLiteral(items=items):
-            return items
-        case MapLiteral(keys=keys, values=values):
-            return (*keys, *values)
-        case Message(values=values):
-            return values
-        case Fold(target=target, bodies=bodies):
-            return (target, *bodies)
-    return ()
+    below = _CHILDREN.get(type(node))
+    return below(node) if below is not None else ()
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -104,7 +102,8 @@ def walk(node: Node) -> Iterator[Node]:
     while waiting:
         found = waiting.pop()
         yield found
-        waiting.extend(reversed(children(found)))
+        if below := children(found):
+            waiting.extend(reversed(below))
 
 
 def qualified_name(node: Node) -> str:
