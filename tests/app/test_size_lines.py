@@ -9,6 +9,7 @@ from reconciler.app.size.files import standalone_settings
 from reconciler.app.size.line import size_line
 from reconciler.core.launch.changes import DEEPSPEED_CHANGES
 from reconciler.core.launch.launchers import LAUNCHERS
+from reconciler.core.launch.settings import flag_name
 from reconciler.core.problems import Problem
 from reconciler.errors import InvalidInput
 from reconciler.outputs.sizing.answer import SizeAnswer
@@ -59,7 +60,7 @@ def test_remedies_of_real_lines_are_those_of_their_framework() -> None:
         known |= {name for fact in ("batch", "accumulation") for name in framework.settings.get(fact, ())}
         known |= {name for names in DEEPSPEED_CHANGES.values() for name in names}
         edits = [edit for one in (*answer.remedies.enough, *answer.remedies.not_enough) for edit in one.edits]
-        assert {edit.name for edit in edits} <= known, case.name
+        assert {flag_name(edit.name) for edit in edits} <= {flag_name(name) for name in known}, case.name
     assert with_remedies >= 10
 
 

@@ -82,7 +82,7 @@ def _edits(owner: SettingOwner, settings: Mapping[str, str], launch: Launch | No
     edits = []
     for names, value in settings.items():
         is_launchers = _is_launchers(names)
-        name = _given(names.removeprefix(_OF_LAUNCHER).removesuffix(_APPENDS).split("|"), launch)
+        name = spelled_name(names.removeprefix(_OF_LAUNCHER).removesuffix(_APPENDS).split("|"), launch)
         whose = SettingOwner.LAUNCHER if is_launchers else owner
         edits.append(SettingEdit(owner=whose, name=name, value=value, appends=names.endswith(_APPENDS)))
     return tuple(edits)
@@ -93,9 +93,11 @@ def _is_launchers(names: str) -> bool:
     return names.startswith(_OF_LAUNCHER)
 
 
-def _given(names: Sequence[str], launch: Launch | None) -> str:
-    """Return the name that stands on the line, of several versions' names; else the newest, which is the first."""
-    return next((name for name in names if launch is not None and launch.option(name, of_script=True)), names[0])
+def spelled_name(names: Sequence[str], launch: Launch | None) -> str:
+    """Return the name that stands on the line, as it is written there; else the newest of several versions' names."""
+    given = (launch.option(name, of_script=True) for name in names) if launch is not None else ()
+    found = next((option for option in given if option is not None), None)
+    return names[0] if found is None else found.flag.text.lstrip("-").partition("=")[0]
 
 
 def _names_deepspeed_file(launch: Launch) -> bool:

@@ -22,13 +22,14 @@ _FULL_ADAMS = frozenset(
 )
 _DEEPSPEED = (Strategy.ZERO1, Strategy.ZERO2, Strategy.ZERO3)
 _STRONGER: Mapping[Strategy, tuple[Strategy, ...]] = {
-    Strategy.DDP: (Strategy.FSDP_FULL, Strategy.ZERO2, Strategy.ZERO3),
+    Strategy.DDP: (Strategy.FSDP_FULL, Strategy.ZERO2, Strategy.ZERO3, Strategy.ZERO1),
     Strategy.ZERO1: (Strategy.ZERO2, Strategy.ZERO3),
     Strategy.ZERO2: (Strategy.ZERO3,),
     Strategy.FSDP_GRAD_OP: (Strategy.FSDP_FULL,),
     Strategy.FSDP_HYBRID: (Strategy.FSDP_FULL,),
 }
 _NAMES = {
+    Strategy.ZERO1: "distributed optimizer",
     Strategy.FSDP_FULL: "full sharding",
     Strategy.ZERO2: "ZeRO-2",
     Strategy.ZERO3: "ZeRO-3",
@@ -47,7 +48,9 @@ class SavingKind(StrEnum):
     ACCUMULATION = "accumulation"
     CHECKPOINTING = "checkpointing"
     OPTIMIZER = "8-bit-optimizer"
+    SEQUENCE = "sequence-parallelism"
     CONTEXT = "context-parallelism"
+    TENSOR = "tensor-parallelism"
     MORE_GPUS = "more-gpus"
     OTHER_GPU = "other-gpu"
     OFFLOAD = "offload"
@@ -93,7 +96,11 @@ def savings_of(training: Training, gpus: int, known: Collection[str] | None = No
         yield _saving(SavingKind.OPTIMIZER, "8-bit optimizer", "8-bit-optimizer", optimizer=EIGHT_BIT)
     yield Saving(kind=SavingKind.ACCUMULATION, text="gradient accumulation")
     yield from _sharding(training, gpus, known)
-    yield from _context(training, gpus)
+    if training.tensor > 1 and not training.sequence_parallel and known is not None and "sequence-parallel" in known:
+        yield _saving(SavingKind.SEQUENCE, "sequence parallelism", "sequence-parallel", sequence_parallel=True)
+    yield from _degrees(training, gpus, SavingKind.CONTEXT, "context")
+    if known is not None and "tensor" in known:
+        yield from _degrees(training, gpus, SavingKind.TENSOR, "tensor")
     yield from _adapters(training)
 
 
@@ -144,17 +151,15 @@ def _offloads(strategy: Strategy | None) -> Iterator[tuple[Strategy, Offload]]:
         yield Strategy.FSDP_FULL, Offload.ALL
 
 
-def _context(training: Training, gpus: int) -> Iterator[Saving]:
-    degree = 2 * training.context
-    while degree <= min(_MAX_DEGREE, gpus // training.ways):
-        if gpus % (degree * training.ways) == 0:
-            yield Saving(
-                kind=SavingKind.CONTEXT,
-                text=f"context parallelism {degree}",
-                fields=(("context", degree),),
-                changes=("context",),
-                degree=degree,
-            )
+def _degrees(training: Training, gpus: int, kind: SavingKind, name: str) -> Iterator[Saving]:
+    """Yield larger degrees of a parallelism with which the same GPUs can still be divided."""
+    degree = 2 * getattr(training, name)
+    while degree <= _MAX_DEGREE:
+        saving = Saving(
+            kind=kind, text=f"{name} parallelism {degree}", fields=((name, degree),), changes=(name,), degree=degree
+        )
+        if gpus % saving.apply(training).multiple == 0:
+            yield saving
         degree *= 2
 
 

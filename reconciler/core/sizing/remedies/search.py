@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.launch import Framework, Launch
-from reconciler.core.launch.changes import DEEPSPEED_CHANGES, SettingEdit, SettingOwner, edits_for
+from reconciler.core.launch.changes import DEEPSPEED_CHANGES, SettingEdit, SettingOwner, edits_for, spelled_name
 from reconciler.core.sizing.decide import Evaluator, layout_options
 from reconciler.core.sizing.decision import Candidate, DecisionReason
 from reconciler.core.sizing.gpus import Gpu
@@ -275,7 +275,9 @@ class _RemedySearch:
         ]
         named = ((framework.settings.get(fact, ()), new) for fact, old, new in numbers if old != new)
         return tuple(
-            SettingEdit(owner=SettingOwner.FRAMEWORK, name=names[0], value=str(new)) for names, new in named if names
+            SettingEdit(owner=SettingOwner.FRAMEWORK, name=spelled_name(names, self._situation.launch), value=str(new))
+            for names, new in named
+            if names
         )
 
 
@@ -286,8 +288,8 @@ def reread_question(question: Question, edits: Sequence[SettingEdit], reread: Re
 
 
 def _shared(layout: Layout, before: Training, after: Training) -> Layout:
-    """Return a layout with as many more steps as context parallelism leaves fewer samples to a step."""
-    times = max(1, after.context // before.context)
+    """Return a layout with as many more steps as more GPUs for each sample leave fewer samples to a step."""
+    times = max(1, after.group // before.group)
     return replace(layout, accumulation=layout.accumulation * times)
 
 

@@ -3,14 +3,16 @@
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from reconciler.core.launch import Framework
+from reconciler.core.config import SizingSettings
+from reconciler.core.launch import Framework, parse_launch
 from reconciler.core.sizing.decide import Evaluator, decide
+from reconciler.core.sizing.job_questions import build_questions, no_files
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.remedies import Remedies, Remedy, SavingKind, Situation, find_remedies
-from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Strategy
+from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Precision, Strategy
 from tests.core.sizing.remedies.trainings import framework, question, situations, training
-from tests.core.sizing.tables import GPU_TABLE
+from tests.core.sizing.tables import GPU_TABLE, TABLES
 
 ALL = tuple(GPU_TABLE)
 
@@ -248,3 +250,44 @@ def test_the_line_decides_what_follows_from_an_edit() -> None:
     assert (by_line.training, by_line.refusal) == (other, "")
     assert (alone.training.sequence, alone.training.checkpointing, alone.edits) == (4096, True, ())
     assert alone.refusal == "the line could then not be sized"
+
+
+def test_pretraining_is_remedied_by_its_own_parallelism() -> None:
+    """Tensor and sequence parallelism, and the distributed optimizer; every change keeps the samples of an update."""
+    one = training(
+        "llama3.1-70b",
+        framework="megatron-lm",
+        strategy=Strategy.DDP,
+        tensor=2,
+        pipeline=4,
+        checkpointing=False,
+        precision=Precision.BF16_MIXED,
+        optimizer="adamw_apex_fused",
+    )
+    layout = Layout(gpus=16, workers=2, batch=2, accumulation=32)
+    asked = question(one, layout, keeps_batch=True)
+    assert asked.effective_batch == 128
+    found = remedies(asked, layout, Situation(framework=framework("megatron-lm"), most_gpus=64))
+    every = (*found.enough, *found.not_enough)
+    assert {"tensor-parallelism", "sequence-parallelism", "sharding"} <= {
+        kind for names in kinds(every) for kind in names
+    }
+    for remedy in every:
+        after = remedy.after.layout
+        assert after.gpus % remedy.training.multiple == 0
+        assert after.gpus // remedy.training.group * after.batch * after.accumulation == 128
+    assert all(kind not in {"fused-loss", "offload"} for names in kinds(every) for kind in names)
+
+
+def test_the_batch_of_a_remedy_is_spelled_as_on_the_line() -> None:
+    line = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --bf16 "
+    line += (
+        "--seq-length 8192 --micro-batch-size 8 --global-batch-size 64 --vocab-size 32000 --use-distributed-optimizer"
+    )
+    launch = parse_launch(["bash", "-c", line], [], {}, no_files).launch
+    assert launch is not None
+    asked = build_questions(launch, SizingSettings(default_gpu_model="NVIDIA-A100-SXM4-80GB"), TABLES).questions[0]
+    layout = Layout(gpus=8, batch=8, accumulation=asked.accumulation)
+    found = remedies(asked, layout, Situation(framework=launch.framework, launch=launch))
+    smaller = next(one for one in found.enough if one.kinds == (SavingKind.ACCUMULATION,))
+    assert [edit.name for edit in smaller.edits] == ["micro-batch-size"]
