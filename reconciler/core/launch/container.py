@@ -7,6 +7,7 @@ as it is written.
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -148,6 +149,7 @@ class SourceMap(Struct, frozen=True):
         return self.locate(fields)[0]
 
 
+@lru_cache(maxsize=1024)  # jobs have many words in common
 def _shown(text: str) -> str:
     return shorten(mask_text(text))
 
