@@ -92,6 +92,11 @@ metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80}]}
 ---
 apiVersion: v1
+kind: Service
+metadata: {name: balanced}
+spec: {type: LoadBalancer, selector: {app: web}, sessionAffinity: ClientIP, ports: [{port: 80}]}
+---
+apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
 spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: "1073741824"}}}
@@ -193,6 +198,12 @@ isURL('https://a:99999/') && isURL('http://') && isURL('a:b') && isURL('/')
 isURL('https://exa mple/') || isURL('https://a/%zz') || isURL('//host/p') || isURL('')
 url('https://a/b?x=1;y=2').getQuery().size() == 0
 url('https://[fe80::1%25eth0]:80/').getHostname() == 'fe80::1%eth0'
+url('https://[fe80::1%25eth0]:80/').getHost() == '[fe80::1%eth0]:80' && url('https://[fe80::1%25eth0]:80/').getPort() == '80'
+isURL('https://[fe80::1%eth0]/') || isURL('https://[fe80::1%25]/') || isURL('https://[1.2.3.4]/') || isURL('https://[::1]a/')
+isURL('https://[fe80::1%25a%20b]/') && isURL('https://[fe80::1%25a%25b]/') && isURL('https://[::ffff:1.2.3.4]/')
+isURL('https://[fe80::1%25a/b]/') || isURL('https://[fe80::1%25a%2Fb]/') || isURL('https://[fe80::1%25%41]:x/')
+isURL('https://a%41/') || isURL('https://a%zz/') || isURL('https://[::1%41]/')
+url('https://a%C3%A9%25:80/').getHostname() == 'a\u00e9%' && url('https://a%C3%A9/').getHost() == 'a\u00e9'
 isIP('1.2.3') || isIP('::ffff:1.2.3.4') || isIP('fe80::1%eth0') || isIP('01.2.3.4')
 cidr('10.0.0.0/8').containsIP('x')
 isCIDR('10.0.0.0/08') || isCIDR('10.0.0.0/+8') || isCIDR('10.0.0.0/33')

@@ -101,9 +101,9 @@ class Server:
         self._client = client
 
     def refuses(self, body: Mapping[str, Any]) -> str:
-        """Return why the server does not install a policy, or the empty string."""
-        answer = self._client.request("POST", f"{_PATH}?dryRun=All&fieldValidation=Strict", body)
-        return "" if answer.ok else str(answer.body.get("message"))
+        """Return why the server does not install a policy, or the empty string. It is applied, as Flux applies it."""
+        (result,) = self._client.apply_dry_run([body])
+        return "" if result.ok else result.message
 
     def applied(self, bodies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return what the server makes of objects."""

@@ -75,6 +75,19 @@ containers:
     startupProbe: {exec: {command: [a]}}
     lifecycle: {preStop: {httpGet: {path: /, port: 80}}, postStart: {exec: {command: [a]}}}
   - {name: b, image: b}
+  - name: c
+    image: c
+    livenessProbe: {tcpSocket: {port: 80}}
+    readinessProbe: {httpGet: {port: 80}}
+    startupProbe: {httpGet: {port: 80}}
+    lifecycle: {preStop: {tcpSocket: {port: 80}}, postStart: {httpGet: {port: 80}}}
+  - name: d
+    image: d
+    livenessProbe: {grpc: {port: 1}}
+    readinessProbe: {grpc: {port: 1}}
+    startupProbe: {grpc: {port: 1}}
+    lifecycle: {preStop: {httpGet: {port: 80}}}
+  - {name: e, image: e, livenessProbe: {httpGet: {port: 80}}}
 """
 _PLAIN = "containers: [{name: a, image: a}]"
 _MORE = """

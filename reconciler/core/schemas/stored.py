@@ -65,9 +65,7 @@ def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> di
     elif (version, kind) == ("v1", "Pod"):
         _request_limits(found)
     elif (version, kind) == ("v1", "Service"):
-        service: Mapping[str, Any] = found.get("spec") or {}
-        for port in service.get("ports") or ():
-            port.setdefault("targetPort", port.get("port"))
+        _serve(found.get("spec") or {})
     elif (version, kind) == ("v1", "ReplicationController") and isinstance(spec, Mapping):
         _select_template(found)
     elif (version, kind) == ("batch/v1", "Job") and isinstance(spec, Mapping):
@@ -76,6 +74,20 @@ def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> di
         if not spec.get("podFailurePolicy"):
             found["spec"].setdefault("podReplacementPolicy", "TerminatingOrFailed")
     return found
+
+
+def _serve(service: dict[str, Any]) -> None:
+    """Add the defaults of a Service that depend on its type (pkg/apis/core/v1/defaults.go)."""
+    for port in service.get("ports") or ():
+        port.setdefault("targetPort", port.get("port"))
+    if service.get("type") in ("ClusterIP", "NodePort", "LoadBalancer"):
+        service.setdefault("internalTrafficPolicy", "Cluster")
+    if service.get("type") in ("NodePort", "LoadBalancer"):
+        service.setdefault("externalTrafficPolicy", "Cluster")
+    if service.get("type") == "LoadBalancer":
+        service.setdefault("allocateLoadBalancerNodePorts", True)
+    if service.get("sessionAffinity") == "ClientIP":
+        service.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
 
 
 _ZEROS = {"quantity": "0", "byte": ""}

@@ -52,6 +52,7 @@ string(cidr('10.1.2.3/8')) == '10.1.2.3/8'
 url('https://u:p@example.com:8443/a/b?x=1&x=2&y=%20#f').getScheme() == 'https'
 url('https://u:p@example.com:8443/a/b').getHost() == 'example.com:8443'
 url('https://[::1]:80/').getHostname() == '::1' && url('https://[::1]:80/').getPort() == '80'
+url('https://[fe80::1%25eth0]:80/').getHostname() == 'fe80::1%eth0' && !isURL('https://[fe80::1%eth0]/') && !isURL('https://a%41/')
 url('https://example.com/a b/').getEscapedPath() == '/a%20b/'
 url('https://e.com/?x=1&x=2&y=%20').getQuery() == {'x': ['1', '2'], 'y': [' ']}
 url('/only/a/path').getScheme() == '' && isURL('/path') && !isURL('path') && !isURL('../up') && !isURL('https://a b/')

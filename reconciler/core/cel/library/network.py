@@ -6,7 +6,7 @@ An address is a value of the standard library; a URL is its text.
 import re
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from urllib.parse import quote, unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 from reconciler.core.cel.library.signature import Signature, function, member
 from reconciler.core.cel.values import CelError, Opaque
@@ -15,7 +15,9 @@ from reconciler.core.patterns import later
 _SCHEME = later(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _ESCAPES = later(r"%(?![0-9A-Fa-f]{2})")
 _PORT = later(r"(.*?)(?::([0-9]*))?", re.DOTALL)
-_HOST = later(r"[^\s/?#\\<>\"^`{|}\[\]@:]*|\[[0-9A-Fa-f:.%]+\]")
+_HOST = later(r"(?:[^\s/?#\\<>\"^`{|}\[\]@:%]|%25|%[89A-Fa-f][0-9A-Fa-f])*")
+_MEANT = r"%(?:2[0-24-9A-Ea-e]|3[0-9A-Ea-e]|4[1-9A-Fa-f]|5[0-9ABDFabdf]|6[1-9A-Fa-f]|7[0-9AaEe])"
+_LITERAL = later(rf"\[([0-9A-Fa-f:.]+)(?:%25((?:[\w.~!$&'()*+,;=:<>\"-]|{_MEANT})+))?\]", re.ASCII)
 _PATH_SAFE = "/$&+,:;=@!'()*[]~%"
 
 
@@ -43,13 +45,26 @@ def _split(text: str) -> tuple[str, str, str, str]:
     host = ""
     if rest.startswith("//") and (scheme or not rest.startswith("///")):
         authority, slash, path = rest[2:].partition("/")
-        host, rest = authority.rpartition("@")[2], slash + path
-        name, port = _split_host(host)
-        if not _HOST.fullmatch(name) or (":" in host.rpartition("]")[2] and not (port.isdigit() or port == "")):
-            raise wrong
-    if _ESCAPES.search(rest) or " " in host:
+        host, rest = _host(authority.rpartition("@")[2], wrong), slash + path
+    if _ESCAPES.search(rest):
         raise wrong
     return scheme, host, rest, query
+
+
+def _host(written: str, wrong: CelError) -> str:
+    """Return a host with its port as it is meant: an address in brackets may have a zone, after `%25`."""
+    name, port = _split_host(written)
+    if ":" in written.rpartition("]")[2] and port and not port.isdigit():
+        raise wrong
+    literal = _LITERAL.fullmatch(name)
+    if literal is None and not _HOST.fullmatch(name):
+        raise wrong
+    if literal is not None:
+        try:
+            IPv6Address(literal[1])
+        except ValueError:
+            raise wrong from None
+    return unquote(name) + written[len(name) :]
 
 
 def _split_host(host: str) -> tuple[str, str]:
