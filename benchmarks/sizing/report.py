@@ -45,12 +45,13 @@ _LIMITS = """## Limits of these figures
 - The rows of torchtune say "recipe default", and two pairs of them differ in the recipe alone; the defaults of the
   recipes apply. For a 405B model on 8 GPUs, the prediction is a fifth too high.
 - Mixtures of experts need more than predicted if many GPUs gather them: 16 % more in one run on 8 GPUs.
-- The figures of LitGPT, Qwen, torchtune and Megatron-LM measure PyTorch's live memory, those of fsdp_qlora the memory
-  that its allocator reserves, all without CUDA's context. As runs of a framework that nobody measured, those of LitGPT,
+- The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, those of fsdp_qlora the memory that its
+  allocator reserves, all without CUDA's context. As runs of a framework that nobody measured, those of LitGPT,
   torchtune and fsdp_qlora are predicted without what they do not count.
-- Runs of pre-training are predicted without a fit. Those of Megatron-LM are of one 7B model on 8 GPUs; its bytes of a
-  gated feed-forward block were chosen with them in view. Those of Megatron-SWIFT are comments in scripts, in whole GiB;
-  they include CUDA's context and cached blocks, which the prediction leaves out.
+- Runs of pre-training are predicted without a fit. Those of Megatron-LM are of one 7B model on 8 GPUs, and of PyTorch's
+  live memory, while the prediction has 2.2 GiB of context; its bytes of a gated feed-forward block were chosen with
+  them in view. Those of Megatron-SWIFT are comments in scripts, in whole GiB, and include blocks that the allocator
+  keeps.
 - torchtitan's figures are what PyTorch reserves; compiled layers and FP8 keep less than predicted, and its versions
   since 2025 less for the loss, too. Its pipelines are predicted for as many microbatches as stages; the runs do not
   say how many they had.

@@ -8,7 +8,7 @@ from reconciler.core.sizing.decision import Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory.rollout import rollout_bytes
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
-from reconciler.core.sizing.memory.stages import NEED_CONTEXT, estimate_stages
+from reconciler.core.sizing.memory.stages import estimate_stages
 from reconciler.core.sizing.memory.states import DEEPSPEED, FSDP, Shards, StateBytes, shards_of
 from reconciler.core.sizing.memory.terms import Terms, terms_of
 from reconciler.core.sizing.training import Layout, Offload, Strategy, Training
@@ -29,6 +29,9 @@ ZERO3_LIVE = 2e9
 
 ZERO3_GROUP = 4e9
 """Bytes of gradients that ZeRO-3 casts to fp32 at the same time: `sub_group_size` is 1e9 by default."""
+
+NEED_CONTEXT = 1.4 * GIB
+"""Bytes of context in the need: the same for any number of GPUs, so that more GPUs never need more memory each."""
 
 LIVE_BLOCK = 0.9
 """Fraction of a block's backward pass that is alive at once: gradients are freed one after the other."""

@@ -124,8 +124,6 @@ _MEGATRON = Stack(
     flat=True,
     logits=10.0,  # in 2 bytes, their copy in fp32 and the exponentials (`tensor_parallel/cross_entropy.py`)
     logits_live=10.0,
-    context=0.1,
-    links=0.0,
     low=0.7,
     high=1.4,
 )

@@ -39,8 +39,9 @@ FLAT_OPTIMIZER = 4.0
 gradients and updates weights in fp32 (`megatron/training/theoretical_memory_usage.py`: 18 bytes per parameter with
 Adam, or 6 and 12 divided by the replicas)."""
 
-NEED_CONTEXT = 1.4 * GIB
-"""Bytes of context in the need: the same for any number of GPUs, so that more GPUs never need more memory each."""
+CONTEXT = 2.2 * GIB
+"""Bytes of CUDA's context and of NCCL's groups in the need: the same for any number of GPUs, so that more GPUs never
+need more memory each."""
 
 VECTORS = 4.0
 MASKS = 1.0
@@ -287,7 +288,7 @@ def _stage(training: Training, layout: Layout, stack: Stack, end: str) -> Estima
     context = (stack.context + (stack.links if layout.gpus > 1 else 0.0)) * GIB
     resident = states.weights + states.gradients + states.optimizer
     peak = resident + states.transient + kept + work + tokens * reserved + context
-    need = resident + states.transient + kept + max(work, tokens * live) + NEED_CONTEXT
+    need = resident + states.transient + kept + max(work, tokens * live) + CONTEXT
     sizes = (
         ("weights", states.weights),
         ("gradients", states.gradients),

@@ -153,9 +153,9 @@ def _complete(extraction: Extraction) -> None:
         extraction.add_number("update_batch", samples)
     if "expert" in extraction.facts:
         extraction.set_framework_default("expert_tensor", "1")
-    own = script.find(("parallelism.enable_sequence_parallel",))
-    if own is not None:
-        extraction.add_boolean("sequence_parallel", own)
+    extraction.add_boolean("sequence_parallel", script.find(("parallelism.enable_sequence_parallel",)))
+    off = script.find(("parallelism.no_enable_sequence_parallel",))
+    extraction.add_boolean("sequence_parallel", off, invert=True)
 
 
 TORCHTITAN = Framework(
