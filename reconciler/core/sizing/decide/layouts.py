@@ -55,9 +55,9 @@ def gpu_counts(question: Question) -> list[int]:
 
 def layout_options(question: Question, gpus: int) -> LayoutOptions:
     """Return the layouts for a number of GPUs, on the fewest nodes with an equal number each."""
-    workers = _workers(gpus, question.gpus_per_worker)
     if obstacle := _obstacle(question, gpus):
-        return LayoutOptions(gpus, workers, obstacle=obstacle)
+        return LayoutOptions(gpus, -(-gpus // question.gpus_per_worker), obstacle=obstacle)
+    workers = _workers(gpus, question.gpus_per_worker)
     pairs, obstacle = _batch_pairs(question, gpus)
     layouts = tuple(
         Layout(gpus=gpus, workers=workers, batch=batch, accumulation=accumulation) for batch, accumulation in pairs

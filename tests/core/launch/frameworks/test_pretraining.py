@@ -219,3 +219,53 @@ def test_a_broken_toml_file_is_an_error() -> None:
     parsed = parse_launch(["bash", "-c", line], [], {}, {"a.toml": b"[model\n"}.get)
     assert parsed.diagnostics[0].rule == "launch.file"
     assert "cannot be read" in parsed.diagnostics[0].message
+
+
+NUMBERS = ("0", "-1", "1", "3", "99999999", "1" + "0" * 5000, "9" * 12, "x", "", "1e3", "٣", "$UNKNOWN")
+SIZES = (
+    "num-layers",
+    "hidden-size",
+    "num-attention-heads",
+    "num-query-groups",
+    "vocab-size",
+    "num-experts",
+    "kv-channels",
+)
+DEGREES = (
+    "tensor-model-parallel-size",
+    "pipeline-model-parallel-size",
+    "expert-model-parallel-size",
+    "recompute-num-layers",
+)
+
+
+@pytest.mark.parametrize("flag", [*SIZES, *DEGREES, "moe-layer-freq", "num-layers-per-virtual-pipeline-stage"])
+@pytest.mark.parametrize("number", NUMBERS)
+def test_any_number_is_sized_or_refused(flag: str, number: str) -> None:
+    line = f"{GPT} {LLAMA} --num-experts 8 --recompute-granularity full --recompute-method block --{flag} {number}"
+    parsed = parse_launch(["bash", "-c", line], [], {}, no_files)
+    assert parsed.launch is not None
+    if parsed.diagnostics or parsed.launch.unresolved:
+        return
+    found = build_questions(parsed.launch, SETTINGS, TABLES)
+    assert found.questions or found.diagnostics
+    for asked in found.questions:
+        decision = decide(asked)
+        assert decision.chosen is not None or decision.text
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "key", ["selective_ac_option", "local_batch_size", "tensor_parallel_degree", "global_batch_size"]
+)
+def test_any_number_of_torchtitan_is_sized_or_refused(key: str, number: str) -> None:
+    section = {"selective_ac_option": "activation_checkpoint", "tensor_parallel_degree": "parallelism"}.get(
+        key, "training"
+    )
+    line = f"torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file a.toml --{section}.{key}={number}"
+    files = {"a.toml": b'[model]\nflavor = "8B"\n[training]\nseq_len = 8192\n'}
+    parsed = parse_launch(["bash", "-c", line], [], {}, files.get)
+    assert parsed.launch is not None
+    if not parsed.diagnostics and not parsed.launch.unresolved:
+        found = build_questions(parsed.launch, SETTINGS, TABLES)
+        assert found.questions or found.diagnostics

@@ -15,7 +15,7 @@ _WITHOUT_END = frozenset({"NullTokenizer"})
 """Tokenizers that add a token for the end of a document to `--vocab-size`."""
 _PADDING = 128
 _GATES = ("swiglu", "quick_geglu")
-_MAX_LAYERS = 10_000
+_MAX_LAYERS, _MAX_DIGITS = 10_000, 9
 
 
 def read_sizes(extraction: Extraction) -> None:
@@ -61,7 +61,7 @@ def _number(extraction: Extraction, name: str, default: int | None = None) -> in
     if setting is None:
         return default
     text = setting.text.strip()
-    if text.isascii() and text.isdecimal() and 0 < int(text[:12]) <= MAX_NUMBER:
+    if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and 0 < int(text) <= MAX_NUMBER:
         return int(text)
     extraction.reject("model", f"`{setting.fact.snippet}`: expected a whole number", setting.fact.span)
     return default
@@ -115,7 +115,7 @@ def _expert_layers(extraction: Extraction, layers: int) -> dict[str, Any]:
     setting = extraction.script.find(("moe_layer_freq",))
     if setting is None or setting.text == "1":
         return {}
-    if setting.text.isdecimal():
+    if setting.text.isdecimal() and len(setting.text) <= _MAX_DIGITS:
         return {"moe_layer_freq": int(setting.text)}
     pattern = list_of(setting.text)
     if pattern is None or len(pattern) != layers:

@@ -92,7 +92,7 @@ def _read_checkpointing(extraction: Extraction) -> None:
     )
     if kind == "selective" and chosen == "op":
         extraction.facts["keeps_products"] = Fact(value="true", snippet=snippet, origin="activation_checkpoint")
-    elif kind == "selective" and chosen.isdecimal() and int(chosen[:6]):
+    elif kind == "selective" and chosen.isdecimal() and len(chosen) < 6 and int(chosen):  # noqa: PLR2004 - layers
         extraction.facts["recomputed"] = Fact(
             value=str(1 / int(chosen)), snippet=snippet, origin="activation_checkpoint"
         )
