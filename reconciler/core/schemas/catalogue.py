@@ -22,6 +22,7 @@ from reconciler.core.schemas.schema import (
 )
 from reconciler.core.schemas.sources import Archive, Bundle, CustomKind, Served, metadata_only, parse_definition
 from reconciler.core.schemas.stored import as_stored, has_null, with_defaults, with_zeros
+from reconciler.core.schemas.webhooks.templates import created_pods, of_template
 from reconciler.core.values import value_at
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
 """Groups of our own kinds, which are never sent to a server."""
+_POD = KindName(group="", version="v1", kind="Pod")
 
 
 class Catalogue:
@@ -296,7 +298,13 @@ class Catalogue:
             yield from find_duplicates(data, compiled.lists)
         if name.group not in OWN_GROUPS or data.get("metadata"):
             yield from metadata_violations(data, name.group, name.kind, namespaced=compiled.namespaced)
-        yield from builtin_violations(data, name.group, name.kind)
+        if name.kind not in self._custom.get(name.group, ()):  # its own definition may say less of the types
+            yield from builtin_violations(data, name.group, name.kind)
+        for place, pod in created_pods(data, name.group, name.kind):
+            found = (
+                of_template(one, name.kind, place) for one in self._validate(self._compile(_POD, namespaced=True), pod)
+            )
+            yield from (one for one in found if one is not None)
         if compiled.rules is not None:
             yield from compiled.rules.violations(data)
 

@@ -1,1 +1,1 @@
-"""What webhooks of custom kinds refuse of a new object, beside its schema."""
+"""What webhooks of custom kinds refuse of a new object, beside its schema, and what a server refuses of their pods."""
