@@ -297,7 +297,8 @@ def _character(text: bytes, line: int, column: int) -> str:
 
 def _directive_line(text: bytes) -> int | None:
     """Return the line (from 0) of a %directive before the document or after `...`, or None."""
-    match = _DIRECTIVE.search(text) if b"%" in text else None
+    starts_line = b"%" in text and (b"\n%" in text or text.startswith((b"%", b"\xef\xbb\xbf%")))
+    match = _DIRECTIVE.search(text) if starts_line else None
     return None if match is None else text.count(b"\n", 0, match.end())
 
 

@@ -135,9 +135,9 @@ def bare_tags(root: YamlNode, text: str) -> Iterator[YamlNode]:
     while pending:
         node = pending.pop()
         if type(node) is ScalarNode:
-            if node.tag is PLAIN and _BARE_TAG.match(
-                text, node.start_mark.index + skipped, node.end_mark.index + skipped
-            ):
+            start = node.start_mark.index + skipped
+            is_marked = node.tag is PLAIN and text.startswith(("!", "&"), start)
+            if is_marked and _BARE_TAG.match(text, start, node.end_mark.index + skipped):
                 yield node
         elif id(node) not in seen:
             seen.add(id(node))
