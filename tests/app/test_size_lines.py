@@ -5,12 +5,14 @@ import shlex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.app.size.ask import answer_question
 from reconciler.app.size.files import standalone_settings
 from reconciler.app.size.line import size_line
 from reconciler.core.launch.changes import DEEPSPEED_CHANGES
 from reconciler.core.launch.launchers import LAUNCHERS
 from reconciler.core.launch.settings import flag_name
 from reconciler.core.problems import Problem
+from reconciler.core.sizing.gpu_sweep import Bounds
 from reconciler.errors import InvalidInput
 from reconciler.outputs.sizing.answer import SizeAnswer
 from tests.core.launch.cases import cases
@@ -117,3 +119,26 @@ def test_every_remedy_is_read_as_it_promises(name: str, model: str, length: int,
         assert remedy.after.estimate is not None
         assert after.requested.estimate.need_gib == remedy.after.estimate.need_gib, line
         assert after.requested.fits == remedy.after.fits, line
+
+
+def test_a_question_takes_the_strategy_of_its_framework() -> None:
+    """Megatron never shards weights; the others are asked about with FSDP, as the help says."""
+    row = {"model": "llama3.1-8b", "gpu_model": "NVIDIA-H100-80GB-HBM3", "seq": "4096", "per_gpu_batch": "1"}
+    strategies = {
+        (name, written): str(
+            answer_question(
+                row | {"framework": name, "parallelism": written}, Bounds(), TABLES
+            ).question.training.strategy
+        )
+        for name in ("megatron-lm", "megatron-swift", "torchtitan", "trl", "")
+        for written in ("", " + optimizer offload", "DDP")
+    }
+    assert strategies == {
+        (name, written): "ddp" if written == "DDP" else strategy
+        for name, strategy in {"megatron-lm": "ddp", "megatron-swift": "zero-1"}.items()
+        for written in ("", " + optimizer offload", "DDP")
+    } | {
+        (name, written): "ddp" if written == "DDP" else "fsdp-full"
+        for name in ("torchtitan", "trl", "")
+        for written in ("", " + optimizer offload", "DDP")
+    }

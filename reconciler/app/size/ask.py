@@ -106,7 +106,13 @@ def _with_defaults(row: Mapping[str, str], framework: Framework | None) -> dict[
         value = defaults.get(fact, "")
         if value and not filled.get(column) and (column != "precision" or normalize(value) in PRECISIONS):
             filled[column] = value
+    filled["parallelism"] = _parallelism(filled.get("parallelism", ""), defaults.get("strategy", "FSDP"))
     return filled | {"method": filled.get("method") or "full"}
+
+
+def _parallelism(written: str, strategy: str) -> str:
+    """Return a parallelism with a strategy: the default one where only what is offloaded is written."""
+    return f"{strategy}{written}" if not written or written.startswith(" +") else written
 
 
 def _check_targets(training: Training) -> None:

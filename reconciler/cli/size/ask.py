@@ -89,8 +89,8 @@ Examples:
     "--parallelism",
     "--sharding",
     metavar="STRATEGY",
-    default="FSDP",
-    show_default=True,
+    default="",
+    show_default="FSDP, or that of the framework",
     help="Parallelism: FSDP, ZeRO-3, DDP, TP 2, CP 2, none, ...",
 )
 @click.option(

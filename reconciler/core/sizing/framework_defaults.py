@@ -24,6 +24,7 @@ class FrameworkDefaults(Struct, frozen=True, kw_only=True):
     rank: int = 8
     targets: tuple[str, ...] = ("q_proj", "v_proj")
     sequence_parallel: bool = False
+    recomputed: float = 1.0
 
 
 class RunKind(Struct, frozen=True):
@@ -81,11 +82,21 @@ def _torchtune(run: RunKind) -> FrameworkDefaults:
     return FrameworkDefaults(checkpointing=is_small or run.gpus > 1, optimizer="adamw_torch_fused", targets=_LINEARS)
 
 
+def _megatron(strategy: Strategy) -> FrameworkDefaults:
+    """Megatron-LM `megatron/training/arguments.py`: nothing is recomputed; ms-swift shards the optimizer."""
+    return FrameworkDefaults(optimizer="adamw_apex_fused", checkpointing=False, strategy=strategy, targets=_LINEARS)
+
+
 _FRAMEWORKS: dict[str, Callable[[RunKind], FrameworkDefaults]] = {
     "litgpt": _litgpt,
     "qwen": _qwen,
     "torchtune": _torchtune,
     "llama-recipes": lambda _: FrameworkDefaults(checkpointing=False),
-    "torchtitan": lambda _: FrameworkDefaults(sequence_parallel=True),  # parallelize.py: norms are SequenceParallel
+    # parallelize.py: norms are SequenceParallel; job_config.py: selective checkpointing of every second layer.
+    "torchtitan": lambda _: FrameworkDefaults(
+        optimizer="adamw_torch_fused", attention=Attention.SDPA, sequence_parallel=True, recomputed=0.5
+    ),
+    "megatron-lm": lambda _: _megatron(Strategy.DDP),
+    "megatron-swift": lambda _: _megatron(Strategy.ZERO1),  # its `use_distributed_optimizer` is on
 }
 """By the first word of `Training.framework`, in lower case."""

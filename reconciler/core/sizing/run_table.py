@@ -88,6 +88,7 @@ def _parse(row: Mapping[str, str], tables: SizingTables, known: Architecture | N
         chunks=parallelism.chunks,
         microbatch=_microbatch(parallelism, layout),
         replicas=parallelism.replicas,
+        recomputed=defaults.recomputed if checkpointing is None else 1.0,
         keeps_products=normalize(row.get("checkpointing", "")) == "selective",
         sequence_parallel=parallelism.sequence_parallel or defaults.sequence_parallel,
         lora_rank=_count(row, "lora_rank", defaults.rank),

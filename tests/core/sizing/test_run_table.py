@@ -189,6 +189,24 @@ def test_degrees_of_parallelism() -> None:
     assert not read(parallelism="TP 2")[0].sequence_parallel
 
 
+def test_degrees_of_pretraining() -> None:
+    written = "distributed optimizer + TP 2 + PP 4 + EP 8 + ETP 1 + VP 2 + microbatches 4"
+    training = read(gpus="64", nodes="8", per_gpu_batch="8", parallelism=written)[0]
+    assert training.strategy is Strategy.ZERO1
+    assert (training.expert, training.expert_tensor, training.chunks, training.microbatch) == (8, 1, 2, 2)
+    assert training.multiple == 32
+    assert read(gpus="16", nodes="2", parallelism="FSDP hybrid + HSDP 4")[0].replicas == 4
+    titan = read(framework="torchtitan", checkpointing="")[0]
+    assert (titan.recomputed, titan.keeps_products) == (0.5, False)
+    assert read(framework="torchtitan", checkpointing="selective")[0].keeps_products
+
+
+@pytest.mark.parametrize(("framework", "strategy"), [("megatron-lm", Strategy.DDP), ("megatron-swift", Strategy.ZERO1)])
+def test_megatron_never_shards_weights_by_default(framework: str, strategy: Strategy) -> None:
+    training = read(gpus="8", framework=framework, parallelism="", optimizer="", checkpointing="")[0]
+    assert (training.strategy, training.optimizer, training.checkpointing) == (strategy, "adamw_apex_fused", False)
+
+
 @pytest.mark.parametrize(("written", "upcast"), [("", None), ("yes", True), ("no", False)])
 def test_a_prepared_base(written: str, upcast: bool | None) -> None:
     assert read(method="qlora", upcast=written)[0].upcast is upcast

@@ -51,7 +51,7 @@ def _read_sharding(extraction: Extraction) -> None:
     sharded = script.find(("use_distributed_optimizer",))
     if sharded is not None:
         extraction.add("strategy", sharded, "zero-1" if is_true(sharded) else "ddp")
-    extraction.set_framework_default("strategy", extraction.framework.defaults.get("strategy", "ddp"))
+    extraction.set_framework_default("strategy", extraction.framework.defaults["strategy"])
     _read_offload(extraction)
 
 
@@ -153,7 +153,7 @@ MEGATRON = Framework(
     source="Megatron-LM",
     programs=later(r"(?:.*/)?(?:pre|post|fine)train_(?:gpt|llama)\w*\.py"),
     settings=_SETTINGS | {"sequence": ("seq_length", "encoder_seq_length"), "model": ("num_layers",)},
-    defaults=_DEFAULTS | {"precision": "fp32", "checkpointing": "false"},
+    defaults=_DEFAULTS | {"precision": "fp32", "checkpointing": "false", "strategy": "ddp"},
     optimizers=_OPTIMIZERS,
     read_precision=_read_precision,
     read_method=lambda extraction: extraction.set_framework_default("method", "full"),

@@ -174,7 +174,7 @@ TORCHTITAN = Framework(
         "replicas": _degree("data_parallel_replicate_degree"),
     },
     defaults={"batch": "8", "sequence": "2048", "precision": "bf16-mixed", "optimizer": "adamw_torch_fused"}
-    | {"attention": "sdpa", "fused_loss": "false", "sequence_parallel": "true", "checkpointing": "true"},
+    | {"attention": "sdpa", "fused_loss": "false", "sequence_parallel": "true"},
     single_values=True,
     config_flags=("job.config_file",),
     read_precision=_read_precision,
