@@ -33,6 +33,7 @@ _OTHER_SCRIPTS = re.compile(
 )
 """Scripts and modules that name another objective as a word of their own (`train_dpo.py`, `verl.trainer.main_ppo`)."""
 _SUPERVISED = frozenset({"sft", "pt", "", "none", "null", "false"})
+_REINFORCEMENT = frozenset({"grpo", "ppo"})
 _WITHOUT_REFERENCE = ("precompute_ref_log_probs", "reference_free", "precompute_ref_logps")
 _REFERENCE_FREE_LOSSES = frozenset({"orpo", "simpo", "cpo"})
 _PROBLEM = "is not supervised fine-tuning: its other models and samples are not in the memory model"
@@ -54,7 +55,7 @@ def read_objective(extraction: Extraction) -> bool:
         extraction.reject("method", f"`{named.snippet}` {_PROBLEM}", named.span, _HINT)
         return False
     fact = setting.fact if setting is not None else Fact(value="", snippet=name)
-    if objective == "grpo" and framework.read_rollout is not None:
+    if objective in _REINFORCEMENT and framework.read_rollout is not None:
         extraction.facts["objective"] = replace(fact, value=objective)
         framework.read_rollout(extraction)
         return "method" not in extraction.unresolved

@@ -46,7 +46,7 @@ def read_rollout(extraction: Extraction, flags: RolloutFlags) -> None:
     if not _is_on(engine):
         extraction.set_framework_default("generates", "true")
     elif mode is None or mode.text.lower() != "server":
-        _add_fraction(extraction, fraction, flags.default_fraction)
+        add_fraction(extraction, fraction, flags.default_fraction)
         if sleeps is not None and parse_boolean(sleeps.text) is not False:
             extraction.add("rollout_sleeps", sleeps, "true")
         if alone and all(is_true(setting) for setting in alone) and alone[0] is not None:
@@ -71,7 +71,8 @@ def _read_lengths(extraction: Extraction, flags: RolloutFlags) -> None:
     extraction.facts["sequence"] = total
 
 
-def _add_fraction(extraction: Extraction, setting: Setting | None, default: str) -> None:
+def add_fraction(extraction: Extraction, setting: Setting | None, default: str) -> None:
+    """Add the fraction of the GPU's memory that an engine reserves."""
     if setting is None:
         extraction.set_framework_default("rollout", default)
         return

@@ -19,7 +19,10 @@ class Confidence(StrEnum):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """A part of the peak: `weights`, `gradients`, `optimizer`, `transients`, `activations`, `logits`, `overhead`."""
+    """A part of the peak: `weights`, `gradients`, `optimizer`, `transients`, `activations`, `logits`, `overhead`.
+
+    Reinforcement learning also has `models` beside the policy, and a `rollout`.
+    """
 
     name: str
     gib: float

@@ -23,6 +23,8 @@ from reconciler.core.sizing.throughput.run_length import NO_DATASET, Dataset, to
 from reconciler.core.sizing.training import (
     Architecture,
     Attention,
+    Companion,
+    CompanionRole,
     Method,
     Objective,
     Offload,
@@ -138,6 +140,8 @@ class _QuestionBuilder:
             self._diagnostics.append(replace(choice, span=self._span("gpu_model")))
         self._diagnostics += self._unresolved() or self._missing()
         training = None if isinstance(model, Diagnostic) or self._diagnostics else self._training(model[0])
+        if training is not None:
+            training = replace(training, companions=self._companions(training, tables, files, folder))
         batch, processes = self._batch(1 if training is None else training.multiple)
         if self._diagnostics or training is None or isinstance(choice, Diagnostic):
             diagnostics = tuple(dict.fromkeys(self._diagnostics))
@@ -200,6 +204,38 @@ class _QuestionBuilder:
             return describe_model(tables.models, self._launch.model_config, name)
         return resolve_model(tables.models, name, files, folder)
 
+    def _companions(
+        self, training: Training, tables: SizingTables, files: FileReader, folder: str
+    ) -> tuple[Companion, ...]:
+        """Return the models beside the policy. `policy` is a copy of it, `base` one unless the policy has adapters.
+
+        A `config.json` beside the job is that of the policy, and of no other model.
+        """
+
+        def named(path: str) -> bytes | None:
+            return None if path in {"config.json", f"{folder.strip('/')}/config.json"} else files(path)
+
+        companions = []
+        for role in CompanionRole:
+            fact = f"{role}_model"
+            name = self._stated(fact)
+            if not name or (name == "base" and training.method.has_adapters):
+                continue
+            copies = name in {"policy", "base"}
+            model = (training.architecture, "") if copies else resolve_model(tables.models, name, named, folder)
+            if isinstance(model, Diagnostic):
+                self._diagnostics.append(replace(model, span=self._span(fact)))
+                continue
+            companion = Companion(
+                role=role,
+                architecture=model[0],
+                bits=int(self._stated(f"{role}_bits") or 16),
+                has_vocabulary=self._flag("vocabulary_heads"),
+                joint=role is CompanionRole.VALUE and self._flag("joint_value_model"),
+            )
+            companions.append(companion)
+        return tuple(companions)
+
     def _training(self, architecture: Architecture) -> Training | None:
         method = self._method()
         optimizer = self._value("optimizer", "adamw_torch", "the default of PyTorch")
@@ -251,9 +287,12 @@ class _QuestionBuilder:
             scored=self._scored(),
             critic=self._flag("critic"),
             generates=self._flag("generates"),
+            rollout_batch=int(self._stated("rollout_batch") or 0),
+            keeps_scores=self._flag("keeps_scores"),
             rollout=float(self._stated("rollout") or 0.0),
             rollout_sleeps=self._flag("rollout_sleeps"),
             rollout_alone=self._flag("rollout_alone"),
+            rollout_sheds=self._flag("rollout_sheds"),
             offloads_activations=self._flag("offloads_activations"),
             upcast=None if not upcast else upcast == "true",
             fused_loss=self._flag("fused_loss"),
@@ -293,7 +332,8 @@ class _QuestionBuilder:
     def _scored(self) -> float:
         """Return the fraction of a sample's tokens in the loss: all but those of a prompt."""
         prompt, sequence = int(self._stated("prompt") or 0), int(self._value("sequence", "") or 1)
-        return max(0.0, sequence - prompt) / sequence
+        answer = int(self._stated("answer") or sequence) if self._stated("objective") == Objective.PPO else sequence
+        return min(max(0, sequence - prompt), answer) / sequence
 
     def _saved_modules(self, architecture: Architecture) -> tuple[str, ...]:
         """Return the modules that are trained whole beside the adapters."""

@@ -56,7 +56,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 )
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
-    {objective.value: objective for objective in Objective}
+    {objective.value: objective for objective in Objective if objective is not Objective.PPO}
     | {"": Objective.SFT, "simpo": Objective.ORPO, "cpo": Objective.ORPO, "rm": Objective.REWARD}
 )
 

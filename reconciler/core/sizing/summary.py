@@ -111,6 +111,7 @@ def describe_question(question: "Question", defaults: Sequence[tuple[str, str]])
         f"{training.architecture.name} ({billions:.3g} B)",
         f"{training.method}{rank}",
         *([str(training.objective)] if training.objective != "sft" else []),
+        *(f"{companion.role} model {companion.architecture.name}" for companion in training.companions),
         f"{training.sequence} tokens",
         f"batch {factors}{steps} = {question.effective_batch}",
         f"{training.precision}, {training.optimizer}, {training.strategy}",

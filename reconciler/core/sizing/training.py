@@ -172,17 +172,42 @@ class Objective(StrEnum):
     ORPO = "orpo"  # arXiv 2403.07691; SimPO and CPO are like it
     REWARD = "reward"  # a head of one output instead of the vocabulary
     GRPO = "grpo"  # arXiv 2402.03300; RLOO (arXiv 2402.14740) and others without a value model are like it
+    PPO = "ppo"  # arXiv 1909.08593: the models that judge the answers are companions
     VALUE_HEAD = "value-head"  # a head of one output beside the vocabulary's, whose logits exist but are not trained
 
     @property
     def answers(self) -> int:
         """Sequences of a sample: chosen and rejected answer go through the model together."""
-        return 1 if self in {Objective.SFT, Objective.KTO, Objective.GRPO} else 2
+        return 1 if self in {Objective.SFT, Objective.KTO, Objective.GRPO, Objective.PPO} else 2
 
     @property
     def has_reference(self) -> bool:
         """Whether a frozen copy of the model scores the answers, too. With adapters it is the base without them."""
         return self in {Objective.DPO, Objective.KTO, Objective.GRPO}
+
+
+class CompanionRole(StrEnum):
+    """What a model beside the policy does in PPO (arXiv 1909.08593, section 2; arXiv 2203.02155, section 3.5)."""
+
+    REFERENCE = "reference"  # frozen: the policy must not leave it too far
+    REWARD = "reward"  # frozen: scores the answers
+    VALUE = "value"  # trained: predicts the score of each token
+
+
+class Companion(Struct, frozen=True, kw_only=True, cache_hash=True):
+    """A model beside the one that is trained, of any size.
+
+    `bits` are those of a frozen weight (DeepSpeed casts 32 to 16). `has_vocabulary`: it keeps its head over the
+    vocabulary beside one of one output. `joint`: a value model that is one module with the policy, so that gradients
+    and activations of both exist at the same time, and all of its weights are trained whatever the method; else it
+    takes turns with the policy, and gets adapters as the policy does.
+    """
+
+    role: CompanionRole
+    architecture: Architecture
+    bits: int = 16
+    has_vocabulary: bool = False
+    joint: bool = False
 
 
 class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -220,10 +245,14 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     has_reference: bool = True  # False: a preference objective runs without its reference model
     scored: float = 1.0  # fraction of a sample's tokens in the loss
     critic: bool = False  # a value model of the same size is trained, too (PPO, arXiv 1707.06347)
+    companions: tuple[Companion, ...] = ()  # the other models of PPO
     generates: bool = False  # the model itself writes the answers that it learns from
+    rollout_batch: int = 0  # answers that PPO generates and judges at once; 0: as many as in a step
+    keeps_scores: bool = False  # the logits of all generated tokens are kept until their probabilities are known
     rollout: float = 0.0  # fraction of the GPU's memory that an engine beside it reserves to write them
     rollout_sleeps: bool = False  # the engine frees its memory while the model trains
     rollout_alone: bool = False  # the states of the training are in host memory while the engine writes
+    rollout_sheds: bool = False  # the gradients and the optimizer are
     offloads_activations: bool = False  # what layers keep for the backward pass is in host memory
     fused_loss: bool = False  # Liger and similar kernels never hold all logits at once
     fast_loss: bool = False  # the cross entropy works in place on the logits (Unsloth's kernel)

@@ -20,6 +20,8 @@ _PART_LETTERS = {
     "activations": "A",
     "logits": "L",
     "overhead": "+",
+    "models": "M",
+    "rollout": "R",
 }
 _BAR_CELLS = 40
 _NARROW_BAR_CELLS = 24
@@ -144,8 +146,9 @@ def _write_table(page: Page, candidates: Sequence[Candidate], chosen: Candidate 
     page.blank()
     header = ("", "GPUs", "nodes", "batch", "need", "peak", "of GiB", "tokens/s", "memory", "")
     page.table(header, table, right=(1, 2, 4, 5, 6, 7), keep=(3, 8), has_notes=True)
-    if any(candidate.estimate for candidate in candidates):
-        legend = "  ".join(f"{letter} {name}" for name, letter in _PART_LETTERS.items())
+    parts = {part.name for candidate in candidates if candidate.estimate for part in candidate.estimate.parts}
+    if parts:
+        legend = "  ".join(f"{letter} {name}" for name, letter in _PART_LETTERS.items() if name in parts)
         page.write(Styled(f"{legend}  | memory of the GPU", Style.DIM), indent=2)
 
 

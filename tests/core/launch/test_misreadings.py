@@ -307,7 +307,7 @@ REFUSED = {
     "an objective of another name": (f"python examples/scripts/online_dpo.py {QWEN}", {}, "not supervised"),
     "another objective in the script's name": (f"torchrun train_simpo2_8k.py {QWEN}", {}, "not supervised"),
     "another objective in the module's name": (
-        f"deepspeed --module openrlhf.cli.train_ppo_ray {QWEN}",
+        f"deepspeed --module openrlhf.cli.train_ppo {QWEN}",
         {},
         "not supervised",
     ),

@@ -19,6 +19,7 @@ from reconciler.core.launch.frameworks.pretraining.megatron import MEGATRON, MEG
 from reconciler.core.launch.frameworks.pretraining.torchtitan import TORCHTITAN
 from reconciler.core.launch.frameworks.qwen import QWEN
 from reconciler.core.launch.frameworks.reinforcement.openrlhf import OPENRLHF
+from reconciler.core.launch.frameworks.reinforcement.openrlhf_ppo import OPENRLHF_PPO
 from reconciler.core.launch.frameworks.reinforcement.verl import VERL, VERL_SFT
 from reconciler.core.launch.frameworks.script import SCRIPT, TRAINER_SCRIPT
 from reconciler.core.launch.frameworks.torchtune import TORCHTUNE
@@ -43,6 +44,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
     TORCHTITAN,
     NEMO,
     OPENRLHF,
+    OPENRLHF_PPO,
     VERL,
     VERL_SFT,
     DEEPSPEED_CHAT,

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.core.launch.framework import Command, Extraction, Framework, Overrides
 from reconciler.core.launch.frameworks.llama_factory_v1 import LLAMA_FACTORY_V1
+from reconciler.core.launch.frameworks.reinforcement.llama_factory_ppo import read_llama_factory_ppo
 from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import count_per_node
 from reconciler.core.launch.objective import PREFERENCES
@@ -38,7 +39,13 @@ def _read_method(extraction: Extraction) -> None:
 
 
 def _complete(extraction: Extraction) -> None:
-    """Apply its default rank of projections; BAdam never keeps all weights in fp32 (model/adapter.py)."""
+    """Apply its default rank of projections; BAdam never keeps all weights in fp32 (model/adapter.py).
+
+    Liger's loss is for supervised training alone (`apply_liger_kernel` with `require_logits`).
+    """
+    if "objective" in extraction.facts:
+        extraction.discard("fused_loss")
+        extraction.set_default("fused_loss", "false", "the loss of the objective needs logits")
     optimizer, precision = extraction.facts.get("optimizer"), extraction.facts.get("precision")
     if "optimizer_rank" in extraction.defaults:
         extraction.discard("optimizer_rank")
@@ -75,7 +82,8 @@ LLAMA_FACTORY = Framework(
     config_may_be_unknown=True,
     overrides=Overrides.WITH_FILE,
     objective_settings=("stage",),
-    objectives=PREFERENCES | {"rm": "value-head"},
+    objectives=PREFERENCES | {"rm": "value-head", "ppo": "ppo"},
+    read_rollout=read_llama_factory_ppo,
     read_method=_read_method,
     complete=_complete,
     changes={

@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from reconciler.core.launch.framework import Command, Extraction, Framework
+from reconciler.core.launch.frameworks.reinforcement.trl_ppo import read_trl_ppo
 from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
 from reconciler.core.launch.launchers import read_script_processes
 from reconciler.core.launch.objective import OTHER_OBJECTIVES, PREFERENCES
@@ -32,6 +33,7 @@ _OBJECTIVES = (
     PREFERENCES
     | {"reward": "reward", "reward_modeling": "reward", "dpo_vlm": "dpo", "dpo_visual": "dpo"}
     | {"run_dpo": "dpo", "run_orpo": "orpo", "grpo": "grpo", "rloo": "grpo"}
+    | {"ppo": "ppo", "ppo_tldr": "ppo"}
 )
 
 # https://huggingface.co/docs/trl/distributing_training (context parallelism, which needs FSDP 2)
@@ -58,6 +60,9 @@ _ROLLOUT = RolloutFlags(
 
 def _read_rollout(extraction: Extraction) -> None:
     """Read the rollout. RLOO's `beta` is 0.05 by default (RLOOConfig), so that it has a reference model."""
+    if extraction.facts["objective"].value == "ppo":
+        read_trl_ppo(extraction)
+        return
     is_rloo = "rloo" in extraction.invocation.name.rpartition("/")[2]
     read_rollout(extraction, replace(_ROLLOUT, has_reference=is_rloo))
 
@@ -88,6 +93,8 @@ def _matches(script: str, flags: AbstractSet[str]) -> bool:
     name = script.rpartition("/")[2]
     if name in {"run_sft.py", "run_dpo.py", "run_orpo.py"} and "model_name_or_path" not in flags:
         return True
+    if name.startswith("ppo") and {"sft_model_path", "reward_model_path"} <= flags:
+        return True
     return name in _COPIES and "model_name_or_path" in flags and not flags.isdisjoint(_OWN_FLAGS)
 
 
@@ -103,7 +110,7 @@ TRL = Framework(
     ),
     programs=later(
         r"trl\.scripts\.\w+|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?examples/scripts/"
-        r"(?:sft\w*|dpo|dpo_vlm|kto|orpo|cpo|grpo|rloo|reward_modeling)\.py"
+        r"(?:sft\w*|dpo|dpo_vlm|kto|orpo|cpo|grpo|rloo|reward_modeling|(?:ppo/)?ppo(?:_tldr)?)\.py"
     ),
     matches=_matches,
     settings=TRAINER_SETTINGS

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from reconciler.core.sizing.decision import Estimate, Part
 from reconciler.core.sizing.gpus import Gpu
+from reconciler.core.sizing.memory.companions import companion_bytes
 from reconciler.core.sizing.memory.rollout import rollout_bytes
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.stages import estimate_stages
@@ -58,7 +59,9 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
     transient = _transient(terms, resident, tokens, context, accumulates=accumulates)
     full = resident.weights + resident.gradients + resident.optimizer + sum(transient)
     need, floor = _need(terms, resident, shards, tokens, accumulates=accumulates)
-    limit = FULL_GPU * gpu.memory_gib * GIB
+    others = companion_bytes(training, layout, constants)
+    models = others.weights + others.step + (0.0 if training.rollout_sheds else others.optimizer)
+    limit = FULL_GPU * gpu.memory_gib * GIB - models
     peak, paged = full, 0.0
     if terms.paged:
         paged = min(resident.optimizer, max(0.0, full - limit))
@@ -66,9 +69,12 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
     if peak > limit:
         allocated = max(need, need + RETAINED * (limit - need), full - paged - transient.returnable)
         peak = min(peak, allocated)
-    states = resident.weights + resident.optimizer - paged
+    states = resident.weights + others.weights
+    if not training.rollout_sheds:
+        states += resident.optimizer - paged + others.optimizer
     beside, generated = rollout_bytes(training, layout, gpu, states, terms.half if shards.weights > 1 else 0.0)
-    alone = peak
+    beside += models
+    alone = peak + models
     peak, need, floor = max(peak + beside, generated), max(need + beside, generated), floor + beside
     resident = resident._replace(optimizer=resident.optimizer - paged)
     host = (sum(_divide(terms.host, shards)) + tokens * terms.activations.host) * layout.gpus_per_worker
@@ -76,7 +82,7 @@ def estimate(training: Training, layout: Layout, gpu: Gpu, stack: Stack | None =
         terms,
         resident,
         transient,
-        _PeakTotals(peak, need, floor, full if paged > PAGING_THRESHOLD else None, host, peak - alone),
+        _PeakTotals(peak, need, floor, full if paged > PAGING_THRESHOLD else None, host, models, peak - alone),
     )
 
 
@@ -271,7 +277,7 @@ def _need(
 class _PeakTotals(NamedTuple):
     """Bytes of one GPU; `unpaged` is set if the peak relies on paging; `host` are bytes of a node.
 
-    `rollout` is the part of the peak that the training itself does not need.
+    `models` are those beside the one that is trained, `rollout` is what the training itself does not need.
     """
 
     peak: float
@@ -279,16 +285,17 @@ class _PeakTotals(NamedTuple):
     floor: float
     unpaged: float | None
     host: float
+    models: float
     rollout: float
 
 
 def _estimate(terms: Terms, resident: _Resident, transient: _Transient, totals: _PeakTotals) -> Estimate:
     """Combine the parts. What the allocator returned is subtracted from all transient parts in proportion."""
-    peak, need, floor, unpaged, host, rollout = totals
+    peak, need, floor, unpaged, host, models, rollout = totals
     states = resident.weights + resident.gradients + resident.optimizer
     fraction = 1.0
     if transient.returnable:
-        fraction = max(0.0, (peak - rollout - states - transient.context) / transient.returnable)
+        fraction = max(0.0, (peak - models - rollout - states - transient.context) / transient.returnable)
     sizes = (
         ("weights", resident.weights),
         ("gradients", resident.gradients),
@@ -297,6 +304,7 @@ def _estimate(terms: Terms, resident: _Resident, transient: _Transient, totals: 
         ("activations", transient.activations * fraction),
         ("logits", transient.logits * fraction),
         ("overhead", transient.context),
+        *([("models", models)] if models else []),
         *([("rollout", rollout)] if rollout else []),
     )
     return Estimate(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.core.sizing.decision import Confidence
 from reconciler.core.sizing.memory.low_rank import reduced_states
+from reconciler.core.sizing.memory.rollout import ENTROPY
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.states import (
     DEEPSPEED,
@@ -127,7 +128,7 @@ def _normalize(training: Training, stack: Stack) -> Training:
     sequence = training.sequence
     if training.attention is not Attention.EAGER and not training.architecture.own_scores and not stack.uneven:
         sequence = MEASURED_SEQUENCE if sequence <= MEASURED_SEQUENCE else MEASURED_SEQUENCE + 1
-    return replace(training, model="", sequence=sequence)
+    return replace(training, model="", sequence=sequence, companions=())
 
 
 @lru_cache(maxsize=4096)
@@ -340,6 +341,7 @@ def _loss(training: Training, stack: Stack) -> LossBytes:
     entries *= training.scored
     scored = entries * REFERENCE_LOGITS if compares else 0.0
     scored += entries * SOFTCAP if training.architecture.softcap else 0.0
+    scored += entries * ENTROPY if training.objective is Objective.PPO else 0.0
     uneven = 1 + min(1.0, stack.uneven / training.sequence)
     return LossBytes(
         entries * min(most, logits) * uneven + scored, entries * min(most, logits, stack.logits_live) + scored

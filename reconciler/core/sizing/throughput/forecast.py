@@ -30,12 +30,12 @@ _MEASURED = ("A100", "H100-80GB", "L40", "3090", "4090", "RTX-6000-ADA")
 
 
 def throughput(training: Training, layout: Layout, gpu: Gpu, rates: Rates = RATES) -> Throughput | None:
-    """Return the predicted throughput; None if it is unknown: a GPU without figures, or more experts than measured.
+    """Return the predicted throughput; None if unknown: a GPU without figures, more experts than measured, or PPO.
 
     Samples count at their full length. The network between nodes is unknown: if weights are sharded across nodes, the
     range covers what was measured without RDMA and with eight fast network cards, and the prediction is between them.
     """
-    if gpu.tflops <= 0 or training.architecture.experts > MEASURED_EXPERTS:
+    if gpu.tflops <= 0 or training.architecture.experts > MEASURED_EXPERTS or training.companions:
         return None
     tokens = tokens_per_step(training, layout)
     slow, fast = (

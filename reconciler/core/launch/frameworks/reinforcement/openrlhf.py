@@ -6,11 +6,11 @@ from reconciler.core.launch.settings import is_true
 from reconciler.core.patterns import later
 
 
-def _read_method(extraction: Extraction) -> None:
-    """Read `--lora_rank` and `--load_in_4bit`."""
+def read_method(extraction: Extraction) -> None:
+    """Read `--lora_rank` and `--load_in_4bit`, whose names have had dots since 0.10."""
     script = extraction.script
-    rank = extraction.resolve("method", script.find(("lora_rank",)))
-    quantized = script.find(("load_in_4bit",))
+    rank = extraction.resolve("method", script.find(("lora_rank", "ds.lora.rank")))
+    quantized = script.find(("load_in_4bit", "ds.load_in_4bit"))
     if rank is None or rank.text == "0":
         if quantized is not None and is_true(quantized):
             message = f"`{quantized.fact.snippet}` quantizes the weights; only adapters can be trained on them"
@@ -21,16 +21,16 @@ def _read_method(extraction: Extraction) -> None:
     extraction.add("method", rank, "qlora" if "quantisation" in extraction.facts else "lora")
 
 
-def _read_sharding(extraction: Extraction) -> None:
+def read_sharding(extraction: Extraction) -> None:
     """Read the stage of ZeRO, 2 by default, and `--adam_offload`. DeepSpeed keeps weights in fp32."""
-    stage = extraction.resolve("strategy", extraction.script.find(("zero_stage",)))
+    stage = extraction.resolve("strategy", extraction.script.find(("zero_stage", "ds.zero_stage")))
     if stage is not None and stage.text in {"0", "1", "2", "3"}:
         extraction.add("strategy", stage, "ddp" if stage.text == "0" else f"zero-{stage.text}")
     elif stage is not None:
         extraction.reject("strategy", f"`{stage.fact.snippet}`: the stages of ZeRO are 0 to 3", stage.fact.span)
     elif "strategy" not in extraction.unresolved:
         extraction.set_framework_default("strategy", "zero-2")
-    offload = extraction.script.find(("adam_offload",))
+    offload = extraction.script.find(("adam_offload", "ds.adam_offload"))
     if offload is not None and is_true(offload):
         extraction.add("offload", offload, "optimizer")
 
@@ -73,7 +73,7 @@ OPENRLHF = Framework(
     defaults={"batch": "8", "checkpointing": "false", "precision": "bf16-mixed", "optimizer": "adamw_torch_fused"}
     | {"attention": "sdpa", "fused_loss": "false", "lora_targets": "all-linear"},
     objectives={"train_dpo": "dpo", "train_kto": "kto", "train_rm": "reward"},
-    read_method=_read_method,
-    read_sharding=_read_sharding,
+    read_method=read_method,
+    read_sharding=read_sharding,
     complete=_complete,
 )
