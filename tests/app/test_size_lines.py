@@ -28,10 +28,10 @@ WORDS = st.sampled_from(
 )
 
 
-def sized(text: str, files: dict[str, bytes], gpus: int | None) -> SizeAnswer | tuple[Problem, ...]:
+def sized(text: str, files: dict[str, bytes], gpus: int | None, **env: str) -> SizeAnswer | tuple[Problem, ...]:
     """Return the answer about a line, or why there is none."""
     try:
-        return size_line(text, TABLES, SETTINGS, files, gpus=gpus, env={"A": "1"})[0]
+        return size_line(text, TABLES, SETTINGS, files, gpus=gpus, env={"A": "1", **env})[0]
     except InvalidInput as error:
         return tuple(error.problems)
 
@@ -75,6 +75,25 @@ _LINES = {
     "llama-recipes": ("torchrun --nproc_per_node 4", "-m llama_recipes.finetuning --context_length {length}"),
     "ms-swift": ("NPROC_PER_NODE=4 swift sft", "--max_length {length}"),
     "openrlhf": ("deepspeed --num_gpus 4", "--module openrlhf.cli.train_sft --max_len {length}"),
+    "openrlhf-ppo": (
+        "python3 -m openrlhf.cli.train_ppo_ray",
+        (
+            "--colocate_all_models --actor_num_gpus_per_node 4 --ref_num_gpus_per_node 4 --critic_num_gpus_per_node 4 "
+            "--reward_num_gpus_per_node 4 --vllm_num_engines 4 --vllm_enable_sleep --vllm_gpu_memory_utilization 0.5 "
+            "--reward_pretrain Qwen/Qwen2.5-3B --zero_stage 3 --generate_max_len {length}"
+        ),
+    ),
+    "trl-ppo": (
+        "accelerate launch --num_processes 4",
+        "examples/scripts/ppo/ppo.py --reward_model_path Qwen/Qwen2.5-3B --response_length 256",
+    ),
+    "llama-factory-ppo": (
+        "NPROC_PER_NODE=4 llamafactory-cli train",
+        (
+            "--stage ppo --finetuning_type full --reward_model Qwen/Qwen2.5-3B --reward_model_type full --bf16 true "
+            "--cutoff_len {length} --max_new_tokens 256"
+        ),
+    ),
 }
 _FLAGS = {
     "fms-hf-tuning": ("model_name_or_path", "per_device_train_batch_size", "--peft_method lora"),
@@ -83,11 +102,14 @@ _FLAGS = {
     "llama-recipes": ("model_name", "batch_size_training", "--use_peft --peft_method lora"),
     "ms-swift": ("model", "per_device_train_batch_size", ""),
     "openrlhf": ("pretrain", "micro_train_batch_size", "--lora_rank 16"),
+    "openrlhf-ppo": ("pretrain", "micro_train_batch_size", "--lora_rank 16"),
+    "trl-ppo": ("sft_model_path", "per_device_train_batch_size", "--use_peft"),
+    "llama-factory-ppo": ("model_name_or_path", "per_device_train_batch_size", "--finetuning_type lora"),
 }
 """Flags of the model and of the batch, and those that train adapters."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(sorted(_LINES)),
     model=st.sampled_from(("Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-8B", "google/gemma-2-2b")),
@@ -102,7 +124,8 @@ def test_every_remedy_is_read_as_it_promises(name: str, model: str, length: int,
     flags = _FLAGS.get(name, usual)
     peft = flags[2] if adapters else ""
     script = f"{script.format(length=length)} --{flags[0]} {model} --{flags[1]} {batch} {peft}"
-    before = sized(f"{launcher} {script}", {}, 4)
+    env = {"AUTOCONF_TOKENS_PER_SAMPLE": str(length)} if name == "trl-ppo" else {}
+    before = sized(f"{launcher} {script}", {}, 4, **env)
     assert not isinstance(before, tuple), before
     remedies = before.remedies
     for remedy in (*remedies.enough, *remedies.not_enough) if remedies is not None else ():
@@ -112,7 +135,7 @@ def test_every_remedy_is_read_as_it_promises(name: str, model: str, length: int,
         for edit in remedy.edits:
             words[edit.owner] += f" --{edit.name} {shlex.quote(edit.value) if edit.value else ''}"
         line = f"{words['launcher']} {words['framework']}"
-        after = sized(line, {}, 4)
+        after = sized(line, {}, 4, **env)
         assert not isinstance(after, tuple), (line, after)
         assert after.requested is not None
         assert after.requested.estimate is not None

@@ -56,7 +56,7 @@ def find_framework(name: str) -> Framework | None:
     """Return the framework of a name, None for an empty one; `ConfigError` for any other."""
     if not name:
         return None
-    found = next((row for row in FRAMEWORKS if row.name == name.lower() and not row.unsupported), None)
+    found = next((row for row in reversed(FRAMEWORKS) if row.name == name.lower() and not row.unsupported), None)
     if found is None:
         near = misspelled(name.lower(), framework_names())
         hint = f"did you mean {near[0]}?" if near else f"known frameworks: {', '.join(framework_names())}"

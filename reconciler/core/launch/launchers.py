@@ -300,6 +300,13 @@ _WRAPPERS = {
     "conda": _WrapperProgram(verb="run", valued="-n --name -p --prefix --cwd"),
     "mamba": _WrapperProgram(verb="run", valued="-n --name -p --prefix --cwd"),
     "micromamba": _WrapperProgram(verb="run", valued="-n --name -p --prefix --cwd"),
+    "ray": _WrapperProgram(  # `ray job submit`
+        verb="job",
+        words=1,
+        valued="--address --runtime-env --runtime-env-json --working-dir --submission-id --entrypoint-num-cpus"
+        " --entrypoint-num-gpus --entrypoint-memory --entrypoint-resources --metadata-json --headers --verify"
+        " --log-style --log-color",
+    ),
     "nsys": _WrapperProgram(verb="profile", valued="-o -t -w -f -s -c -x"),
     "ncu": _WrapperProgram(valued="-o -k -c -s"),
     "compute-sanitizer": _WrapperProgram(valued="--tool"),

@@ -51,10 +51,10 @@ def read_objective(extraction: Extraction) -> bool:
         return "method" not in extraction.unresolved
     objective = framework.objectives.get(word, "")
     if not objective:
-        named = setting.fact if setting is not None else Fact(value="", snippet=name)
+        named = setting.fact if setting is not None else Fact(value="", snippet=name, origin="the program")
         extraction.reject("method", f"`{named.snippet}` {_PROBLEM}", named.span, _HINT)
         return False
-    fact = setting.fact if setting is not None else Fact(value="", snippet=name)
+    fact = setting.fact if setting is not None else Fact(value="", snippet=name, origin="the program")
     if objective in _REINFORCEMENT and framework.read_rollout is not None:
         extraction.facts["objective"] = replace(fact, value=objective)
         framework.read_rollout(extraction)

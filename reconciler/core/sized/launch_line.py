@@ -24,12 +24,18 @@ def sized_line(job: TrainingJob, launch: Launch, question: Question, layout: Lay
 
     A shell script gets references (`$AUTOCONF_NUM_PROCESSES`), as the autoconf controller writes them; words that no
     shell expands, and the lines of Ray and torchrun jobs, get the numbers themselves. Problems: `sizing.one-process`
-    (nothing starts a process per GPU), `sizing.line` (the words cannot be edited).
+    (nothing starts a process per GPU), `sizing.line` (the words cannot be edited, or the script, as those of verl and
+    OpenRLHF, divides another number of GPUs itself).
     """
     if launch.launcher.starts_one_process and layout.gpus > 1 and not job.format.starts_processes:
         message = f"requests {layout.gpus} GPUs, but the launch line starts one process"
         hint = "start it with `accelerate launch` or `torchrun`, which start one process per GPU"
         return _problem(job, "sizing.one-process", message, hint)
+    own = launch.fact("processes")
+    if launch.launcher.starts_one_process and own is not None and own.value not in {"1", str(layout.gpus)}:
+        message = f"the script itself starts {own.value} processes, and {layout.gpus} GPUs were chosen"
+        hint = f"set its flags to {layout.gpus} GPUs, or exclude the job from sizing"
+        return _problem(job, "sizing.line", message, hint)
     writer = _NumberWriter(job, launch, layout)
     launcher, script = _process_flags(job, launch, writer)
     script |= _batch_flags(launch, question, writer)

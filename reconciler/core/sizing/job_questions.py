@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.config import SizingSettings
 from reconciler.core.launch import Diagnostic, Fact, FileReader, Launch, Span
+from reconciler.core.sizing.companions import find_companions
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import is_known_optimizer
 from reconciler.core.sizing.models.lora import (
@@ -24,7 +25,6 @@ from reconciler.core.sizing.training import (
     Architecture,
     Attention,
     Companion,
-    CompanionRole,
     Method,
     Objective,
     Offload,
@@ -207,34 +207,10 @@ class _QuestionBuilder:
     def _companions(
         self, training: Training, tables: SizingTables, files: FileReader, folder: str
     ) -> tuple[Companion, ...]:
-        """Return the models beside the policy. `policy` is a copy of it, `base` one unless the policy has adapters.
-
-        A `config.json` beside the job is that of the policy, and of no other model.
-        """
-
-        def named(path: str) -> bytes | None:
-            return None if path in {"config.json", f"{folder.strip('/')}/config.json"} else files(path)
-
-        companions = []
-        for role in CompanionRole:
-            fact = f"{role}_model"
-            name = self._stated(fact)
-            if not name or (name == "base" and training.method.has_adapters):
-                continue
-            copies = name in {"policy", "base"}
-            model = (training.architecture, "") if copies else resolve_model(tables.models, name, named, folder)
-            if isinstance(model, Diagnostic):
-                self._diagnostics.append(replace(model, span=self._span(fact)))
-                continue
-            companion = Companion(
-                role=role,
-                architecture=model[0],
-                bits=int(self._stated(f"{role}_bits") or 16),
-                has_vocabulary=self._flag("vocabulary_heads"),
-                joint=role is CompanionRole.VALUE and self._flag("joint_value_model"),
-            )
-            companions.append(companion)
-        return tuple(companions)
+        found = find_companions(self._stated, training, tables.models, files, folder)
+        diagnostics = [replace(one, span=self._span(fact)) for fact, one in found if isinstance(one, Diagnostic)]
+        self._diagnostics += diagnostics
+        return tuple(one for _, one in found if isinstance(one, Companion))
 
     def _training(self, architecture: Architecture) -> Training | None:
         method = self._method()

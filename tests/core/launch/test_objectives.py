@@ -80,3 +80,14 @@ def test_the_configuration_file_sets_the_objective() -> None:
 def test_supervised_training_is_read(script: str) -> None:
     """A flag of the same name in another framework has no effect."""
     assert rules(script) == []
+
+
+def test_a_loss_of_answers_needs_logits() -> None:
+    """LLaMA-Factory applies Liger's loss to supervised training alone."""
+    for stage, fused in (("sft", "true"), ("dpo", "false"), ("kto", "false")):
+        script = f"llamafactory-cli train --stage {stage} {FACTORY} --enable_liger_kernel true"
+        launch = parse_launch(["bash", "-c"], [script], {}, lambda _: None).launch
+        assert launch is not None
+        fact = launch.fact("fused_loss")
+        assert fact is not None
+        assert fact.value == fused, stage

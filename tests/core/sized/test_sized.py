@@ -665,3 +665,13 @@ def test_every_kind_may_be_wrapped(name: str, path: str, pods: int, judged: Judg
             {"path": path, "replicas": pods},
         ]
     judged([sized_manifest(found, CLUSTER, namespaced=True)])
+
+
+def test_a_script_that_divides_gpus_itself_gets_no_other_number() -> None:
+    """Ray starts what the flags of verl and OpenRLHF say, whatever the cluster has."""
+    line = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m trainer.n_gpus_per_node=8 trainer.nnodes=2"
+    text = with_values("rayjob", ("spec/entrypoint", line))
+    (problem,) = size(text, question(1, 16), decision(8, 1, 2)).problems
+    assert problem.rule == "sizing.line"
+    assert "starts 16 processes, and 8 GPUs were chosen" in problem.message
+    assert size(text, question(1, 16), decision(16, 2, 1)).problems == ()

@@ -374,3 +374,18 @@ def test_no_pod_gets_more_than_the_largest_node_has() -> None:
     cards = [A100, replace(L40S, per_node=4)]
     found = asking(FULL, settings=SizingSettings(gpus_per_worker=6), offered=cards)
     assert [one.gpus_per_worker for one in found.questions] == [6, 4]
+
+
+def test_a_configuration_beside_the_job_is_the_policys_alone() -> None:
+    """A reward model of an unknown name never gets the sizes of the policy."""
+    line = (
+        "llamafactory-cli train --stage ppo --model_name_or_path acme/policy --per_device_train_batch_size 1 "
+        "--reward_model acme/judge --reward_model_type full --bf16 true"
+    )
+    beside = {"jobs/config.json": json.dumps(ACME).encode()}
+    (problem,) = troubles(asking(line, files=beside.get, folder="jobs"))
+    assert problem == "sizing.model: unknown model 'acme/judge'"
+    large = {"models/acme/judge/config.json": json.dumps({**ACME, "num_hidden_layers": 32}).encode()}
+    (question,) = asking(line, files={**beside, **large}.get, folder="jobs").questions
+    (companion,) = question.training.companions
+    assert (question.training.architecture.layers, companion.architecture.layers) == (16, 32)

@@ -71,7 +71,9 @@ def _read_groups(extraction: Extraction) -> None:
         words = "" if named is None else f"`{named.fact.snippet}`: "
         extraction.reject("processes", words + problem, None if named is None else named.fact.span, hint)
         return
-    extraction.set_framework_default("processes", "8")
+    for name in ("processes", "machines"):
+        extraction.discard(name)
+    extraction.set_framework_default("processes", str(actor))
     extraction.set_framework_default("machines", "1")
     extraction.add_number("machines", machines)
     if count is not None:

@@ -91,13 +91,15 @@ def _read_tokens(extraction: Extraction) -> None:
 def _read_processes(extraction: Extraction) -> None:
     """Read the GPUs of the trainer, and shard fully."""
     script = extraction.script
-    extraction.set_framework_default("processes", "8")
-    extraction.set_framework_default("machines", "1")
+    for name in ("processes", "machines"):
+        extraction.discard(name)
     per_node, nodes = script.find(("trainer.n_gpus_per_node",)), script.find(("trainer.nnodes",))
     each = extraction.add_number("processes", per_node) or 8
     machines = extraction.add_number("machines", nodes) or 1
     if per_node is not None and "processes" in extraction.facts:
         extraction.add("processes", per_node, str(each * machines))
+    extraction.set_framework_default("processes", str(8 * machines))
+    extraction.set_framework_default("machines", "1")
     strategy = script.find((f"{_ACTOR}strategy",))
     if strategy is not None and strategy.text not in {"fsdp", "fsdp2"}:
         extraction.reject("strategy", f"`{strategy.fact.snippet}` is not modelled", strategy.fact.span, _HINT)
