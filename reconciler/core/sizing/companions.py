@@ -13,8 +13,8 @@ def find_companions(
 ) -> list[tuple[str, Companion | Diagnostic]]:
     """Return the facts that name models, each with the model or why its sizes are unknown.
 
-    `stated` returns facts of the line. `policy` is a copy of the policy, `base` one unless the policy has adapters, whose
-    base is the reference. A `config.json` beside the job is that of the policy, and of no other model.
+    `stated` returns facts of the line. `policy` is a copy of the policy; `base` is one, too, unless the policy has
+    adapters. A `config.json` beside the job is that of the policy, and of no other model.
     """
 
     def named(path: str) -> bytes | None:
