@@ -199,6 +199,11 @@ isURL('https://exa mple/') || isURL('https://a/%zz') || isURL('//host/p') || isU
 url('https://a/b?x=1;y=2').getQuery().size() == 0
 url('https://[fe80::1%25eth0]:80/').getHostname() == 'fe80::1%eth0'
 url('https://[fe80::1%25eth0]:80/').getHost() == '[fe80::1%eth0]:80' && url('https://[fe80::1%25eth0]:80/').getPort() == '80'
+google.protobuf.Timestamp{seconds: 1} == timestamp('1970-01-01T00:00:01Z') && google.protobuf.Duration{} == duration('0s')
+google.protobuf.Duration{seconds: 1, nanos: 500000000} == duration('1500ms') && google.protobuf.Duration{seconds: -1} < duration('0s')
+google.protobuf.Duration{hours: 1} == duration('1h')
+google.protobuf.Duration{seconds: 'a'} == duration('1h')
+google.protobuf.Timestamp{seconds: 999999999999} > timestamp('1970-01-01T00:00:01Z')
 isURL('https://[fe80::1%eth0]/') || isURL('https://[fe80::1%25]/') || isURL('https://[1.2.3.4]/') || isURL('https://[::1]a/')
 isURL('https://[fe80::1%25a%20b]/') && isURL('https://[fe80::1%25a%25b]/') && isURL('https://[::ffff:1.2.3.4]/')
 isURL('https://[fe80::1%25a/b]/') || isURL('https://[fe80::1%25a%2Fb]/') || isURL('https://[fe80::1%25%41]:x/')

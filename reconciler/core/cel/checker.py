@@ -49,6 +49,8 @@ TYPE_NAMES = {
     "google.protobuf.Duration": type_of("duration"),
 }
 """Names of types that expressions can use as values."""
+MOMENTS = ("google.protobuf.Duration", "google.protobuf.Timestamp")
+_FIELDS_OF_MOMENTS = {"seconds": type_of("int"), "nanos": type_of("int")}
 
 
 class CompileError(Struct, frozen=True, kw_only=True):
@@ -285,8 +287,8 @@ class _Checker:
 
     def _message(self, node: Message) -> CelType:
         name = node.name.removeprefix(".")
-        fields = self._declared.objects.get(name)
-        kind = CelType(name) if fields is not None else self._undeclared(node.at, name)
+        fields = _FIELDS_OF_MOMENTS if name in MOMENTS else self._declared.objects.get(name)
+        kind = self._undeclared(node.at, name) if fields is None else TYPE_NAMES.get(name, CelType(name))
         for index, (field, value) in enumerate(zip(node.fields, node.values, strict=True)):
             found = self._item(value, is_optional=index in node.optional)
             expected = (fields or {}).get(field)

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from reconciler.core.cel.checker import TYPE_NAMES, Checked
+from reconciler.core.cel.library.operators import length
 from reconciler.core.cel.parser import TOO_DEEP
 from reconciler.core.cel.program import Program, Run
 from reconciler.core.cel.syntax import (
@@ -24,7 +25,7 @@ from reconciler.core.cel.syntax import (
 from reconciler.core.cel.translation import folds, operators
 from reconciler.core.cel.translation.code import FunctionBody, TranslatedValue
 from reconciler.core.cel.translation.dispatch import call
-from reconciler.core.cel.values import MISSING, CelError, TypeValue, UInt
+from reconciler.core.cel.values import MISSING, CelError, Duration, Timestamp, TypeValue, UInt
 
 _DEEPEST = 12
 """How deep blocks are in a function; Python allows 20 loops in each other. What is deeper becomes one of its own."""
@@ -79,6 +80,16 @@ def _constant(node: Node) -> Any:
         case ListLiteral(items=items, optional=()) if all(isinstance(item, Constant) for item in items):
             return [_constant(item) for item in items]
     return MISSING
+
+
+def _nanoseconds(message: Mapping[str, int]) -> int:
+    return message.get("seconds", 0) * 10**9 + message.get("nanos", 0)
+
+
+_MADE_OF_MESSAGES: Mapping[str, Callable[[Mapping[str, int]], Duration | Timestamp]] = {
+    "google.protobuf.Duration": lambda message: length(_nanoseconds(message)),
+    "google.protobuf.Timestamp": lambda message: Timestamp(_nanoseconds(message)),
+}
 
 
 class _Function:
@@ -137,7 +148,9 @@ class Translation:
             case MapLiteral():
                 return self._map([self.operand(key) for key in node.keys], node)
             case Message():
-                return self._map([self.code.constant(field) for field in node.fields], node)
+                found = self._map([self.code.constant(field) for field in node.fields], node)
+                made = _MADE_OF_MESSAGES.get(node.name.removeprefix("."))
+                return found if made is None else self.code.assigned(f"{self.code.name(made, 'f')}({found.text})")
             case Fold():
                 return folds.translate(self, node)
         raise TypeError(f"{node} is no node of an expression")
