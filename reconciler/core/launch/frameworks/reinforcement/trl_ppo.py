@@ -49,8 +49,12 @@ def read_trl_ppo(extraction: Extraction) -> None:
 
 
 def _judge_loading(extraction: Extraction) -> None:
-    """Judge what the script does not pass to the models, or only in some versions."""
+    """Judge what the script does not pass to the models, or only in some versions, and what the trainer does not do."""
     script = extraction.script
+    for name in ("context", "tensor"):
+        if (divided := extraction.facts.get(name)) is not None:
+            message = f"`{divided.snippet}`: TRL's PPOTrainer does not divide samples or layers"
+            extraction.reject("method", message, divided.span, "remove the flag")
     quantized = script.find(("load_in_4bit", "load_in_8bit"))
     if is_true(quantized) and quantized is not None:
         message = f"`{quantized.fact.snippet}`: the script loads its models without it"

@@ -49,19 +49,30 @@ def _read_ppo(extraction: Extraction) -> None:
         extraction.set_framework_default("rollout_sleeps", "true")
     if all(is_true(script.find((name,))) for name in _LENGTHS.alone):
         extraction.facts["rollout_alone"] = Fact(value="true", snippet="")
+    _read_adapters(extraction, _MODEL)
     if estimator is None or estimator.text == "gae":
         _read_critic(extraction, estimator)
-    _read_adapters(extraction, _MODEL)
     _read_tokens(extraction)
 
 
 def _read_critic(extraction: Extraction, estimator: Setting | None) -> None:
-    """Read the value model: of the policy's shape, and on the GPU unless it is offloaded between its updates."""
+    """Read the value model, which is on the GPU unless it is offloaded between its updates. It has its own adapters."""
     script = extraction.script
     path = script.find(("critic.model.path",))
-    if path is None or path.text != script.text(f"{_MODEL}path"):
+    rank = script.find(("critic.model.lora_rank",))
+    has_adapters = rank is not None and rank.text not in {"0", ""}
+    if path is None or has_adapters != ("lora_rank" in extraction.facts):
         span = None if estimator is None else estimator.fact.span
-        extraction.reject("method", "a value model of another shape is not in the memory model", span, _HINT)
+        message = "without `critic.model.path`, the value model is verl's own default"
+        if path is not None:
+            message = "a policy and a value model of which only one has adapters are not in the memory model"
+        extraction.reject("method", message, span, _HINT)
+        return
+    if path.text != script.text(f"{_MODEL}path"):
+        extraction.add_text("value_model", path)
+        batch = script.find(("critic.ppo_micro_batch_size_per_gpu",))
+        if batch is not None and batch.text != script.text(f"{_ACTOR}ppo_micro_batch_size_per_gpu"):
+            extraction.doubt(batch, "is another batch than the policy's, whose size is counted for both")
         return
     names = ("critic.model.fsdp_config.param_offload", "critic.model.fsdp_config.optimizer_offload")
     if not all(is_true(script.find((name,))) for name in names):
