@@ -108,6 +108,8 @@ def test_the_reach_is_asked_again(size: Any) -> None:
         (("--sharding", "ZeRO-2", "--offload", "optimizer"), {"strategy": "zero-2", "offload": "optimizer"}),
         (("--offload", "all"), {"offload": "all"}),
         (("--parallelism", "CP 2"), {"context": 2}),
+        (("--objective", "dpo"), {"objective": "dpo"}),
+        (("--objective", "simpo", "--framework", "trl"), {"objective": "orpo"}),
         (("--framework", "trl"), {"precision": "bf16-mixed", "attention": "sdpa", "sequence": 1024}),
         (("--framework", "TRL", "--seq", "4096"), {"sequence": 4096}),
         (("--framework", "ms-swift"), {"method": "lora", "lora_targets": ["all-linear"]}),
@@ -130,6 +132,7 @@ def test_flags_and_defaults_of_frameworks(size: Any, flags: tuple[str, ...], exp
         (("--framework", "megatron"), "known frameworks: fms-hf-tuning, llama-factory, axolotl"),
         (("--method", "lora", "--lora-targets", "qproj"), "--lora-targets: "),
         (("--offload", "disk"), "--offload"),
+        (("--objective", "ppo"), "--objective: unknown value 'ppo'; allowed values: cpo, dpo, grpo"),
         (("--lora-rank", "0"), "--lora-rank"),
     ],
 )

@@ -65,6 +65,12 @@ Examples:
 )
 @gpus
 @click.option("--nodes", metavar="N", type=click.IntRange(min=1), help="Number of nodes for --gpus.")
+@click.option(
+    "--objective",
+    metavar="NAME",
+    default="",
+    help="What is trained for: sft, dpo, kto, orpo (also SimPO, CPO), reward, value-head or grpo. [default: sft]",
+)
 @click.option("--precision", metavar="TYPE", default="", help="Precision: bf16, bf16 mixed, fp16, fp16 mixed or fp32.")
 @click.option(
     "--optimizer", metavar="NAME", default="", help="Optimizer, by its transformers name. [default: adamw_torch]"
@@ -132,6 +138,7 @@ def _row(flags: dict[str, Any]) -> dict[str, str]:
         "gpu_model": flags["gpu"],
         "framework": flags["framework"].lower(),
         "method": flags["method"],
+        "objective": flags["objective"],
         "seq": flags["seq"],
         "per_gpu_batch": flags["batch"],
         "grad_accum": flags["grad_accum"],
