@@ -87,11 +87,11 @@ def lacking(client: Client) -> list[dict[str, Any]]:
 
 
 def _labelled(body: dict[str, Any]) -> dict[str, Any]:
-    """Return an object that all rules judge, in a namespace of its own."""
+    """Return an object that all rules judge, in a namespace of its own; what a wrapper holds names the namespace, too."""
     metadata = {**body["metadata"], "labels": {**(body["metadata"].get("labels") or {}), "judged": "by-all"}}
     group, _, _ = body["apiVersion"].rpartition("/")
     served = CATALOGUE.resource(group, body["kind"])
-    if served is not None and served.namespaced:
+    if served is not None and served.namespaced and body["kind"] != "AppWrapper":
         metadata["namespace"] = "judged-by-all"
     return {**body, "metadata": metadata}
 
